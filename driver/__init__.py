@@ -1,0 +1,1 @@
+"""Signalbox driver model: a Python driver that writes real pushbuffers."""

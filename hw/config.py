@@ -1,0 +1,144 @@
+"""What can be chosen when a Signalbox is built, and what stays constant.
+
+Every unit takes one frozen `Config`. A configuration outside its limits is refused here, with a
+message that names the field, its value and its limits, before anything is elaborated.
+"""
+
+from dataclasses import dataclass, fields
+
+__all__ = ["CONFIGS", "SLOT_BYTES", "VA_BITS", "WINDOW_BASE", "WINDOW_BYTES", "Config", "ConfigError"]
+
+VA_BITS = 49
+"""Bits of a virtual address (public version-2 page tables, spec page 60 section 6.1)."""
+
+WINDOW_BASE = 0xFF_FFFF_0000
+"""First virtual address of the on-chip semaphore window: the last 64 KiB of the 40-bit space that
+GPFIFO entries and `SEM_ADDR` can reach. The same in every address space."""
+
+WINDOW_BYTES = 0x1_0000
+"""Bytes of the on-chip semaphore window; slots that were not built answer with an error."""
+
+SLOT_BYTES = 16
+"""Bytes of one semaphore: 8 payload, 8 timestamp (public four-word structure, spec 2.2)."""
+
+
+class ConfigError(ValueError):
+    """A configuration outside the limits; the message names field, value and limits."""
+
+
+def _bits(count: int) -> int:
+    """Width of an index into `count` things, never 0 (a zero-width port exports as two bits)."""
+    return max(1, (count - 1).bit_length())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Sizes of one Signalbox.
+
+    Members
+    -------
+    channels : 1 … 64. Hardware channels, each with a GPFIFO ring.
+    copy_engines : 1 … 4. Engines of class C7B5.
+    semaphores : 8 … 1024. Semaphores on chip, 16 bytes each in the window.
+    counters : 1 … 64, at most `semaphores`. The first of them, which can be made counting
+        semaphores (checked against underflow and overflow; COPY-12, COPY-20).
+    data_width : 64, 128, 256 or 512. Bits of the AXI4 memory port.
+    address_width : 32 … 40. Bits of a physical address.
+    memory_bytes : bytes of physical memory from address 0; an access past it faults.
+    asids : 1 … 1024. Address spaces.
+    prefetch_beats : 8 … 256, a power of two. Pushbuffer prefetch per channel in bus beats.
+    cycle_ns : 1 … 1000. Nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
+    trace : whether the top level has the `trace` port (what simulations record).
+    """
+
+    channels: int = 8
+    copy_engines: int = 1
+    semaphores: int = 64
+    counters: int = 16
+    data_width: int = 128
+    address_width: int = 40
+    memory_bytes: int = 1 << 32
+    asids: int = 64
+    prefetch_beats: int = 32
+    cycle_ns: int = 10
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_type()
+        self._check_range("channels", 1, 64)
+        self._check_range("copy_engines", 1, 4)
+        self._check_range("semaphores", 8, 1024)
+        self._check_range("counters", 1, min(64, self.semaphores))
+        self._check_range("data_width", 64, 512, power_of_two=True)
+        self._check_range("address_width", 32, 40)
+        self._check_range("memory_bytes", 4096, min(1 << self.address_width, WINDOW_BASE))
+        self._check_range("asids", 1, 1024)
+        self._check_range("prefetch_beats", 8, 256, power_of_two=True)
+        self._check_range("cycle_ns", 1, 1000)
+        if self.memory_bytes % 4096:
+            raise ConfigError(
+                f"memory_bytes = {self.memory_bytes} is not a multiple of the 4096-byte page"
+            )
+
+    def _check_type(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not field.type:
+                raise ConfigError(
+                    f"{field.name} = {value!r} is not {'a bool' if field.type is bool else 'an integer'}"
+                )
+
+    def _check_range(self, name: str, low: int, high: int, *, power_of_two: bool = False) -> None:
+        value = getattr(self, name)
+        if not low <= value <= high:
+            raise ConfigError(f"{name} = {value} is outside its limits {low} … {high}")
+        if power_of_two and value & (value - 1):
+            raise ConfigError(f"{name} = {value} is not a power of two")
+
+    @property
+    def beat_bytes(self) -> int:
+        """Bytes of one bus beat."""
+        return self.data_width // 8
+
+    @property
+    def beat_dwords(self) -> int:
+        """32-bit words of one bus beat."""
+        return self.data_width // 32
+
+    @property
+    def offset_bits(self) -> int:
+        """Address bits inside one bus beat."""
+        return _bits(self.beat_bytes)
+
+    @property
+    def channel_bits(self) -> int:
+        """Bits of a channel number."""
+        return _bits(self.channels)
+
+    @property
+    def engine_bits(self) -> int:
+        """Bits of a copy-engine number."""
+        return _bits(self.copy_engines)
+
+    @property
+    def semaphore_bits(self) -> int:
+        """Bits of an on-chip semaphore's number."""
+        return _bits(self.semaphores)
+
+    @property
+    def asid_bits(self) -> int:
+        """Bits of an ASID."""
+        return _bits(self.asids)
+
+
+CONFIGS = {
+    "tiny": Config(
+        channels=1, semaphores=8, counters=1, data_width=64, asids=1, prefetch_beats=8
+    ),
+    "default": Config(),
+    "two-engines": Config(copy_engines=2),
+    "large": Config(
+        channels=64, copy_engines=4, semaphores=1024, counters=64, data_width=512, asids=1024
+    ),
+}
+"""Named configurations; every one is elaborated by the tests."""

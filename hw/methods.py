@@ -1,0 +1,307 @@
+"""Method numbers, header forms and bit fields of the public command stream (spec page 60).
+
+The one place where they stand: the decoder reads them in hardware, the driver writes them. Method
+numbers are byte offsets. Layouts are Amaranth `data.Struct`s; `.const()` truncates silently, so
+software goes through `pack()`, which refuses a value that does not fit.
+
+Source: NVIDIA open-gpu-doc class headers clc56f.h and clc7b5.h, as restated on spec page 60.
+"""
+
+from amaranth.lib import data, enum
+
+__all__ = [
+    "AcquireTimer",
+    "CeMethod",
+    "CopyLaunch",
+    "EntryOpcode",
+    "GpEntry",
+    "Header",
+    "HostMethod",
+    "Interrupt",
+    "LaunchSemaphore",
+    "LaunchTransfer",
+    "LegacySemaphore",
+    "MemOp",
+    "ObjectClass",
+    "Reduction",
+    "SecOp",
+    "SemOp",
+    "SemaphoreExecute",
+    "TertOp",
+    "YieldOp",
+    "pack",
+]
+
+
+class SecOp(enum.IntEnum, shape=3):
+    """Header form, bits 31:29 (1.2)."""
+
+    GRP0_USE_TERT = 0
+    INC_METHOD = 1
+    GRP2_USE_TERT = 2
+    NON_INC_METHOD = 3
+    IMMD_DATA_METHOD = 4
+    ONE_INC = 5
+    RESERVED6 = 6
+    END_PB_SEGMENT = 7
+
+
+class TertOp(enum.IntEnum, shape=2):
+    """Third-level operation of GRP0_USE_TERT, bits 17:16 (1.2)."""
+
+    LEGACY_INC = 0
+    SET_SUB_DEV_MASK = 1
+    STORE_SUB_DEV_MASK = 2
+    USE_SUB_DEV_MASK = 3
+
+
+class Header(data.Struct):
+    """Pushbuffer method header (1.2). `address` is in dwords: byte offset / 4."""
+
+    address: 12
+    reserved: 1
+    subchannel: 3
+    count: 13
+    sec_op: SecOp
+
+
+class EntryOpcode(enum.IntEnum, shape=8):
+    """Opcode of a control entry (LENGTH == 0) in a GPFIFO ring (1.1)."""
+
+    NOP = 0
+    ILLEGAL = 1
+    GP_CRC = 2
+    PB_CRC = 3
+
+
+class GpEntry(data.Struct):
+    """GPFIFO ring entry, 8 bytes, of a segment (1.1): `address` in dwords, `length` in dwords."""
+
+    fetch_conditional: 1
+    reserved: 1
+    address: 38
+    privileged: 1
+    subroutine: 1
+    length: 21
+    sync_wait: 1
+
+
+class HostMethod(enum.IntEnum, shape=12):
+    """Host methods, byte offsets below 0x100 (section 2)."""
+
+    SET_OBJECT = 0x00
+    ILLEGAL = 0x04
+    NOP = 0x08
+    SEMAPHOREA = 0x10
+    SEMAPHOREB = 0x14
+    SEMAPHOREC = 0x18
+    SEMAPHORED = 0x1C
+    NON_STALL_INTERRUPT = 0x20
+    FB_FLUSH = 0x24
+    MEM_OP_A = 0x28
+    MEM_OP_B = 0x2C
+    MEM_OP_C = 0x30
+    MEM_OP_D = 0x34
+    SET_REFERENCE = 0x50
+    SEM_ADDR_LO = 0x5C
+    SEM_ADDR_HI = 0x60
+    SEM_PAYLOAD_LO = 0x64
+    SEM_PAYLOAD_HI = 0x68
+    SEM_EXECUTE = 0x6C
+    WFI = 0x78
+    YIELD = 0x80
+    CLEAR_FAULTED = 0x84
+
+
+class ObjectClass(enum.IntEnum, shape=16):
+    """Classes that SET_OBJECT may name."""
+
+    COPY = 0xC7B5
+
+
+class SemOp(enum.IntEnum, shape=3):
+    """SEM_EXECUTE OPERATION, bits 2:0 (2.1)."""
+
+    ACQUIRE = 0
+    RELEASE = 1
+    ACQ_STRICT_GEQ = 2
+    ACQ_CIRC_GEQ = 3
+    ACQ_AND = 4
+    ACQ_NOR = 5
+    REDUCTION = 6
+
+
+class Reduction(enum.IntEnum, shape=4):
+    """Reduction operation of the host and of the copy engine (2.1, 4)."""
+
+    IMIN = 0
+    IMAX = 1
+    IXOR = 2
+    IAND = 3
+    IOR = 4
+    IADD = 5
+    INC = 6
+    DEC = 7
+
+
+class SemaphoreExecute(data.Struct):
+    """SEM_EXECUTE data (2.1). `release_wfi` 1 waits for idle; `wide` is the 64-bit payload."""
+
+    operation: 3
+    reserved0: 9
+    acquire_switch: 1
+    reserved1: 7
+    release_wfi: 1
+    reserved2: 3
+    wide: 1
+    release_timestamp: 1
+    reserved3: 1
+    reduction: 4
+    unsigned: 1
+
+
+class LegacySemaphore(data.Struct):
+    """SEMAPHORED data: one-hot operation; `release_wfi` 0 waits; `one_word` 0 is 16 bytes."""
+
+    operation: 5
+    reserved0: 7
+    acquire_switch: 1
+    reserved1: 7
+    release_no_wfi: 1
+    reserved2: 3
+    one_word: 1
+    reserved3: 2
+    reduction: 4
+    unsigned: 1
+
+
+class MemOp(enum.IntEnum, shape=5):
+    """MEM_OP_D OPERATION, bits 31:27 (2.5)."""
+
+    MEMBAR = 0x05
+    MMU_TLB_INVALIDATE = 0x09
+    MMU_TLB_INVALIDATE_TARGETED = 0x0A
+    L2_PEERMEM_INVALIDATE = 0x0D
+    L2_SYSMEM_INVALIDATE = 0x0E
+    L2_CLEAN_COMPTAGS = 0x0F
+    L2_FLUSH_DIRTY = 0x10
+    L2_WAIT_FOR_SYS_PENDING_READS = 0x15
+    ACCESS_COUNTER_CLR = 0x16
+
+
+class YieldOp(enum.IntEnum, shape=2):
+    """YIELD OP, bits 1:0 (2.6)."""
+
+    NOP = 0
+    NOP1 = 1
+    RUNLIST_TIMESLICE = 2
+    TSG = 3
+
+
+class AcquireTimer(data.Struct):
+    """Channel ACQUIRE register (2.4): retry period = man << exp cycles; time-out = man << exp
+    units of 1,024 ns."""
+
+    retry_man: 7
+    retry_exp: 4
+    timeout_exp: 4
+    timeout_man: 16
+    timeout_enable: 1
+
+
+class CeMethod(enum.IntEnum, shape=12):
+    """Copy class methods, byte offsets (section 4)."""
+
+    NOP = 0x100
+    SET_SEMAPHORE_A = 0x240
+    SET_SEMAPHORE_B = 0x244
+    SET_SEMAPHORE_PAYLOAD = 0x248
+    SET_SEMAPHORE_PAYLOAD_UPPER = 0x24C
+    SET_RENDER_ENABLE_A = 0x254
+    SET_RENDER_ENABLE_B = 0x258
+    SET_RENDER_ENABLE_C = 0x25C
+    SET_SRC_PHYS_MODE = 0x260
+    SET_DST_PHYS_MODE = 0x264
+    LAUNCH_DMA = 0x300
+    OFFSET_IN_UPPER = 0x400
+    OFFSET_IN_LOWER = 0x404
+    OFFSET_OUT_UPPER = 0x408
+    OFFSET_OUT_LOWER = 0x40C
+    PITCH_IN = 0x410
+    PITCH_OUT = 0x414
+    LINE_LENGTH_IN = 0x418
+    LINE_COUNT = 0x41C
+    SET_REMAP_CONST_A = 0x700
+    SET_REMAP_CONST_B = 0x704
+    SET_REMAP_COMPONENTS = 0x708
+
+
+class LaunchTransfer(enum.IntEnum, shape=2):
+    """LAUNCH_DMA DATA_TRANSFER_TYPE."""
+
+    NONE = 0
+    PIPELINED = 1
+    NON_PIPELINED = 2
+
+
+class LaunchSemaphore(enum.IntEnum, shape=2):
+    """LAUNCH_DMA SEMAPHORE_TYPE."""
+
+    NONE = 0
+    ONE_WORD = 1
+    FOUR_WORDS = 2
+    CONDITIONAL_INTERRUPT = 3
+
+
+class Interrupt(enum.IntEnum, shape=2):
+    """LAUNCH_DMA INTERRUPT_TYPE."""
+
+    NONE = 0
+    BLOCKING = 1
+    NON_BLOCKING = 2
+
+
+class CopyLaunch(data.Struct):
+    """LAUNCH_DMA data (section 4). Layouts: 1 is pitch, 0 block-linear (not modelled)."""
+
+    transfer: 2
+    flush: 1
+    semaphore: 2
+    interrupt: 2
+    src_pitch: 1
+    dst_pitch: 1
+    multi_line: 1
+    remap: 1
+    force_rmw_disable: 1
+    src_physical: 1
+    dst_physical: 1
+    reduction: 4
+    reduction_unsigned: 1
+    reduction_enable: 1
+    src_bypass_l2: 1
+    dst_bypass_l2: 1
+    vpr_mode: 2
+    start_of_copy: 1
+    flush_type: 1
+    disable_plc: 1
+    wide: 1
+    reserved: 4
+
+
+def pack(layout: type[data.Struct], **values: int) -> int:
+    """Value of a record as an integer; fields not named are 0.
+
+    Raises `ValueError` naming the field when a value does not fit, `KeyError` for a field that
+    the layout lacks.
+    """
+    word = 0
+    view = data.Layout.cast(layout)
+    for name, value in values.items():
+        field = view[name]
+        width = field.width if isinstance(field.width, int) else 0
+        if not 0 <= int(value) < 1 << width:
+            raise ValueError(
+                f"{layout.__name__}.{name} = {value:#x} does not fit its {width} bits"
+            )
+        word |= int(value) << field.offset
+    return word

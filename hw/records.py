@@ -1,0 +1,214 @@
+"""Records that travel between units on ready/valid streams.
+
+Streams follow the four rules of `amaranth.lib.stream`: a transfer happens when `valid` and
+`ready` are both 1; `valid`, once 1, stays with its payload until then; `valid` never waits for
+`ready`; `ready` may do anything.
+"""
+
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.methods import LaunchSemaphore, SemOp
+
+__all__ = [
+    "CopyError",
+    "CopyPort",
+    "MemoryStatus",
+    "ReadPort",
+    "SemaphoreError",
+    "SemaphorePort",
+    "WritePort",
+    "copy_command",
+    "copy_done",
+    "memory_request",
+    "read_beat",
+    "semaphore_request",
+    "semaphore_response",
+    "write_beat",
+]
+
+
+class MemoryStatus(enum.Enum, shape=2):
+    """How a memory access ended."""
+
+    OK = 0
+    BUS = 1
+    """The bus answered SLVERR or DECERR."""
+    FAULT = 2
+    """The address has no translation; the access never reached the bus."""
+
+
+def memory_request(config: Config) -> data.StructLayout:
+    """One burst of a memory client: `beats` + 1 whole bus beats from `va` rounded down to a beat.
+
+    A burst must not cross a 4 KiB boundary. `physical` skips translation (not the bounds check).
+    """
+    return data.StructLayout(
+        {"asid": config.asid_bits, "va": VA_BITS, "beats": 8, "physical": 1}
+    )
+
+
+def read_beat(config: Config) -> data.StructLayout:
+    """One beat of a read burst, in order within the client; a faulted burst has one beat only,
+    with `last` set and `data` meaningless."""
+    return data.StructLayout({"data": config.data_width, "last": 1, "status": MemoryStatus})
+
+
+def write_beat(config: Config) -> data.StructLayout:
+    """One beat of a write burst; `strobe` has one bit per byte."""
+    return data.StructLayout({"data": config.data_width, "strobe": config.beat_bytes, "last": 1})
+
+
+class ReadPort(wiring.Signature):
+    """A reading memory client, seen from the client. Any number of bursts may be outstanding;
+    they are answered in order."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "request": Out(stream.Signature(memory_request(config))),
+                "beat": In(stream.Signature(read_beat(config))),
+            }
+        )
+
+
+class WritePort(wiring.Signature):
+    """A writing memory client, seen from the client.
+
+    The client offers a request only when all beats of its burst are at hand, since beats of one
+    client hold the bus. Every burst, faulted ones too, consumes its beats and is answered with one
+    `done`, in order, when its bytes are visible to every later access.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "request": Out(stream.Signature(memory_request(config))),
+                "beat": Out(stream.Signature(write_beat(config))),
+                "done": In(stream.Signature(data.StructLayout({"status": MemoryStatus}))),
+            }
+        )
+
+
+class SemaphoreError(enum.Enum, shape=4):
+    """Why a semaphore operation was refused; a refused operation changes nothing."""
+
+    NONE = 0
+    UNDERFLOW = 1
+    """A counting semaphore would fall below 0 (COPY-12)."""
+    OVERFLOW = 2
+    """A counting semaphore would pass its width (COPY-12)."""
+    UNKNOWN = 3
+    """In the on-chip window, but not a slot that was built, or not the start of one."""
+    ALIGNMENT = 4
+    """64-bit not on 8 bytes, 32-bit not on 4, timestamped release not on 16 (2.2)."""
+    UNSUPPORTED = 5
+    """Operation, width and sign do not go together (2.2)."""
+    BUS = 6
+    FAULT = 7
+
+
+def semaphore_request(config: Config) -> data.StructLayout:
+    """One SEM_EXECUTE-like operation on the word at `va` (2.1, 2.2).
+
+    `wide`: 64-bit; `timestamp`: release or reduction also writes PTIMER to `va` + 8, before the
+    payload, and a 32-bit release then zeroes bytes 4-7. `reduction` and `unsigned` count only
+    when `operation` is REDUCTION.
+    """
+    return data.StructLayout(
+        {
+            "asid": config.asid_bits,
+            "va": VA_BITS,
+            "operation": SemOp,
+            "reduction": 4,
+            "unsigned": 1,
+            "wide": 1,
+            "timestamp": 1,
+            "payload": 64,
+        }
+    )
+
+
+def semaphore_response() -> data.StructLayout:
+    """Result of one operation: `passed` is an acquire's condition (1 for other operations that
+    took effect); `error` says why nothing was done."""
+    return data.StructLayout({"passed": 1, "error": SemaphoreError})
+
+
+class SemaphorePort(wiring.Signature):
+    """A client of the semaphore unit, seen from the client: one operation at a time; the next
+    request may be offered in the cycle after the response was taken. `response.ready` must be 1
+    whenever an operation is outstanding."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "request": Out(stream.Signature(semaphore_request(config))),
+                "response": In(stream.Signature(semaphore_response())),
+            }
+        )
+
+
+class CopyError(enum.Enum, shape=3):
+    """How a copy failed. Bytes of bursts before the failure may have been written."""
+
+    NONE = 0
+    READ_BUS = 1
+    READ_FAULT = 2
+    WRITE_BUS = 3
+    WRITE_FAULT = 4
+    SEMAPHORE = 5
+    """The copy is complete, its semaphore release was refused."""
+
+
+def copy_command(config: Config) -> data.StructLayout:
+    """One checked LAUNCH_DMA (section 4).
+
+    `line_length` bytes per line; `line_count` lines, `pitch_in`/`pitch_out` bytes apart (unsigned,
+    addresses wrap at 49 bits); `transfer` 0 copies nothing. After the last byte is visible the
+    semaphore, if any, is released: ONE_WORD payload only, FOUR_WORDS with timestamp;
+    `reduction_enable` makes it a reduction.
+    """
+    return data.StructLayout(
+        {
+            "channel": config.channel_bits,
+            "asid": config.asid_bits,
+            "transfer": 1,
+            "src": VA_BITS,
+            "dst": VA_BITS,
+            "src_physical": 1,
+            "dst_physical": 1,
+            "pitch_in": 32,
+            "pitch_out": 32,
+            "line_length": 32,
+            "line_count": 32,
+            "semaphore": LaunchSemaphore,
+            "semaphore_va": VA_BITS,
+            "payload": 64,
+            "wide": 1,
+            "reduction_enable": 1,
+            "reduction": 4,
+            "reduction_unsigned": 1,
+        }
+    )
+
+
+def copy_done(config: Config) -> data.StructLayout:
+    """End of one copy, in the order in which an engine accepted them; `va` is the first byte of
+    the burst that failed, when one did."""
+    return data.StructLayout({"channel": config.channel_bits, "error": CopyError, "va": VA_BITS})
+
+
+class CopyPort(wiring.Signature):
+    """A copy engine, seen from the host. `command` is ready while the engine can begin reading at
+    once; `idle` is 1 while nothing that it accepted is unfinished."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "command": Out(stream.Signature(copy_command(config))),
+                "done": In(stream.Signature(copy_done(config))),
+                "idle": In(1),
+            }
+        )
