@@ -6,7 +6,15 @@ message that names the field, its value and its limits, before anything is elabo
 
 from dataclasses import dataclass, fields
 
-__all__ = ["CONFIGS", "SLOT_BYTES", "VA_BITS", "WINDOW_BASE", "WINDOW_BYTES", "Config", "ConfigError"]
+__all__ = [
+    "CONFIGS",
+    "SLOT_BYTES",
+    "VA_BITS",
+    "WINDOW_BASE",
+    "WINDOW_BYTES",
+    "Config",
+    "ConfigError",
+]
 
 VA_BITS = 49
 """Bits of a virtual address (public version-2 page tables, spec page 60 section 6.1)."""
@@ -132,9 +140,7 @@ class Config:
 
 
 CONFIGS = {
-    "tiny": Config(
-        channels=1, semaphores=8, counters=1, data_width=64, asids=1, prefetch_beats=8
-    ),
+    "tiny": Config(channels=1, semaphores=8, counters=1, data_width=64, asids=1, prefetch_beats=8),
     "default": Config(),
     "two-engines": Config(copy_engines=2),
     "large": Config(

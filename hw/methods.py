@@ -300,8 +300,6 @@ def pack(layout: type[data.Struct], **values: int) -> int:
         field = view[name]
         width = field.width if isinstance(field.width, int) else 0
         if not 0 <= int(value) < 1 << width:
-            raise ValueError(
-                f"{layout.__name__}.{name} = {value:#x} does not fit its {width} bits"
-            )
+            raise ValueError(f"{layout.__name__}.{name} = {value:#x} does not fit its {width} bits")
         word |= int(value) << field.offset
     return word

@@ -16,6 +16,7 @@ __all__ = [
     "CopyPort",
     "MemoryStatus",
     "ReadPort",
+    "RegisterPort",
     "SemaphoreError",
     "SemaphorePort",
     "WritePort",
@@ -44,9 +45,7 @@ def memory_request(config: Config) -> data.StructLayout:
 
     A burst must not cross a 4 KiB boundary. `physical` skips translation (not the bounds check).
     """
-    return data.StructLayout(
-        {"asid": config.asid_bits, "va": VA_BITS, "beats": 8, "physical": 1}
-    )
+    return data.StructLayout({"asid": config.asid_bits, "va": VA_BITS, "beats": 8, "physical": 1})
 
 
 def read_beat(config: Config) -> data.StructLayout:
@@ -65,12 +64,10 @@ class ReadPort(wiring.Signature):
     they are answered in order."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            {
-                "request": Out(stream.Signature(memory_request(config))),
-                "beat": In(stream.Signature(read_beat(config))),
-            }
-        )
+        super().__init__({
+            "request": Out(stream.Signature(memory_request(config))),
+            "beat": In(stream.Signature(read_beat(config))),
+        })
 
 
 class WritePort(wiring.Signature):
@@ -82,13 +79,11 @@ class WritePort(wiring.Signature):
     """
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            {
-                "request": Out(stream.Signature(memory_request(config))),
-                "beat": Out(stream.Signature(write_beat(config))),
-                "done": In(stream.Signature(data.StructLayout({"status": MemoryStatus}))),
-            }
-        )
+        super().__init__({
+            "request": Out(stream.Signature(memory_request(config))),
+            "beat": Out(stream.Signature(write_beat(config))),
+            "done": In(stream.Signature(data.StructLayout({"status": MemoryStatus}))),
+        })
 
 
 class SemaphoreError(enum.Enum, shape=4):
@@ -116,18 +111,16 @@ def semaphore_request(config: Config) -> data.StructLayout:
     payload, and a 32-bit release then zeroes bytes 4-7. `reduction` and `unsigned` count only
     when `operation` is REDUCTION.
     """
-    return data.StructLayout(
-        {
-            "asid": config.asid_bits,
-            "va": VA_BITS,
-            "operation": SemOp,
-            "reduction": 4,
-            "unsigned": 1,
-            "wide": 1,
-            "timestamp": 1,
-            "payload": 64,
-        }
-    )
+    return data.StructLayout({
+        "asid": config.asid_bits,
+        "va": VA_BITS,
+        "operation": SemOp,
+        "reduction": 4,
+        "unsigned": 1,
+        "wide": 1,
+        "timestamp": 1,
+        "payload": 64,
+    })
 
 
 def semaphore_response() -> data.StructLayout:
@@ -142,12 +135,10 @@ class SemaphorePort(wiring.Signature):
     whenever an operation is outstanding."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            {
-                "request": Out(stream.Signature(semaphore_request(config))),
-                "response": In(stream.Signature(semaphore_response())),
-            }
-        )
+        super().__init__({
+            "request": Out(stream.Signature(semaphore_request(config))),
+            "response": In(stream.Signature(semaphore_response())),
+        })
 
 
 class CopyError(enum.Enum, shape=3):
@@ -170,28 +161,26 @@ def copy_command(config: Config) -> data.StructLayout:
     semaphore, if any, is released: ONE_WORD payload only, FOUR_WORDS with timestamp;
     `reduction_enable` makes it a reduction.
     """
-    return data.StructLayout(
-        {
-            "channel": config.channel_bits,
-            "asid": config.asid_bits,
-            "transfer": 1,
-            "src": VA_BITS,
-            "dst": VA_BITS,
-            "src_physical": 1,
-            "dst_physical": 1,
-            "pitch_in": 32,
-            "pitch_out": 32,
-            "line_length": 32,
-            "line_count": 32,
-            "semaphore": LaunchSemaphore,
-            "semaphore_va": VA_BITS,
-            "payload": 64,
-            "wide": 1,
-            "reduction_enable": 1,
-            "reduction": 4,
-            "reduction_unsigned": 1,
-        }
-    )
+    return data.StructLayout({
+        "channel": config.channel_bits,
+        "asid": config.asid_bits,
+        "transfer": 1,
+        "src": VA_BITS,
+        "dst": VA_BITS,
+        "src_physical": 1,
+        "dst_physical": 1,
+        "pitch_in": 32,
+        "pitch_out": 32,
+        "line_length": 32,
+        "line_count": 32,
+        "semaphore": LaunchSemaphore,
+        "semaphore_va": VA_BITS,
+        "payload": 64,
+        "wide": 1,
+        "reduction_enable": 1,
+        "reduction": 4,
+        "reduction_unsigned": 1,
+    })
 
 
 def copy_done(config: Config) -> data.StructLayout:
@@ -205,10 +194,20 @@ class CopyPort(wiring.Signature):
     once; `idle` is 1 while nothing that it accepted is unfinished."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            {
-                "command": Out(stream.Signature(copy_command(config))),
-                "done": In(stream.Signature(copy_done(config))),
-                "idle": In(1),
-            }
-        )
+        super().__init__({
+            "command": Out(stream.Signature(copy_command(config))),
+            "done": In(stream.Signature(copy_done(config))),
+            "idle": In(1),
+        })
+
+
+class RegisterPort(wiring.Signature):
+    """A small register bus, seen from the control port: one request at a time, `address` counts
+    32-bit words inside the block; every request, write or read, is answered with one response."""
+
+    def __init__(self, address_bits: int) -> None:
+        request = data.StructLayout({"address": address_bits, "write": 1, "data": 32})
+        super().__init__({
+            "request": Out(stream.Signature(request)),
+            "response": In(stream.Signature(data.StructLayout({"data": 32}))),
+        })

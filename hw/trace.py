@@ -1,0 +1,46 @@
+"""The trace port: what a simulation records, one group of signals per kind of event.
+
+Groups with `valid` are strobes of one cycle, except `served` and `floor`, which are levels.
+"""
+
+from amaranth.lib import data
+from amaranth.lib.wiring import Out, Signature
+
+from hw.config import Config
+from hw.errors import Cause
+
+__all__ = ["TracePort"]
+
+
+class TracePort(Signature):
+    """Events of one Signalbox, seen from the hardware; a config with `trace` has it as `trace`.
+
+    Members
+    -------
+    served : level; `channel` has the method pipeline.
+    floor : level; `channel` holds the current time slice.
+    doorbell : `channel` was rung.
+    method : `channel` executed one method: `address` in dwords, `data`.
+    acquire : an acquire of `channel` was decided.
+    semaphore : on-chip semaphore `index` was written and now holds `value`.
+    start, done : per copy engine; a copy of `channel` was accepted, or has ended (`failed`).
+    error : `channel` halted for `cause`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        channel = {"valid": 1, "channel": config.channel_bits}
+        super().__init__({
+            "served": Out(data.StructLayout(channel)),
+            "floor": Out(data.StructLayout(channel)),
+            "doorbell": Out(data.StructLayout(channel)),
+            "method": Out(
+                data.StructLayout({**channel, "subchannel": 3, "address": 12, "data": 32})
+            ),
+            "acquire": Out(data.StructLayout({**channel, "passed": 1})),
+            "semaphore": Out(
+                data.StructLayout({"valid": 1, "index": config.semaphore_bits, "value": 64})
+            ),
+            "start": Out(data.StructLayout(channel)).array(config.copy_engines),
+            "done": Out(data.StructLayout({**channel, "failed": 1})).array(config.copy_engines),
+            "error": Out(data.StructLayout({**channel, "cause": Cause})),
+        })
