@@ -92,9 +92,8 @@ class Config:
         for field in fields(self):
             value = getattr(self, field.name)
             if type(value) is not field.type:
-                raise ConfigError(
-                    f"{field.name} = {value!r} is not {'a bool' if field.type is bool else 'an integer'}"
-                )
+                kind = "a bool" if field.type is bool else "an integer"
+                raise ConfigError(f"{field.name} = {value!r} is not {kind}")
 
     def _check_range(self, name: str, low: int, high: int, *, power_of_two: bool = False) -> None:
         value = getattr(self, name)
