@@ -1,0 +1,1 @@
+"""Tests, simulation tops and the verification plan; pytest is the only entry."""

@@ -1,0 +1,19 @@
+"""cocotbext-axi bus objects for the AXI ports of an exported design."""
+
+from typing import Any
+
+from cocotbext.axi import AxiBus, AxiLiteBus
+
+__all__ = ["axi4", "axi4lite"]
+
+_NAMES = {"bus_separator": "__", "case_insensitive": False}
+
+
+def axi4(dut: Any, port: str = "axi") -> AxiBus:
+    """Bus of the AXI4 port `port`, for `AxiRam`, `AxiSlave`, `AxiMaster`."""
+    return AxiBus.from_prefix(dut, port, **_NAMES)
+
+
+def axi4lite(dut: Any, port: str) -> AxiLiteBus:
+    """Bus of the AXI4-Lite port `port`, for `AxiLiteMaster` and its kin."""
+    return AxiLiteBus.from_prefix(dut, port, **_NAMES)

@@ -1,0 +1,43 @@
+"""Tests that `test_runner` lets pass, fail or not run at all."""
+
+import os
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+
+
+async def start(dut) -> None:
+    """Clock, and a reset of three cycles with all inputs driven."""
+    dut.enable.value = 0
+    dut.step__payload.value = 0
+    dut.rst.value = 1
+    Clock(dut.clk, 10, unit="ns").start(start_high=False)
+    for _ in range(3):
+        await RisingEdge(dut.clk)
+    dut.rst.value = 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="us")
+async def counts(dut):
+    await start(dut)
+    dut.enable.value = 1
+    dut.step__payload.value = 3
+    await RisingEdge(dut.clk)
+    for expected in range(3, 30, 3):
+        await RisingEdge(dut.clk)
+        assert dut.count.value.to_unsigned() == expected
+        assert dut.odd.value == expected % 2
+
+
+@cocotb.test(timeout_time=1, timeout_unit="us", skip="FAIL" not in os.environ)
+async def fails(dut):
+    await start(dut)
+    assert dut.count.value.to_unsigned() == 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="us", skip="SEED_FILE" not in os.environ)
+async def writes_seed(dut):
+    await start(dut)
+    with open(os.environ["SEED_FILE"], "w") as file:
+        file.write(os.environ["COCOTB_RANDOM_SEED"])

@@ -1,0 +1,231 @@
+"""Export, build, run and check: the one way to simulate a design.
+
+    simulate(Unit(config), "tb.unit.cocotb_unit", simulator="verilator", name="unit")
+
+A build is reused while the exported Verilog, the extra sources and the arguments are the same.
+cocotb's runner returns normally when tests fail or none ran; `simulate` raises.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from amaranth.lib import wiring
+from cocotb_tools.runner import get_runner
+
+from hw import export
+from tb import verilator
+
+__all__ = ["DESIGN", "ROOT", "SIM_BUILD", "SIMULATORS", "choose_seed", "simulate"]
+
+ROOT = Path(__file__).resolve().parent.parent
+"""Top folder of the checkout."""
+
+SIM_BUILD = ROOT / "sim_build"
+"""Everything that is built or run lies here; never committed."""
+
+SIMULATORS = ("verilator", "icarus")
+
+DESIGN = "dut"
+"""Module name of the exported design, for simulation tops that instantiate it."""
+
+_TIMESCALE = ("1ns", "1ps")
+
+
+def simulate(
+    design: wiring.Component,
+    tests: str,
+    *,
+    simulator: str,
+    name: str,
+    env: Mapping[str, str] | None = None,
+    testcase: str | None = None,
+    seed: int | None = None,
+    waves: bool = False,
+    sources: Sequence[Path] = (),
+    top: str = DESIGN,
+    public: Sequence[str] = (),
+    minimum: int = 1,
+    build_args: Sequence[str] = (),
+    plusargs: Sequence[str] = (),
+) -> Path:
+    """Run the cocotb tests of module `tests` on `design` and check their results.
+
+    Parameters
+    ----------
+    simulator : "verilator" or "icarus".
+    name : names the build; folders below `sim_build/<name>/`.
+    env : environment variables that the tests see.
+    testcase : run only the cocotb tests whose names end so (a list separated by commas).
+    seed : of the tests' random numbers; else `SIGNALBOX_SEED`, else a fresh one. It is printed.
+    waves : record `dump.fst` in the run directory; so does `WAVES=1` in the environment.
+    sources : further SystemVerilog files; they may instantiate the design as module `dut`.
+    top : top module; the design itself unless `sources` bring another.
+    public : "module.variable" patterns that cocotb needs besides the ports of `top` when `top` is
+        the design; Verilator hides everything else. Icarus shows everything.
+    minimum : at least so many tests must have run.
+    build_args : further arguments of the simulator's compiler.
+    plusargs : arguments of the simulation, such as "+trace=FILE".
+
+    Returns the directory of this run, which holds `results.xml`.
+
+    Raises
+    ------
+    AssertionError : a test failed, the simulator failed, or fewer than `minimum` tests ran.
+    RuntimeError : the design did not build, or a usable simulator is missing.
+    """
+    waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
+    seed = choose_seed(seed)
+    text = export.verilog(design, DESIGN)
+    if top == DESIGN:
+        public = [f"{DESIGN}.{port}" for port in ("clk", "rst", *export.ports(design))] + [*public]
+    build = _build(text, simulator, name, waves, sources, top, public, build_args)
+    run = Path(tempfile.mkdtemp(prefix=f"run-{simulator}-", dir=SIM_BUILD / name))
+    print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {run.relative_to(ROOT)}")
+    failure = None
+    with _environment(waves, {**(env or {}), "COCOTB_RANDOM_SEED": str(seed)}):
+        try:
+            get_runner(simulator).test(
+                tests,
+                hdl_toplevel=top,
+                hdl_toplevel_lang="verilog",
+                testcase=testcase,
+                waves=waves,
+                build_dir=build,
+                test_dir=run,
+                results_xml=str(run / "results.xml"),
+                plusargs=[*_wave_arguments(simulator, waves, run), *plusargs],
+            )
+        except RuntimeError as error:
+            failure = f"simulator failed: {error}"
+    _check(run / "results.xml", f"{name} on {simulator}, seed {seed}", minimum, failure)
+    return run
+
+
+def choose_seed(seed: int | None = None) -> int:
+    """`seed`, or `SIGNALBOX_SEED` of the environment, or a random one."""
+    if seed is not None:
+        return seed
+    chosen = os.environ.get("SIGNALBOX_SEED")
+    return int(chosen) if chosen else random.SystemRandom().randrange(1 << 31)
+
+
+def _build(
+    text: str,
+    simulator: str,
+    name: str,
+    waves: bool,
+    sources: Sequence[Path],
+    top: str,
+    public: Sequence[str],
+    build_args: Sequence[str],
+) -> Path:
+    """Directory of the compiled simulation, made now or found."""
+    parts = [text, *(source.read_text() for source in sources), top, *public, *build_args]
+    parts += [str(waves), verilator.WAIVERS.read_text(), verilator.version(simulator)]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    build = SIM_BUILD / name / f"{simulator}-{key}"
+    build.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(build.with_suffix(".lock")):
+        if not (build / "stamp").exists():
+            shutil.rmtree(build, ignore_errors=True)
+            build.mkdir()
+            _compile(build, text, simulator, waves, sources, top, public, build_args)
+            (build / "stamp").touch()
+    return build
+
+
+def _compile(
+    build: Path,
+    text: str,
+    simulator: str,
+    waves: bool,
+    sources: Sequence[Path],
+    top: str,
+    public: Sequence[str],
+    build_args: Sequence[str],
+) -> None:
+    files = [build / f"{DESIGN}.sv", *sources]
+    files[0].write_text(text)
+    arguments = [*build_args]
+    if simulator == "verilator":
+        files += [verilator.WAIVERS, verilator.write_public(build, public)]
+        arguments = [*verilator.arguments(waves), *arguments]
+    log = build / "build.log"
+    with _environment(waves, verilator.environment() if simulator == "verilator" else {}):
+        if simulator == "verilator":
+            verilator.restore_runtime(build, waves)
+        try:
+            get_runner(simulator).build(
+                sources=files,
+                hdl_toplevel=top,
+                build_dir=build,
+                build_args=arguments,
+                timescale=_TIMESCALE,
+                waves=waves,
+                always=True,
+                log_file=log,
+            )
+        except RuntimeError as error:
+            tail = "\n".join(log.read_text().splitlines()[-40:])
+            raise RuntimeError(f"{build.name}: {error}\n{tail}") from error
+    if simulator == "verilator":
+        verilator.save_runtime(build, waves)
+
+
+def _wave_arguments(simulator: str, waves: bool, run: Path) -> list[str]:
+    if not waves:
+        return []
+    file = str(run / "dump.fst")
+    return ["--trace-file", file] if simulator == "verilator" else [f"+dumpfile_path={file}"]
+
+
+def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
+    """Raise AssertionError unless at least `minimum` tests ran and all passed."""
+    if not results.exists():
+        raise AssertionError(f"{what}: no results; {failure or 'the simulation ended early'}")
+    cases = list(ElementTree.parse(results).iter("testcase"))
+    ran = [case for case in cases if case.find("skipped") is None]
+    failed = [
+        f"{case.get('classname')}.{case.get('name')}"
+        for case in ran
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+    if failed:
+        raise AssertionError(f"{what}: {len(failed)} of {len(ran)} failed: {', '.join(failed)}")
+    if failure:
+        raise AssertionError(f"{what}: {failure}")
+    if len(ran) < minimum:
+        raise AssertionError(f"{what}: {len(ran)} tests ran, at least {minimum} expected")
+
+
+@contextlib.contextmanager
+def _environment(waves: bool, values: Mapping[str, str]) -> Iterator[None]:
+    """Environment for cocotb's runner, which lets `os.environ` win over its own arguments."""
+    before = dict(os.environ)
+    path = list(sys.path)
+    os.environ.pop("PYTEST_CURRENT_TEST", None)  # with it the runner exits instead of returning
+    os.environ.update(values, WAVES=str(int(waves)))
+    sys.path.insert(0, str(ROOT))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        sys.path[:] = path
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold `path` against other processes that build the same thing."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

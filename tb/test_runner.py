@@ -1,0 +1,80 @@
+"""The runner: it must not report success for anything but tests that ran and passed."""
+
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from tb.runner import simulate
+
+TESTS = "tb.cocotb_runner"
+
+
+class Counter(wiring.Component):
+    """Adds `step` in every cycle with `enable`; `odd` is combinational."""
+
+    enable: In(1)
+    step: In(stream.Signature(4, always_ready=True))
+    count: Out(8)
+    odd: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.odd.eq(self.count[0])
+        with m.If(self.enable):
+            m.d.sync += self.count.eq(self.count + self.step.payload)
+        return m
+
+
+def test_pass(simulator: str):
+    run = simulate(Counter(), TESTS, simulator=simulator, name="runner")
+    assert (run / "results.xml").exists()
+    again = simulate(Counter(), TESTS, simulator=simulator, name="runner")
+    assert again != run
+
+
+def test_failure_raises(simulator: str):
+    with pytest.raises(AssertionError, match=r"1 of 2 failed: tb.cocotb_runner.fails"):
+        simulate(Counter(), TESTS, simulator=simulator, name="runner", env={"FAIL": "1"})
+
+
+def test_nothing_ran_raises(simulator: str):
+    with pytest.raises(AssertionError, match=r"no results|0 tests ran, at least 1 expected"):
+        simulate(Counter(), TESTS, simulator=simulator, name="runner", testcase="absent")
+
+
+def test_too_few_raises(simulator: str):
+    with pytest.raises(AssertionError, match="1 tests ran, at least 2 expected"):
+        simulate(Counter(), TESTS, simulator=simulator, name="runner", minimum=2)
+
+
+def test_missing_module_raises(simulator: str):
+    with pytest.raises(AssertionError, match="no results"):
+        simulate(Counter(), "tb.cocotb_absent", simulator=simulator, name="runner")
+
+
+def test_seed_reaches_tests(simulator: str, tmp_path: Path):
+    env = {"SEED_FILE": str(tmp_path / "seed")}
+    options = {"simulator": simulator, "name": "runner", "env": env, "testcase": "writes_seed"}
+    simulate(Counter(), TESTS, seed=1234, **options)
+    assert (tmp_path / "seed").read_text() == "1234"
+
+
+def test_waves(simulator: str):
+    run = simulate(Counter(), TESTS, simulator=simulator, name="runner-waves", waves=True)
+    assert (run / "dump.fst").stat().st_size > 0
+
+
+def test_same_verilog_twice():
+    from hw import export
+
+    assert export.verilog(Counter()) == export.verilog(Counter())
+
+
+def test_broken_source_is_reported(simulator: str, tmp_path: Path):
+    bad = tmp_path / "bad.sv"
+    bad.write_text("module bad(; endmodule\n")
+    with pytest.raises(RuntimeError, match=r"bad\.sv"):
+        simulate(Counter(), TESTS, simulator=simulator, name="runner-bad", sources=[bad])

