@@ -1,0 +1,1 @@
+"""Standard buses at the edge of a Signalbox."""

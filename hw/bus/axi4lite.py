@@ -1,0 +1,50 @@
+"""AXI4-Lite with 32-bit data, under its standard signal names."""
+
+from amaranth.lib import enum
+from amaranth.lib.wiring import In, Out, Signature
+
+__all__ = ["AxiLite", "Response"]
+
+
+class Response(enum.Enum, shape=2):
+    """BRESP and RRESP (AMBA AXI, A3.4.4)."""
+
+    OKAY = 0
+    EXOKAY = 1
+    SLVERR = 2
+    DECERR = 3
+
+
+class AxiLite(Signature):
+    """AXI4-Lite, seen from the manager.
+
+    Members have the names of the specification in lower case, so a port `ctl` is exported as
+    `ctl__awvalid` and so on. Every channel follows the rules of `amaranth.lib.stream`.
+
+    Parameters
+    ----------
+    addr_width : bits of a byte address.
+    """
+
+    def __init__(self, addr_width: int) -> None:
+        super().__init__({
+            "awvalid": Out(1),
+            "awready": In(1),
+            "awaddr": Out(addr_width),
+            "awprot": Out(3),
+            "wvalid": Out(1),
+            "wready": In(1),
+            "wdata": Out(32),
+            "wstrb": Out(4),
+            "bvalid": In(1),
+            "bready": Out(1),
+            "bresp": In(Response),
+            "arvalid": Out(1),
+            "arready": In(1),
+            "araddr": Out(addr_width),
+            "arprot": Out(3),
+            "rvalid": In(1),
+            "rready": Out(1),
+            "rdata": In(32),
+            "rresp": In(Response),
+        })
