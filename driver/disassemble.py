@@ -1,0 +1,172 @@
+"""Dwords of a pushbuffer as methods that a person can read: for errors, traces and reports."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from amaranth.lib import data
+
+from hw.methods import (
+    CeMethod,
+    CopyLaunch,
+    HostMethod,
+    LegacySemaphore,
+    ObjectClass,
+    Reduction,
+    SecOp,
+    SemaphoreExecute,
+    SemOp,
+)
+
+__all__ = ["Malformed", "Method", "decode", "disassemble", "fields", "method_detail", "method_name"]
+
+ENGINE_METHODS = 0x100
+"""First method that goes to the object of its subchannel; lower ones are the host's (1.2)."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method of a decoded pushbuffer; `position` is the dword that completed it."""
+
+    position: int
+    subchannel: int
+    address: int
+    data: int
+    copy_class: bool = False
+    """Whether the subchannel is known to hold the copy class."""
+
+    def __str__(self) -> str:
+        name = method_name(self.address, copy_class=self.copy_class)
+        text = f"{self.position:5}: subchannel {self.subchannel} {name} = {self.data:#010x}"
+        detail = method_detail(self.address, self.data, copy_class=self.copy_class)
+        return f"{text}  ({detail})" if detail else text
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A dword that is not a method header, or a group that the dwords end within."""
+
+    position: int
+    dword: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.position:5}: {self.dword:#010x}: {self.reason}"
+
+
+_FIELDS_OF: dict[int, type[data.Struct]] = {
+    HostMethod.SEM_EXECUTE: SemaphoreExecute,
+    HostMethod.SEMAPHORED: LegacySemaphore,
+    CeMethod.LAUNCH_DMA: CopyLaunch,
+}
+
+
+def method_name(address: int, *, copy_class: bool = True) -> str:
+    """Name of the method at byte offset `address`, or the offset when it has none."""
+    if address < ENGINE_METHODS:
+        known = HostMethod
+    elif copy_class:
+        known = CeMethod
+    else:
+        return f"method {address:#x}"
+    try:
+        return known(address).name
+    except ValueError:
+        return f"method {address:#x}"
+
+
+def fields(layout: type[data.Struct], word: int) -> dict[str, int]:
+    """Values of a record's fields that are not 0."""
+    found: dict[str, int] = {}
+    for name, field in data.Layout.cast(layout):
+        width = field.width
+        value = word >> field.offset & ((1 << width) - 1)
+        if value:
+            found[str(name)] = value
+    return found
+
+
+def _field_text(layout: type[data.Struct], name: str, value: int) -> str:
+    shape = data.Layout.cast(layout)[name].shape
+    if isinstance(shape, type) and value in set(shape):
+        return f"{name} {shape(value).name}"
+    return name if value == 1 else f"{name} {value:#x}"
+
+
+def _semaphore_text(found: dict[str, int]) -> list[str]:
+    """The operation of a SEM_EXECUTE, which stands at 0 too and so cannot be left out."""
+    operation, reduction = found.pop("operation", 0), found.pop("reduction", 0)
+    if operation not in set(SemOp):
+        return [f"operation {operation}"]
+    words = [SemOp(operation).name]
+    if operation == SemOp.REDUCTION:
+        known = reduction in set(Reduction)
+        words.append(Reduction(reduction).name if known else f"reduction {reduction}")
+    return words
+
+
+def method_detail(address: int, value: int, *, copy_class: bool = True) -> str:
+    """Bit fields of a method's data in words, empty for plain numbers."""
+    layout = _FIELDS_OF.get(address)
+    if layout is None or (address >= ENGINE_METHODS and not copy_class):
+        return ""
+    found = fields(layout, value)
+    words = _semaphore_text(found) if layout is SemaphoreExecute else []
+    return ", ".join(words + [_field_text(layout, *item) for item in found.items()])
+
+
+def decode(
+    dwords: Sequence[int], *, copy_subchannels: Sequence[int] = ()
+) -> Iterator[Method | Malformed]:
+    """Methods of one segment, in order; what cannot be decoded comes as `Malformed`.
+
+    `copy_subchannels` are those known to hold the copy class at the start; SET_OBJECT adds to
+    them. Decoding goes on with the next dword after a malformed header.
+    """
+    copies = set(copy_subchannels)
+    position = 0
+    while position < len(dwords):
+        start, head = position, dwords[position]
+        position += 1
+        sec_op = head >> 29
+        if sec_op == SecOp.END_PB_SEGMENT:
+            return
+        if reason := _header_fault(head):
+            yield Malformed(start, head, reason)
+        elif sec_op == SecOp.IMMD_DATA_METHOD:
+            yield _method(copies, start, head, 0, head >> 16 & 0x1FFF)
+        elif sec_op != SecOp.GRP0_USE_TERT:
+            count = head >> 16 & 0x1FFF
+            for index, value in enumerate(dwords[position : position + count]):
+                yield _method(copies, position + index, head, index, value)
+            position += count
+            if position > len(dwords):
+                missing = position - len(dwords)
+                yield Malformed(start, head, f"the group lacks {missing} of its {count} dwords")
+
+
+def _header_fault(head: int) -> str:
+    """Why a dword is no method header; empty when it is one."""
+    sec_op, tert_op = head >> 29, head >> 16 & 3
+    if sec_op == SecOp.RESERVED6:
+        return "reserved header form"
+    if sec_op == SecOp.GRP2_USE_TERT or (sec_op == SecOp.GRP0_USE_TERT and head and not tert_op):
+        return "obsolete header form"
+    if sec_op != SecOp.GRP0_USE_TERT and head >> 12 & 1:
+        return "reserved header bit 12 is set"
+    return ""
+
+
+def _method(copies: set[int], position: int, head: int, index: int, value: int) -> Method:
+    """Method `index` of the group that `head` opens; SET_OBJECT updates `copies`."""
+    sec_op, subchannel = head >> 29, head >> 13 & 7
+    step = {SecOp.INC_METHOD: index, SecOp.ONE_INC: min(index, 1)}.get(sec_op, 0)
+    address = ((head & 0xFFF) + step) * 4
+    if address == HostMethod.SET_OBJECT:
+        change = copies.add if value & 0xFFFF == ObjectClass.COPY else copies.discard
+        change(subchannel)
+    return Method(position, subchannel, address, value, subchannel in copies)
+
+
+def disassemble(dwords: Sequence[int], *, copy_subchannels: Sequence[int] = ()) -> str:
+    """`decode` as text, one method a line."""
+    return "\n".join(map(str, decode(dwords, copy_subchannels=copy_subchannels)))

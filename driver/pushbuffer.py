@@ -1,0 +1,321 @@
+"""Pushbuffers: method headers, host methods and copy-class methods as dwords.
+
+Encodings are those of spec page 60, sections 1.2, 2 and 4, through `hw.methods`. Every value is
+range-checked: one that does not fit its field raises `ValueError` naming the field.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hw.methods import (
+    CeMethod,
+    CopyLaunch,
+    Header,
+    HostMethod,
+    LaunchSemaphore,
+    LaunchTransfer,
+    MemOp,
+    ObjectClass,
+    Reduction,
+    SecOp,
+    SemaphoreExecute,
+    SemOp,
+    YieldOp,
+    pack,
+)
+
+__all__ = [
+    "COPY_SUBCHANNEL",
+    "HOST_SUBCHANNEL",
+    "CopyFence",
+    "Pushbuffer",
+]
+
+HOST_SUBCHANNEL = 0
+"""Subchannel on which the driver puts host methods; they ignore it (1.2)."""
+
+COPY_SUBCHANNEL = 4
+"""Subchannel of the copy class by convention (1.2)."""
+
+IMMEDIATE_LIMIT = 1 << 13
+"""Data of an IMMD_DATA_METHOD is below this."""
+
+
+_LINEAR = {"transfer": int(LaunchTransfer.NON_PIPELINED), "src_pitch": 1, "dst_pitch": 1}
+"""LAUNCH_DMA fields of a linear virtual copy."""
+
+
+def _dword(value: int, what: str) -> int:
+    """`value` as an int, refused when it does not fit 32 bits."""
+    number = int(value)
+    if not 0 <= number < 1 << 32:
+        raise ValueError(f"{what} = {number:#x} does not fit its 32 bits")
+    return number
+
+
+def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
+    """(upper, lower) dword of a number of at most `bits` bits."""
+    number = int(value)
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"{what} = {number:#x} does not fit its {bits} bits")
+    return number >> 32, number & 0xFFFF_FFFF
+
+
+@dataclass(frozen=True)
+class CopyFence:
+    """Semaphore that the copy engine releases when the last byte of a copy is visible (4).
+
+    `timestamp` writes the four-word structure with the time, which must lie on 16 bytes;
+    `reduction` makes it a reduction of a 32-bit unsigned word.
+    """
+
+    address: int
+    payload: int
+    timestamp: bool = True
+    reduction: Reduction | None = None
+
+
+class Pushbuffer:
+    """Dwords of one pushbuffer segment, appended method by method.
+
+    Every call appends and returns the pushbuffer itself, so calls can be chained. `dwords` is the
+    result; `to_bytes()` gives what lies in memory.
+    """
+
+    def __init__(self) -> None:
+        self.dwords: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.dwords)
+
+    def to_bytes(self) -> bytes:
+        """The segment as it lies in memory, little endian."""
+        return b"".join(dword.to_bytes(4, "little") for dword in self.dwords)
+
+    # Headers (1.2)
+
+    def _header(self, sec_op: SecOp, subchannel: int, method: int, count: int) -> None:
+        if method % 4:
+            raise ValueError(f"method {method:#x} is not a multiple of 4")
+        self.dwords.append(
+            pack(Header, address=method // 4, subchannel=subchannel, count=count, sec_op=sec_op)
+        )
+
+    def _group(self, sec_op: SecOp, subchannel: int, method: int, values: Sequence[int]) -> None:
+        checked = [_dword(value, f"data of method {method:#x}") for value in values]
+        self._header(sec_op, subchannel, method, len(checked))
+        self.dwords.extend(checked)
+
+    def inc(self, subchannel: int, method: int, *values: int) -> "Pushbuffer":
+        """INC_METHOD: `values` go to `method`, `method` + 4, …"""
+        self._group(SecOp.INC_METHOD, subchannel, method, values)
+        return self
+
+    def non_inc(self, subchannel: int, method: int, *values: int) -> "Pushbuffer":
+        """NON_INC_METHOD: all `values` go to `method`."""
+        self._group(SecOp.NON_INC_METHOD, subchannel, method, values)
+        return self
+
+    def one_inc(self, subchannel: int, method: int, *values: int) -> "Pushbuffer":
+        """ONE_INC: the first value goes to `method`, all others to `method` + 4."""
+        self._group(SecOp.ONE_INC, subchannel, method, values)
+        return self
+
+    def immediate(self, subchannel: int, method: int, value: int) -> "Pushbuffer":
+        """IMMD_DATA_METHOD: one method whose `value`, below 2¹³, stands in the header."""
+        self._header(SecOp.IMMD_DATA_METHOD, subchannel, method, value)
+        return self
+
+    def end_segment(self) -> "Pushbuffer":
+        """END_PB_SEGMENT: the rest of the segment is skipped."""
+        self._header(SecOp.END_PB_SEGMENT, 0, 0, 0)
+        return self
+
+    def raw(self, *dwords: int) -> "Pushbuffer":
+        """Dwords as they are; zero is the NOP between groups."""
+        self.dwords.extend(_dword(dword, "dword") for dword in dwords)
+        return self
+
+    def method(self, subchannel: int, method: int, value: int) -> "Pushbuffer":
+        """One method in its shortest form."""
+        if 0 <= value < IMMEDIATE_LIMIT:
+            return self.immediate(subchannel, method, value)
+        return self.inc(subchannel, method, value)
+
+    # Host methods (2)
+
+    def host(self, method: HostMethod, value: int = 0) -> "Pushbuffer":
+        """One host method with its plain data: NOP, ILLEGAL, SET_REFERENCE, …"""
+        return self.method(HOST_SUBCHANNEL, method, value)
+
+    def set_object(
+        self, subchannel: int = COPY_SUBCHANNEL, object_class: int = ObjectClass.COPY
+    ) -> "Pushbuffer":
+        """Bind a class to a subchannel."""
+        return self.inc(subchannel, HostMethod.SET_OBJECT, object_class)
+
+    def semaphore(
+        self,
+        operation: SemOp,
+        address: int,
+        payload: int,
+        *,
+        wide: bool = False,
+        timestamp: bool = False,
+        wfi: bool = False,
+        switch: bool = False,
+        reduction: Reduction = Reduction.IMIN,
+        unsigned: bool = False,
+    ) -> "Pushbuffer":
+        """SEM_ADDR, SEM_PAYLOAD and SEM_EXECUTE in one group (2.1): 6 dwords.
+
+        `address` is a 40-bit virtual address; its bits 1:0 are not encodable and must be 0.
+        """
+        upper, lower = _halves(address, 40, "semaphore address")
+        if lower % 4:
+            raise ValueError(f"semaphore address = {address:#x} is not a multiple of 4")
+        payload_hi, payload_lo = _halves(payload, 64 if wide else 32, "semaphore payload")
+        execute = pack(
+            SemaphoreExecute,
+            operation=operation,
+            acquire_switch=switch,
+            release_wfi=wfi,
+            wide=wide,
+            release_timestamp=timestamp,
+            reduction=reduction,
+            unsigned=unsigned,
+        )
+        values = (lower, upper, payload_lo, payload_hi, execute)
+        return self.inc(HOST_SUBCHANNEL, HostMethod.SEM_ADDR_LO, *values)
+
+    def acquire(
+        self,
+        address: int,
+        payload: int,
+        operation: SemOp = SemOp.ACQUIRE,
+        *,
+        wide: bool = False,
+        switch: bool = True,
+    ) -> "Pushbuffer":
+        """Block the channel until the condition `operation` holds (2.2)."""
+        return self.semaphore(operation, address, payload, wide=wide, switch=switch)
+
+    def release(
+        self,
+        address: int,
+        payload: int,
+        *,
+        wide: bool = False,
+        timestamp: bool = False,
+        wfi: bool = True,
+    ) -> "Pushbuffer":
+        """Write `payload`, and with `timestamp` the time 8 bytes on, after the channel's earlier
+        work has ended (`wfi`)."""
+        return self.semaphore(
+            SemOp.RELEASE, address, payload, wide=wide, timestamp=timestamp, wfi=wfi
+        )
+
+    def reduce(
+        self,
+        address: int,
+        payload: int,
+        reduction: Reduction = Reduction.IADD,
+        *,
+        unsigned: bool = True,
+        wide: bool = False,
+        timestamp: bool = False,
+        wfi: bool = False,
+    ) -> "Pushbuffer":
+        """Combine `payload` with the semaphore (2.2)."""
+        return self.semaphore(
+            SemOp.REDUCTION,
+            address,
+            payload,
+            wide=wide,
+            timestamp=timestamp,
+            wfi=wfi,
+            reduction=reduction,
+            unsigned=unsigned,
+        )
+
+    def add(self, address: int, amount: int) -> "Pushbuffer":
+        """REDUCTION IADD of `amount`, 1 or -1 say, to a 32-bit unsigned semaphore."""
+        return self.reduce(address, amount & 0xFFFF_FFFF if amount < 0 else amount)
+
+    def non_stall_interrupt(self, handle: int = 0) -> "Pushbuffer":
+        """Raise the channel's notification interrupt; the channel goes on."""
+        return self.host(HostMethod.NON_STALL_INTERRUPT, handle)
+
+    def wait_idle(self) -> "Pushbuffer":
+        """WFI of all scopes."""
+        return self.host(HostMethod.WFI, 1)
+
+    def yield_slice(self, operation: YieldOp = YieldOp.RUNLIST_TIMESLICE) -> "Pushbuffer":
+        """YIELD: give up the rest of the time slice."""
+        return self.host(HostMethod.YIELD, operation)
+
+    def mem_op(self, operation: MemOp, a: int = 0, b: int = 0, c: int = 0) -> "Pushbuffer":
+        """MEM_OP_A … D as one group (2.5); privileged channels only."""
+        trigger = int(operation) << 27
+        return self.inc(HOST_SUBCHANNEL, HostMethod.MEM_OP_A, a, b, c, trigger)
+
+    # Copy class (4)
+
+    def _copy_fence(self, fence: CopyFence | None) -> dict[str, int]:
+        """Set the semaphore of a copy; gives the LAUNCH_DMA fields that release it."""
+        if fence is None:
+            return {}
+        upper, lower = _halves(fence.address, 49, "copy semaphore address")
+        kind = LaunchSemaphore.FOUR_WORDS if fence.timestamp else LaunchSemaphore.ONE_WORD
+        payload = _dword(fence.payload, "copy semaphore payload")
+        self.inc(COPY_SUBCHANNEL, CeMethod.SET_SEMAPHORE_A, upper, lower, payload)
+        launch = {"semaphore": int(kind), "flush": 1}
+        if fence.reduction is not None:
+            launch |= {"reduction": int(fence.reduction), "reduction_unsigned": 1}
+            launch |= {"reduction_enable": 1}
+        return launch
+
+    def _copy_addresses(self, dst: int, src: int) -> tuple[int, int, int, int]:
+        return *_halves(src, 49, "source address"), *_halves(dst, 49, "destination address")
+
+    def launch(self, **launch: int) -> "Pushbuffer":
+        """LAUNCH_DMA with the named fields of `hw.methods.CopyLaunch`."""
+        return self.method(COPY_SUBCHANNEL, CeMethod.LAUNCH_DMA, pack(CopyLaunch, **launch))
+
+    def copy(
+        self, dst: int, src: int, size: int, fence: CopyFence | None = None, **launch: int
+    ) -> "Pushbuffer":
+        """Copy `size` bytes, a linear virtual copy (LAUNCH_DMA 0x182). `launch` adds or replaces
+        fields of `CopyLaunch`."""
+        fence_fields = self._copy_fence(fence)
+        self.inc(COPY_SUBCHANNEL, CeMethod.OFFSET_IN_UPPER, *self._copy_addresses(dst, src))
+        self.inc(COPY_SUBCHANNEL, CeMethod.LINE_LENGTH_IN, _dword(size, "copy size"))
+        return self.launch(**(_LINEAR | fence_fields | launch))
+
+    def copy_2d(
+        self,
+        dst: int,
+        dst_pitch: int,
+        src: int,
+        src_pitch: int,
+        width: int,
+        height: int,
+        fence: CopyFence | None = None,
+        **launch: int,
+    ) -> "Pushbuffer":
+        """Copy `height` lines of `width` bytes that lie `…_pitch` bytes apart."""
+        fence_fields = self._copy_fence(fence)
+        self.inc(
+            COPY_SUBCHANNEL,
+            CeMethod.OFFSET_IN_UPPER,
+            *self._copy_addresses(dst, src),
+            _dword(src_pitch, "source pitch"),
+            _dword(dst_pitch, "destination pitch"),
+            _dword(width, "copy width"),
+            _dword(height, "copy height"),
+        )
+        return self.launch(**(_LINEAR | {"multi_line": 1} | fence_fields | launch))
+
+    def copy_release(self, fence: CopyFence) -> "Pushbuffer":
+        """Release a semaphore by the copy engine without a copy (LAUNCH_DMA 0x14)."""
+        return self.launch(**self._copy_fence(fence))
