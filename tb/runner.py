@@ -14,7 +14,8 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,7 +25,7 @@ from cocotb_tools.runner import get_runner
 from hw import export
 from tb import verilator
 
-__all__ = ["DESIGN", "ROOT", "SIM_BUILD", "SIMULATORS", "choose_seed", "simulate"]
+__all__ = ["DESIGN", "ROOT", "SIMULATORS", "SIM_BUILD", "choose_seed", "simulate"]
 
 ROOT = Path(__file__).resolve().parent.parent
 """Top folder of the checkout."""
@@ -41,7 +42,7 @@ _TIMESCALE = ("1ns", "1ps")
 
 
 def simulate(
-    design: wiring.Component,
+    design: wiring.Component | None,
     tests: str,
     *,
     simulator: str,
@@ -52,6 +53,7 @@ def simulate(
     waves: bool = False,
     sources: Sequence[Path] = (),
     top: str = DESIGN,
+    parameters: Mapping[str, int] | None = None,
     public: Sequence[str] = (),
     minimum: int = 1,
     build_args: Sequence[str] = (),
@@ -61,6 +63,7 @@ def simulate(
 
     Parameters
     ----------
+    design : exported as module `dut`; None when `sources` are everything.
     simulator : "verilator" or "icarus".
     name : names the build; folders below `sim_build/<name>/`.
     env : environment variables that the tests see.
@@ -69,6 +72,7 @@ def simulate(
     waves : record `dump.fst` in the run directory; so does `WAVES=1` in the environment.
     sources : further SystemVerilog files; they may instantiate the design as module `dut`.
     top : top module; the design itself unless `sources` bring another.
+    parameters : of the top module.
     public : "module.variable" patterns that cocotb needs besides the ports of `top` when `top` is
         the design; Verilator hides everything else. Icarus shows everything.
     minimum : at least so many tests must have run.
@@ -84,10 +88,20 @@ def simulate(
     """
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
     seed = choose_seed(seed)
-    text = export.verilog(design, DESIGN)
-    if top == DESIGN:
+    text = None if design is None else export.verilog(design, DESIGN)
+    if design is not None and top == DESIGN:
         public = [f"{DESIGN}.{port}" for port in ("clk", "rst", *export.ports(design))] + [*public]
-    build = _build(text, simulator, name, waves, sources, top, public, build_args)
+    recipe = _Recipe(
+        text,
+        simulator,
+        waves,
+        tuple(sources),
+        top,
+        dict(parameters or {}),
+        tuple(public),
+        tuple(build_args),
+    )
+    build = _build(recipe, name)
     run = Path(tempfile.mkdtemp(prefix=f"run-{simulator}-", dir=SIM_BUILD / name))
     print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {run.relative_to(ROOT)}")
     failure = None
@@ -118,67 +132,71 @@ def choose_seed(seed: int | None = None) -> int:
     return int(chosen) if chosen else random.SystemRandom().randrange(1 << 31)
 
 
-def _build(
-    text: str,
-    simulator: str,
-    name: str,
-    waves: bool,
-    sources: Sequence[Path],
-    top: str,
-    public: Sequence[str],
-    build_args: Sequence[str],
-) -> Path:
+@dataclass(frozen=True)
+class _Recipe:
+    """Everything that a compiled simulation depends on."""
+
+    text: str | None
+    simulator: str
+    waves: bool
+    sources: tuple[Path, ...]
+    top: str
+    parameters: Mapping[str, int]
+    public: tuple[str, ...]
+    build_args: tuple[str, ...]
+
+    def key(self) -> str:
+        """Hash of the recipe, of the files that it names and of the tools."""
+        files = [source.read_text() for source in (*self.sources, verilator.WAIVERS)]
+        parts = repr((self, files, verilator.version(self.simulator)))
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+
+def _build(recipe: _Recipe, name: str) -> Path:
     """Directory of the compiled simulation, made now or found."""
-    parts = [text, *(source.read_text() for source in sources), top, *public, *build_args]
-    parts += [str(waves), verilator.WAIVERS.read_text(), verilator.version(simulator)]
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    build = SIM_BUILD / name / f"{simulator}-{key}"
+    build = SIM_BUILD / name / f"{recipe.simulator}-{recipe.key()}"
     build.parent.mkdir(parents=True, exist_ok=True)
     with _lock(build.with_suffix(".lock")):
         if not (build / "stamp").exists():
             shutil.rmtree(build, ignore_errors=True)
             build.mkdir()
-            _compile(build, text, simulator, waves, sources, top, public, build_args)
+            _compile(recipe, build)
             (build / "stamp").touch()
     return build
 
 
-def _compile(
-    build: Path,
-    text: str,
-    simulator: str,
-    waves: bool,
-    sources: Sequence[Path],
-    top: str,
-    public: Sequence[str],
-    build_args: Sequence[str],
-) -> None:
-    files = [build / f"{DESIGN}.sv", *sources]
-    files[0].write_text(text)
-    arguments = [*build_args]
-    if simulator == "verilator":
-        files += [verilator.WAIVERS, verilator.write_public(build, public)]
-        arguments = [*verilator.arguments(waves), *arguments]
+def _compile(recipe: _Recipe, build: Path) -> None:
+    """Compile in `build`; RuntimeError with the end of the log when that fails."""
+    files = [*recipe.sources]
+    if recipe.text is not None:
+        files.insert(0, build / f"{DESIGN}.sv")
+        files[0].write_text(recipe.text)
+    arguments = [*recipe.build_args]
+    env: Mapping[str, str] = {}
+    if recipe.simulator == "verilator":
+        files += [verilator.WAIVERS, verilator.write_public(build, recipe.public)]
+        arguments = [*verilator.arguments(recipe.waves), *arguments]
+        env = verilator.environment(recipe.waves)
+        verilator.restore_runtime(build, recipe.waves)
     log = build / "build.log"
-    with _environment(waves, verilator.environment() if simulator == "verilator" else {}):
-        if simulator == "verilator":
-            verilator.restore_runtime(build, waves)
+    with _environment(recipe.waves, env):
         try:
-            get_runner(simulator).build(
+            get_runner(recipe.simulator).build(
                 sources=files,
-                hdl_toplevel=top,
+                hdl_toplevel=recipe.top,
+                parameters=recipe.parameters,
                 build_dir=build,
                 build_args=arguments,
                 timescale=_TIMESCALE,
-                waves=waves,
+                waves=recipe.waves,
                 always=True,
                 log_file=log,
             )
         except RuntimeError as error:
             tail = "\n".join(log.read_text().splitlines()[-40:])
             raise RuntimeError(f"{build.name}: {error}\n{tail}") from error
-    if simulator == "verilator":
-        verilator.save_runtime(build, waves)
+    if recipe.simulator == "verilator":
+        verilator.save_runtime(build, recipe.waves)
 
 
 def _wave_arguments(simulator: str, waves: bool, run: Path) -> list[str]:
@@ -208,7 +226,7 @@ def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _environment(waves: bool, values: Mapping[str, str]) -> Iterator[None]:
+def _environment(waves: bool, values: Mapping[str, str]) -> Generator[None]:
     """Environment for cocotb's runner, which lets `os.environ` win over its own arguments."""
     before = dict(os.environ)
     path = list(sys.path)
@@ -224,7 +242,7 @@ def _environment(waves: bool, values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Generator[None]:
     """Hold `path` against other processes that build the same thing."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

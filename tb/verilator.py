@@ -28,11 +28,12 @@ WAIVERS = Path(__file__).resolve().parent / "verilator.vlt"
 """Lint rules that exported Verilog breaks, each with its reason."""
 
 _MINIMUM = (5, 36)  # what cocotb 2 needs
+_STAND_INS = Path(__file__).resolve().parent / "fst"
 _CACHE = Path(__file__).resolve().parent.parent / "sim_build" / ".runtime"
 
 
 @cache
-def environment() -> dict[str, str]:
+def environment(waves: bool = False) -> dict[str, str]:
     """Environment in which `verilator` and the makefiles that it writes work.
 
     Raises `RuntimeError` when there is no Verilator of at least 5.036.
@@ -49,6 +50,25 @@ def environment() -> dict[str, str]:
         "PATH": f"{_program(root)}{os.pathsep}{os.environ['PATH']}",
         "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread",
         "CXXFLAGS": "-std=gnu++17",
+        **(_fst(root) if waves else {}),
+    }
+
+
+def _fst(root: Path) -> dict[str, str]:
+    """What compiling the waveform writer takes: liblz4 and zlib of the host, else our stand-ins."""
+    wanted = "#include <lz4.h>\n#include <zlib.h>\n"
+    compiler = os.environ.get("CXX", "c++")
+    asked = subprocess.run(
+        [compiler, "-E", "-x", "c++", "-"], input=wanted, capture_output=True, text=True
+    )
+    if asked.returncode == 0:
+        return {}
+    folder = _program(root)
+    for library in ("libz.a", "liblz4.a"):  # all of it is in the headers
+        (folder / library).write_bytes(b"!<arch>\n")
+    return {
+        "CXXFLAGS": f"-std=gnu++17 -I{_STAND_INS}",
+        "LDFLAGS": f"-L{folder}",
     }
 
 
@@ -114,7 +134,7 @@ def write_public(build: Path, public: Sequence[str]) -> Path:
 def _runtime(waves: bool) -> Path:
     """Where the objects of Verilator's run-time library lie for builds of one kind."""
     compiler = os.environ.get("CXX", "g++")
-    key = "\0".join([version("verilator"), compiler, *arguments(waves), str(environment())])
+    key = "\0".join([version("verilator"), compiler, *arguments(waves), str(environment(waves))])
     return _CACHE / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
