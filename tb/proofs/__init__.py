@@ -1,0 +1,1 @@
+"""Proofs: `python -m tb.proofs.run`; one module per unit, each with its `PROOFS`."""

@@ -1,0 +1,98 @@
+"""What a proof is made of.
+
+`AnyConst`, `AnySeq` and `Initial` are undocumented in Amaranth 0.5; every proof takes them, and
+the checks, from here.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from amaranth import Elaboratable, EnableInserter, Module, ResetInserter, ShapeLike, Signal, Value
+from amaranth.asserts import AnyConst, AnySeq, Initial
+from amaranth.hdl import Assert, Assume, Cover
+
+__all__ = [
+    "BREAKS",
+    "AnyConst",
+    "AnySeq",
+    "Assert",
+    "Assume",
+    "Cover",
+    "Initial",
+    "Proof",
+    "Wrap",
+    "anything",
+    "stays",
+]
+
+Wrap = Callable[[Elaboratable], Any]
+"""Makes a submodule of a component: itself, or a broken one."""
+
+
+class Proof:
+    """One proof: a design, its environment and its properties.
+
+    Attributes
+    ----------
+    name : "unit.subject".
+    shows : what is shown, one sentence for the report.
+    induction : depth of k-induction, for an unbounded proof; or
+    bounded : number of cycles from reset, where induction does not reach.
+    cover : number of cycles within which every `Cover` must be reached; 0 when there is none.
+    """
+
+    name: ClassVar[str]
+    shows: ClassVar[str]
+    induction: ClassVar[int] = 0
+    bounded: ClassVar[int] = 0
+    cover: ClassVar[int] = 0
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        """Add the components, as `m.submodules.name = wrap(component)`, and the properties.
+
+        There is no reset: the initial state is the state after reset.
+        """
+        raise NotImplementedError
+
+
+def anything(m: Module, shape: ShapeLike, name: str) -> Any:
+    """A signal that may have any value in any cycle."""
+    signal = Signal(shape, name=name)
+    m.d.comb += Value.cast(signal).eq(AnySeq(Value.cast(signal).shape()))
+    return signal
+
+
+def stays(m: Module, stream: Any, check: Any, name: str) -> None:
+    """`check` (Assert or Assume) that an offer stays until it is taken (stream rule 2)."""
+    payload = Value.cast(stream.payload)
+    offered = Signal(name=f"{name}_offered")
+    before = Signal(payload.shape(), name=f"{name}_before")
+    m.d.sync += [offered.eq(stream.valid & ~stream.ready), before.eq(payload)]
+    with m.If(offered):
+        m.d.comb += check(stream.valid & (payload == before))
+
+
+def _forget(component: Elaboratable) -> Elaboratable:
+    """`component`, which loses its state at any moment."""
+    return _Disturbed(component, ResetInserter)
+
+
+def _freeze(component: Elaboratable) -> Elaboratable:
+    """`component`, whose state fails to change at any moment."""
+    return _Disturbed(component, EnableInserter)
+
+
+class _Disturbed(Elaboratable):
+    def __init__(self, component: Elaboratable, inserter: Any) -> None:
+        self.component = component
+        self.inserter = inserter
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        control = anything(m, 1, "disturbance")
+        m.submodules.disturbed = self.inserter({"sync": control})(self.component)
+        return m
+
+
+BREAKS: dict[str, Wrap] = {"forget": _forget, "freeze": _freeze}
+"""Ways to break a design; every proof must fail for each."""

