@@ -1,0 +1,52 @@
+"""Masters that break AXI4; each test passes only when the memory does not notice."""
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from tb.sim.cocotb_memory import start
+
+
+async def address(dut, channel: str, **fields: int) -> None:
+    values = {"addr": 0, "len": 0, "size": 4, "burst": 1, **fields}
+    for name, value in values.items():
+        dut[f"s_axi_{channel}{name}"].value = value
+    dut[f"s_axi_{channel}valid"].value = 1
+    await RisingEdge(dut.clk)
+    dut[f"s_axi_{channel}valid"].value = 0
+    for _ in range(4):
+        await RisingEdge(dut.clk)
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def crosses_page(dut):
+    await start(dut)
+    await address(dut, "ar", addr=0xFF0, len=1)
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def early_last(dut):
+    await start(dut)
+    await address(dut, "aw", len=1)
+    dut.s_axi_wlast.value = 1
+    dut.s_axi_wvalid.value = 1
+    for _ in range(3):
+        await RisingEdge(dut.clk)
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def wrap(dut):
+    await start(dut)
+    await address(dut, "ar", len=3, burst=2)
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def wide(dut):
+    await start(dut)
+    await address(dut, "aw", size=5)
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def legal(dut):
+    await start(dut)
+    await address(dut, "ar", addr=0xFF8, len=0)
+    await address(dut, "aw", addr=0xF01, len=15)
