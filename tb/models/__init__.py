@@ -1,0 +1,1 @@
+"""Reference models in plain Python; they share no code with the hardware."""
