@@ -1,0 +1,139 @@
+"""Simulation top: the design, its memory, the trace monitor, reset and a cycle counter.
+
+No Python runs per cycle when the clock is cocotb's own: `Clock(dut.clk, 10, unit="ns",
+impl="gpi").start(start_high=False)`. What a test sees of module `sim`:
+
+    clk                 input
+    rst                 1 for the first 8 cycles, and for 8 more after `reset_request` was 1
+    cycle               clock edges since the start, 64 bits
+    irq, control__*     ports of the design (AXI4-Lite: `tb.bus.axi4lite(dut, "control")`)
+    memory              memory model (`tb.sim.backdoor`)
+    monitor.flush       brings the trace file up to date
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from amaranth.lib import wiring
+
+from hw import export
+from tb.runner import DESIGN, SIM_BUILD, simulate
+from tb.sim import backdoor
+from tb.sim.monitor import monitor
+
+__all__ = ["MEMORY_BYTES", "TRACE", "simulate_top", "top"]
+
+MEMORY_BYTES = 1 << 24
+"""Simulated memory unless told otherwise."""
+
+TRACE = "trace.txt"
+"""Name of the trace in a run's directory."""
+
+_MEMORY = Path(__file__).with_name("memory.sv")
+_SHARED = ("valid", "ready", "id", "addr", "len", "size", "burst")
+_MEMORY_PORTS = {
+    *(f"{channel}{name}" for channel in ("aw", "ar") for name in _SHARED),
+    *("wdata", "wstrb", "wlast", "wvalid", "wready", "bid", "bresp", "bvalid", "bready"),
+    *("rid", "rdata", "rresp", "rlast", "rvalid", "rready"),
+}
+
+
+def top(design: wiring.Component, memory_bytes: int = MEMORY_BYTES) -> str:
+    """SystemVerilog of module `sim` around `design`.
+
+    The design's `axi` goes to the memory and its `trace`, if it has one, to the monitor; every
+    other port becomes a port of the top.
+    """
+    ports = {name: (len(signal), way.value) for name, (signal, way) in export.ports(design).items()}
+    inner = {name: width for name, (width, _) in ports.items() if _is_inner(name)}
+    outer = {name: port for name, port in ports.items() if not _is_inner(name)}
+    members = {name.removeprefix("axi__") for name in inner if name.startswith("axi__")}
+    lines = [
+        "module sim (",
+        ",\n".join([
+            "    input wire clk",
+            *(f"    {way} wire [{width - 1}:0] {name}" for name, (width, way) in outer.items()),
+        ]),
+        ");",
+        "    reg [63:0] cycle = 0;",
+        "    reg [3:0] reset_count = 0;",
+        "    reg reset_request = 0;",
+        "    wire rst = !reset_count[3];",
+        "    always @(posedge clk) begin",
+        "        cycle <= cycle + 1;",
+        "        if (reset_request) reset_count <= 0;",
+        "        else if (rst) reset_count <= reset_count + 1;",
+        "    end",
+        *(f"    wire [{width - 1}:0] {name};" for name, width in inner.items()),
+        _instance(DESIGN, "signalbox", {name: name for name in ("clk", "rst", *ports)}),
+        _instance(
+            f"memory #(.DATA_WIDTH({inner['axi__wdata']}), .ADDR_WIDTH({inner['axi__awaddr']}), "
+            f".ID_WIDTH({inner['axi__awid']}), .BYTES({memory_bytes}))",
+            "memory",
+            {
+                "clk": "clk",
+                "rst": "rst",
+                **{f"s_axi_{name}": f"axi__{name}" for name in sorted(members & _MEMORY_PORTS)},
+            },
+        ),
+    ]
+    traced = [name.removeprefix("trace__") for name in inner if name.startswith("trace__")]
+    if traced:
+        wires = {name: f"trace__{name}" for name in traced}
+        lines.append(_instance("monitor", "monitor", {"clk": "clk", "cycle": "cycle", **wires}))
+    return "\n".join([*lines, "endmodule", ""])
+
+
+def simulate_top(
+    design: wiring.Component,
+    tests: str,
+    *,
+    simulator: str,
+    name: str,
+    memory_bytes: int = MEMORY_BYTES,
+    **options: Any,
+) -> Path:
+    """`tb.runner.simulate` of `design` in its simulation top; the run's trace is `TRACE`.
+
+    `options` are those of `simulate`; the top's ports and the memory's settings are visible.
+    """
+    text = top(design, memory_bytes)
+    trace = getattr(design, "trace", None)
+    public = ["sim.clk", "sim.rst", "sim.cycle", "sim.reset_request", *backdoor.public()]
+    public += [f"sim.{port}" for port in export.ports(design) if not _is_inner(port)]
+    if trace is not None:
+        text += monitor(trace.signature)
+        public.append("monitor.flush")
+    return simulate(
+        design,
+        tests,
+        simulator=simulator,
+        name=name,
+        sources=[_MEMORY, _save(text, name), *options.pop("sources", ())],
+        top="sim",
+        public=[*public, *options.pop("public", ())],
+        plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
+        **options,
+    )
+
+
+def _is_inner(port: str) -> bool:
+    return port.startswith(("axi__", "trace__"))
+
+
+def _instance(module: str, name: str, connections: dict[str, str]) -> str:
+    wires = ",\n".join(f"        .{port}({wire})" for port, wire in connections.items())
+    return f"    {module} {name} (\n{wires}\n    );"
+
+
+def _save(text: str, name: str) -> Path:
+    """Keep generated Verilog under a name that depends on its contents."""
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    file = SIM_BUILD / name / f"sim-{key}.sv"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(f".{os.getpid()}")
+    fresh.write_text(text)
+    fresh.replace(file)
+    return file
