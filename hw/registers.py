@@ -1,0 +1,552 @@
+"""The register map, described once: the decoder, the driver, the documents are made from it.
+
+Byte offsets in the 16-bit address space of the control port, which holds three blocks: one set of
+global registers, one set for each channel, one for each on-chip semaphore. Readers see integers
+only; `pack` and `unpack` check that values fit.
+
+    address("DOORBELL")                         0x90
+    channel_address(3, "GP_BASE")               0x4308
+    CHANNEL["CONTROL"].pack(ENABLE=1)           1
+    CHANNEL["STATUS"].unpack(word)["HALTED"]    0 or 1
+"""
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from amaranth.lib import data
+
+from hw.config import WINDOW_BASE, Config
+from hw.errors import CODE_OF, Cause, Code
+from hw.methods import AcquireTimer
+
+__all__ = [
+    "ADDRESS_BITS",
+    "CHANNEL",
+    "GLOBAL",
+    "ID",
+    "PERFORMANCE",
+    "REGISTERS",
+    "SEMAPHORE",
+    "VERSION",
+    "WAITS",
+    "Access",
+    "Block",
+    "Field",
+    "Register",
+    "address",
+    "channel_address",
+    "channel_word",
+    "semaphore_address",
+]
+
+ADDRESS_BITS = 16
+"""Bits of a byte address at the control port."""
+
+ID = 0x5349_4742
+"""`ID` of every Signalbox: "SIGB"."""
+
+VERSION = (1, 0)
+"""Major and minor number of this register map; the major number changes when drivers must."""
+
+
+class Access(enum.StrEnum):
+    """What software may do; anything else is answered with SLVERR and changes nothing."""
+
+    RO = "ro"
+    """Read only."""
+    RW = "rw"
+    W1C = "w1c"
+    """Read; a 1 that is written clears its bit. A bit set in that very cycle stays set."""
+    WO = "wo"
+    """Write; reads as 0."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether a write is accepted."""
+        return self is not Access.RO
+
+
+class Field(NamedTuple):
+    """Bits `hi`:`lo` of a register, both inclusive."""
+
+    name: str
+    hi: int
+    lo: int
+    doc: str
+
+    @property
+    def width(self) -> int:
+        """Number of bits."""
+        return self.hi - self.lo + 1
+
+    @property
+    def mask(self) -> int:
+        """The field's bits in the register."""
+        return ((1 << self.width) - 1) << self.lo
+
+
+@dataclass(frozen=True)
+class Register:
+    """One 32-bit register.
+
+    Members
+    -------
+    name : unique in its block.
+    offset : bytes from the start of one set of the block.
+    access : what software may do.
+    doc : what it is; units.
+    fields : lowest first; none means one 32-bit number. Bits outside fields read as 0, and what is
+        written to them is ignored.
+    reset : value after reset; None: not reset, to be written before use.
+    constant : value that was fixed when the machine was built, instead of `reset`.
+    """
+
+    name: str
+    offset: int
+    access: Access
+    doc: str
+    fields: tuple[Field, ...] = ()
+    reset: int | None = 0
+    constant: Callable[[Config], int] | None = None
+
+    @property
+    def mask(self) -> int:
+        """Bits that mean something."""
+        return sum(field.mask for field in self.fields) if self.fields else 0xFFFF_FFFF
+
+    def initial(self, config: Config) -> int | None:
+        """Value after reset of a machine built with `config`; None where reset leaves it open."""
+        return self.reset if self.constant is None else self.constant(config)
+
+    def field(self, name: str) -> Field:
+        """Field called `name`; KeyError when there is none."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(f"register {self.name} has no field {name}")
+
+    def pack(self, **values: int) -> int:
+        """Register value with these fields; those not named are 0.
+
+        Raises `KeyError` for a field that the register lacks, `ValueError` for a value that does
+        not fit its field.
+        """
+        word = 0
+        for name, value in values.items():
+            field = self.field(name)
+            if not 0 <= value < 1 << field.width:
+                raise ValueError(
+                    f"{self.name}.{name} = {value:#x} does not fit its {field.width} bits"
+                )
+            word |= value << field.lo
+        return word
+
+    def unpack(self, word: int) -> dict[str, int]:
+        """Value of every field; `ValueError` when `word` is not a 32-bit number."""
+        if not 0 <= word < 1 << 32:
+            raise ValueError(f"{self.name} = {word:#x} is not a 32-bit number")
+        return {field.name: (word & field.mask) >> field.lo for field in self.fields}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Sets of equal registers, `stride` bytes apart from byte `base` on.
+
+    Members
+    -------
+    name, base, stride : see above.
+    count : sets that the address space has room for.
+    built : sets that a configuration has; the rest answers SLVERR.
+    registers : of one set, in order of their offsets.
+    """
+
+    name: str
+    base: int
+    stride: int
+    count: int
+    built: Callable[[Config], int]
+    registers: tuple[Register, ...]
+
+    def __iter__(self) -> Iterator[Register]:
+        return iter(self.registers)
+
+    def __getitem__(self, name: str) -> Register:
+        for register in self.registers:
+            if register.name == name:
+                return register
+        raise KeyError(f"block {self.name} has no register {name}")
+
+    def address(self, name: str, index: int = 0) -> int:
+        """Byte address of register `name` in set `index`.
+
+        Raises `KeyError` for an unknown register, `ValueError` for a set that no Signalbox has.
+        """
+        if not 0 <= index < self.count:
+            raise ValueError(f"{self.name.lower()} {index} is outside 0 … {self.count - 1}")
+        return self.base + index * self.stride + self[name].offset
+
+
+def _mirror(layout: type[data.Struct], **docs: str) -> tuple[Field, ...]:
+    """The fields of a public layout; `docs` has one entry for each."""
+    return tuple(
+        Field(name.upper(), field.offset + field.width - 1, field.offset, docs[name])
+        for name, field in data.Layout.cast(layout)
+    )
+
+
+def _codes(base: int) -> tuple[Field, ...]:
+    """One bit for each public interrupt of one INTR register."""
+    return tuple(
+        Field(code.name, code - base, code - base, _causes(code))
+        for code in Code
+        if base <= code < base + 32
+    )
+
+
+def _causes(code: Code) -> str:
+    causes = [cause.name for cause, of in CODE_OF.items() if of == code]
+    return f"Causes: {', '.join(causes)}." if causes else "Never raised."
+
+
+def _halves(name: str, offset: int, access: Access, doc: str) -> tuple[Register, Register]:
+    """A 64-bit mask of channels in two registers."""
+    return (
+        Register(f"{name}_LO", offset, access, f"{doc} Channels 0-31, one bit each."),
+        Register(f"{name}_HI", offset + 4, access, f"{doc} Channels 32-63, one bit each."),
+    )
+
+
+def _constants(
+    name: str, offset: int, doc: str, value: Callable[[Config], int]
+) -> tuple[Register, Register]:
+    """A 64-bit constant in two registers."""
+    low = Register(
+        f"{name}_LO",
+        offset,
+        Access.RO,
+        f"{doc} Bits 31:0.",
+        constant=lambda config: value(config) & 0xFFFF_FFFF,
+    )
+    high = Register(
+        f"{name}_HI",
+        offset + 4,
+        Access.RO,
+        f"{doc} Bits 63:32.",
+        constant=lambda config: value(config) >> 32,
+    )
+    return low, high
+
+
+def _size(name: str, offset: int, doc: str) -> Register:
+    """A constant that is the member of `Config` of the same name."""
+    return Register(
+        name, offset, Access.RO, doc, constant=lambda config: getattr(config, name.lower())
+    )
+
+
+PERFORMANCE = {
+    "METHODS": "Methods executed.",
+    "SEMAPHORE_OPS": "Semaphore operations executed, by channels and by copies.",
+    "ACQUIRE_FAILS": "Acquires that failed and parked their channel.",
+    "WAKES": "Parked channels that a semaphore update made ready again.",
+    "SWITCHES": "Times that another channel got the method pipeline.",
+    "COPIES": "Copies completed.",
+    "READ_BEATS": "Memory beats read by copy engines.",
+    "WRITE_BEATS": "Memory beats written by copy engines.",
+    "ERRORS": "Times that a channel halted for an error.",
+    "DOORBELLS": "Doorbells with a valid handle.",
+}
+"""Performance counters and what each counts; 32 bits, wrap, never cleared."""
+
+WAITS = {
+    0: "nothing",
+    1: "its own copies to end",
+    2: "a copy engine",
+    3: "an acquire on chip",
+    4: "an acquire in memory",
+    5: "idle",
+}
+"""Values of `STATUS.WAIT`: what the held method of a channel waits for."""
+
+_WAIT_DOC = ", ".join(f"{value} {text}" for value, text in WAITS.items())
+
+_INTERRUPTS = (
+    Field("ERROR", 0, 0, "A channel is halted by an error (INTR_ERROR)."),
+    Field("NOTIFY", 1, 1, "A channel executed NON_STALL_INTERRUPT (INTR_NOTIFY)."),
+    Field("COPY", 2, 2, "A copy with an interrupt has completed (INTR_COPY)."),
+)
+
+GLOBAL = Block(
+    name="GLOBAL",
+    base=0x0000,
+    stride=0x1000,
+    count=1,
+    built=lambda config: 1,
+    registers=(
+        Register("ID", 0x000, Access.RO, 'Always "SIGB".', constant=lambda config: ID),
+        Register(
+            "VERSION",
+            0x004,
+            Access.RO,
+            "Version of this register map.",
+            (
+                Field("MINOR", 15, 0, "Grows with additions."),
+                Field("MAJOR", 31, 16, "Grows with changes that a driver must know of."),
+            ),
+            constant=lambda config: VERSION[0] << 16 | VERSION[1],
+        ),
+        _size("CHANNELS", 0x008, "Channels built."),
+        _size("COPY_ENGINES", 0x00C, "Copy engines built."),
+        _size("SEMAPHORES", 0x010, "On-chip semaphores built."),
+        _size("COUNTERS", 0x014, "How many of them can be counting semaphores."),
+        _size("DATA_WIDTH", 0x018, "Bits of the memory port's data."),
+        _size("ADDRESS_WIDTH", 0x01C, "Bits of a physical address."),
+        *_constants(
+            "MEMORY_BYTES", 0x020, "Bytes of physical memory.", lambda config: config.memory_bytes
+        ),
+        _size("ASIDS", 0x028, "Address spaces."),
+        _size("CYCLE_NS", 0x02C, "Nanoseconds that one clock stands for."),
+        *_constants(
+            "SEM_WINDOW",
+            0x030,
+            "First virtual address of the on-chip semaphores.",
+            lambda config: WINDOW_BASE,
+        ),
+        _size("PREFETCH_BEATS", 0x038, "Memory beats of pushbuffer prefetched per channel."),
+        Register(
+            "TIME_0",
+            0x080,
+            Access.RO,
+            "PTIMER in ns, bits 31:0 (public offset). Read TIME_1 before and after; "
+            "they belong together when both are equal.",
+        ),
+        Register("TIME_1", 0x084, Access.RO, "PTIMER in ns, bits 63:32 (public offset)."),
+        Register(
+            "DOORBELL",
+            0x090,
+            Access.WO,
+            "Work submit token: the channel has work, its GP_PUT is read again (public offset). "
+            "A channel that was not built or another runlist is ignored silently.",
+            (
+                Field("CHID", 11, 0, "Channel."),
+                Field("RUNLIST_ID", 22, 16, "0, the one runlist."),
+            ),
+        ),
+        Register("INTR", 0x100, Access.RO, "What asks for the interrupt line.", _INTERRUPTS),
+        Register(
+            "INTR_ENABLE",
+            0x104,
+            Access.RW,
+            "The interrupt line is 1 while a bit of INTR is 1 that is enabled here.",
+            _INTERRUPTS,
+        ),
+        *_halves(
+            "INTR_ERROR",
+            0x108,
+            Access.RO,
+            "Halted by an error, until INTR_0 and INTR_1 of the channel are cleared.",
+        ),
+        *_halves("INTR_NOTIFY", 0x110, Access.W1C, "Executed NON_STALL_INTERRUPT."),
+        *_halves("INTR_COPY", 0x118, Access.W1C, "Completed a copy that asks for an interrupt."),
+        Register(
+            "SEM_COUNTING",
+            0x140,
+            Access.RW,
+            "Semaphores below COUNT are counting semaphores: underflow and overflow are errors.",
+            (Field("COUNT", 6, 0, "More than COUNTERS counts as COUNTERS."),),
+        ),
+        Register(
+            "WRITEBACK",
+            0x144,
+            Access.RW,
+            "Cycles between lazy write-backs of GP_GET to USERD.",
+            reset=1024,
+        ),
+        *(
+            Register(name, 0x180 + 4 * number, Access.RO, f"{doc} Wraps at 32 bits.")
+            for number, (name, doc) in enumerate(PERFORMANCE.items())
+        ),
+    ),
+)
+
+CHANNEL = Block(
+    name="CHANNEL",
+    base=0x4000,
+    stride=0x100,
+    count=64,
+    built=lambda config: config.channels,
+    registers=(
+        Register(
+            "CONTROL",
+            0x00,
+            Access.RW,
+            "Switches the channel on.",
+            (Field("ENABLE", 0, 0, "The channel fetches and executes."),),
+        ),
+        Register(
+            "STATUS",
+            0x04,
+            Access.RO,
+            "What the channel does now.",
+            (
+                Field("ENABLED", 0, 0, "It is switched on."),
+                Field("HALTED", 1, 1, "An error halted it."),
+                Field("FLOOR", 2, 2, "Its time slice runs."),
+                Field("SERVED", 3, 3, "It has the method pipeline."),
+                Field("PENDING", 4, 4, "It has work, fetched or not."),
+                Field("WAIT", 10, 8, f"What its held method waits for: {_WAIT_DOC}."),
+                Field("ACQUIRE_FAIL", 12, 12, "Its acquire has failed at least once."),
+                Field("COPIES", 23, 16, "Copies launched and not completed."),
+            ),
+        ),
+        Register(
+            "GP_BASE",
+            0x08,
+            Access.RW,
+            "Virtual address of the ring, low part.",
+            (Field("OFFSET", 31, 3, "Bits 31:3."),),
+            reset=None,
+        ),
+        Register(
+            "GP_BASE_HI",
+            0x0C,
+            Access.RW,
+            "Virtual address of the ring, high part, and its size.",
+            (
+                Field("OFFSET", 7, 0, "Bits 39:32."),
+                Field("LIMIT2", 20, 16, "The ring has 2^LIMIT2 entries of 8 bytes."),
+            ),
+            reset=None,
+        ),
+        Register(
+            "USERD",
+            0x10,
+            Access.RW,
+            "Virtual address of USERD, low part.",
+            (Field("ADDRESS", 31, 9, "Bits 31:9."),),
+            reset=None,
+        ),
+        Register(
+            "USERD_HI",
+            0x14,
+            Access.RW,
+            "Virtual address of USERD, high part.",
+            (Field("ADDRESS", 7, 0, "Bits 39:32."),),
+            reset=None,
+        ),
+        Register(
+            "CONFIG",
+            0x18,
+            Access.RW,
+            "Address space and rights.",
+            (
+                Field("ASID", 9, 0, "Address space of everything that the channel does."),
+                Field("AUTH_LEVEL", 16, 16, "1: privileged methods are allowed."),
+            ),
+            reset=None,
+        ),
+        Register(
+            "SLICE", 0x1C, Access.RW, "Cycles of a time slice, 1 … 2^31 (COPY-5).", reset=None
+        ),
+        Register(
+            "ACQUIRE",
+            0x20,
+            Access.RW,
+            "Retry period and time-out of acquires in memory (2.4).",
+            _mirror(
+                AcquireTimer,
+                retry_man="Retry period: RETRY_MAN × 2^RETRY_EXP cycles.",
+                retry_exp="See RETRY_MAN.",
+                timeout_exp="See TIMEOUT_MAN.",
+                timeout_man="Time-out: TIMEOUT_MAN × 2^TIMEOUT_EXP × 1,024 ns.",
+                timeout_enable="A time-out is an ACQUIRE error.",
+            ),
+            reset=None,
+        ),
+        Register("GP_PUT", 0x24, Access.RO, "Ring index behind the last entry, as last read."),
+        Register("GP_GET", 0x28, Access.RO, "Ring index of the next entry to be started."),
+        Register(
+            "INTR_0",
+            0x2C,
+            Access.W1C,
+            "Why the channel is halted, public bits (2.7). Clearing the bit resumes the channel.",
+            _codes(0),
+        ),
+        Register(
+            "INTR_1",
+            0x30,
+            Access.W1C,
+            "Why the channel is halted, errors of the copy class (2.7). See INTR_0.",
+            _codes(32),
+        ),
+        Register(
+            "CAUSE",
+            0x34,
+            Access.RO,
+            "The error in detail.",
+            (Field("CAUSE", 4, 0, ", ".join(f"{cause.value} {cause.name}" for cause in Cause)),),
+        ),
+        Register("ERROR_VA", 0x38, Access.RO, "Virtual address of the error, bits 31:0."),
+        Register(
+            "ERROR_VA_HI",
+            0x3C,
+            Access.RO,
+            "Virtual address of the error, high part.",
+            (Field("ADDRESS", 16, 0, "Bits 48:32."),),
+        ),
+        Register(
+            "METHOD0",
+            0x40,
+            Access.RW,
+            "The held method. Writes count only while the channel is halted.",
+            (
+                Field("ADDRESS", 13, 2, "Method number in dwords, so in place in bytes."),
+                Field("SUBCHANNEL", 18, 16, "Subchannel."),
+                Field("VALID", 31, 31, "There is one; 0 drops it."),
+            ),
+        ),
+        Register("DATA0", 0x44, Access.RW, "Its data. Writes count only while halted."),
+        Register("REFERENCE", 0x48, Access.RO, "Data of the last SET_REFERENCE."),
+        Register("METHODS", 0x4C, Access.RO, "Methods executed. Wraps at 32 bits."),
+        Register("COPIES", 0x50, Access.RO, "Copies completed. Wraps at 32 bits."),
+    ),
+)
+
+SEMAPHORE = Block(
+    name="SEMAPHORE",
+    base=0x8000,
+    stride=16,
+    count=1024,
+    built=lambda config: config.semaphores,
+    registers=(
+        Register("PAYLOAD_LO", 0x0, Access.RW, "Payload, bits 31:0.", reset=None),
+        Register("PAYLOAD_HI", 0x4, Access.RW, "Payload, bits 63:32.", reset=None),
+        Register("TIMESTAMP_LO", 0x8, Access.RW, "Time of a release in ns, 31:0.", reset=None),
+        Register("TIMESTAMP_HI", 0xC, Access.RW, "Time of a release in ns, 63:32.", reset=None),
+    ),
+)
+
+REGISTERS = (GLOBAL, CHANNEL, SEMAPHORE)
+"""The whole map."""
+
+
+def address(name: str) -> int:
+    """Byte address of a global register; KeyError when there is none of that name."""
+    return GLOBAL.address(name)
+
+
+def channel_address(channel: int, name: str) -> int:
+    """Byte address of a register of `channel`; errors as `Block.address`."""
+    return CHANNEL.address(name, channel)
+
+
+def channel_word(name: str) -> int:
+    """Number of a channel register in 32-bit words from the start of its channel's set."""
+    return CHANNEL[name].offset // 4
+
+
+def semaphore_address(slot: int, name: str) -> int:
+    """Byte address of a register of on-chip semaphore `slot`; errors as `Block.address`."""
+    return SEMAPHORE.address(name, slot)
