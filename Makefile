@@ -1,0 +1,73 @@
+# `make help` lists what can be made. Everything sets itself up in .venv first.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
+
+# What `make sim` runs; empty: the video pipeline.
+WORKLOAD ?=
+# 1: record a waveform (FST).
+WAVES ?= 0
+# Which pytest tests: make test TESTS=tb/copy
+TESTS ?= tb
+# Further arguments of `make verilog`, `make bench`, `make soak`, `make prove`, `make synth`.
+ARGS ?=
+
+export WAVES
+
+.DEFAULT_GOAL := help
+.PHONY: help venv sim test lint prove bench soak verilog synth plan clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Options: WORKLOAD=file  WAVES=1  TESTS=tb/copy  ARGS='...'  SIGNALBOX_SEED=n"
+
+venv: $(VENV)/.tools ## set up .venv with everything that simulation needs
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Signalbox needs Python 3.11 or newer; choose one with PYTHON=..."; exit 1; }
+	@echo "setting up $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.tools: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.checks: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e '.[check]'
+	@touch $@ $(VENV)/.tools
+
+sim: $(VENV)/.tools ## run a workload on the RTL (WORKLOAD=file, WAVES=1), show latencies and a timeline
+	$(RUN) -m tb.workload $(WORKLOAD)
+
+test: $(VENV)/.tools ## run the tests on Verilator, and on Icarus where it is installed
+	$(RUN) -m pytest $(TESTS) --junitxml sim_build/tests.xml $(ARGS)
+
+lint: $(VENV)/.checks ## check form and types of the Python code
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/pyright
+
+prove: $(VENV)/.checks ## run the proofs with SymbiYosys
+	$(RUN) -m tb.proofs.run $(ARGS)
+
+bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones
+	$(RUN) -m pytest -s -m bench tb $(ARGS)
+
+soak: $(VENV)/.tools ## run the long random tests
+	$(RUN) -m pytest -s -m soak tb $(ARGS)
+
+verilog: $(VENV)/.tools ## write SystemVerilog and the register map (ARGS=--help shows the options)
+	$(RUN) -m hw.verilog $(ARGS)
+
+synth: $(VENV)/.checks ## report size and clock on an ECP5
+	$(RUN) -m tb.synth $(ARGS)
+
+plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan
+	$(RUN) -m tb.plan check
+	$(RUN) -m tb.plan table
+
+clean: ## remove what was built (not .venv)
+	rm -rf sim_build .pytest_cache .ruff_cache
