@@ -1,0 +1,56 @@
+"""The five AXI4 channels as streams, inside the fabric."""
+
+from typing import Any
+
+from amaranth import Module, Value
+from amaranth.lib import data
+
+from hw.bus.axi4 import Response
+from hw.config import Config
+
+__all__ = ["address", "connect_in", "connect_out", "read_data", "write_data", "write_response"]
+
+
+def address(config: Config, id_width: int) -> data.StructLayout:
+    """AR and AW; the other signals of these channels are constant."""
+    return data.StructLayout({"id": id_width, "addr": config.address_width, "len": 8})
+
+
+def read_data(config: Config, id_width: int) -> data.StructLayout:
+    """R."""
+    return data.StructLayout({
+        "id": id_width,
+        "data": config.data_width,
+        "resp": Response,
+        "last": 1,
+    })
+
+
+def write_data(config: Config) -> data.StructLayout:
+    """W."""
+    return data.StructLayout({"data": config.data_width, "strb": config.beat_bytes, "last": 1})
+
+
+def write_response(id_width: int) -> data.StructLayout:
+    """B."""
+    return data.StructLayout({"id": id_width, "resp": Response})
+
+
+def connect_out(m: Module, stream: Any, axi: Any, channel: str) -> None:
+    """Drive channel "ar", "aw" or "w" of `axi` from `stream`."""
+    m.d.comb += [
+        getattr(axi, f"{channel}valid").eq(stream.valid),
+        stream.ready.eq(getattr(axi, f"{channel}ready")),
+    ]
+    for name, _ in stream.p.shape():
+        m.d.comb += getattr(axi, f"{channel}{name}").eq(stream.p[name])
+
+
+def connect_in(m: Module, axi: Any, channel: str, stream: Any) -> None:
+    """Drive `stream` from channel "r" or "b" of `axi`."""
+    m.d.comb += [
+        stream.valid.eq(getattr(axi, f"{channel}valid")),
+        getattr(axi, f"{channel}ready").eq(stream.ready),
+    ]
+    for name, _ in stream.p.shape():
+        m.d.comb += Value.cast(stream.p[name]).eq(getattr(axi, f"{channel}{name}"))

@@ -1,0 +1,144 @@
+"""What stands behind the AXI4 port in the tests of the fabric."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from cocotb.triggers import RisingEdge
+
+__all__ = ["ShufflingMemory", "Store"]
+
+
+class Store:
+    """Bytes, with a range in which every access fails; a target for `cocotbext.axi.AxiSlave`."""
+
+    def __init__(self, content: bytes, bad: range) -> None:
+        self.content = bytearray(content)
+        self.bad = bad
+
+    async def read(self, address: int, length: int) -> bytes:
+        return self.load(address, length)
+
+    async def write(self, address: int, data: bytes) -> None:
+        self.save(address, data)
+
+    def load(self, address: int, length: int) -> bytes:
+        if address in self.bad:
+            raise ValueError("bad address")
+        return bytes(self.content[address : address + length])
+
+    def save(self, address: int, data: bytes) -> None:
+        if address in self.bad:
+            raise ValueError("bad address")
+        self.content[address : address + len(data)] = data
+
+
+class ShufflingMemory:
+    """An AXI4 subordinate that answers ids in any order and mixes their beats, with stalls.
+
+    `share` of the cycles each channel goes on; in order within an id, as AXI4 demands. Failed
+    accesses are answered with DECERR. `latency` cycles lie between a request and its first answer.
+    """
+
+    def __init__(
+        self, dut: Any, store: Store, rng: random.Random, *, share: float, latency: int = 0
+    ) -> None:
+        self.dut, self.store, self.rng, self.share = dut, store, rng, share
+        self.latency = latency
+        self.bytes = len(dut.axi__wstrb)
+        self.cycle = 0
+        self.reads: dict[int, deque[tuple[int, int, bool]]] = {}
+        self.writes: deque[tuple[int, int, int]] = deque()
+        self.moved: list[tuple[int, int]] = []
+        self.bursts: deque[list[tuple[int, int]]] = deque()
+        self.done: dict[int, deque[tuple[int, int]]] = {}
+        self.shown = {"r": False, "b": False}
+        self.open = dict.fromkeys(("ar", "aw", "w"), False)
+        for channel in self.open:
+            self.port(channel, "ready").value = 0
+        for channel in self.shown:
+            self.port(channel, "valid").value = 0
+
+    def port(self, channel: str, name: str) -> Any:
+        return getattr(self.dut, f"axi__{channel}{name}")
+
+    def get(self, channel: str, name: str) -> int:
+        return int(self.port(channel, name).value)
+
+    async def run(self) -> None:
+        while True:
+            await RisingEdge(self.dut.clk)
+            self.cycle += 1
+            taken = {one: self.open[one] and self.get(one, "valid") for one in self.open}
+            for channel in self.shown:
+                if self.shown[channel] and self.get(channel, "ready"):
+                    self.shown[channel] = False
+            if taken["ar"]:
+                self._take_read()
+            if taken["aw"]:
+                self.writes.append((self.get("aw", "id"), self.get("aw", "addr"), self.cycle))
+            if taken["w"]:
+                self._take_beat()
+            if self.writes and self.bursts:
+                self._write()
+            self._drive()
+
+    def _take_read(self) -> None:
+        count = self.get("ar", "len") + 1
+        beats = self.reads.setdefault(self.get("ar", "id"), deque())
+        for index in range(count):
+            address = self.get("ar", "addr") + index * self.bytes
+            beats.append((self.cycle, address, index == count - 1))
+
+    def _take_beat(self) -> None:
+        self.moved.append((self.get("w", "data"), self.get("w", "strb")))
+        if self.get("w", "last"):
+            self.bursts.append(self.moved)
+            self.moved = []
+
+    def _write(self) -> None:
+        number, address, _ = self.writes.popleft()
+        response = 0
+        for data, strobe in self.bursts.popleft():
+            for lane, byte in enumerate(data.to_bytes(self.bytes, "little")):
+                if strobe >> lane & 1:
+                    try:
+                        self.store.save(address + lane, bytes([byte]))
+                    except ValueError:
+                        response = 3
+            address += self.bytes
+        self.done.setdefault(number, deque()).append((self.cycle, response))
+
+    def _drive(self) -> None:
+        for channel in self.open:
+            self.open[channel] = self.rng.random() < self.share
+            self.port(channel, "ready").value = int(self.open[channel])
+        self._answer("r", self.reads, self._show_read)
+        self._answer("b", self.done, self._show_done)
+
+    def _answer(
+        self, channel: str, owed: dict[int, deque], show: Callable[[int, tuple], None]
+    ) -> None:
+        if not self.shown[channel] and self.rng.random() < self.share:
+            due = [one for one in owed if owed[one] and owed[one][0][0] + self.latency < self.cycle]
+            if due:
+                number = self.rng.choice(due)
+                show(number, owed[number].popleft())
+                self.shown[channel] = True
+        self.port(channel, "valid").value = int(self.shown[channel])
+
+    def _show_read(self, number: int, beat: tuple[int, int, bool]) -> None:
+        _, address, last = beat
+        try:
+            data, response = int.from_bytes(self.store.load(address, self.bytes), "little"), 0
+        except ValueError:
+            data, response = 0, 3
+        self.port("r", "id").value = number
+        self.port("r", "data").value = data
+        self.port("r", "resp").value = response
+        self.port("r", "last").value = int(last)
+
+    def _show_done(self, number: int, outcome: tuple[int, int]) -> None:
+        self.port("b", "id").value = number
+        self.port("b", "resp").value = outcome[1]

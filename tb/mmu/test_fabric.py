@@ -1,0 +1,41 @@
+"""The memory fabric on both simulators."""
+
+import pytest
+
+from hw import export
+from hw.config import CONFIGS, Config
+from hw.mmu.fabric import MemoryFabric
+from tb.runner import simulate
+
+
+@pytest.mark.parametrize("width", [64, 128, 512])
+def test_fabric(simulator: str, width: int) -> None:
+    config = Config(data_width=width, memory_bytes=1 << 20)
+    simulate(
+        MemoryFabric(config, readers=3, writers=2),
+        "tb.mmu.cocotb_fabric",
+        simulator=simulator,
+        name=f"mmu-fabric-{width}",
+        env={"FABRIC_DATA_WIDTH": str(width)},
+        minimum=9,
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_configuration_elaborates(name: str) -> None:
+    config = CONFIGS[name]
+    assert export.verilog(MemoryFabric(config, readers=2 + config.copy_engines, writers=1))
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"readers": 0, "writers": 1}, "readers = 0 is not at least 1"),
+        ({"readers": 1, "writers": 0}, "writers = 0 is not at least 1"),
+        ({"readers": 1, "writers": 1, "outstanding": 12}, "outstanding = 12 is not a power of two"),
+    ],
+)
+def test_wrong_arguments(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MemoryFabric(Config(), **arguments)
