@@ -1,0 +1,147 @@
+"""The global registers: values that are fixed, set by software, or shown to it."""
+
+from collections.abc import Mapping
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.control.counters import Counters, EventPort
+from hw.control.interrupts import Interrupts
+from hw.control.target import Access
+from hw.registers import GLOBAL, PERFORMANCE, Register
+from hw.registers import Access as Rule
+
+__all__ = ["Bank"]
+
+_GROUP = 3
+"""Word-address bits that the first stage of the read multiplexer looks at."""
+
+
+class Bank(wiring.Component):
+    """Global registers of one Signalbox.
+
+    Members
+    -------
+    access : the access that is under way, steady from 2 cycles before `value` is looked at.
+    write : strobe: do it. A register changes in the next cycle, `irq` in the one after.
+    value : what a read of `access` gives, 2 cycles later; 0 where nothing can be read.
+    doorbell : strobe: a valid doorbell was taken.
+    time : PTIMER, nanoseconds; counts from reset.
+    counting : semaphores below are counting semaphores, at most `counters`.
+    writeback : cycles between lazy write-backs of GP_GET.
+    error, notify, copied, irq : see `Interrupts`.
+    events : see `Counters`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "access": In(Access),
+            "write": In(1),
+            "value": Out(32),
+            "doorbell": In(1),
+            "time": Out(64),
+            "counting": Out(range(config.counters + 1)),
+            "writeback": Out(32),
+            "error": In(config.channels),
+            "notify": In(config.channels),
+            "copied": In(config.channels),
+            "irq": Out(1),
+            "events": In(EventPort(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        values: dict[str, ValueLike] = {
+            register.name: register.constant(self._config)
+            for register in GLOBAL
+            if register.constant is not None
+        }
+        values |= self._settings(m)
+        values |= self._interrupts(m, values["INTR_ENABLE"])
+        values |= self._counters(m)
+        m.d.sync += self.time.eq(self.time + self._config.cycle_ns)
+        values |= {"TIME_0": self.time[:32], "TIME_1": self.time[32:]}
+        self._limit(m, values["SEM_COUNTING"])
+        m.d.comb += self.writeback.eq(values["WRITEBACK"])
+        self._read(m, values)
+        return m
+
+    def _settings(self, m: Module) -> dict[str, Signal]:
+        """The rw registers; bits outside fields are never stored."""
+        found = {}
+        for register in GLOBAL:
+            if register.access is not Rule.RW:
+                continue
+            value = found[register.name] = Signal(32, name=register.name, init=register.reset)
+            with m.If(self._written(register)):
+                m.d.sync += value.eq(self._merged(value) & register.mask)
+        return found
+
+    def _interrupts(self, m: Module, enable: ValueLike) -> dict[str, Value]:
+        m.submodules.interrupts = unit = Interrupts(self._config.channels)
+        cleared = []
+        for name in ("INTR_NOTIFY", "INTR_COPY"):
+            halves = [
+                Mux(self._written(GLOBAL[f"{name}_{half}"]), self._merged(Const(0, 32)), 0)
+                for half in ("LO", "HI")
+            ]
+            cleared.append(Cat(*halves))
+        m.d.comb += [
+            unit.error.eq(self.error),
+            unit.notify.eq(self.notify),
+            unit.copied.eq(self.copied),
+            unit.enable.eq(enable),
+            unit.clear_notified.eq(cleared[0]),
+            unit.clear_finished.eq(cleared[1]),
+            self.irq.eq(unit.irq),
+        ]
+        found: dict[str, Value] = {"INTR": unit.summary}
+        masks = {"INTR_ERROR": self.error, "INTR_NOTIFY": unit.notified, "INTR_COPY": unit.finished}
+        for name, mask in masks.items():
+            found |= {f"{name}_LO": mask[:32], f"{name}_HI": mask[32:]}
+        return found
+
+    def _counters(self, m: Module) -> dict[str, Value]:
+        m.submodules.counters = unit = Counters(self._config)
+        wiring.connect(m, wiring.flipped(self.events), unit.events)
+        m.d.comb += unit.doorbell.eq(self.doorbell)
+        return {name: unit.values[name] for name in PERFORMANCE}
+
+    def _limit(self, m: Module, value: ValueLike) -> None:
+        most = self._config.counters
+        m.d.sync += self.counting.eq(Mux(value > most, most, value))
+
+    def _read(self, m: Module, values: Mapping[str, ValueLike]) -> None:
+        """Two stages, since some 40 registers of 32 bits are too many for one."""
+        word = self.access.word[:10]
+        groups: dict[int, list[tuple[int, ValueLike]]] = {}
+        for register in GLOBAL:
+            if register.access is not Rule.WO:
+                group, place = divmod(register.offset // 4, 1 << _GROUP)
+                groups.setdefault(group, []).append((place, values[register.name]))
+        first = {group: Signal(32, name=f"group_{group}") for group in groups}
+        for group, members in groups.items():
+            m.d.sync += first[group].eq(0)
+            with m.Switch(word[:_GROUP]):
+                for place, value in members:
+                    with m.Case(place):
+                        m.d.sync += first[group].eq(value)
+        m.d.sync += self.value.eq(0)
+        with m.Switch(word[_GROUP:]):
+            for group in groups:
+                with m.Case(group):
+                    m.d.sync += self.value.eq(first[group])
+
+    def _written(self, register: Register) -> Value:
+        return self.write & (self.access.word[:10] == register.offset // 4)
+
+    def _merged(self, old: Value) -> Value:
+        """`old` with the written bytes in their places."""
+        access = self.access
+        return Cat(
+            Mux(access.lanes[lane], access.data.word_select(lane, 8), old.word_select(lane, 8))
+            for lane in range(4)
+        )

@@ -1,0 +1,54 @@
+"""Performance counters: one for each entry of `PERFORMANCE` in the register description."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.registers import PERFORMANCE
+
+__all__ = ["Counters", "EventPort"]
+
+_PER_ENGINE = ("COPIES", "READ_BEATS", "WRITE_BEATS")
+
+
+class EventPort(wiring.Signature):
+    """What others report to be counted, seen from them: one member per counter, in lower case.
+
+    Each says how many times it happened in this cycle: 0 or 1, or 0 … `copy_engines` for what
+    every copy engine may do at once. Doorbells are counted where they are rung.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            name.lower(): Out(range(config.copy_engines + 1) if name in _PER_ENGINE else 1)
+            for name in PERFORMANCE
+            if name != "DOORBELLS"
+        })
+
+
+class Counters(wiring.Component):
+    """32-bit counters that wrap; an event is in `values` 2 cycles later.
+
+    Members
+    -------
+    events : what happened.
+    doorbell : strobe: a valid doorbell was taken.
+    values : all counters, under their names in the register description.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "events": In(EventPort(config)),
+            "doorbell": In(1),
+            "values": Out(data.StructLayout({name: 32 for name in PERFORMANCE})),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for name in PERFORMANCE:
+            event = self.doorbell if name == "DOORBELLS" else getattr(self.events, name.lower())
+            # A register for the way from the other end of the machine.
+            count = Signal(event.shape(), name=f"event_{name.lower()}")
+            m.d.sync += [count.eq(event), self.values[name].eq(self.values[name] + count)]
+        return m

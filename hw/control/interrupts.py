@@ -1,0 +1,51 @@
+"""What asks for the interrupt line, channel by channel."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["Interrupts"]
+
+
+class Interrupts(wiring.Component):
+    """Sticky bits of the two kinds of events, and the interrupt line.
+
+    An event is seen in `notified` or `finished` 1 cycle after its strobe, in `irq` after 2; clears
+    alike. An event in the very cycle of its clear is kept.
+
+    Members
+    -------
+    error : per channel, level: halted by an error.
+    notify, copied : per channel, strobes: NON_STALL_INTERRUPT, a copy with an interrupt completed.
+    clear_notified, clear_finished : per channel, strobes.
+    enable : ERROR, NOTIFY, COPY.
+    notified, finished : per channel, event not yet cleared.
+    summary : ERROR, NOTIFY, COPY: any channel; 1 cycle behind.
+    irq : any of them that is enabled; registered.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__({
+            "error": In(channels),
+            "notify": In(channels),
+            "copied": In(channels),
+            "clear_notified": In(channels),
+            "clear_finished": In(channels),
+            "enable": In(3),
+            "notified": Out(channels),
+            "finished": Out(channels),
+            "summary": Out(3),
+            "irq": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        now = Signal(3)
+        m.d.comb += now.eq(Cat(self.error.any(), self.notified.any(), self.finished.any()))
+        m.d.sync += [
+            self.notified.eq((self.notified & ~self.clear_notified) | self.notify),
+            self.finished.eq((self.finished & ~self.clear_finished) | self.copied),
+            self.summary.eq(now),
+            self.irq.eq((now & self.enable).any()),
+        ]
+        return m

@@ -1,0 +1,137 @@
+"""The control port: everything that software does outside memory goes through here."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.bus.axi4lite import AxiLite
+from hw.config import Config
+from hw.control.bank import Bank
+from hw.control.counters import EventPort
+from hw.control.decode import Decode, Owner
+from hw.control.target import Target
+from hw.records import RegisterPort
+from hw.registers import ADDRESS_BITS
+
+__all__ = ["ControlPort"]
+
+
+class ControlPort(wiring.Component):
+    """AXI4-Lite subordinate with the register map of `hw.registers`.
+
+    One access at a time; a write is answered when it has taken effect: the doorbell was accepted,
+    the register's owner has responded, `irq` shows a cleared or masked interrupt. SLVERR without
+    any effect: an address with no register, a channel or semaphore that was not built, a write to
+    a read-only register, a write of part of a word to a doorbell, channel or semaphore. Reads have
+    no side effects.
+
+    Latency: 6 cycles from the last address or data handshake to BVALID or RVALID, and for
+    doorbells and other units' registers as many more as the other unit waits.
+
+    Members
+    -------
+    axi : the bus.
+    channel : channel registers; word address `channel` × 64 + offset / 4.
+    semaphore : on-chip semaphores; word address `slot` × 4 + word.
+    doorbell : valid doorbells, in order.
+    time : PTIMER, nanoseconds.
+    counting : semaphores below are counting semaphores (COPY-12).
+    writeback : cycles between lazy write-backs of GP_GET.
+    error : per channel, level: halted by an error.
+    notify : per channel, strobe: NON_STALL_INTERRUPT was executed.
+    copied : per channel, strobe: a copy that asks for an interrupt has completed.
+    events : what the performance counters count.
+    irq : level; a flip-flop, 2 cycles behind a strobe.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        rung = data.StructLayout({"channel": config.channel_bits})
+        super().__init__({
+            "axi": In(AxiLite(ADDRESS_BITS)),
+            "channel": Out(RegisterPort(12)),
+            "semaphore": Out(RegisterPort(12)),
+            "doorbell": Out(stream.Signature(rung)),
+            "time": Out(64),
+            "counting": Out(range(config.counters + 1)),
+            "writeback": Out(32),
+            "error": In(config.channels),
+            "notify": In(config.channels),
+            "copied": In(config.channels),
+            "events": In(EventPort(config)),
+            "irq": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.target = target = Target()
+        m.submodules.decode = decode = Decode(self._config)
+        m.submodules.bank = bank = Bank(self._config)
+        wiring.connect(m, wiring.flipped(self.axi), target.axi)
+        wiring.connect(m, wiring.flipped(self.events), bank.events)
+        access = target.access
+        reply, done = Signal(32), Signal()
+        m.d.comb += [
+            decode.access.eq(access.p),
+            bank.access.eq(access.p),
+            bank.error.eq(self.error),
+            bank.notify.eq(self.notify),
+            bank.copied.eq(self.copied),
+            bank.doorbell.eq(self.doorbell.valid & self.doorbell.ready),
+            self.time.eq(bank.time),
+            self.counting.eq(bank.counting),
+            self.writeback.eq(bank.writeback),
+            self.irq.eq(bank.irq),
+            access.ready.eq(done),
+            target.outcome.valid.eq(done),
+            target.outcome.p.refused.eq(decode.owner == Owner.NOBODY),
+            target.outcome.p.data.eq(reply),
+        ]
+        for port in (self.channel.request, self.semaphore.request):
+            m.d.sync += [
+                port.p.address.eq(access.p.word),
+                port.p.write.eq(access.p.write),
+                port.p.data.eq(access.p.data),
+            ]
+        m.d.sync += self.doorbell.p.channel.eq(access.p.data)
+
+        with m.FSM():
+            with m.State("DECODE"):
+                with m.If(access.valid):
+                    m.next = "ACT"
+            with m.State("ACT"):
+                with m.Switch(decode.owner):
+                    with m.Case(Owner.GLOBAL):
+                        m.d.comb += bank.write.eq(access.p.write)
+                        m.next = "SETTLE"
+                    with m.Case(Owner.DOORBELL):
+                        m.d.sync += self.doorbell.valid.eq(1)
+                        m.next = "RING"
+                    with m.Case(Owner.CHANNEL):
+                        m.d.sync += self.channel.request.valid.eq(1)
+                        m.next = "CHANNEL"
+                    with m.Case(Owner.SEMAPHORE):
+                        m.d.sync += self.semaphore.request.valid.eq(1)
+                        m.next = "SEMAPHORE"
+                    with m.Default():
+                        m.d.sync += reply.eq(0)
+                        m.next = "DONE"
+            with m.State("RING"):
+                with m.If(self.doorbell.ready):
+                    m.d.sync += self.doorbell.valid.eq(0)
+                    m.next = "SETTLE"
+            for name, port in (("CHANNEL", self.channel), ("SEMAPHORE", self.semaphore)):
+                with m.State(name):
+                    with m.If(port.request.ready):
+                        m.d.sync += port.request.valid.eq(0)
+                    m.d.comb += port.response.ready.eq(1)
+                    with m.If(port.response.valid):
+                        m.d.sync += reply.eq(port.response.p.data)
+                        m.next = "DONE"
+            with m.State("SETTLE"):
+                m.d.sync += reply.eq(bank.value)
+                m.next = "DONE"
+            with m.State("DONE"):
+                m.d.comb += done.eq(1)
+                m.next = "DECODE"
+        return m

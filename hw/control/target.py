@@ -1,0 +1,114 @@
+"""AXI4-Lite subordinate: turns five channels into one stream of register accesses."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.bus.axi4lite import AxiLite, Response
+from hw.registers import ADDRESS_BITS
+
+__all__ = ["Access", "Outcome", "Target"]
+
+
+class Access(data.Struct):
+    """One register access: `word` address (bytes / 4); `lanes` of `data` that are written."""
+
+    word: ADDRESS_BITS - 2
+    write: 1
+    data: 32
+    lanes: 4
+
+
+class Outcome(data.Struct):
+    """Answer to one access; `refused` becomes SLVERR, `data` counts for reads."""
+
+    data: 32
+    refused: 1
+
+
+class Target(wiring.Component):
+    """Takes one access at a time from the bus; reads and writes in turn when both wait.
+
+    AW and W come in any order. A further access of either kind is taken from the bus while one is
+    under way, and begun when the answer before it was accepted: an answer that a manager leaves
+    on B holds up no read, one on R no write. Addresses count in words: their lowest two bits are
+    ignored, `wstrb` says which bytes. Every output is a flip-flop or the inverse of one.
+
+    Latency: `access` is valid 2 cycles after the last of its handshakes; BVALID or RVALID is 1 in
+    the cycle after `outcome`.
+
+    Members
+    -------
+    axi : the bus.
+    access : not accepted by the other side before its outcome.
+    outcome : answer to `access`, which is to be accepted in the same cycle.
+    """
+
+    axi: In(AxiLite(ADDRESS_BITS))
+    access: Out(stream.Signature(Access))
+    outcome: In(stream.Signature(Outcome, always_ready=True))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        axi, access, outcome = self.axi, self.access, self.outcome
+        address, value, place = Signal(14), Signal(36), Signal(14)
+        have_aw, have_w, have_ar = Signal(), Signal(), Signal()
+        may_write, may_read, read_next = Signal(), Signal(), Signal()
+
+        def take(valid, ready, have, into, what) -> None:
+            m.d.comb += ready.eq(~have)
+            with m.If(valid & ready):
+                m.d.sync += [have.eq(1), into.eq(what)]
+
+        take(axi.awvalid, axi.awready, have_aw, address, axi.awaddr[2:])
+        take(axi.wvalid, axi.wready, have_w, value, Cat(axi.wdata, axi.wstrb))
+        take(axi.arvalid, axi.arready, have_ar, place, axi.araddr[2:])
+
+        m.d.comb += [
+            may_write.eq(have_aw & have_w & ~axi.bvalid),
+            may_read.eq(have_ar & ~axi.rvalid),
+        ]
+        with m.If(~access.valid):
+            with m.If(may_read & (read_next | ~may_write)):
+                m.d.sync += [
+                    access.valid.eq(1),
+                    access.p.write.eq(0),
+                    access.p.word.eq(place),
+                    have_ar.eq(0),
+                    read_next.eq(0),
+                ]
+            with m.Elif(may_write):
+                m.d.sync += [
+                    access.valid.eq(1),
+                    access.p.write.eq(1),
+                    access.p.word.eq(address),
+                    Cat(access.p.data, access.p.lanes).eq(value),
+                    have_aw.eq(0),
+                    have_w.eq(0),
+                    read_next.eq(1),
+                ]
+        with m.Elif(access.ready):
+            m.d.sync += access.valid.eq(0)
+
+        with m.If(axi.bready):
+            m.d.sync += axi.bvalid.eq(0)
+        with m.If(axi.rready):
+            m.d.sync += axi.rvalid.eq(0)
+        with m.If(outcome.valid):
+            self._answer(m)
+        return m
+
+    def _answer(self, m: Module) -> None:
+        axi, outcome = self.axi, self.outcome
+        response = Signal(Response)
+        m.d.comb += response.eq(Response.OKAY)
+        with m.If(outcome.p.refused):
+            m.d.comb += response.eq(Response.SLVERR)
+        with m.If(self.access.p.write):
+            m.d.sync += [axi.bvalid.eq(1), axi.bresp.eq(response)]
+        with m.Else():
+            m.d.sync += [
+                axi.rvalid.eq(1),
+                axi.rresp.eq(response),
+                axi.rdata.eq(outcome.p.data),
+            ]

@@ -1,0 +1,384 @@
+"""The control port against its register description (COPY-12, HOST-1, HOST-6)."""
+
+import os
+import random
+
+import cocotb
+from cocotb.triggers import RisingEdge, gather
+from cocotbext.axi import AxiResp
+
+from hw.config import CONFIGS
+from hw.registers import (
+    CHANNEL,
+    GLOBAL,
+    PERFORMANCE,
+    REGISTERS,
+    SEMAPHORE,
+    Access,
+    Block,
+    address,
+    channel_address,
+    semaphore_address,
+)
+from tb.control.bench import EVENTS, Bench
+
+CONFIG = CONFIGS[os.environ.get("CONFIG", "default")]
+ALL = (1 << CONFIG.channels) - 1
+OKAY, SLVERR = AxiResp.OKAY, AxiResp.SLVERR
+MOVING = ("TIME_0", "TIME_1")
+
+
+async def begin(dut, density: float = 0, latency: int = 0) -> Bench:
+    bench = await Bench(dut, CONFIG).start()
+    bench.stress(density, latency)
+    return bench
+
+
+def everything() -> list[tuple[Block, int, str]]:
+    """Block, set and name of every register of the first, a middle and the last set built."""
+    chosen = []
+    for block in REGISTERS:
+        built = block.built(CONFIG)
+        for index in sorted({0, built // 2, built - 1}):
+            chosen += [(block, index, register.name) for register in block]
+    return chosen
+
+
+def owner(bench: Bench, block: Block):
+    return {"CHANNEL": bench.channel, "SEMAPHORE": bench.semaphore}[block.name]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def identity_and_reset(dut):
+    """Every global register reads its value after reset; the wide ones join."""
+    bench = await begin(dut)
+    for register in GLOBAL:
+        if register.name not in MOVING:
+            value = await bench.read(address(register.name))
+            assert value == register.initial(CONFIG), f"{register.name} = {value:#x}"
+    assert (await bench.read(0x000)).to_bytes(4, "big") == b"SIGB"
+    memory = await bench.read(0x020) | await bench.read(0x024) << 32
+    assert memory == CONFIG.memory_bytes
+    assert await bench.read(0x030) | await bench.read(0x034) << 32 == 0xFF_FFFF_0000
+    assert not dut.irq.value
+    assert int(dut.writeback.value) == 1024 and int(dut.counting.value) == 0
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def access_rules(dut):
+    """Every register follows its rule, and there is nothing between them."""
+    bench = await begin(dut, density=0.2, latency=3)
+    mapped = {}
+    for block in REGISTERS:
+        for index in range(block.built(CONFIG)):
+            for register in block:
+                mapped[block.address(register.name, index)] = register
+    places = {block.address(name, index) for block, index, name in everything()}
+    places |= {place & 0xFFFC for place in range(0x000, 0x1C4, 4)}
+    places |= {random.randrange(0, 1 << 16, 4) for _ in range(60)}
+    places |= {0x0FFC, 0x1000, 0x1080, 0x2000, 0x3FFC, 0x4054, 0x7FFC, 0xBFFC, 0xC000, 0xFFFC}
+    places |= {0x4000 + CONFIG.channels * 0x100, 0x8000 + CONFIG.semaphores * 16}
+    for place in sorted(places, key=lambda _: random.random()):
+        register = mapped.get(place)
+        seen = len(bench.channel.requests), len(bench.semaphore.requests)
+        before, response = await bench.try_read(place)
+        assert response == (OKAY if register else SLVERR), f"read of {place:#06x}: {response.name}"
+        if register is None:
+            assert before == 0
+        response = await bench.try_write(place, before)
+        accepted = register is not None and register.access is not Access.RO
+        assert response == (OKAY if accepted else SLVERR), f"write of {place:#06x}"
+        passed = (register is not None) + accepted if place >= 0x4000 else 0
+        now = len(bench.channel.requests), len(bench.semaphore.requests)
+        assert sum(now) - sum(seen) == passed, f"{place:#06x} reached a unit behind"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def read_only_stays(dut):
+    """A refused write changes nothing."""
+    bench = await begin(dut)
+    for register in GLOBAL:
+        if register.access is Access.RO:
+            assert await bench.try_write(address(register.name), 0xFFFF_FFFF) == SLVERR
+    for register in GLOBAL:
+        if register.name not in MOVING:
+            assert await bench.read(address(register.name)) == register.initial(CONFIG)
+    assert await bench.try_write(channel_address(0, "GP_PUT"), 1) == SLVERR
+    assert not bench.channel.requests
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def settings_and_lanes(dut):
+    """rw registers keep their fields only and take single bytes."""
+    bench = await begin(dut, density=0.2)
+    for register in GLOBAL:
+        if register.access is not Access.RW:
+            continue
+        place, value = address(register.name), register.initial(CONFIG)
+        for lanes in [15, *range(16), *(random.randrange(16) for _ in range(4))]:
+            data = 0xFFFF_FFFF if lanes == 15 else random.getrandbits(32)
+            bits = sum(0xFF << 8 * lane for lane in range(4) if lanes >> lane & 1)
+            value = (value & ~bits | data & bits) & register.mask
+            assert await bench.raw_write(place, data, lanes) == OKAY
+            assert await bench.read(place) == value, f"{register.name}, lanes {lanes:04b}"
+        for field in register.fields:
+            await bench.write(place, register.pack(**{field.name: (1 << field.width) - 1}))
+            assert await bench.read(place) == field.mask
+    await bench.write(address("WRITEBACK"), 0x1234_5678)
+    assert int(dut.writeback.value) == 0x1234_5678
+    assert await bench.try_write(address("WRITEBACK") + 1, 0xAB, size=1) == OKAY
+    assert int(dut.writeback.value) == 0x1234_AB78
+    for count in (CONFIG.counters, 1, 0, 127, CONFIG.counters + 1):
+        await bench.write(address("SEM_COUNTING"), count)
+        await bench.cycles(1)
+        assert int(dut.counting.value) == min(count, CONFIG.counters)
+        assert await bench.read(address("SEM_COUNTING")) == count
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def doorbells(dut):
+    """Valid handles come out in order, invalid ones vanish, parts of words are refused."""
+    bench = await begin(dut, density=0.5)
+    expected = []
+    for _ in range(40):
+        runlist = random.choice((0, 0, 0, 1, 64))
+        channel = random.choice((random.randrange(CONFIG.channels), random.getrandbits(12)))
+        token = GLOBAL["DOORBELL"].pack(CHID=channel, RUNLIST_ID=runlist)
+        token |= random.getrandbits(32) & ~GLOBAL["DOORBELL"].mask
+        await bench.write(0x090, token)
+        if runlist == 0 and channel < CONFIG.channels:
+            expected.append(channel)
+        assert bench.rung == expected, "answered before it was taken, or not at all"
+    for lanes in range(15):
+        assert await bench.raw_write(0x090, 0, lanes) == SLVERR
+    assert await bench.read(0x090) == 0
+    assert bench.rung == expected
+    assert await bench.read(address("DOORBELLS")) == len(expected)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def doorbell_waits(dut):
+    """A doorbell that is not taken delays its answer; it is held."""
+    bench = await begin(dut)
+    bench.doorbell_density = 1.0
+    write = cocotb.start_soon(bench.write(0x090, CONFIG.channels - 1))
+    await bench.cycles(50)
+    assert not write.done() and dut.doorbell__valid.value and not bench.rung
+    bench.doorbell_density = 0.0
+    await write
+    assert bench.rung == [CONFIG.channels - 1]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def interrupts(dut):
+    """Sticky bits, their summary and the line; a clear is over when it is answered."""
+    bench = await begin(dut)
+    kinds = (("NOTIFY", dut.notify), ("COPY", dut.copied))
+    for enable in range(8):
+        await bench.write(address("INTR_ENABLE"), enable)
+        for kind, strobe in kinds:
+            bit = GLOBAL["INTR"].field(kind).mask
+            mask = random.getrandbits(CONFIG.channels) | 1 << CONFIG.channels - 1
+            strobe.value = mask
+            await RisingEdge(dut.clk)
+            strobe.value = 0
+            await RisingEdge(dut.clk)
+            assert not dut.irq.value
+            await RisingEdge(dut.clk)
+            assert bool(dut.irq.value) == bool(enable & bit)
+            assert await bench.read(address("INTR")) == bit
+            halves = [address(f"INTR_{kind}_{half}") for half in ("LO", "HI")]
+            assert await bench.read(halves[0]) | await bench.read(halves[1]) << 32 == mask
+            for half, place in enumerate(halves):
+                await bench.write(place, 0)
+                assert await bench.read(place) == mask >> 32 * half & 0xFFFF_FFFF
+            first = mask & 0xFFFF_FFFF & -mask
+            await bench.write(halves[0], first)
+            assert await bench.read(halves[0]) == mask & 0xFFFF_FFFF & ~first
+            for place in halves:
+                await bench.write(place, 0xFFFF_FFFF)
+            assert not dut.irq.value, "the line is late"
+            assert await bench.read(address("INTR")) == 0
+        mask = random.getrandbits(CONFIG.channels) | 1
+        dut.error.value = mask
+        await bench.cycles(4)
+        assert bool(dut.irq.value) == bool(enable & 1)
+        assert await bench.read(address("INTR")) == 1
+        low, high = address("INTR_ERROR_LO"), address("INTR_ERROR_HI")
+        assert await bench.read(low) | await bench.read(high) << 32 == mask
+        await bench.write(address("INTR_ENABLE"), 0)
+        assert not dut.irq.value, "the line is late"
+        dut.error.value = 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def clears_bytes(dut):
+    """A clear touches the written bytes only."""
+    bench = await begin(dut)
+    dut.notify.value = ALL
+    await RisingEdge(dut.clk)
+    dut.notify.value = 0
+    left = ALL
+    for lane in random.sample(range(4), 4):
+        assert await bench.raw_write(address("INTR_NOTIFY_LO"), 0xFFFF_FFFF, 1 << lane) == OKAY
+        left &= ~(0xFF << 8 * lane)
+        assert await bench.read(address("INTR_NOTIFY_LO")) == left & 0xFFFF_FFFF
+        assert await bench.read(address("INTR_NOTIFY_HI")) == left >> 32
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def event_beats_clear(dut):
+    """An event in the cycle of its clear or later is kept, an earlier one is cleared."""
+    bench = await begin(dut)
+    place, bit = address("INTR_NOTIFY_LO"), 1
+    outcome = []
+    for delay in range(10):
+        write = cocotb.start_soon(bench.write(place, bit))
+        while not (dut.axi__wvalid.value and dut.axi__wready.value):
+            await RisingEdge(dut.clk)
+        await bench.cycles(delay)
+        dut.notify.value = bit
+        await RisingEdge(dut.clk)
+        dut.notify.value = 0
+        await write
+        await bench.cycles(2)
+        outcome.append(await bench.read(place) & bit)
+        await bench.write(place, bit)
+        assert await bench.read(place) == 0
+    first = outcome.index(1)
+    assert outcome == [0] * first + [1] * (len(outcome) - first), outcome
+    assert 0 < first < 9, "the race was not met"
+    dut.notify.value = bit
+    await bench.cycles(2)
+    for _ in range(3):
+        await bench.write(place, bit)
+        assert await bench.read(place) == bit
+    dut.notify.value = 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def counters(dut):
+    """Every performance counter counts its own event."""
+    bench = await begin(dut)
+    counts = dict.fromkeys(EVENTS, 0)
+    assert {*(name.upper() for name in EVENTS), "DOORBELLS"} == set(PERFORMANCE)
+    wide = ("copies", "read_beats", "write_beats")
+    for _ in range(200):
+        for event in EVENTS:
+            most = CONFIG.copy_engines if event in wide else 1
+            count = random.randint(0, most)
+            counts[event] += count
+            dut[f"events__{event}"].value = count
+        await RisingEdge(dut.clk)
+    for event in EVENTS:
+        dut[f"events__{event}"].value = 0
+    for event, count in counts.items():
+        assert await bench.read(address(event.upper())) == count, event
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def timer(dut):
+    """PTIMER advances by the length of a cycle and can be read."""
+    bench = await begin(dut)
+    before = int(dut["time"].value)
+    await bench.cycles(100)
+    assert int(dut["time"].value) - before == 100 * CONFIG.cycle_ns
+    for _ in range(5):
+        low, now = await bench.read(0x080), int(dut["time"].value)
+        assert now - 20 * CONFIG.cycle_ns < low < now
+        assert await bench.read(0x084) == 0
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def forwarding(dut):
+    """Channel and semaphore registers go to their owners whole, and back."""
+    bench = await begin(dut, density=0.3, latency=8)
+    for block, index, name in everything():
+        if block is GLOBAL:
+            continue
+        unit, place = owner(bench, block), block.address(name, index)
+        word = (place & 0x3FFF) // 4
+        if block is CHANNEL:
+            assert word == index * 64 + CHANNEL[name].offset // 4
+        else:
+            assert word == index * 4 + SEMAPHORE[name].offset // 4
+        unit.values[word] = value = random.getrandbits(32)
+        assert await bench.read(place) == value
+        assert unit.requests.pop()[:2] == (word, False)
+        if block[name].access.writable:
+            value = random.getrandbits(32)
+            await bench.write(place, value)
+            assert unit.requests.pop() == (word, True, value)
+            for lanes in random.sample(range(15), 3):
+                assert await bench.raw_write(place, value, lanes) == SLVERR
+        assert not unit.requests
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def answers_apart(dut):
+    """An answer that is not taken on R holds up no write, one on B no read."""
+    bench = await begin(dut)
+    read, write = bench.master.read_if, bench.master.write_if
+    read.r_channel.pause = True
+    stalled = cocotb.start_soon(bench.read(address("ID")))
+    await bench.cycles(10)
+    for value in range(5):
+        await bench.write(address("WRITEBACK"), value)
+    assert not stalled.done() and dut.axi__rvalid.value
+    read.r_channel.pause = False
+    await stalled
+    write.b_channel.pause = True
+    stalled = cocotb.start_soon(bench.write(address("WRITEBACK"), 77))
+    await bench.cycles(10)
+    for _ in range(5):
+        assert await bench.read(address("WRITEBACK")) == 77
+    assert not stalled.done() and dut.axi__bvalid.value
+    write.b_channel.pause = False
+    await stalled
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def latency(dut):
+    """A global register answers 6 cycles after the handshake."""
+    bench = await begin(dut)
+    for valid, ready, answer, task in (
+        (dut.axi__arvalid, dut.axi__arready, dut.axi__rvalid, bench.read(0)),
+        (dut.axi__wvalid, dut.axi__wready, dut.axi__bvalid, bench.write(0x104, 0)),
+    ):
+        running = cocotb.start_soon(task)
+        while not (valid.value and ready.value):
+            await RisingEdge(dut.clk)
+        await bench.cycles(5)
+        assert not answer.value
+        await bench.cycles(1)
+        assert answer.value
+        await running
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def reads_and_writes_at_once(dut):
+    """Two independent streams of accesses, back-pressure everywhere: nothing is lost or mixed."""
+    bench = await begin(dut, density=random.choice((0.0, 0.3, 0.6)), latency=4)
+    written = 2 * [0]
+
+    async def writes() -> None:
+        for number in range(60):
+            slot = random.randrange(CONFIG.semaphores)
+            await bench.write(semaphore_address(slot, "PAYLOAD_LO"), number)
+            assert bench.semaphore.values[slot * 4] == number
+            await bench.write(channel_address(CONFIG.channels - 1, "DATA0"), number)
+            written[0] = number
+
+    async def reads() -> None:
+        for _ in range(60):
+            low = written[0]
+            value = await bench.read(channel_address(CONFIG.channels - 1, "DATA0"))
+            assert low <= value <= written[0] + 1
+            assert await bench.read(address("CHANNELS")) == CONFIG.channels
+            response = (await bench.try_read(random.randrange(0x1000, 0x4000, 4)))[1]
+            assert response == SLVERR
+            written[1] += 1
+
+    await gather(writes(), reads())
+    assert written == [59, 60]
+    cocotb.log.info("%d cycles", bench.cycle)

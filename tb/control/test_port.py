@@ -1,0 +1,25 @@
+"""The control port on both simulators, smallest, default and largest configuration."""
+
+import pytest
+
+from hw import export
+from hw.config import CONFIGS
+from hw.control.port import ControlPort
+from tb.runner import simulate
+
+
+@pytest.mark.parametrize("config", ["tiny", "default", "large"])
+def test_port(simulator: str, config: str):
+    simulate(
+        ControlPort(CONFIGS[config]),
+        "tb.control.cocotb_port",
+        simulator=simulator,
+        name=f"control-{config}",
+        env={"CONFIG": config},
+        minimum=15,
+    )
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_elaborates(config: str):
+    assert "module top" in export.verilog(ControlPort(CONFIGS[config]))
