@@ -1,0 +1,1 @@
+"""Host scheduler: rings, prefetch, method decode and execution, scheduling of channels."""

@@ -1,0 +1,236 @@
+"""The host: from rings to semaphore operations and copies (spec 10, spec 60)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.host.arrivals import Arrivals
+from hw.host.channels import Channels
+from hw.host.context import Wait
+from hw.host.execute import Execute
+from hw.host.fences import Fences
+from hw.host.fetch import Fetch
+from hw.host.launcher import Launcher
+from hw.host.parking import Parking
+from hw.host.pipeline import Pipeline
+from hw.host.prefetch import Prefetch
+from hw.host.scheduler import Scheduler
+from hw.host.settings import setting_ram
+from hw.host.timers import Timers
+from hw.host.writeback import Writeback
+from hw.records import CopyPort, ReadPort, RegisterPort, SemaphorePort, WritePort
+
+__all__ = ["Host"]
+
+
+class Host(wiring.Component):
+    """Channels, their scheduling and their methods.
+
+    Members
+    -------
+    registers : the channel block of the control port.
+    doorbell : a channel was rung.
+    time, period, counting : PTIMER in ns; cycles between write-backs; counting semaphores.
+    read, write : the memory, for rings, pushbuffers and USERD.
+    semaphore, fence : the semaphore unit: on-chip operations, and those in memory.
+    zero, update : its zero flags, and its updates.
+    engine : the copy engines.
+    error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, end of a copy with an
+        interrupt (strobes).
+    method, acquire, halt : strobes for counters and trace.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.pipeline = Pipeline(config, Execute(config))
+        self.scheduler = Scheduler(config)
+        self.launcher = Launcher(config)
+        self.parking = Parking(config)
+        self.channels = Channels(config)
+        channel = data.StructLayout({"channel": config.channel_bits})
+        super().__init__({
+            "registers": In(RegisterPort(12)),
+            "doorbell": In(stream.Signature(channel)),
+            "time": In(64),
+            "period": In(32),
+            "counting": In(range(config.counters + 1)),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+            "semaphore": Out(SemaphorePort(config)),
+            "fence": Out(SemaphorePort(config)),
+            "zero": In(config.counters),
+            "update": In(
+                data.StructLayout({"valid": 1, "index": config.semaphore_bits, "value": 64})
+            ),
+            "engine": Out(CopyPort(config)).array(config.copy_engines),
+            "error": Out(config.channels),
+            "notify": Out(config.channels),
+            "copied": Out(config.channels),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        config = self._config
+        m = Module()
+        m.submodules.channels = channels = self.channels
+        m.submodules.fetch = fetch = Fetch(config)
+        m.submodules.prefetch = prefetch = Prefetch(config)
+        m.submodules.arrivals = arrivals = Arrivals(config)
+        m.submodules.writeback = writeback = Writeback(config)
+        m.submodules.pipeline = pipeline = self.pipeline
+        m.submodules.scheduler = scheduler = self.scheduler
+        m.submodules.parking = parking = self.parking
+        m.submodules.launcher = launcher = self.launcher
+        m.submodules.fences = fences = Fences(config)
+        m.submodules.timers = timers = Timers(config)
+        execute = pipeline.execute
+        alive, drained, empty = (Signal(config.channels) for _ in range(3))
+        cycles = Signal(32)
+        m.d.sync += cycles.eq(cycles + 1)
+
+        connect(m, flipped(self.registers), channels.port)
+        connect(m, flipped(self.doorbell), fetch.doorbell)
+        connect(m, flipped(self.read), fetch.read)
+        connect(m, flipped(self.write), writeback.write)
+        connect(m, flipped(self.semaphore), execute.semaphore)
+        connect(m, flipped(self.fence), fences.port)
+        for outer, inner in zip(self.engine, launcher.engine, strict=True):
+            connect(m, flipped(outer), inner)
+        connect(m, channels.restart, fetch.restart)
+        connect(m, channels.edit, pipeline.edit)
+        connect(m, execute.reference, writeback.reference)
+
+        # Settings, and what starts anew with a channel.
+        for unit in (fetch, writeback, execute):
+            m.d.comb += unit.setting.eq(channels.setting)
+        (slices,) = setting_ram(m, config, channels.setting, "SLICE")
+        m.d.comb += [
+            slices.addr.eq(pipeline.select),
+            prefetch.clear.eq(fetch.cleared),
+            arrivals.clear.eq(fetch.cleared),
+            writeback.cleared.eq(fetch.cleared),
+            fetch.enabled.eq(channels.enabled),
+            alive.eq(channels.enabled & ~channels.halted),
+        ]
+        # From the ring to the pipeline.
+        m.d.comb += [
+            prefetch.fill.eq(fetch.fill),
+            prefetch.select.eq(pipeline.select),
+            prefetch.take.eq(pipeline.take),
+            fetch.popped.valid.eq(pipeline.take),
+            fetch.popped.channel.eq(pipeline.select),
+            pipeline.head.eq(prefetch.head),
+            pipeline.head_valid.eq(prefetch.head_valid),
+            pipeline.occupied.eq(prefetch.occupied),
+            pipeline.alive.eq(alive),
+            arrivals.now.eq(fetch.now),
+            arrivals.announce.eq(fetch.announce),
+            arrivals.finish.eq(pipeline.finished),
+            writeback.started.eq(pipeline.started),
+            writeback.period.eq(self.period),
+            fetch.drained.eq(drained),
+            writeback.empty.eq(empty),
+        ]
+        for number in range(config.channels):
+            served = pipeline.serving & (pipeline.served == number)
+            idle = ~prefetch.occupied[number] & (parking.waits[number] == Wait.NONE) & ~served
+            m.d.comb += [
+                drained[number].eq(idle & alive[number]),
+                empty[number].eq(idle & ~fetch.busy[number]),
+            ]
+        # Who is served, and what the others wait for.
+        m.d.comb += [
+            scheduler.ready.eq(parking.ready),
+            scheduler.copying.eq(launcher.copying),
+            scheduler.stamps.eq(arrivals.stamps),
+            scheduler.serving.eq(pipeline.serving),
+            scheduler.served.eq(pipeline.served),
+            scheduler.take.eq(pipeline.taken),
+            scheduler.slice_valid.eq(pipeline.slice_now),
+            scheduler.slice.eq(slices.data),
+            scheduler.give_up.eq(execute.give_up),
+            pipeline.target.eq(scheduler.target),
+            pipeline.target_valid.eq(scheduler.target_valid),
+            pipeline.leave.eq(scheduler.leave),
+            parking.alive.eq(alive),
+            parking.occupied.eq(prefetch.occupied),
+            parking.park.eq(pipeline.park),
+            parking.unpark.eq(pipeline.unpark),
+            parking.watch.eq(execute.watch),
+            parking.update.eq(self.update),
+            parking.guard.eq(execute.guard),
+            parking.unguard.eq(execute.unguard),
+            parking.clear.eq(fetch.cleared),
+            parking.zero.eq(self.zero),
+            parking.copying.eq(launcher.copying),
+            parking.engine.eq(launcher.able),
+            parking.queue.eq(launcher.queue),
+            parking.retry.eq(timers.expired),
+            parking.fenced.eq(fences.ended),
+            parking.fence_free.eq(fences.free),
+            parking.all_idle.eq(launcher.all_idle & fences.free),
+            parking.writeback_free.eq(writeback.reference.ready),
+            timers.arm.eq(execute.arm),
+            timers.disarm.eq(execute.disarm),
+            timers.cycles.eq(cycles),
+            timers.units.eq(self.time[10:42]),
+        ]
+        m.d.comb += [
+            execute.copying.eq(launcher.copying),
+            execute.able.eq(launcher.able),
+            execute.queue.eq(launcher.queue),
+            execute.held.eq(parking.held),
+            execute.ended.eq(fences.ended),
+            execute.result.eq(fences.result),
+            execute.free.eq(fences.free),
+            execute.spent.eq(scheduler.spent),
+            execute.all_idle.eq(launcher.all_idle),
+            execute.writeback_free.eq(writeback.reference.ready),
+            execute.zero.eq(self.zero),
+            execute.counting.eq(self.counting),
+            execute.cycles.eq(cycles),
+            execute.units.eq(self.time[10:42]),
+            fences.begin.eq(execute.begin),
+            fences.collect.eq(execute.collect),
+            fences.clear.eq(fetch.cleared),
+            fences.peek.eq(pipeline.served),
+            launcher.launch.eq(execute.launch),
+            launcher.reserve.eq(execute.reserve),
+            launcher.release.eq(pipeline.release),
+            launcher.alive.eq(alive),
+            launcher.failed_taken.eq(channels.failed_taken),
+        ]
+        # Registers and errors.
+        m.d.comb += [
+            channels.copying.eq(launcher.copying),
+            channels.fencing.eq(fences.busy),
+            channels.halt.eq(execute.halt),
+            channels.failed.eq(launcher.failed),
+            channels.ended.eq(launcher.ended),
+            channels.resume.eq(execute.resume),
+            channels.acquire.eq(execute.acquire),
+            channels.executed.valid.eq(pipeline.method.valid),
+            channels.executed.channel.eq(pipeline.method.channel),
+            channels.referenced.valid.eq(execute.reference.valid & execute.reference.ready),
+            channels.referenced.channel.eq(execute.reference.payload.channel),
+            channels.referenced.value.eq(execute.reference.payload.value),
+            channels.floor_valid.eq(scheduler.floor_valid),
+            channels.floor.eq(scheduler.floor),
+            channels.serving.eq(pipeline.serving),
+            channels.served.eq(pipeline.served),
+            channels.busy.eq(fetch.busy | ~drained),
+            channels.waits.eq(parking.waits),
+            channels.counts.eq(launcher.counts),
+            fetch.peek.eq(channels.peek),
+            writeback.peek.eq(channels.peek),
+            channels.peek_put.eq(fetch.peek_put),
+            channels.peek_get.eq(writeback.peek_get),
+            self.error.eq(channels.halted),
+        ]
+        for number in range(config.channels):
+            ended = launcher.ended
+            m.d.comb += [
+                self.notify[number].eq(execute.notify.valid & (execute.notify.channel == number)),
+                self.copied[number].eq(ended.valid & ended.interrupt & (ended.channel == number)),
+            ]
+        return m

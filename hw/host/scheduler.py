@@ -1,0 +1,131 @@
+"""Floor, slices and choice of the channel to serve (COPY-5 … COPY-9). Rules: `hw/README.md`."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.host.oldest import STAMP_BITS, Oldest
+
+__all__ = ["Scheduler"]
+
+
+class Scheduler(wiring.Component):
+    """Says whom to serve next, and when the served channel must let go.
+
+    The oldest channel that can proceed is known one cycle (with more than 16 channels, two) after
+    it can; the choice is checked against the present again before it is offered.
+
+    Members
+    -------
+    ready, copying : per channel: its head can proceed; own copies run.
+    stamps : arrival of each channel's head command.
+    serving, served : a channel is being served, and which.
+    target, target_valid : whom to serve next; `take` when it is done.
+    slice_valid, slice : the slice of the channel taken in the previous cycle.
+    leave : the served channel must let go between two methods. No acquire and no copy of it may
+        be decided in this cycle.
+    spent : the served channel has the floor and a running copy, but its slice is over: it may not
+        start a further copy behind (COPY-6).
+    give_up : the served channel yields the rest of its slice.
+    floor_valid, floor : who has the floor.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "ready": In(config.channels),
+            "copying": In(config.channels),
+            "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
+            "serving": In(1),
+            "served": In(config.channel_bits),
+            "target": Out(config.channel_bits),
+            "target_valid": Out(1),
+            "take": In(1),
+            "slice_valid": In(1),
+            "slice": In(32),
+            "leave": Out(1),
+            "spent": Out(1),
+            "give_up": In(1),
+            "floor_valid": Out(1),
+            "floor": Out(config.channel_bits),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.oldest = oldest = Oldest(self._config)
+        left, guest_left, fresh = Signal(32), Signal(32), Signal()
+        span = Signal(32)
+        over, has_floor, other = Signal(), Signal(), Signal()
+        floor_ready, floor_copying = Signal(), Signal()
+        renew, promote, lose = Signal(), Signal(), Signal()
+
+        for channel in range(self._config.channels):
+            excluded = (self.floor_valid & (self.floor == channel)) | (
+                self.serving & (self.served == channel)
+            )
+            m.d.comb += oldest.candidates[channel].eq(self.ready[channel] & ~excluded)
+        m.d.comb += [
+            oldest.stamps.eq(self.stamps),
+            over.eq(left == 0),
+            has_floor.eq(self.floor_valid & (self.floor == self.served)),
+            floor_ready.eq(self.floor_valid & self.ready.bit_select(self.floor, 1)),
+            floor_copying.eq(self.floor_valid & self.copying.bit_select(self.floor, 1)),
+            other.eq(
+                oldest.found
+                & self.ready.bit_select(oldest.channel, 1)
+                & ~(self.floor_valid & (self.floor == oldest.channel))
+            ),
+        ]
+        with m.If(floor_copying & (over | ~floor_ready)):
+            m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
+        with m.Elif(floor_ready & ~(over & other)):
+            m.d.comb += [self.target.eq(self.floor), self.target_valid.eq(1), renew.eq(over)]
+        with m.Else():
+            m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
+            m.d.comb += [promote.eq(other), lose.eq(~floor_ready)]
+
+        with m.If(self.serving):
+            m.d.comb += [
+                self.spent.eq(has_floor & over & floor_copying),
+                self.leave.eq(
+                    Mux(
+                        has_floor,
+                        over & ~floor_copying & other,
+                        (floor_ready & ~over)
+                        | (self.floor_valid & over & ~floor_copying)
+                        | ((guest_left == 0) & other),
+                    )
+                ),
+            ]
+        self._slices(m, left, guest_left, fresh, renew, promote, lose, has_floor)
+        # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
+        with m.If(self.serving & has_floor & over & ~floor_copying & ~other & ~self.give_up):
+            m.d.sync += left.eq(span)
+        with m.If(self.slice_valid & fresh):
+            m.d.sync += span.eq(self.slice)
+        return m
+
+    def _slices(self, m, left, guest_left, fresh, renew, promote, lose, has_floor) -> None:
+        with m.If(left != 0):
+            m.d.sync += left.eq(left - 1)
+        with m.If(guest_left != 0):
+            m.d.sync += guest_left.eq(guest_left - 1)
+        with m.If(self.take):
+            # Until the slice itself is known, one cycle later, it is not over.
+            m.d.sync += [fresh.eq(promote | renew), guest_left.eq(~0)]
+            with m.If(promote):
+                m.d.sync += [self.floor_valid.eq(1), self.floor.eq(self.target)]
+            with m.If(promote | renew):
+                m.d.sync += left.eq(~0)
+        with m.Elif(~self.serving & lose):
+            m.d.sync += self.floor_valid.eq(0)
+        with m.If(self.slice_valid):
+            m.d.sync += guest_left.eq(self.slice)
+            with m.If(fresh):
+                m.d.sync += left.eq(self.slice)
+        with m.Elif(self.give_up):
+            with m.If(has_floor):
+                m.d.sync += left.eq(0)
+            with m.Else():
+                m.d.sync += guest_left.eq(0)
