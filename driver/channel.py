@@ -1,0 +1,298 @@
+"""One hardware channel: its ring, its pushbuffer memory, its doorbell and its errors.
+
+Order of a submission (spec page 60, 3.5): write the segment, write the ring entry, write
+USERD.GP_PUT, ring the doorbell.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from driver.control import Control
+from driver.fault import ChannelError, ChannelTimeout, read_error
+from driver.memory import Buffer, Memory
+from driver.pushbuffer import Pushbuffer
+from hw.methods import AcquireTimer, GpEntry, HostMethod, pack
+
+__all__ = ["Channel", "ChannelSettings"]
+
+USERD_BYTES = 512
+"""Size and alignment of USERD (3.3)."""
+
+GP_GET_OFFSET = 0x88
+GP_PUT_OFFSET = 0x8C
+"""Byte offsets in USERD (3.3)."""
+
+POLL_CYCLES = 200
+"""Cycles between looks at GP_GET while a ring or its pushbuffer memory is full."""
+
+_DWORD = 4
+_ENTRY_BYTES = 8
+
+
+@dataclass(frozen=True)
+class ChannelSettings:
+    """How a channel is set up.
+
+    Members
+    -------
+    slice_cycles : 1 … 2^31, its time slice.
+    ring_entries : a power of two, 2 … 2^20; one is always empty.
+    pushbuffer_bytes : memory for segments; one segment is at most a quarter of it.
+    asid : address space.
+    privileged : whether privileged methods are allowed.
+    acquire_timeout_ns : time-out of acquires, 0 for none; rounded up.
+    """
+
+    slice_cycles: int = 2000
+    ring_entries: int = 1024
+    pushbuffer_bytes: int = 1 << 16
+    asid: int = 0
+    privileged: bool = False
+    acquire_timeout_ns: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slice_cycles <= 1 << 31:
+            raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^31")
+        entries = self.ring_entries
+        if not 2 <= entries <= 1 << 20 or entries & (entries - 1):
+            raise ValueError(f"ring_entries = {entries} is not a power of two in 2 … 2^20")
+        if self.pushbuffer_bytes < 64 or self.pushbuffer_bytes % 16:
+            raise ValueError(
+                f"pushbuffer_bytes = {self.pushbuffer_bytes} is not a multiple of 16 from 64 on"
+            )
+
+    @property
+    def acquire(self) -> int:
+        """The ACQUIRE register: the public retry period (2 << 2 cycles), and the time-out."""
+        units = -(-self.acquire_timeout_ns // 1024)
+        exponent = max(0, units.bit_length() - 16)
+        if exponent > 15:
+            raise ValueError(f"acquire_timeout_ns = {self.acquire_timeout_ns} is too long")
+        return pack(
+            AcquireTimer,
+            retry_man=2,
+            retry_exp=2,
+            timeout_man=-(-units >> exponent) if units else 0,
+            timeout_exp=exponent,
+            timeout_enable=units > 0,
+        )
+
+
+@dataclass
+class _Segment:
+    """Pushbuffer bytes of one ring entry; `entry` counts all entries since the start."""
+
+    entry: int
+    start: int
+    end: int
+
+
+class Channel:
+    """A channel that is switched on. Made by `Device.channel`.
+
+    Several tasks may submit; each submission is one ring entry, so none is torn.
+    """
+
+    def __init__(
+        self, control: Control, memory: Memory, index: int, settings: ChannelSettings
+    ) -> None:
+        self.control = control
+        self.machine = control.machine
+        self.index = index
+        self.settings = settings
+        self.failure: ChannelError | None = None
+        self._ring = self._buffer(memory, settings.ring_entries * _ENTRY_BYTES, 256, "ring")
+        self._userd = self._buffer(memory, USERD_BYTES, USERD_BYTES, "USERD")
+        self._arena = self._buffer(memory, settings.pushbuffer_bytes, 256, "pushbuffers")
+        self._submitted = 0
+        self._started = 0
+        self._segments: deque[_Segment] = deque()
+
+    def _buffer(self, memory: Memory, size: int, align: int, what: str) -> Buffer:
+        return memory.allocate(size, align=align, name=f"{what} of channel {self.index}")
+
+    async def open(self) -> None:
+        """Write the registers and switch the channel on with an empty ring."""
+        self._userd.fill(0)
+        ring, userd, settings = self._ring.address, self._userd.address, self.settings
+        limit = settings.ring_entries.bit_length() - 1
+        await self._write("CONTROL", ENABLE=0)
+        await self._write("GP_BASE", ring & 0xFFFF_FFFF)
+        await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
+        await self._write("USERD", userd & 0xFFFF_FFFF)
+        await self._write("USERD_HI", ADDRESS=userd >> 32)
+        await self._write("CONFIG", ASID=settings.asid, AUTH_LEVEL=int(settings.privileged))
+        await self._write("SLICE", settings.slice_cycles)
+        await self._write("ACQUIRE", settings.acquire)
+        await self._write("CONTROL", ENABLE=1)
+
+    async def close(self) -> None:
+        """Switch the channel off and give its memory back."""
+        await self._write("CONTROL", ENABLE=0)
+        for buffer in (self._ring, self._userd, self._arena):
+            buffer.free()
+
+    async def set_slice(self, cycles: int) -> None:
+        """Change the time slice, 1 … 2^31 cycles."""
+        if not 1 <= cycles <= 1 << 31:
+            raise ValueError(f"cycles = {cycles} is outside 1 … 2^31")
+        await self._write("SLICE", cycles)
+
+    # Submission
+
+    @property
+    def largest_segment(self) -> int:
+        """Most dwords of one submission."""
+        return self.settings.pushbuffer_bytes // 4 // _DWORD
+
+    async def submit(
+        self, commands: Pushbuffer | Sequence[int], *, sync: bool = False, ring: bool = True
+    ) -> None:
+        """Put a pushbuffer on the channel. Waits while the ring or its memory is full.
+
+        `sync`: it is not fetched before everything earlier was executed (SYNC = WAIT). Without
+        `ring` the doorbell is left to a later submission.
+
+        Raises `ChannelError` when the channel is halted and so will never have room,
+        `ValueError` for a pushbuffer above `largest_segment`.
+        """
+        dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
+        if not dwords:
+            return
+        if len(dwords) > self.largest_segment:
+            raise ValueError(
+                f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission; "
+                "split them, or give channels more pushbuffer_bytes"
+            )
+        data = Pushbuffer().raw(*dwords).to_bytes()
+        while (start := self._place(len(data))) is None:
+            await self._recycle()
+        self._segments.append(_Segment(self._submitted, start, start + len(data)))
+        self._arena.write(data, start)
+        self._push(self._entry(self._arena.address + start, len(dwords), sync))
+        if ring:
+            await self.ring_doorbell()
+
+    async def submit_segment(self, buffer: Buffer, dwords: int, *, sync: bool = False) -> None:
+        """Put a pushbuffer on the channel that lies at the start of the caller's own buffer, which
+        must stay until it was executed."""
+        while self._full():
+            await self._recycle()
+        self._push(self._entry(buffer.at(0, dwords * _DWORD), dwords, sync))
+        await self.ring_doorbell()
+
+    async def ring_doorbell(self) -> None:
+        """Tell the hardware that GP_PUT has moved."""
+        await self.control.write("DOORBELL", CHID=self.index)
+
+    def _entry(self, address: int, dwords: int, sync: bool) -> int:
+        return pack(GpEntry, address=address // _DWORD, length=dwords, sync_wait=sync)
+
+    def _push(self, entry: int) -> None:
+        """Write an entry and GP_PUT; takes no time, so no other task comes between."""
+        entries = self.settings.ring_entries
+        position = self._submitted % entries
+        self._ring.write(entry.to_bytes(_ENTRY_BYTES, "little"), position * _ENTRY_BYTES)
+        self._submitted += 1
+        put = self._submitted % entries
+        self._userd.write(put.to_bytes(_DWORD, "little"), GP_PUT_OFFSET)
+
+    def _full(self) -> bool:
+        return self._submitted - self._started >= self.settings.ring_entries - 1
+
+    def _place(self, size: int) -> int | None:
+        """Offset of free pushbuffer memory, None when there is none or the ring is full."""
+        if self._full():
+            return None
+        if not self._segments:
+            return 0
+        first, last = self._segments[0].start, self._segments[-1].end
+        if first < last:
+            if last + size <= self._arena.size:
+                return last
+            return 0 if size < first else None
+        return last if last + size < first else None
+
+    async def _recycle(self) -> None:
+        """Learn how far the channel is and forget segments that it has left; wait when none.
+
+        GP_GET passes an entry when its processing starts (1.1), so a segment is left only when
+        GP_GET has passed the entry behind it.
+        """
+        if self.failure is not None:
+            raise self.failure
+        before = self._started, len(self._segments)
+        await self.update()
+        while self._segments and self._segments[0].entry + 1 < self._started:
+            self._segments.popleft()
+        if (self._started, len(self._segments)) == before and await self.check() is None:
+            await self.machine.wait_cycles(POLL_CYCLES)
+
+    async def update(self) -> int:
+        """Read GP_GET; number of entries whose processing has started, since the channel began."""
+        get = await self.control.read_channel(self.index, "GP_GET")
+        self._started += (get - self._started) % self.settings.ring_entries
+        return self._started
+
+    @property
+    def submitted(self) -> int:
+        """Number of entries submitted since the channel began."""
+        return self._submitted
+
+    async def drain(self, *, poll: int = POLL_CYCLES, patience: int = 100_000) -> None:
+        """Wait until everything submitted was executed, whatever it was, by looking at the status
+        every `poll` cycles. Streams have better ways; this one needs nothing of the commands.
+
+        Raises `ChannelError` when the channel halts, `ChannelTimeout` when it executes nothing for
+        `patience` cycles.
+        """
+        waited, seen = 0, -1
+        while True:
+            status = await self.control.read_channel_fields(self.index, "STATUS")
+            if status["HALTED"]:
+                failure = await self.check()
+                assert failure is not None, f"channel {self.index}: halted without a cause"
+                raise failure
+            idle = not status["PENDING"] and not status["COPIES"]
+            if await self.update() == self._submitted and idle:
+                return
+            executed = await self.control.read_channel(self.index, "METHODS")
+            waited = 0 if executed != seen or status["COPIES"] else waited + poll
+            seen = executed
+            if waited >= patience:
+                raise ChannelTimeout(self.index, waited, status["WAIT"])
+            await self.machine.wait_cycles(poll)
+
+    # Errors
+
+    async def check(self) -> ChannelError | None:
+        """The error that halts the channel, if any."""
+        self.failure = await read_error(self.control, self.index)
+        return self.failure
+
+    async def resume(self) -> None:
+        """Clear the error; the held method is tried again."""
+        await self._clear()
+
+    async def skip(self) -> None:
+        """Clear the error; the held method becomes a NOP (2.4), the channel goes on behind it."""
+        await self.replace(HostMethod.NOP, 0)
+
+    async def replace(self, method: int, data: int, subchannel: int = 0) -> None:
+        """Clear the error; `method` (byte offset) is executed in place of the held one."""
+        held = await self.control.read_channel_fields(self.index, "METHOD0")
+        if held["VALID"]:
+            await self._write("DATA0", data)
+            await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
+        await self._clear()
+
+    async def _clear(self) -> None:
+        self.failure = None
+        for name in ("INTR_0", "INTR_1"):
+            pending = await self.control.read_channel(self.index, name)
+            if pending:
+                await self._write(name, pending)
+
+    async def _write(self, name: str, value: int = 0, **fields: int) -> None:
+        await self.control.write_channel(self.index, name, value, **fields)

@@ -1,0 +1,320 @@
+"""A Signalbox as a CUDA-like device: streams with priorities, asynchronous copies, events.
+
+    device = await Device.open(machine, PriorityPolicy(levels=2))
+    stream = await device.stream(priority=-1)
+    await stream.memcpy_async(dst, src, size)
+    await stream.synchronize()
+
+Everything that the hardware can be built with is read from its registers, nothing is assumed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driver.channel import Channel, ChannelSettings
+from driver.control import Control
+from driver.fault import ChannelError
+from driver.fence import Fence, FencePool
+from driver.machine import Machine
+from driver.memory import Buffer, Memory
+from driver.policy import Policy, PriorityPolicy
+from driver.pushbuffer import Pushbuffer
+from driver.stream import Event, Stream
+from hw.config import SLOT_BYTES
+from hw.registers import GLOBAL, ID, VERSION
+
+__all__ = ["Device", "DeviceError", "DeviceInfo"]
+
+_RESERVED_BYTES = 4096
+"""The first page stays unused, so that address 0 is nobody's."""
+
+_HALTED_POLL_CYCLES = 1000
+"""Cycles between looks at the interrupt status while a channel stays halted."""
+
+_HALTED_PATIENCE = 100
+"""So many looks until a wait is given up that another channel's error may hold back."""
+
+_SERVED_ELSEWHERE_CYCLES = 4
+"""Cycles between looks whether another task has served the interrupt."""
+
+_LEVELS = 6
+"""Stream priorities by default, if there are channels enough (section 7)."""
+
+
+class DeviceError(Exception):
+    """The machine is not one that this driver knows, or is used in a way that it cannot be."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """Sizes of what was built, as its registers say; see `hw.config.Config`."""
+
+    version: tuple[int, int]
+    channels: int
+    copy_engines: int
+    semaphores: int
+    counters: int
+    data_width: int
+    address_width: int
+    memory_bytes: int
+    asids: int
+    cycle_ns: int
+    window: int
+    prefetch_beats: int
+
+    @classmethod
+    async def read(cls, control: Control) -> "DeviceInfo":
+        """Read identity, version and sizes; `DeviceError` when they are not a Signalbox's."""
+        found = await control.read("ID")
+        if found != ID:
+            raise DeviceError(f"no Signalbox here: ID is {found:#010x}, not {ID:#010x}")
+        word = await control.read("VERSION")
+        version = word >> 16, word & 0xFFFF
+        if version[0] != VERSION[0]:
+            raise DeviceError(
+                f"the machine has version {version[0]}.{version[1]} of the register map, "
+                f"this driver knows {VERSION[0]}"
+            )
+        return cls(
+            version=version,
+            channels=await control.read("CHANNELS"),
+            copy_engines=await control.read("COPY_ENGINES"),
+            semaphores=await control.read("SEMAPHORES"),
+            counters=await control.read("COUNTERS"),
+            data_width=await control.read("DATA_WIDTH"),
+            address_width=await control.read("ADDRESS_WIDTH"),
+            memory_bytes=await control.read64("MEMORY_BYTES"),
+            asids=await control.read("ASIDS"),
+            cycle_ns=await control.read("CYCLE_NS"),
+            window=await control.read64("SEM_WINDOW"),
+            prefetch_beats=await control.read("PREFETCH_BEATS"),
+        )
+
+
+class Device:
+    """One opened machine. Made by `open`.
+
+    Members
+    -------
+    info : sizes of what was built.
+    memory : its allocator.
+    policy : how streams become channels.
+    channels : those in use, by number; `channel()` opens one.
+    """
+
+    def __init__(
+        self, machine: Machine, info: DeviceInfo, policy: Policy, settings: ChannelSettings
+    ) -> None:
+        self.machine = machine
+        self.control = Control(machine)
+        self.info = info
+        self.policy = policy
+        self.settings = settings
+        self.memory = Memory(machine, info.memory_bytes, base=_RESERVED_BYTES)
+        self.fences = FencePool(self.memory)
+        self.channels: dict[int, Channel] = {}
+        self._streams: list[Stream] = []
+        self._serving = False
+        self._errors_enabled = False
+        self._epoch_cycles = 0
+
+    @classmethod
+    async def open(
+        cls,
+        machine: Machine,
+        policy: Policy | None = None,
+        settings: ChannelSettings | None = None,
+    ) -> "Device":
+        """Enumerate the machine, bind the policy and switch interrupts on.
+
+        `settings` are those of every channel. Without a policy streams have up to six priorities.
+
+        Raises `DeviceError` for a machine that is no known Signalbox, `PolicyError` for a policy
+        that needs more than the machine has.
+        """
+        info = await DeviceInfo.read(Control(machine))
+        if policy is None:
+            policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
+        device = cls(machine, info, policy, settings or ChannelSettings())
+        await device._bind_policy()
+        await device._calibrate()
+        await device.control.write64("INTR_NOTIFY", (1 << 64) - 1)
+        await device.control.write64("INTR_COPY", (1 << 64) - 1)
+        await device._enable(errors=True)
+        return device
+
+    async def close(self) -> None:
+        """Switch channels and interrupts off and give their memory back."""
+        await self.control.write("INTR_ENABLE", 0)
+        for channel in self.channels.values():
+            await channel.close()
+        self.channels.clear()
+
+    async def _bind_policy(self) -> None:
+        """Give the policy its counting semaphores: the first ones on chip, all 0."""
+        wanted = self.policy.semaphores
+        if wanted > self.info.counters:
+            raise DeviceError(
+                f"the policy needs {wanted} counting semaphores, the machine has "
+                f"{self.info.counters}"
+            )
+        await self.control.write("SEM_COUNTING", COUNT=wanted)
+        for slot in range(wanted):
+            await self.control.write_semaphore(slot, 0)
+        addresses = [self.semaphore_address(slot) for slot in range(wanted)]
+        self.policy.bind(self.info.channels, addresses)
+
+    async def _calibrate(self) -> None:
+        """Learn which of the machine's cycles is PTIMER 0, to within one register access."""
+        before = self.machine.now()
+        time = await self.time_ns()
+        middle = (before + self.machine.now()) // 2
+        self._epoch_cycles = middle - time // self.info.cycle_ns
+
+    # Memory
+
+    def allocate(self, size: int, *, align: int = 256, name: str = "") -> Buffer:
+        """A buffer of device memory; see `Memory.allocate`."""
+        return self.memory.allocate(size, align=align, name=name)
+
+    def upload(self, array: np.ndarray, *, align: int = 256, name: str = "") -> Buffer:
+        """A new buffer that holds `array`."""
+        buffer = self.allocate(array.nbytes, align=align, name=name)
+        buffer.write(array)
+        return buffer
+
+    def semaphore_address(self, slot: int) -> int:
+        """Virtual address of an on-chip semaphore."""
+        if not 0 <= slot < self.info.semaphores:
+            raise DeviceError(f"semaphore {slot} is outside 0 … {self.info.semaphores - 1}")
+        return self.info.window + slot * SLOT_BYTES
+
+    # Time
+
+    async def time_ns(self) -> int:
+        """PTIMER now."""
+        while True:
+            high = await self.control.read("TIME_1")
+            low = await self.control.read("TIME_0")
+            if await self.control.read("TIME_1") == high:
+                return high << 32 | low
+
+    def cycle_of(self, time_ns: int) -> int:
+        """The machine's cycle (`Machine.now`) of a PTIMER value, such as an event's."""
+        return time_ns // self.info.cycle_ns + self._epoch_cycles
+
+    # Streams
+
+    @property
+    def priority_range(self) -> tuple[int, int]:
+        """(least, greatest) stream priority: 0 and a number at or below it, as in CUDA."""
+        return 0, 1 - self.policy.stream_priorities
+
+    def clamp_priority(self, priority: int) -> int:
+        """The nearest priority inside the range; CUDA clamps silently (section 7)."""
+        least, greatest = self.priority_range
+        return min(least, max(greatest, priority))
+
+    async def stream(self, priority: int = 0, *, name: str = "") -> Stream:
+        """A new stream. A lower `priority` is more urgent; it is clamped to `priority_range`."""
+        stream = Stream(self, name or f"stream {len(self._streams)}")
+        await stream.set_priority(priority)
+        self._streams.append(stream)
+        return stream
+
+    def event(self, *, interrupt: bool = True) -> Event:
+        """A new event. Only one made with `interrupt` can be waited for by the CPU."""
+        return Event(self, interrupt=interrupt)
+
+    async def channel(self, index: int) -> Channel:
+        """A hardware channel, switched on and with the copy class bound when first asked for."""
+        if index not in self.channels:
+            if not 0 <= index < self.info.channels:
+                raise DeviceError(f"channel {index} is outside 0 … {self.info.channels - 1}")
+            channel = Channel(self.control, self.memory, index, self.settings)
+            self.channels[index] = channel
+            await channel.open()
+            await channel.submit(Pushbuffer().set_object())
+        return self.channels[index]
+
+    async def synchronize(self) -> None:
+        """Wait until all streams have ended what was submitted. Raises `ChannelError`."""
+        fences = [await stream.record_fence() for stream in self._streams]
+        for fence, value in fences:
+            await self.wait_fence(fence, value, tuple(self.channels.values()))
+
+    # Interrupts
+
+    async def wait_fence(self, fence: Fence, value: int, channels: Sequence[Channel]) -> None:
+        """Wait until `fence` was released with `value` or a later one, by interrupt.
+
+        Raises the `ChannelError` of any of `channels`, which are those that must go on for it.
+        """
+        await self.wait_for(lambda: fence.reached(value), channels)
+
+    async def wait_for(self, done: Callable[[], bool], channels: Sequence[Channel]) -> None:
+        """Wait until `done()`, looked at after every interrupt; errors as `wait_fence`.
+
+        A channel that is halted elsewhere may hold this wait back for ever, by a semaphore say:
+        its error is raised when nothing else has ended the wait for long.
+        """
+        patience = _HALTED_PATIENCE
+        while not done():
+            for channel in channels:
+                if channel.failure is not None:
+                    raise channel.failure
+            elsewhere = self.first_failure()
+            if self._serving:
+                await self.machine.wait_cycles(_SERVED_ELSEWHERE_CYCLES)
+            elif self._errors_enabled != (elsewhere is None):
+                await self._enable(elsewhere is None)
+            elif elsewhere is None:
+                await self.machine.interrupt()
+                await self._serve()
+            elif patience:
+                patience -= 1
+                await self.machine.wait_cycles(_HALTED_POLL_CYCLES)
+                await self._serve()
+            else:
+                raise elsewhere
+
+    def first_failure(self) -> ChannelError | None:
+        """An error that halts one of the channels, as far as known."""
+        failures = (channel.failure for channel in self.channels.values())
+        return next((failure for failure in failures if failure is not None), None)
+
+    async def _serve(self) -> None:
+        """Take note of interrupts and clear them; only one task at a time does it.
+
+        A fence is written before its interrupt is raised, and looked at after it was cleared, so
+        none is missed.
+        """
+        if self._serving:
+            return
+        self._serving = True
+        try:
+            pending = GLOBAL["INTR"].unpack(await self.control.read("INTR"))
+            if pending["NOTIFY"]:
+                await self.control.write64("INTR_NOTIFY", await self._mask("INTR_NOTIFY"))
+            if pending["COPY"]:
+                await self.control.write64("INTR_COPY", await self._mask("INTR_COPY"))
+            halted = await self._mask("INTR_ERROR") if pending["ERROR"] else 0
+            for index, channel in self.channels.items():
+                if halted >> index & 1 and channel.failure is None:
+                    await channel.check()
+        finally:
+            self._serving = False
+
+    async def _enable(self, errors: bool) -> None:
+        """Switch interrupts on, those of errors only if wanted: while a channel stays halted its
+        error would keep the line at 1."""
+        self._errors_enabled = errors
+        await self.control.write("INTR_ENABLE", ERROR=int(errors), NOTIFY=1, COPY=1)
+
+    async def _mask(self, name: str) -> int:
+        """A mask of channels, without the half that no channel has."""
+        if self.info.channels > 32:
+            return await self.control.read64(name)
+        return await self.control.read(f"{name}_LO")

@@ -1,0 +1,117 @@
+"""Why a channel halted, in words, with what to do about it (COPY-12, HOST-6)."""
+
+from dataclasses import dataclass
+
+from driver.control import Control
+from driver.disassemble import method_detail, method_name
+from hw.errors import CODE_OF, Cause
+from hw.registers import WAITS
+
+__all__ = ["ChannelError", "ChannelTimeout", "read_error"]
+
+_MEANING = {
+    Cause.RING_POINTER: "GP_PUT is at or past the ring's size",
+    Cause.ENTRY_OPCODE: "a ring entry without a segment has an opcode other than NOP",
+    Cause.ENTRY_RANGE: "a pushbuffer segment runs past the 40-bit address space",
+    Cause.HEADER_RESERVED: "a pushbuffer header has a reserved form or bit",
+    Cause.HEADER_OBSOLETE: "a pushbuffer header has a form of older parts",
+    Cause.HEADER_RANGE: "a method group runs past the last method address",
+    Cause.METHOD_UNDEFINED: "there is no such host method",
+    Cause.METHOD_ILLEGAL: "the method ILLEGAL was executed",
+    Cause.METHOD_PRIVILEGED: "the method needs a privileged channel",
+    Cause.OBJECT_UNBOUND: "no object is bound to the subchannel: SET_OBJECT comes first",
+    Cause.OBJECT_SOFTWARE: "the subchannel holds a software object, which the CPU must execute",
+    Cause.OBJECT_CLASS: "SET_OBJECT names a class that was not built",
+    Cause.COPY_METHOD: "the copy class has no such method",
+    Cause.COPY_ZERO: "a copy of no bytes",
+    Cause.COPY_MODE: "block-linear, remap or another copy mode that is not modelled",
+    Cause.SEM_UNDERFLOW: "a counting semaphore would fall below 0",
+    Cause.SEM_OVERFLOW: "a counting semaphore would pass its width",
+    Cause.SEM_UNKNOWN: "no semaphore was built at this address on chip",
+    Cause.SEM_ALIGNMENT: (
+        "misaligned semaphore: 32 bits lie on 4 bytes, 64 bits on 8, a timestamped one on 16"
+    ),
+    Cause.SEM_UNSUPPORTED: "operation, width and sign of the semaphore do not go together",
+    Cause.SEM_BUS: "the bus refused an access to the semaphore",
+    Cause.SEM_FAULT: "the semaphore's address is not mapped",
+    Cause.ACQUIRE_TIMEOUT: "an acquire waited longer than the channel's time-out",
+    Cause.COPY_READ_BUS: "the bus refused a read of the copy",
+    Cause.COPY_READ_FAULT: "the copy's source is not mapped",
+    Cause.COPY_WRITE_BUS: "the bus refused a write of the copy",
+    Cause.COPY_WRITE_FAULT: "the copy's destination is not mapped",
+    Cause.COPY_SEMAPHORE: "the copy is complete, its semaphore release was refused",
+    Cause.FETCH_BUS: "the bus refused a read of USERD, ring or pushbuffer",
+    Cause.FETCH_FAULT: "USERD, ring or pushbuffer is not mapped",
+}
+
+_WITH_ADDRESS = {
+    *(cause for cause in Cause if cause.name.startswith(("SEM_", "COPY_READ", "COPY_WRITE"))),
+    Cause.COPY_SEMAPHORE,
+    Cause.ACQUIRE_TIMEOUT,
+    Cause.FETCH_BUS,
+    Cause.FETCH_FAULT,
+}
+
+
+@dataclass
+class ChannelError(Exception):
+    """A channel halted; all other channels go on.
+
+    Members
+    -------
+    channel : its number.
+    cause : what exactly was wrong; `code` is the public interrupt.
+    method, subchannel, data : the held method (byte offset), None when no method is to blame.
+    va : address of the error, where the cause has one.
+    """
+
+    channel: int
+    cause: Cause
+    method: int | None
+    subchannel: int
+    data: int
+    va: int
+
+    def __str__(self) -> str:
+        code = CODE_OF[self.cause].name if self.cause in CODE_OF else "no public code"
+        parts = [f"channel {self.channel} halted with {self.cause.name} ({code}): "]
+        parts.append(_MEANING.get(self.cause, "unknown cause"))
+        if self.method is not None:
+            parts.append(f"; at {method_name(self.method)} = {self.data:#010x}")
+            if detail := method_detail(self.method, self.data):
+                parts.append(f" ({detail})")
+            parts.append(f" of subchannel {self.subchannel}")
+        if self.cause in _WITH_ADDRESS:
+            parts.append(f"; address {self.va:#x}")
+        parts.append(". Channel.resume() tries it again, Channel.skip() goes on behind it.")
+        return "".join(parts)
+
+
+@dataclass
+class ChannelTimeout(Exception):
+    """A channel made no progress for `cycles`; the message says what it waits for."""
+
+    channel: int
+    cycles: int
+    wait: int
+
+    def __str__(self) -> str:
+        reason = WAITS.get(self.wait, f"reason {self.wait}")
+        return (
+            f"channel {self.channel} made no progress for {self.cycles} cycles; it waits for "
+            f"{reason}"
+        )
+
+
+async def read_error(control: Control, channel: int) -> ChannelError | None:
+    """The error that `channel` is halted by, None when it is not."""
+    word = await control.read_channel_fields(channel, "CAUSE")
+    cause = Cause(word["CAUSE"])
+    if cause is Cause.NONE:
+        return None
+    held = await control.read_channel_fields(channel, "METHOD0")
+    data = await control.read_channel(channel, "DATA0")
+    low = await control.read_channel(channel, "ERROR_VA")
+    high = (await control.read_channel_fields(channel, "ERROR_VA_HI"))["ADDRESS"]
+    method = held["ADDRESS"] * 4 if held["VALID"] else None
+    return ChannelError(channel, cause, method, held["SUBCHANNEL"], data, high << 32 | low)

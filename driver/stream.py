@@ -1,0 +1,231 @@
+"""Streams and events in CUDA's terms: what they submit to their channels."""
+
+from typing import TYPE_CHECKING
+
+from driver.channel import Channel
+from driver.fence import Fence
+from driver.memory import Buffer, MemoryUseError
+from driver.pushbuffer import CopyFence, Pushbuffer
+from hw.methods import SemOp
+
+if TYPE_CHECKING:
+    from driver.device import Device
+
+__all__ = ["Event", "EventError", "Stream"]
+
+_MOST_BYTES = (1 << 32) - 1
+"""LINE_LENGTH_IN has 32 bits."""
+
+Address = int | Buffer
+"""What a copy may be given: an address, or a buffer for its start."""
+
+
+class EventError(Exception):
+    """An event is not in the state that the call needs."""
+
+
+class Event:
+    """A moment in a stream, recorded with the machine's time. Made by `Device.event`.
+
+    Recording again moves the event; waits refer to the record that was submitted last.
+    """
+
+    def __init__(self, device: "Device", *, interrupt: bool) -> None:
+        self.device = device
+        self.interrupt = interrupt
+        self._fence = device.fences.take()
+        self._channels: tuple[Channel, ...] = ()
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a record was ever submitted."""
+        return bool(self._channels)
+
+    def query(self) -> bool:
+        """Whether the last record has been executed; an event without one counts as executed."""
+        return self._fence.reached(self._fence.submitted)
+
+    async def record(self, stream: "Stream") -> None:
+        """Record when everything submitted to `stream` so far has ended."""
+        commands = Pushbuffer()
+        value = self.mark(stream)
+        commands.release(self._fence.address, value, timestamp=True)
+        if self.interrupt:
+            commands.non_stall_interrupt(stream.channel.index)
+        await stream.submit(commands)
+
+    async def wait(self, stream: "Stream") -> None:
+        """Make later work of `stream` wait for the last record; without one, nothing (CUDA).
+
+        Within one channel the order of submission says it already.
+        """
+        if self.recorded and self._channels != stream.channels:
+            commands = Pushbuffer()
+            target, payload = self._fence.address, self._fence.submitted
+            await stream.submit(commands.acquire(target, payload, SemOp.ACQ_CIRC_GEQ))
+
+    async def synchronize(self) -> None:
+        """Wait until the last record has been executed. Raises `ChannelError`, `EventError`."""
+        if not self.interrupt and not self.query():
+            raise EventError("the event was made with interrupt=False: synchronize its stream")
+        await self.device.wait_fence(self._fence, self._fence.submitted, self._channels)
+
+    @property
+    def time_ns(self) -> int:
+        """PTIMER of the last record. Raises `EventError` before it was executed."""
+        if not self.recorded:
+            raise EventError("the event was never recorded")
+        if not self.query():
+            raise EventError("the event's record has not been executed yet")
+        return self._fence.time_ns
+
+    @property
+    def cycle(self) -> int:
+        """`time_ns` as a cycle of the machine."""
+        return self.device.cycle_of(self.time_ns)
+
+    def elapsed_ns(self, start: "Event") -> int:
+        """Nanoseconds from `start` to this event."""
+        return self.time_ns - start.time_ns
+
+    def elapsed_cycles(self, start: "Event") -> int:
+        """Clock cycles from `start` to this event."""
+        return self.elapsed_ns(start) // self.device.info.cycle_ns
+
+    def mark(self, stream: "Stream") -> int:
+        """Payload of a record that `stream` is about to submit."""
+        self._channels = (stream.channel,)
+        return self._fence.next_value()
+
+    def copy_fence(self, stream: "Stream") -> CopyFence:
+        """A record by the copy engine, at the end of one copy of `stream`."""
+        return CopyFence(self._fence.address, self.mark(stream))
+
+
+class Stream:
+    """Work in order. Made by `Device.stream`; aliased to one channel by its priority (COPY-22)."""
+
+    def __init__(self, device: "Device", name: str) -> None:
+        self.device = device
+        self.name = name
+        self.priority = 0
+        self._channel: Channel | None = None
+        self._fence: Fence = device.fences.take()
+
+    def __str__(self) -> str:
+        return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
+
+    @property
+    def channel(self) -> Channel:
+        """Channel that the stream is aliased to."""
+        assert self._channel is not None, "a stream has a channel once its priority is set"
+        return self._channel
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Channels that must go on for the stream to end."""
+        return (self.channel,)
+
+    async def set_priority(self, priority: int) -> None:
+        """Assign a priority, clamped to the device's range, and with it a channel.
+
+        Work submitted from now on waits for the earlier work of the stream.
+        """
+        priority = self.device.clamp_priority(priority)
+        before = self._channel
+        chosen = await self.device.channel(self.device.policy.channel(priority))
+        if before is not None and chosen is not before:
+            fence, value = await self.record_fence()
+            self._channel = chosen
+            await self.submit(Pushbuffer().acquire(fence.address, value, SemOp.ACQ_CIRC_GEQ))
+        self._channel = chosen
+        self.priority = priority
+
+    async def submit(self, commands: Pushbuffer) -> None:
+        """Any commands, behind the stream's earlier work. Raises `ChannelError`."""
+        await self.channel.submit(commands)
+
+    async def memcpy_async(
+        self, dst: Address, src: Address, size: int, *, done: Event | None = None
+    ) -> None:
+        """Copy `size` bytes. With `done` the copy engine itself records that event at its end.
+
+        No bytes is no copy (CUDA). Raises `MemoryUseError` when a buffer is smaller than that.
+        """
+        if not 0 <= size <= _MOST_BYTES:
+            raise ValueError(f"size = {size} is outside 0 … {_MOST_BYTES}")
+        if size == 0:
+            await self._record_nothing(done)
+            return
+        commands, index = Pushbuffer(), self.channel.index
+        target, source = _address(dst, size), _address(src, size)
+        self.device.policy.before_copy(index, commands)
+        commands.copy(target, source, size, self._done(done))
+        await self._finish_copy(commands, done)
+
+    async def memcpy_2d_async(
+        self,
+        dst: Address,
+        dst_pitch: int,
+        src: Address,
+        src_pitch: int,
+        width: int,
+        height: int,
+        *,
+        done: Event | None = None,
+    ) -> None:
+        """Copy `height` lines of `width` bytes; lines lie `…_pitch` bytes apart, at least `width`.
+
+        Otherwise as `memcpy_async`.
+        """
+        if not 0 <= width <= _MOST_BYTES or not 0 <= height <= _MOST_BYTES:
+            raise ValueError(f"width × height = {width} × {height}: each is 0 … {_MOST_BYTES}")
+        for name, pitch in (("dst_pitch", dst_pitch), ("src_pitch", src_pitch)):
+            if not width <= pitch <= _MOST_BYTES:
+                raise ValueError(f"{name} = {pitch} is outside {width} (the width) … {_MOST_BYTES}")
+        if width == 0 or height == 0:
+            await self._record_nothing(done)
+            return
+        commands, index = Pushbuffer(), self.channel.index
+        target = _address(dst, dst_pitch * (height - 1) + width)
+        source = _address(src, src_pitch * (height - 1) + width)
+        self.device.policy.before_copy(index, commands)
+        commands.copy_2d(target, dst_pitch, source, src_pitch, width, height, self._done(done))
+        await self._finish_copy(commands, done)
+
+    def _done(self, done: Event | None) -> CopyFence | None:
+        return None if done is None else done.copy_fence(self)
+
+    async def _record_nothing(self, done: Event | None) -> None:
+        if done is not None:
+            await done.record(self)
+
+    async def _finish_copy(self, commands: Pushbuffer, done: Event | None) -> None:
+        self.device.policy.after_copy(self.channel.index, commands)
+        if done is not None and done.interrupt:
+            commands.non_stall_interrupt(self.channel.index)
+        await self.submit(commands)
+
+    async def record_fence(self) -> tuple[Fence, int]:
+        """Submit a release of the stream's fence and an interrupt; the fence and its value."""
+        value = self._fence.next_value()
+        commands = Pushbuffer().release(self._fence.address, value, timestamp=True)
+        await self.submit(commands.non_stall_interrupt(self.channel.index))
+        return self._fence, value
+
+    async def synchronize(self) -> None:
+        """Wait until everything submitted so far has ended. Raises `ChannelError`."""
+        await self.device.wait_fence(*await self.record_fence(), self.channels)
+
+    def query(self) -> bool:
+        """Whether everything up to the last `synchronize` or `record_fence` has ended."""
+        return self._fence.reached(self._fence.submitted)
+
+
+def _address(where: Address, size: int) -> int:
+    """Address of `size` bytes; checked when it is a buffer's."""
+    if isinstance(where, Buffer):
+        return where.at(0, size)
+    if not 0 <= where < 1 << 49:
+        raise MemoryUseError(f"address {where:#x} has more than 49 bits")
+    return where
