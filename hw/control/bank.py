@@ -24,8 +24,9 @@ class Bank(wiring.Component):
 
     Members
     -------
-    access : the access that is under way, steady from 2 cycles before `value` is looked at.
-    write : strobe: do it. A register changes in the next cycle, `irq` in the one after.
+    access : the access that is under way.
+    write : strobe: do it, `access` is at least 1 cycle old. A register changes in the next cycle,
+        `irq` in the one after.
     value : what a read of `access` gives, 2 cycles later; 0 where nothing can be read.
     doorbell : strobe: a valid doorbell was taken.
     time : PTIMER, nanoseconds; counts from reset.
@@ -76,7 +77,7 @@ class Bank(wiring.Component):
             if register.access is not Rule.RW:
                 continue
             value = found[register.name] = Signal(32, name=register.name, init=register.reset)
-            with m.If(self._written(register)):
+            with m.If(self._written(m, register)):
                 m.d.sync += value.eq(self._merged(value) & register.mask)
         return found
 
@@ -85,7 +86,7 @@ class Bank(wiring.Component):
         cleared = []
         for name in ("INTR_NOTIFY", "INTR_COPY"):
             halves = [
-                Mux(self._written(GLOBAL[f"{name}_{half}"]), self._merged(Const(0, 32)), 0)
+                Mux(self._written(m, GLOBAL[f"{name}_{half}"]), self._merged(Const(0, 32)), 0)
                 for half in ("LO", "HI")
             ]
             cleared.append(Cat(*halves))
@@ -135,8 +136,10 @@ class Bank(wiring.Component):
                 with m.Case(group):
                     m.d.sync += self.value.eq(first[group])
 
-    def _written(self, register: Register) -> Value:
-        return self.write & (self.access.word[:10] == register.offset // 4)
+    def _written(self, m: Module, register: Register) -> Value:
+        chosen = Signal(name=f"chosen_{register.name}")
+        m.d.sync += chosen.eq(self.access.word[:10] == register.offset // 4)
+        return self.write & chosen
 
     def _merged(self, old: Value) -> Value:
         """`old` with the written bytes in their places."""

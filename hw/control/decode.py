@@ -1,13 +1,14 @@
 """Who answers an access: the address decoder, made from the register description."""
 
+from collections.abc import Iterable
+
 from amaranth.hdl import Module, Signal, Value
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import registers
 from hw.config import Config
 from hw.control.target import Access
-from hw.registers import CHANNEL, GLOBAL, SEMAPHORE, Block
+from hw.registers import CHANNEL, GLOBAL, SEMAPHORE, Block, Register
 
 __all__ = ["Decode", "Owner"]
 
@@ -19,16 +20,17 @@ class Owner(enum.Enum, shape=3):
     """SLVERR: nothing there, not built, not writable, or part of a word that must be whole."""
     GLOBAL = 1
     DOORBELL = 2
-    """A write of a valid handle; an invalid one is GLOBAL, where it has no effect."""
+    """A write of a handle, valid or not."""
     CHANNEL = 3
     SEMAPHORE = 4
 
 
+_DOORBELL = GLOBAL["DOORBELL"]
 _OWNERS = ((GLOBAL, Owner.GLOBAL), (CHANNEL, Owner.CHANNEL), (SEMAPHORE, Owner.SEMAPHORE))
 
 
 class Decode(wiring.Component):
-    """Registered: `owner` belongs to the `access` of the cycle before.
+    """Registered: the outputs belong to the `access` of the cycle before.
 
     Registers that live in this unit take single bytes (`wstrb`). What leaves it, doorbells and the
     other two blocks, takes whole words only.
@@ -37,11 +39,12 @@ class Decode(wiring.Component):
     -------
     access : the access; of `data` only the doorbell's handle is looked at.
     owner : who answers it.
+    known : `data` as a doorbell's handle names a channel that was built.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        super().__init__({"access": In(Access), "owner": Out(Owner)})
+        super().__init__({"access": In(Access), "owner": Out(Owner), "known": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -53,13 +56,13 @@ class Decode(wiring.Component):
                 m.d.sync += self.owner.eq(owner)
         rung = Signal()
         m.d.comb += rung.eq(
-            (self.access.word == registers.address("DOORBELL") // 4)
+            (self.access.word == _DOORBELL.offset // 4)
             & self.access.write
             & self.access.lanes.all()
-            & self._handle()
         )
         with m.If(rung):
             m.d.sync += self.owner.eq(Owner.DOORBELL)
+        m.d.sync += self.known.eq(self._known())
         return m
 
     def _inside(self, block: Block) -> Value:
@@ -73,25 +76,28 @@ class Decode(wiring.Component):
     def _allowed(self, block: Block) -> Value:
         """Whether the set has a register at this address that may be accessed like this."""
         word = self.access.word[: _log2(block.stride) - 2]
-        parts = [r for r in block if r.access.writable and block is GLOBAL and r.name != "DOORBELL"]
-        wholes = [r for r in block if r.access.writable and r not in parts]
+        writable = [register for register in block if register.access.writable]
+        parts = [register for register in writable if not _leaves(block, register)]
+        wholes = [register for register in writable if _leaves(block, register)]
 
-        def among(some) -> Value:
+        def among(some: Iterable[Register]) -> Value:
             return word.matches(*(register.offset // 4 for register in some))
 
-        writable = among(parts) | (among(wholes) & self.access.lanes.all())
-        return (self.access.write & writable) | (~self.access.write & among(block))
+        accepted = among(parts) | (among(wholes) & self.access.lanes.all())
+        return (self.access.write & accepted) | (~self.access.write & among(block))
 
-    def _handle(self) -> Value:
-        """Whether the written handle names a channel that was built."""
-        doorbell = data.View(_layout("DOORBELL"), self.access.data)
-        return (doorbell.CHID < self._config.channels) & (doorbell.RUNLIST_ID == 0)
+    def _known(self) -> Value:
+        """Whether `data` is a handle of this machine."""
+        channel, runlist = (_DOORBELL.field(name) for name in ("CHID", "RUNLIST_ID"))
+        handle = self.access.data
+        return (handle[channel.lo : channel.hi + 1] < self._config.channels) & (
+            handle[runlist.lo : runlist.hi + 1] == 0
+        )
 
 
-def _layout(name: str) -> data.FlexibleLayout:
-    """Layout of a global register."""
-    fields = {f.name: data.Field(f.width, f.lo) for f in GLOBAL[name].fields}
-    return data.FlexibleLayout(32, fields)
+def _leaves(block: Block, register: Register) -> bool:
+    """Whether a write goes on to another unit."""
+    return block is not GLOBAL or register is _DOORBELL
 
 
 def _log2(number: int) -> int:

@@ -105,8 +105,11 @@ class ControlPort(wiring.Component):
                         m.d.comb += bank.write.eq(access.p.write)
                         m.next = "SETTLE"
                     with m.Case(Owner.DOORBELL):
-                        m.d.sync += self.doorbell.valid.eq(1)
-                        m.next = "RING"
+                        with m.If(decode.known):
+                            m.d.sync += self.doorbell.valid.eq(1)
+                            m.next = "RING"
+                        with m.Else():
+                            m.next = "SETTLE"
                     with m.Case(Owner.CHANNEL):
                         m.d.sync += self.channel.request.valid.eq(1)
                         m.next = "CHANNEL"

@@ -1,0 +1,36 @@
+"""Command-line options that choose a configuration, made from the members of `Config`."""
+
+import argparse
+from dataclasses import fields, replace
+
+from hw.config import CONFIGS, Config, ConfigError
+
+__all__ = ["add_options", "chosen"]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--config NAME` and one option per member of `Config`, which overrides the named one."""
+    group = parser.add_argument_group("configuration")
+    group.add_argument(
+        "--config",
+        choices=CONFIGS,
+        default="default",
+        help="start from this one (default: default)",
+    )
+    for field in fields(Config):
+        name = "--" + field.name.replace("_", "-")
+        if field.type is bool:
+            group.add_argument(name, action=argparse.BooleanOptionalAction, default=None)
+        else:
+            # Base 0, so that sizes may be written in hexadecimal.
+            group.add_argument(name, type=lambda text: int(text, 0), metavar="N", default=None)
+
+
+def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
+    """The configuration that `args` names; one outside its limits ends the program with its
+    message."""
+    given = {field.name: getattr(args, field.name) for field in fields(Config)}
+    try:
+        return replace(CONFIGS[args.config], **{k: v for k, v in given.items() if v is not None})
+    except ConfigError as error:
+        parser.error(str(error))

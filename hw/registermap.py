@@ -1,0 +1,200 @@
+"""The register map as documents: Markdown for people, a C header for programs.
+
+python -m hw.registermap --markdown FILE --header FILE [configuration options]
+"""
+
+import argparse
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from amaranth.lib import data
+
+from hw import methods, options
+from hw.config import SLOT_BYTES, WINDOW_BASE, Config
+from hw.errors import CODE_OF, Cause, Code
+from hw.registers import ADDRESS_BITS, GLOBAL, ID, REGISTERS, VERSION, Block, Register
+
+__all__ = ["header", "main", "markdown"]
+
+_PREFACE = f"""\
+Made from `hw/registers.py`. Byte addresses of the AXI4-Lite control port ({ADDRESS_BITS} bits);
+every register has 32 bits. Bits that are not listed read as 0, and what is written to them is
+ignored. A write is answered when it has taken effect. SLVERR without any effect answers an address
+without a register, a channel or semaphore that was not built, a write to a read-only register, and
+a write of part of a word to the doorbell, a channel or a semaphore."""
+
+_RULES = {
+    "ro": "read only; a write is answered with SLVERR",
+    "rw": "read and write",
+    "w1c": "read; a 1 that is written clears its bit, an event in that very cycle is kept",
+    "wo": "write only; reads as 0",
+}
+
+_NUMBERS = {
+    "HOST": methods.HostMethod,
+    "COPY": methods.CeMethod,
+    "CLASS": methods.ObjectClass,
+    "SEC_OP": methods.SecOp,
+    "TERT_OP": methods.TertOp,
+    "ENTRY_OPCODE": methods.EntryOpcode,
+    "SEM_OP": methods.SemOp,
+    "REDUCTION": methods.Reduction,
+    "MEM_OP": methods.MemOp,
+    "YIELD_OP": methods.YieldOp,
+    "LAUNCH_TRANSFER": methods.LaunchTransfer,
+    "LAUNCH_SEMAPHORE": methods.LaunchSemaphore,
+    "LAUNCH_INTERRUPT": methods.Interrupt,
+    "CODE": Code,
+    "CAUSE": Cause,
+}
+"""Prefix and numbers of the public command stream and of the errors."""
+
+_LAYOUTS = {
+    "HEADER": methods.Header,
+    "ENTRY": methods.GpEntry,
+    "SEM_EXECUTE": methods.SemaphoreExecute,
+    "SEMAPHORED": methods.LegacySemaphore,
+    "LAUNCH_DMA": methods.CopyLaunch,
+}
+"""Prefix and bit fields of the public command stream."""
+
+
+def markdown(config: Config) -> str:
+    """Register map of a machine built with `config`, as Markdown."""
+    lines = [
+        f"# Register map, version {VERSION[0]}.{VERSION[1]}",
+        "",
+        _PREFACE,
+        "",
+        *_table(("Access", "Meaning"), _RULES.items()),
+        "",
+        "Built with: " + ", ".join(f"{name} {value}" for name, value in _members(config)) + ".",
+    ]
+    for block in REGISTERS:
+        lines += ["", *_block_lines(block, config)]
+    return "\n".join(lines) + "\n"
+
+
+def header(config: Config) -> str:
+    """C header of a machine built with `config`: constants only, C99 and C++."""
+    lines = [
+        "/* Registers, methods and errors of a Signalbox; made by hw/registermap.py. */",
+        "#ifndef SIGNALBOX_H",
+        "#define SIGNALBOX_H",
+        "",
+        "/* What this machine was built with; ID and sizes can be read from it too. */",
+        *(_define(f"CONFIG_{name.upper()}", value) for name, value in _members(config)),
+        _define("ID_VALUE", ID),
+        _define("VERSION_MAJOR_VALUE", VERSION[0]),
+        _define("VERSION_MINOR_VALUE", VERSION[1]),
+        _define("WINDOW_BASE", WINDOW_BASE),
+        _define("SLOT_BYTES", SLOT_BYTES),
+    ]
+    for block in REGISTERS:
+        lines += ["", f"/* {block.name.capitalize()} registers: byte offsets, bit fields. */"]
+        for register in block:
+            lines += _register_defines(block, register)
+    for prefix, numbers in _NUMBERS.items():
+        lines += ["", f"/* {_summary(numbers)} */"]
+        lines += [_define(f"{prefix}_{member.name}", member.value) for member in numbers]
+    lines += ["", "/* CODE of every CAUSE. */"]
+    lines += [_define(f"CODE_OF_{cause.name}", code.value) for cause, code in CODE_OF.items()]
+    for prefix, layout in _LAYOUTS.items():
+        lines += ["", f"/* {_summary(layout)} */"]
+        for name, field in data.Layout.cast(layout):
+            if not name.startswith("reserved"):
+                lines += _field_defines(f"{prefix}_{name.upper()}", field.offset, field.width)
+    lines += ["", "#endif"]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the files that the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hw.registermap", description="Write the register map."
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="for people")
+    parser.add_argument("--header", type=Path, metavar="FILE", help="for C and C++ programs")
+    options.add_options(parser)
+    args = parser.parse_args(arguments)
+    if args.markdown is None and args.header is None:
+        parser.error("nothing to write: give --markdown FILE, --header FILE or both")
+    config = options.chosen(parser, args)
+    if args.markdown is not None:
+        args.markdown.write_text(markdown(config), encoding="utf-8")
+    if args.header is not None:
+        args.header.write_text(header(config), encoding="utf-8")
+
+
+def _members(config: Config) -> Iterator[tuple[str, int]]:
+    for field in fields(config):
+        yield field.name, int(getattr(config, field.name))
+
+
+def _table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    titles = list(titles)
+    return [
+        f"| {' | '.join(titles)} |",
+        "|" + "---|" * len(titles),
+        *(f"| {' | '.join(map(str, row))} |" for row in rows),
+    ]
+
+
+def _block_lines(block: Block, config: Config) -> list[str]:
+    """Heading, place and registers of one block."""
+    first, last = block.base, block.base + block.count * block.stride - 1
+    title = f"## {block.name.capitalize()} registers, {first:#06x} … {last:#06x}"
+    rows = [row for register in block for row in _register_rows(register, config)]
+    lines = [title, "", *_table(("Offset", "Bits", "Name", "Access", "Reset", "Meaning"), rows)]
+    if block.count > 1:
+        place = (
+            f"One set for each {block.name.lower()} n at {block.base:#06x} + n × {block.stride:#x};"
+            f" {block.built(config)} of {block.count} are built."
+        )
+        lines[2:2] = [place, ""]
+    return lines
+
+
+def _register_rows(register: Register, config: Config) -> Iterator[tuple[str, ...]]:
+    initial = register.initial(config)
+    reset = "–" if initial is None else f"{initial:#x}"
+    offset, name = f"`{register.offset:#05x}`", f"**{register.name}**"
+    yield offset, "31:0", name, register.access.value, reset, register.doc
+    for field in register.fields:
+        bits = f"{field.hi}:{field.lo}" if field.width > 1 else f"{field.lo}"
+        yield "", bits, field.name, "", "", field.doc
+
+
+def _define(name: str, value: int) -> str:
+    suffix = "u" if value < 1 << 32 else "ull"
+    return f"#define SIGNALBOX_{name} {value:#x}{suffix}"
+
+
+def _field_defines(name: str, lo: int, width: int) -> list[str]:
+    mask = ((1 << width) - 1) << lo
+    return [_define(f"{name}_SHIFT", lo), _define(f"{name}_MASK", mask)]
+
+
+def _register_defines(block: Block, register: Register) -> list[str]:
+    """Address, a macro of the set's number where there are several, and fields."""
+    if block is GLOBAL:
+        name = register.name
+        lines = [_define(name, block.address(register.name))]
+    else:
+        name = f"{block.name}_{register.name}"
+        place = f"{block.address(register.name):#x}u + {block.stride:#x}u * (n)"
+        lines = [f"#define SIGNALBOX_{name}(n) ({place})"]
+    for field in register.fields:
+        lines += _field_defines(f"{name}_{field.name}", field.lo, field.width)
+    return lines
+
+
+def _summary(described: type[enum.Enum] | type[data.Struct]) -> str:
+    """First sentence of a docstring."""
+    return " ".join((described.__doc__ or "").split()).partition(". ")[0].rstrip(".") + "."
+
+
+if __name__ == "__main__":
+    main()
