@@ -8,7 +8,7 @@ for what has not been started. Tests, proofs and benchmarks are named "file::nam
 
     tests    a pytest function of a `test_*.py` or a cocotb test of a `cocotb_*.py`
     proofs   a class of `tb/proofs/`
-    bench    a pytest function
+    bench    a function of any file
 """
 
 import argparse
@@ -82,6 +82,8 @@ def _names(file: Path, kind: str) -> frozenset[str]:
     if kind == "proof":
         return frozenset(node.name for node in body if isinstance(node, ast.ClassDef))
     functions = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if kind == "bench":
+        return frozenset(node.name for node in functions)
     if file.name.startswith("cocotb_"):
         return frozenset(node.name for node in functions if _is_cocotb(node))
     if file.name.startswith("test_"):

@@ -46,6 +46,10 @@ def test_complete(root: Path):
         ({"tests": ["test_unit.py::test_no"]}, "COPY-1: test_unit.py has no test test_no"),
         ({"tests": ["test_unit.py::helper"]}, "COPY-1: test_unit.py has no test helper"),
         ({"tests": ["cocotb_unit.py::helper"]}, "COPY-1: cocotb_unit.py has no test helper"),
+        (
+            {"bench": ["proof.py::Sound"], "proofs": ["proof.py::Sound"]},
+            "COPY-1: proof.py has no bench Sound",
+        ),
         ({"proofs": ["proof.py::Other"]}, "COPY-1: proof.py has no proof Other"),
     ],
 )

@@ -59,15 +59,15 @@ def environment(waves: bool = False) -> dict[str, str]:
 def _fst(root: Path) -> dict[str, str]:
     """What compiling the waveform writer takes: liblz4 and zlib of the host, else our stand-ins."""
     wanted = "#include <lz4.h>\n#include <zlib.h>\n"
-    compiler = os.environ.get("CXX", "c++")
-    asked = subprocess.run(
-        [compiler, "-E", "-x", "c++", "-"], input=wanted, capture_output=True, text=True
-    )
+    compiler = ["c++", "-E", "-x", "c++", "-"]
+    asked = subprocess.run(compiler, input=wanted, capture_output=True, text=True)
     if asked.returncode == 0:
         return {}
     folder = _program(root)
-    for library in ("libz.a", "liblz4.a"):  # all of it is in the headers
-        (folder / library).write_bytes(b"!<arch>\n")
+    for library in ("libz.a", "liblz4.a"):  # empty: all of it is in the headers
+        fresh = folder / f"{library}.{os.getpid()}"
+        fresh.write_bytes(b"!<arch>\n")
+        fresh.replace(folder / library)
     return {
         "CXXFLAGS": f"-std=gnu++17 -I{_STAND_INS}",
         "LDFLAGS": f"-L{folder}",
@@ -88,9 +88,8 @@ def _program(root: Path) -> Path:
 
 def _ask(program: Path, env: dict[str, str]) -> str:
     asked = [str(program), "--version"]
-    return subprocess.run(
-        asked, env={**os.environ, **env}, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    answer = subprocess.run(asked, env={**os.environ, **env}, capture_output=True, text=True)
+    return answer.stdout.strip()
 
 
 def _number(text: str) -> tuple[int, ...]:
@@ -115,8 +114,8 @@ def version(simulator: str) -> str:
 def arguments(waves: bool) -> list[str]:
     """Arguments of every build.
 
-    RTL assertions are fatal. Only what `write_public` names is visible to cocotb: with everything
-    public, simulation is about half as fast.
+    RTL assertions are fatal. Only what `write_public` names is visible to cocotb: everything
+    public, which cocotb's runner asks for, slows simulation down.
     """
     chosen = ["--assert", "--no-timing", "--no-public-flat-rw"]
     return [*chosen, "--trace-fst", "--trace-structs"] if waves else chosen
@@ -135,8 +134,7 @@ def write_public(build: Path, public: Sequence[str]) -> Path:
 
 def _runtime(waves: bool) -> Path:
     """Where the objects of Verilator's run-time library lie for builds of one kind."""
-    compiler = os.environ.get("CXX", "g++")
-    key = "\0".join([version("verilator"), compiler, *arguments(waves), str(environment(waves))])
+    key = "\0".join([version("verilator"), *arguments(waves), str(environment(waves))])
     return _CACHE / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
