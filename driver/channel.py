@@ -112,9 +112,11 @@ class Channel:
     def _buffer(self, memory: Memory, size: int, align: int, what: str) -> Buffer:
         return memory.allocate(size, align=align, name=f"{what} of channel {self.index}")
 
-    async def open(self) -> None:
-        """Write the registers and switch the channel on with an empty ring."""
+    async def open(self, first: Pushbuffer) -> None:
+        """Write the registers and switch the channel on; it begins with `first`, whatever other
+        tasks submit meanwhile."""
         self._userd.fill(0)
+        await self.submit(first, ring=False)
         ring, userd, settings = self._ring.address, self._userd.address, self.settings
         limit = settings.ring_entries.bit_length() - 1
         await self._write("CONTROL", ENABLE=0)
@@ -126,6 +128,7 @@ class Channel:
         await self._write("SLICE", settings.slice_cycles)
         await self._write("ACQUIRE", settings.acquire)
         await self._write("CONTROL", ENABLE=1)
+        await self.ring_doorbell()
 
     async def close(self) -> None:
         """Switch the channel off and give its memory back."""

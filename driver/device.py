@@ -235,8 +235,7 @@ class Device:
                 raise DeviceError(f"channel {index} is outside 0 … {self.info.channels - 1}")
             channel = Channel(self.control, self.memory, index, self.settings)
             self.channels[index] = channel
-            await channel.open()
-            await channel.submit(Pushbuffer().set_object())
+            await channel.open(Pushbuffer().set_object())
         return self.channels[index]
 
     async def synchronize(self) -> None:

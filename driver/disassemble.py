@@ -1,5 +1,6 @@
 """Dwords of a pushbuffer as methods that a person can read: for errors, traces and reports."""
 
+import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from hw.methods import (
     CeMethod,
     CopyLaunch,
     HostMethod,
+    Interrupt,
+    LaunchSemaphore,
+    LaunchTransfer,
     LegacySemaphore,
     ObjectClass,
     Reduction,
@@ -59,6 +63,14 @@ _FIELDS_OF: dict[int, type[data.Struct]] = {
     CeMethod.LAUNCH_DMA: CopyLaunch,
 }
 
+_VALUES_OF: dict[str, type[enum.IntEnum]] = {
+    "transfer": LaunchTransfer,
+    "semaphore": LaunchSemaphore,
+    "interrupt": Interrupt,
+    "reduction": Reduction,
+}
+"""Names of the values of some of their fields."""
+
 
 def method_name(address: int, *, copy_class: bool = True) -> str:
     """Name of the method at byte offset `address`, or the offset when it has none."""
@@ -85,10 +97,10 @@ def fields(layout: type[data.Struct], word: int) -> dict[str, int]:
     return found
 
 
-def _field_text(layout: type[data.Struct], name: str, value: int) -> str:
-    shape = data.Layout.cast(layout)[name].shape
-    if isinstance(shape, type) and value in set(shape):
-        return f"{name} {shape(value).name}"
+def _field_text(name: str, value: int) -> str:
+    names = _VALUES_OF.get(name)
+    if names is not None and value in set(names):
+        return f"{name} {names(value).name}"
     return name if value == 1 else f"{name} {value:#x}"
 
 
@@ -111,7 +123,7 @@ def method_detail(address: int, value: int, *, copy_class: bool = True) -> str:
         return ""
     found = fields(layout, value)
     words = _semaphore_text(found) if layout is SemaphoreExecute else []
-    return ", ".join(words + [_field_text(layout, *item) for item in found.items()])
+    return ", ".join(words + [_field_text(*item) for item in found.items()])
 
 
 def decode(

@@ -52,6 +52,16 @@ _WITH_ADDRESS = {
     Cause.FETCH_FAULT,
 }
 
+_HEADERS = {Cause.HEADER_RESERVED, Cause.HEADER_OBSOLETE, Cause.HEADER_RANGE}
+_NO_METHOD = {
+    *(Cause.RING_POINTER, Cause.ENTRY_OPCODE, Cause.ENTRY_RANGE),
+    *(Cause.FETCH_BUS, Cause.FETCH_FAULT),
+    *_HEADERS,
+}
+
+_NEXT_HELD = ". Channel.resume() tries it again, Channel.skip() goes on behind it."
+_NEXT = ". Channel.resume() goes on behind it."
+
 
 @dataclass
 class ChannelError(Exception):
@@ -61,7 +71,8 @@ class ChannelError(Exception):
     -------
     channel : its number.
     cause : what exactly was wrong; `code` is the public interrupt.
-    method, subchannel, data : the held method (byte offset), None when no method is to blame.
+    method, subchannel, data : the method to blame (byte offset), None when there is none.
+    held : it is tried again when the channel resumes; otherwise the channel goes on behind it.
     va : address of the error, where the cause has one.
     """
 
@@ -71,6 +82,7 @@ class ChannelError(Exception):
     subchannel: int
     data: int
     va: int
+    held: bool = True
 
     def __str__(self) -> str:
         code = CODE_OF[self.cause].name if self.cause in CODE_OF else "no public code"
@@ -81,9 +93,11 @@ class ChannelError(Exception):
             if detail := method_detail(self.method, self.data):
                 parts.append(f" ({detail})")
             parts.append(f" of subchannel {self.subchannel}")
+        elif self.cause in _HEADERS:
+            parts.append(f"; header {self.data:#010x}")
         if self.cause in _WITH_ADDRESS:
             parts.append(f"; address {self.va:#x}")
-        parts.append(". Channel.resume() tries it again, Channel.skip() goes on behind it.")
+        parts.append(_NEXT_HELD if self.held else _NEXT)
         return "".join(parts)
 
 
@@ -113,5 +127,12 @@ async def read_error(control: Control, channel: int) -> ChannelError | None:
     data = await control.read_channel(channel, "DATA0")
     low = await control.read_channel(channel, "ERROR_VA")
     high = (await control.read_channel_fields(channel, "ERROR_VA_HI"))["ADDRESS"]
-    method = held["ADDRESS"] * 4 if held["VALID"] else None
-    return ChannelError(channel, cause, method, held["SUBCHANNEL"], data, high << 32 | low)
+    return ChannelError(
+        channel,
+        cause,
+        method=None if cause in _NO_METHOD else held["ADDRESS"] * 4,
+        subchannel=held["SUBCHANNEL"],
+        data=data,
+        va=high << 32 | low,
+        held=bool(held["VALID"]),
+    )

@@ -1,0 +1,231 @@
+"""A machine in plain Python: `tb.models.host` behind the register map, for tests of the driver."""
+
+import asyncio
+
+from hw.config import Config
+from hw.errors import CODE_OF, Cause
+from hw.registers import CHANNEL, GLOBAL, REGISTERS, Access
+from tb.models.host import Copied, Held, HostModel, Notified, Ring
+
+__all__ = ["FakeMachine"]
+
+SPACE = 1 << 22
+"""Bytes of memory; a power of two above what a test uses."""
+
+
+class FakeMachine:
+    """Implements `driver.machine.Machine`; a cycle is one step of one channel.
+
+    Members
+    -------
+    model : the host.
+    doorbells : channels rung, in order.
+    idle_limit : looks at the interrupt line in a row, with nothing to execute, until a wait is
+        taken to last for ever and fails.
+    """
+
+    def __init__(self, config: Config | None = None, *, idle_limit: int = 200) -> None:
+        self.config = config or Config(memory_bytes=SPACE)
+        self.memory = bytearray(min(self.config.memory_bytes, SPACE))
+        self.cycle = 0
+        self.model = HostModel(self.config, self.memory, self._time)
+        self.doorbells: list[int] = []
+        self.idle_limit = idle_limit
+        self.paused = False
+        self._seen = 0
+        self._notify = self._copy = self._enable = 0
+        self._where = {
+            block.address(register.name, index): (block.name, register.name, index)
+            for block in REGISTERS
+            for index in range(block.built(self.config))
+            for register in block
+        }
+        self._words: dict[int, int] = {
+            GLOBAL.address(register.name): register.initial(self.config) or 0 for register in GLOBAL
+        }
+
+    def _time(self) -> int:
+        return self.cycle * self.config.cycle_ns
+
+    # driver.machine.Machine
+
+    async def read32(self, offset: int) -> int:
+        """Value of a register."""
+        await self.wait_cycles(4)
+        block, name, index = self._where[offset]
+        if block == "SEMAPHORE":
+            return self.model.semaphores.window_read((offset - 0x8000) // 4)
+        if block == "CHANNEL":
+            return self._channel_word(index, name, offset)
+        return self._global_word(name, offset)
+
+    async def write32(self, offset: int, value: int) -> None:
+        """Write a register; AssertionError where the hardware would answer SLVERR."""
+        await self.wait_cycles(4)
+        block, name, index = self._where[offset]
+        found = next(block_ for block_ in REGISTERS if block_.name == block)
+        assert found[name].access is not Access.RO, f"write to {name}"
+        if block == "SEMAPHORE":
+            self.model.semaphores.window_write((offset - 0x8000) // 4, value)
+            self.model.wake()
+        elif block == "CHANNEL":
+            self._write_channel(index, name, offset, value)
+        else:
+            self._write_global(name, offset, value)
+
+    async def interrupt(self) -> None:
+        """Wait until the line is 1."""
+        idle = 0
+        while not self.line:
+            idle = 0 if self.model.ready() and not self.paused else idle + 1
+            assert idle < self.idle_limit, "waits for an interrupt that never comes"
+            await self.wait_cycles(1)
+
+    async def wait_cycles(self, cycles: int) -> None:
+        """Step the model; other tasks run too."""
+        for _ in range(cycles):
+            self.cycle += 1
+            if not self.paused and (ready := self.model.ready()):
+                self.model.step(ready[0])
+        self._collect()
+        await asyncio.sleep(0)
+
+    def memory_read(self, address: int, size: int) -> bytes:
+        """Bytes of memory."""
+        assert address + size <= len(self.memory), "outside the memory"
+        return bytes(self.memory[address : address + size])
+
+    def memory_write(self, address: int, data: bytes) -> None:
+        """Write bytes of memory."""
+        assert address + len(data) <= len(self.memory), "outside the memory"
+        self.memory[address : address + len(data)] = data
+        self.model.wake()
+
+    def now(self) -> int:
+        """Cycles since the start."""
+        return self.cycle
+
+    # Registers
+
+    @property
+    def line(self) -> bool:
+        """The interrupt line."""
+        return bool(self._pending() & self._enable)
+
+    def copies(self) -> list[Copied]:
+        """Copies so far, in the order of their ends."""
+        return [event for event in self.model.events if isinstance(event, Copied)]
+
+    def _collect(self) -> None:
+        for event in self.model.events[self._seen :]:
+            if isinstance(event, Notified) and event.copy:
+                self._copy |= 1 << event.channel
+            elif isinstance(event, Notified):
+                self._notify |= 1 << event.channel
+        self._seen = len(self.model.events)
+
+    def _errors(self) -> int:
+        return sum(1 << n for n, channel in enumerate(self.model.channels) if channel.halted)
+
+    def _pending(self) -> int:
+        return bool(self._errors()) | bool(self._notify) << 1 | bool(self._copy) << 2
+
+    def _global_word(self, name: str, offset: int) -> int:
+        masks = {"INTR_ERROR": self._errors(), "INTR_NOTIFY": self._notify, "INTR_COPY": self._copy}
+        if name.startswith("TIME_"):
+            return self._time() >> 32 * int(name[-1]) & 0xFFFF_FFFF
+        if name == "INTR":
+            return self._pending()
+        if name == "INTR_ENABLE":
+            return self._enable
+        for mask, value in masks.items():
+            if name == f"{mask}_LO":
+                return value & 0xFFFF_FFFF
+            if name == f"{mask}_HI":
+                return value >> 32
+        return self._words[offset]
+
+    def _write_global(self, name: str, offset: int, value: int) -> None:
+        shift = 32 if name.endswith("_HI") else 0
+        if name == "DOORBELL":
+            self.doorbells.append(value)
+            if value < self.config.channels:
+                self.model.doorbell(value)
+        elif name == "INTR_ENABLE":
+            self._enable = value
+        elif name.startswith("INTR_NOTIFY"):
+            self._notify &= ~(value << shift)
+        elif name.startswith("INTR_COPY"):
+            self._copy &= ~(value << shift)
+        else:
+            if name == "SEM_COUNTING":
+                self.model.semaphores.counting = value
+            self._words[offset] = value
+
+    def _channel_word(self, index: int, name: str, offset: int) -> int:
+        channel = self.model.channels[index]
+        code = CODE_OF.get(channel.halted)
+        blamed = channel.blamed if channel.halted else None
+        match name:
+            case "STATUS":
+                return CHANNEL["STATUS"].pack(
+                    ENABLED=int(channel.ring is not None),
+                    HALTED=int(channel.halted is not Cause.NONE),
+                    PENDING=int(self.model.busy(index)),
+                    WAIT=4 if channel.blocked else 0,
+                )
+            case "GP_PUT":
+                return channel.put
+            case "GP_GET":
+                return channel.get
+            case "INTR_0" | "INTR_1":
+                bit = -1 if code is None else code - 32 * int(name[-1])
+                return 1 << bit if 0 <= bit < 32 else 0
+            case "CAUSE":
+                return channel.halted
+            case "ERROR_VA":
+                return channel.va & 0xFFFF_FFFF
+            case "ERROR_VA_HI":
+                return channel.va >> 32
+            case "METHOD0" if blamed is None:
+                return 0
+            case "METHOD0":
+                return blamed.address | blamed.subchannel << 16 | int(channel.holds) << 31
+            case "DATA0":
+                return blamed.data if blamed else 0
+            case "REFERENCE":
+                return channel.reference
+            case "METHODS":
+                return channel.executed
+            case "COPIES":
+                return channel.copies
+        return self._words.get(offset, 0)
+
+    def _write_channel(self, index: int, name: str, offset: int, value: int) -> None:
+        channel = self.model.channels[index]
+        if name == "CONTROL":
+            self._switch(index, bool(value & 1))
+        elif name in {"INTR_0", "INTR_1"}:
+            if value & self._channel_word(index, name, offset):
+                self.model.clear(index)
+        elif name == "DATA0" and channel.pending is not None:
+            channel.pending = channel.pending._replace(data=value)
+        elif name == "METHOD0" and channel.halted:
+            data = channel.pending.data if channel.pending else 0
+            held = Held(value & 0x3FFC, value >> 16 & 7, data)
+            channel.pending = held if value >> 31 else None
+        self._words[offset] = value
+
+    def _switch(self, index: int, on: bool) -> None:
+        def word(name: str) -> int:
+            return self._words[CHANNEL.address(name, index)]
+
+        if not on:
+            self.model.disable(index)
+            return
+        high = CHANNEL["GP_BASE_HI"].unpack(word("GP_BASE_HI"))
+        base = high["OFFSET"] << 32 | word("GP_BASE")
+        userd = word("USERD_HI") << 32 | word("USERD")
+        privileged = CHANNEL["CONFIG"].unpack(word("CONFIG"))["AUTH_LEVEL"]
+        ring = Ring(base, 1 << high["LIMIT2"], userd)
+        self.model.enable(index, ring, privileged=bool(privileged))

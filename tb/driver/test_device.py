@@ -1,0 +1,401 @@
+"""Device, streams, events and channels on a machine in plain Python."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from driver.channel import ChannelSettings
+from driver.device import Device, DeviceError
+from driver.fault import ChannelError, ChannelTimeout
+from driver.memory import MemoryUseError
+from driver.policy import NoPriorityPolicy, PriorityPolicy
+from driver.pushbuffer import Pushbuffer
+from driver.stream import EventError
+from hw.config import Config
+from hw.errors import Cause
+from hw.methods import HostMethod, Reduction
+from tb.driver.fake import SPACE, FakeMachine
+from tb.runner import choose_seed
+
+
+def run(body, *, machine: FakeMachine | None = None, policy=None, settings=None):
+    """Open a device on a fresh machine and run `body(device, machine)`."""
+    fake = machine or FakeMachine()
+
+    async def main():
+        device = await Device.open(fake, policy, settings)
+        await asyncio.wait_for(body(device, fake), 20)
+
+    asyncio.run(main())
+
+
+def data_of(device: Device, size: int, seed: int = 0):
+    """A buffer of random bytes, an empty one as large, and the bytes."""
+    bytes_ = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+    return device.upload(bytes_), device.allocate(size), bytes_
+
+
+def test_enumerates():
+    async def body(device, machine):
+        assert device.info.channels == 3
+        assert device.info.memory_bytes == SPACE
+        assert device.info.data_width == 256
+        assert device.info.window == 0xFF_FFFF_0000
+        assert device.priority_range == (0, -2)
+        assert await device.time_ns() > 0
+
+    config = Config(channels=3, data_width=256, memory_bytes=SPACE, copy_engines=2)
+    run(body, machine=FakeMachine(config))
+
+
+def test_refuses_strangers():
+    class Stranger(FakeMachine):
+        async def read32(self, offset):
+            return 0x1234 if offset == self.wrong else await super().read32(offset)
+
+    for wrong, message in ((0, "no Signalbox here: ID is 0x00001234"), (4, "version 0.4660")):
+        stranger = Stranger()
+        stranger.wrong = wrong
+        with pytest.raises(DeviceError, match=message):
+            run(lambda *_: None, machine=stranger)
+
+
+def test_policy_needs_semaphores():
+    config = Config(counters=1, memory_bytes=SPACE)
+    with pytest.raises(DeviceError, match="needs 2 counting semaphores, the machine has 1"):
+        run(lambda *_: None, machine=FakeMachine(config), policy=PriorityPolicy(3))
+
+
+def test_memcpy():
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst, expected = data_of(device, 5000)
+        await stream.memcpy_async(dst, src, 5000)
+        await stream.synchronize()
+        assert np.array_equal(dst.read(), expected)
+        assert stream.query()
+        await stream.memcpy_async(dst, src, 0)
+        await stream.memcpy_async(dst.at(3), src.at(1, 10), 10)
+        await stream.synchronize()
+        assert np.array_equal(dst.read(shape=10, offset=3), expected[1:11])
+
+    run(body)
+
+
+def test_memcpy_2d():
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst, expected = data_of(device, 64 * 10)
+        dst.fill(0xEE)
+        await stream.memcpy_2d_async(dst, 64, src, 32, 20, 10)
+        await device.synchronize()
+        image = dst.read(shape=(10, 64))
+        assert np.array_equal(image[:, :20], expected[: 32 * 10].reshape(10, 32)[:, :20])
+        assert (image[:, 20:] == 0xEE).all()
+
+    run(body)
+
+
+def test_bounds():
+    async def body(device, machine):
+        stream = await device.stream()
+        small, large = device.allocate(10, name="small"), device.allocate(20)
+        with pytest.raises(MemoryUseError, match=r"bytes 0 … 20 are not inside buffer 'small'"):
+            await stream.memcpy_async(small, large, 20)
+        with pytest.raises(ValueError, match="size = -1"):
+            await stream.memcpy_async(small, large, -1)
+        with pytest.raises(ValueError, match=r"src_pitch = 4 is outside 5 \(the width\)"):
+            await stream.memcpy_2d_async(small, 5, large, 4, 5, 2)
+        with pytest.raises(MemoryUseError, match="more than 49 bits"):
+            await stream.memcpy_async(1 << 49, large, 1)
+
+    run(body)
+
+
+def test_priorities_are_clamped():
+    async def body(device, machine):
+        assert device.priority_range == (0, -1)
+        assert [(await device.stream(p)).priority for p in (5, 0, -1, -9)] == [0, 0, -1, -1]
+        urgent = await device.stream(-1)
+        assert device.policy.level_of_channel(urgent.channel.index) == 2
+
+    run(body, policy=PriorityPolicy(2))
+
+
+def test_counters_return_to_zero():
+    async def body(device, machine):
+        streams = [await device.stream(-u) for u in range(4)]
+        src, dst, _ = data_of(device, 256)
+        for stream in streams * 3:
+            await stream.memcpy_async(dst, src, 256)
+        await device.synchronize()
+        assert machine.model.semaphores.values == [0] * 64
+        assert machine.model.semaphores.counting == 3
+        assert len(machine.copies()) == 12
+
+    run(body, policy=PriorityPolicy(4))
+
+
+def test_change_of_priority_keeps_order():
+    async def body(device, machine):
+        stream = await device.stream(0)
+        before = stream.channel
+        src, dst, expected = data_of(device, 64)
+        machine.paused = True
+        await stream.memcpy_async(dst, src, 64)
+        await stream.set_priority(-1)
+        assert stream.channel is not before
+        again = device.allocate(64)
+        await stream.memcpy_async(again, dst, 64)
+        machine.paused = False
+        await stream.synchronize()
+        assert np.array_equal(again.read(), expected)
+
+    run(body, policy=PriorityPolicy(2))
+
+
+def test_events():
+    async def body(device, machine):
+        producer, consumer = await device.stream(0), await device.stream(-1)
+        src, middle, expected = data_of(device, 100)
+        dst = device.allocate(100)
+        start, ready, end = device.event(), device.event(interrupt=False), device.event()
+        with pytest.raises(EventError, match="never recorded"):
+            _ = ready.time_ns
+        await ready.wait(consumer)
+        machine.paused = True
+        await start.record(producer)
+        await producer.memcpy_async(middle, src, 100, done=ready)
+        assert not ready.query()
+        with pytest.raises(EventError, match="not been executed"):
+            _ = ready.time_ns
+        with pytest.raises(EventError, match="interrupt=False"):
+            await ready.synchronize()
+        await ready.wait(consumer)
+        await consumer.memcpy_async(dst, middle, 100)
+        await end.record(consumer)
+        machine.paused = False
+        await end.synchronize()
+        assert np.array_equal(dst.read(), expected)
+        assert 0 < ready.elapsed_ns(start) < end.elapsed_ns(start)
+        assert end.elapsed_cycles(start) * 10 == end.elapsed_ns(start)
+        assert start.cycle < end.cycle <= machine.now()
+
+    run(body, policy=NoPriorityPolicy(2))
+
+
+def test_many_waiters():
+    async def body(device, machine):
+        async def work(number: int):
+            stream = await device.stream(-number)
+            src, dst, expected = data_of(device, 300, number)
+            for _ in range(5):
+                dst.fill(0)
+                await stream.memcpy_async(dst, src, 300)
+                await stream.synchronize()
+                assert np.array_equal(dst.read(), expected)
+
+        await asyncio.gather(*(work(number) for number in range(8)))
+
+    run(body)
+
+
+def test_ring_and_pushbuffers_are_recycled():
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst, _ = data_of(device, 64)
+        for _ in range(200):
+            await stream.memcpy_async(dst, src, 64)
+        await stream.synchronize()
+        assert len(machine.copies()) == 200
+        assert stream.channel.submitted == 202
+        with pytest.raises(ValueError, match="65 dwords are more than the 64 of one submission"):
+            await stream.channel.submit([0] * 65)
+
+    run(body, settings=ChannelSettings(ring_entries=4, pushbuffer_bytes=1024))
+
+
+def test_segments_are_not_overwritten():
+    """Random sizes through a small ring: every method arrives, in order (1.1)."""
+    seed = choose_seed()
+    print(f"SIGNALBOX_SEED={seed}")
+    numbers = random.Random(seed)
+
+    async def body(device, machine):
+        channel = await device.channel(2)
+        sent = 0
+        for _ in range(300):
+            count = numbers.randrange(1, 32)
+            commands = Pushbuffer().non_inc(0, HostMethod.NOP, *range(sent, sent + count))
+            sent += count
+            await channel.submit(commands, sync=numbers.random() < 0.2)
+        await channel.drain(poll=10)
+        nops = [event.data for event in machine.model.events if event[2] == HostMethod.NOP]
+        assert nops == list(range(sent))
+
+    run(body, settings=ChannelSettings(ring_entries=16, pushbuffer_bytes=1024))
+
+
+def test_error_is_raised_and_skipped():
+    async def body(device, machine):
+        stream, other = await device.stream(), await device.stream(-1)
+        src, dst, expected = data_of(device, 64)
+        await stream.submit(Pushbuffer().add(device.semaphore_address(60) + 4, 1))
+        await stream.memcpy_async(dst, src, 64)
+        with pytest.raises(ChannelError) as caught:
+            await stream.synchronize()
+        error = caught.value
+        assert (error.channel, error.cause) == (stream.channel.index, Cause.SEM_UNKNOWN)
+        assert (error.method, error.data) == (0x6C, 0xA800_0006)
+        assert error.va == 0xFF_FFFF_03C4
+        for part in ("SEM_UNKNOWN (SEMAPHORE)", "SEM_EXECUTE", "IADD", "0xffffff03c4", "skip()"):
+            assert part in str(error)
+        await other.memcpy_async(dst, src, 32)
+        await other.synchronize()
+        assert not dst.read(offset=32).any()
+        await stream.channel.skip()
+        await stream.synchronize()
+        assert np.array_equal(dst.read(), expected)
+
+    run(body, policy=NoPriorityPolicy(2))
+
+
+def test_error_resumed_and_replaced():
+    async def body(device, machine):
+        stream = await device.stream()
+        slot = device.semaphore_address(0)
+        await stream.submit(Pushbuffer().add(slot, -1))
+        with pytest.raises(ChannelError, match="SEM_UNDERFLOW"):
+            await stream.synchronize()
+        await stream.channel.resume()
+        with pytest.raises(ChannelError, match="SEM_UNDERFLOW"):
+            await stream.synchronize()
+        await device.control.write_semaphore(0, 1)
+        await stream.channel.resume()
+        await stream.synchronize()
+        assert await device.control.read_semaphore(0) == 0
+        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL, 3))
+        with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+            await stream.synchronize()
+        await stream.channel.replace(HostMethod.SET_REFERENCE, 99)
+        await stream.synchronize()
+        assert await device.control.read_channel(stream.channel.index, "REFERENCE") == 99
+
+    run(body, policy=PriorityPolicy(2))
+
+
+def test_header_error_goes_on_behind():
+    async def body(device, machine):
+        stream = await device.stream()
+        await stream.submit(Pushbuffer().raw(0xC000_0000).host(HostMethod.SET_REFERENCE, 7))
+        with pytest.raises(ChannelError, match=r"HEADER_RESERVED.*header 0xc0000000") as caught:
+            await stream.synchronize()
+        assert caught.value.method is None
+        assert not caught.value.held
+        await stream.channel.skip()
+        await stream.synchronize()
+        assert await device.control.read_channel(stream.channel.index, "REFERENCE") == 7
+
+    run(body)
+
+
+def test_failed_copy_is_over():
+    async def body(device, machine):
+        stream = await device.stream(-1)
+        await stream.memcpy_async(device.allocate(64), SPACE - 16, 64)
+        with pytest.raises(ChannelError, match=r"COPY_READ_FAULT.*LAUNCH_DMA") as caught:
+            await stream.synchronize()
+        assert caught.value.va == SPACE
+        await stream.channel.resume()
+        await stream.synchronize()
+        assert machine.model.semaphores.values[0] == 0
+
+    run(body, policy=PriorityPolicy(2))
+
+
+def test_error_elsewhere_ends_a_wait_that_it_holds_back():
+    async def body(device, machine):
+        low, high = await device.stream(0), await device.stream(-1)
+        src, dst, _ = data_of(device, 16)
+        await high.memcpy_async(dst, SPACE, 16)
+        await asyncio.sleep(0)
+        await low.memcpy_async(dst, src, 16)
+        with pytest.raises(ChannelError, match=f"channel {high.channel.index} halted"):
+            await low.synchronize()
+
+    run(body, policy=PriorityPolicy(2))
+
+
+def test_full_ring_of_a_halted_channel():
+    async def body(device, machine):
+        stream = await device.stream()
+        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+            for _ in range(10):
+                await stream.submit(Pushbuffer().host(HostMethod.NOP))
+
+    run(body, settings=ChannelSettings(ring_entries=4))
+
+
+def test_drain_times_out():
+    async def body(device, machine):
+        channel = await device.channel(1)
+        await channel.submit(Pushbuffer().acquire(device.allocate(16).address, 1))
+        with pytest.raises(ChannelTimeout, match=r"channel 1 made no progress for \d+ cycles; it"):
+            await channel.drain(poll=10, patience=100)
+
+    run(body)
+
+
+def test_cpu_releases():
+    async def body(device, machine):
+        stream = await device.stream()
+        flag = device.allocate(16)
+        flag.fill(0)
+        await stream.submit(Pushbuffer().acquire(flag.address, 5))
+        waiting = asyncio.ensure_future(stream.synchronize())
+        await machine.wait_cycles(50)
+        assert not waiting.done()
+        flag.write(np.array([5], np.uint32))
+        await waiting
+
+    run(body)
+
+
+def test_semaphore_operations_by_copy():
+    async def body(device, machine):
+        stream = await device.stream()
+        slot = device.semaphore_address(40)
+        commands = Pushbuffer().reduce(slot, 9, Reduction.IMAX).reduce(slot, 3, Reduction.IXOR)
+        await stream.submit(commands)
+        await stream.synchronize()
+        assert await device.control.read_semaphore(40) == 10
+
+    run(body)
+
+
+def test_channel_settings():
+    assert ChannelSettings().acquire == 2 | 2 << 7
+    timed = ChannelSettings(acquire_timeout_ns=10_000).acquire
+    assert timed >> 31 == 1
+    assert timed >> 15 & 0xFFFF == 10
+    long = ChannelSettings(acquire_timeout_ns=1 << 40).acquire
+    assert (long >> 15 & 0xFFFF) << (long >> 11 & 15) == 1 << 30
+    for wrong in ({"slice_cycles": 0}, {"ring_entries": 3}, {"pushbuffer_bytes": 20}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            ChannelSettings(**wrong)
+    with pytest.raises(ValueError, match="too long"):
+        _ = ChannelSettings(acquire_timeout_ns=1 << 60).acquire
+
+
+def test_close():
+    async def body(device, machine):
+        await (await device.stream()).synchronize()
+        used = device.memory.free_bytes
+        await device.close()
+        assert device.memory.free_bytes > used
+        assert not machine.line
+
+    run(body)

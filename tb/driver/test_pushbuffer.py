@@ -1,0 +1,134 @@
+"""Encodings against values worked out by hand from spec page 60."""
+
+import pytest
+
+from driver.disassemble import Malformed, Method, decode, disassemble
+from driver.pushbuffer import CopyFence, Pushbuffer
+from hw.methods import MemOp, Reduction, SemOp
+
+
+def dwords(commands: Pushbuffer) -> list[int]:
+    return commands.dwords
+
+
+def test_headers():
+    assert dwords(Pushbuffer().inc(4, 0x400, 1, 2)) == [0x2002_8100, 1, 2]
+    assert dwords(Pushbuffer().non_inc(0, 0x08, 3)) == [0x6001_0002, 3]
+    assert dwords(Pushbuffer().one_inc(7, 0x5C, 1, 2, 3)) == [0xA003_E017, 1, 2, 3]
+    assert dwords(Pushbuffer().immediate(4, 0x300, 0x182)) == [0x8182_80C0]
+    assert dwords(Pushbuffer().end_segment()) == [0xE000_0000]
+    assert Pushbuffer().immediate(0, 0x20, 0).to_bytes() == bytes([0x08, 0, 0, 0x80])
+
+
+def test_linear_copy():
+    copy = Pushbuffer().copy(0x1_2345_6789, 0x1_0000_0000_0040, 0x1234)
+    assert dwords(copy) == [
+        *(0x2004_8100, 0x10000, 0x40, 1, 0x2345_6789),
+        *(0x2001_8106, 0x1234),
+        0x8182_80C0,
+    ]
+
+
+def test_copy_with_fence():
+    copy = Pushbuffer().copy(0x2000, 0x1000, 16, CopyFence(0x1_0000_0010, 7))
+    assert dwords(copy)[:4] == [0x2003_8090, 1, 0x10, 7]
+    assert dwords(copy)[-1] == 0x8000_80C0 | 0x196 << 16
+    word = Pushbuffer().copy(0x2000, 0x1000, 16, CopyFence(4, 7, timestamp=False))
+    assert dwords(word)[-1] >> 16 & 0x1FFF == 0x18E
+    added = Pushbuffer().copy(0x2000, 0x1000, 16, CopyFence(4, 7, reduction=Reduction.IADD))
+    assert dwords(added)[-2:] == [0x2001_80C0, 0x196 | 5 << 14 | 1 << 18 | 1 << 19]
+
+
+def test_release_by_copy_engine():
+    assert dwords(Pushbuffer().copy_release(CopyFence(0x30, 1)))[-1] == 0x8014_80C0
+
+
+def test_copy_2d():
+    copy = Pushbuffer().copy_2d(0x9000, 256, 0x8000, 128, 100, 3)
+    assert dwords(copy) == [0x2008_8100, 0, 0x8000, 0, 0x9000, 128, 256, 100, 3, 0x8382_80C0]
+
+
+def test_semaphores():
+    group = [0x2005_0017, 0xFFFF_0010, 0xFF]
+    where = 0xFF_FFFF_0010
+    assert dwords(Pushbuffer().acquire(where, 5)) == [*group, 5, 0, 1 << 12]
+    assert dwords(Pushbuffer().acquire(where, 5, SemOp.ACQ_CIRC_GEQ, switch=False))[-1] == 3
+    assert dwords(Pushbuffer().release(where, 1 << 32 | 2, wide=True)) == [
+        *group,
+        *(2, 1, 1 | 1 << 20 | 1 << 24),
+    ]
+    assert dwords(Pushbuffer().release(where, 2, timestamp=True, wfi=False))[-1] == 1 | 1 << 25
+    assert dwords(Pushbuffer().add(where, 1)) == [*group, 1, 0, 6 | 5 << 27 | 1 << 31]
+    assert dwords(Pushbuffer().add(where, -1)) == [*group, 0xFFFF_FFFF, 0, 6 | 5 << 27 | 1 << 31]
+    assert dwords(Pushbuffer().reduce(where, 3, Reduction.IMAX, unsigned=False))[-1] == 6 | 1 << 27
+
+
+def test_host_methods():
+    assert dwords(Pushbuffer().set_object()) == [0x2001_8000, 0xC7B5]
+    assert dwords(Pushbuffer().non_stall_interrupt(5)) == [0x8005_0008]
+    assert dwords(Pushbuffer().wait_idle()) == [0x8001_001E]
+    assert dwords(Pushbuffer().mem_op(MemOp.MEMBAR)) == [0x2004_000A, 0, 0, 0, 0x2800_0000]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: p.inc(8, 0x400, 1), r"Header.subchannel = 0x8 does not fit its 3 bits"),
+        (lambda p: p.inc(0, 0x4000, 1), r"Header.address = 0x1000 does not fit its 12 bits"),
+        (lambda p: p.inc(0, 0x402), r"method 0x402 is not a multiple of 4"),
+        (lambda p: p.inc(0, 8, 1 << 32), r"data of method 0x8 = 0x100000000 does not fit"),
+        (lambda p: p.immediate(0, 8, 1 << 13), r"Header.count = 0x2000 does not fit its 13 bits"),
+        (lambda p: p.acquire(1 << 40, 0), r"semaphore address = 0x10000000000 does not fit its 40"),
+        (lambda p: p.acquire(2, 0), r"semaphore address = 0x2 is not a multiple of 4"),
+        (lambda p: p.release(0, 1 << 32), r"semaphore payload = 0x100000000 does not fit its 32"),
+        (lambda p: p.copy(1 << 49, 0, 1), r"destination address = 0x2000000000000 does not fit"),
+        (lambda p: p.copy(0, -1, 1), r"source address = -0x1 does not fit its 49 bits"),
+        (lambda p: p.copy(0, 0, 1 << 32), r"copy size = 0x100000000 does not fit its 32 bits"),
+        (lambda p: p.raw(-1), r"dword = -0x1 does not fit its 32 bits"),
+    ],
+)
+def test_refused(make, message: str):
+    commands = Pushbuffer()
+    with pytest.raises(ValueError, match=message):
+        make(commands)
+    assert not commands.dwords or len(commands.dwords) != 1  # no header without its data
+
+
+def test_decode_is_the_inverse():
+    commands = Pushbuffer().set_object().copy(0x2000, 0x1000, 64).raw(0).add(0x40, -1)
+    methods = [item for item in decode(commands.dwords) if isinstance(item, Method)]
+    assert [(item.subchannel, item.address, item.data) for item in methods] == [
+        (4, 0x000, 0xC7B5),
+        *((4, 0x400, 0), (4, 0x404, 0x1000), (4, 0x408, 0), (4, 0x40C, 0x2000)),
+        *((4, 0x418, 64), (4, 0x300, 0x182)),
+        *((0, 0x5C, 0x40), (0, 0x60, 0), (0, 0x64, 0xFFFF_FFFF), (0, 0x68, 0)),
+        (0, 0x6C, 6 | 5 << 27 | 1 << 31),
+    ]
+
+
+def test_decode_forms():
+    forms = Pushbuffer().one_inc(1, 0x10, 7, 8, 9).non_inc(2, 0x10, 7, 8)
+    addresses = [item.address for item in decode(forms.dwords) if isinstance(item, Method)]
+    assert addresses == [0x10, 0x14, 0x14, 0x10, 0x10]
+    assert list(decode(Pushbuffer().end_segment().raw(0xFFFF_FFFF).dwords)) == []
+
+
+def test_decode_malformed():
+    words = [0xC000_0000, 0x4004_0000, 0x0004_0010, 0x2001_1002, 0x2003_0002, 1]
+    found = list(decode(words))
+    assert [item.reason for item in found if isinstance(item, Malformed)] == [
+        "reserved header form",
+        "obsolete header form",
+        "obsolete header form",
+        "reserved header bit 12 is set",
+        "the group lacks 2 of its 3 dwords",
+    ]
+    assert [item.position for item in found] == [0, 1, 2, 3, 5, 4]
+
+
+def test_disassemble():
+    text = disassemble(Pushbuffer().set_object().copy(0, 0, 1).add(0x40, 1).dwords)
+    assert "subchannel 4 SET_OBJECT = 0x0000c7b5" in text
+    assert "LAUNCH_DMA = 0x00000182  (transfer NON_PIPELINED, src_pitch, dst_pitch)" in text
+    assert "SEM_EXECUTE = 0xa8000006  (REDUCTION, IADD, unsigned)" in text
+    assert "method 0x300" in disassemble(Pushbuffer().immediate(5, 0x300, 1).dwords)

@@ -1,0 +1,519 @@
+"""Reference model of the host: rings, pushbuffers, methods, semaphores and copies, without time.
+
+It executes what the rings say, one dword at a time, in any order of channels that is asked for;
+every copy is done at once. So it gives the final state of memory and semaphores, what each channel
+executed, and how each error is reported, for programs whose results do not depend on timing.
+
+Written from spec page 60 with plain integers; of the hardware's description it uses the causes
+(`hw.errors`) and sizes, and `tb.models.semaphores` for semaphore operations.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hw.config import Config
+from hw.errors import Cause
+from tb.models.semaphores import ACQUIRES, SemaphoreMemory
+
+__all__ = ["Channel", "Copied", "Executed", "Halted", "HostModel", "Notified", "Refusal", "Ring"]
+
+RELEASE, REDUCTION = 1, 6
+COPY_CLASS = 0xC7B5
+HOST_METHODS = {
+    *(0x00, 0x04, 0x08, 0x10, 0x14, 0x18, 0x1C, 0x20, 0x24, 0x28, 0x2C, 0x30, 0x34),
+    *(0x50, 0x5C, 0x60, 0x64, 0x68, 0x6C, 0x78, 0x80, 0x84),
+}
+COPY_METHODS = {
+    *(0x100, 0x240, 0x244, 0x248, 0x24C, 0x254, 0x258, 0x25C, 0x260, 0x264),
+    *(0x300, 0x400, 0x404, 0x408, 0x40C, 0x410, 0x414, 0x418, 0x41C, 0x700, 0x704, 0x708),
+}
+FAILED_COPIES = {
+    *(Cause.COPY_READ_BUS, Cause.COPY_READ_FAULT, Cause.COPY_WRITE_BUS, Cause.COPY_WRITE_FAULT),
+    Cause.COPY_SEMAPHORE,
+}
+"""Causes of copies that had begun."""
+
+MEM_OPS = {0x05, 0x09, 0x0A, 0x0D, 0x0E, 0x0F, 0x10, 0x15, 0x16}
+PEER = 3
+
+
+class Ring(NamedTuple):
+    """Where a channel's ring and USERD lie; the ring has `entries` entries."""
+
+    base: int
+    entries: int
+    userd: int
+
+
+class Held(NamedTuple):
+    """A decoded method; byte offset. `cause`: it is none but a bad header, and why."""
+
+    address: int
+    subchannel: int
+    data: int
+    cause: Cause = Cause.NONE
+
+
+class Executed(NamedTuple):
+    """`channel` executed one method; `address` in bytes."""
+
+    channel: int
+    subchannel: int
+    address: int
+    data: int
+
+
+class Copied(NamedTuple):
+    """A copy of `channel` ended: `lines` lines of `width` bytes."""
+
+    channel: int
+    src: int
+    dst: int
+    width: int
+    lines: int
+
+
+class Halted(NamedTuple):
+    """`channel` halted."""
+
+    channel: int
+    cause: Cause
+    method: int | None
+    data: int
+    va: int
+
+
+class Notified(NamedTuple):
+    """`channel` raised its notification (`copy`: for a copy's end)."""
+
+    channel: int
+    copy: bool
+
+
+Event = Executed | Copied | Halted | Notified
+
+
+class Refusal(Exception):
+    """A method or entry that cannot be executed."""
+
+    def __init__(self, cause: Cause, va: int = 0) -> None:
+        super().__init__(cause, va)
+        self.cause, self.va = cause, va
+
+
+@dataclass
+class Group:
+    """The open method group."""
+
+    form: int = 1
+    address: int = 0
+    subchannel: int = 0
+    count: int = 0
+
+
+@dataclass
+class Channel:
+    """State of one channel; `get` and `put` are ring indices, `pending` a decoded method.
+
+    While it is `halted`: `va`, `blamed` and whether that is held, to be executed again (`holds`).
+    """
+
+    ring: Ring | None = None
+    privileged: bool = False
+    put: int = 0
+    get: int = 0
+    segment: tuple[int, int] = (0, 0)
+    group: Group = field(default_factory=Group)
+    pending: Held | None = None
+    registers: dict[int, int] = field(default_factory=dict)
+    copy_registers: dict[int, int] = field(default_factory=dict)
+    objects: dict[int, int] = field(default_factory=dict)
+    reference: int = 0
+    executed: int = 0
+    copies: int = 0
+    halted: Cause = Cause.NONE
+    va: int = 0
+    blamed: Held | None = None
+    holds: bool = False
+    blocked: bool = False
+    received: int = 0
+
+
+class _Semaphores(SemaphoreMemory):
+    """Semaphores whose words outside the window lie in the model's memory."""
+
+    def __init__(self, slots: int, storage: bytearray) -> None:
+        super().__init__(slots)
+        self.storage = storage
+
+    def read(self, va: int, bits: int, asid: int = 0) -> int:
+        if self.on_chip(va):
+            return super().read(va, bits)
+        return int.from_bytes(self.storage[va : va + bits // 8], "little")
+
+    def write(self, va: int, value: int, bits: int, asid: int = 0) -> None:
+        if self.on_chip(va):
+            super().write(va, value, bits)
+        else:
+            self.storage[va : va + bits // 8] = value.to_bytes(bits // 8, "little")
+
+
+class HostModel:
+    """All channels of one machine on `memory`, whose index is the address (VA = PA).
+
+    Members
+    -------
+    channels, semaphores, events : state, and what has happened so far.
+    now : function that gives PTIMER, for timestamps.
+    """
+
+    def __init__(
+        self, config: Config, memory: bytearray, now: Callable[[], int] = lambda: 0
+    ) -> None:
+        self.config = config
+        self.memory = memory
+        self.now = now
+        self.channels = [Channel() for _ in range(config.channels)]
+        self.semaphores = _Semaphores(config.semaphores, memory)
+        self.events: list[Event] = []
+        self._doorbells = 0
+
+    # Outside
+
+    def enable(self, index: int, ring: Ring, *, privileged: bool = False) -> None:
+        """Switch a channel on with an empty ring."""
+        self.channels[index] = Channel(ring, privileged)
+
+    def disable(self, index: int) -> None:
+        """Switch a channel off."""
+        self.channels[index].ring = None
+
+    def doorbell(self, index: int) -> None:
+        """Read GP_PUT from USERD."""
+        channel = self.channels[index]
+        if channel.ring is None or channel.halted:
+            return
+        put = int.from_bytes(self._bytes(channel.ring.userd + 0x8C, 4), "little")
+        self._doorbells += 1
+        if channel.get == channel.put:
+            channel.received = self._doorbells
+        try:
+            if put >= channel.ring.entries:
+                raise Refusal(Cause.RING_POINTER)
+            channel.put = put
+        except Refusal as refusal:
+            self._halt(index, refusal)
+
+    def clear(self, index: int, replacement: Held | None = None) -> None:
+        """End a halt; `replacement` is executed in place of the held method."""
+        channel = self.channels[index]
+        channel.halted, channel.va = Cause.NONE, 0
+        if replacement is not None:
+            channel.pending = replacement
+
+    def ready(self) -> list[int]:
+        """Channels that are not off, halted, blocked or empty, longest waiting first."""
+        able = [index for index in range(len(self.channels)) if self._able(index)]
+        return sorted(able, key=lambda index: self.channels[index].received)
+
+    def run(self, choose: Callable[[Sequence[int]], int] = lambda ready: ready[0]) -> None:
+        """Execute until no channel can proceed; `choose` picks the channel of each step."""
+        while ready := self.ready():
+            self.step(choose(ready))
+
+    def busy(self, index: int) -> bool:
+        """Whether a channel has anything left to execute."""
+        channel = self.channels[index]
+        return channel.pending is not None or channel.segment[1] > 0 or channel.get != channel.put
+
+    # One step
+
+    def step(self, index: int) -> None:
+        """One ring entry, one header or one method of a channel that is `ready`."""
+        channel = self.channels[index]
+        try:
+            if channel.pending is None:
+                self._next(channel)
+            if channel.pending is not None:
+                self._execute(index, channel.pending)
+        except Refusal as refusal:
+            self._halt(index, refusal)
+
+    def _able(self, index: int) -> bool:
+        channel = self.channels[index]
+        usable = channel.ring is not None and not channel.halted and not channel.blocked
+        return usable and self.busy(index)
+
+    def _halt(self, index: int, refusal: Refusal) -> None:
+        """Record an error. There is no method behind a bad header or entry, and a copy that has
+        begun is over: resuming goes on after these. Any other method is held."""
+        channel, held = self.channels[index], self.channels[index].pending
+        channel.halted, channel.va = refusal.cause, refusal.va
+        channel.blamed, channel.holds = held, held is not None and held.cause is Cause.NONE
+        if refusal.cause in FAILED_COPIES:
+            assert held is not None
+            channel.copies += 1
+            self._executed(index, channel, held)
+            channel.holds = False
+        if not channel.holds:
+            channel.pending = None
+        method = held.address if held and held.cause is Cause.NONE else None
+        data = held.data if held else 0
+        self.events.append(Halted(index, refusal.cause, method, data, refusal.va))
+
+    def _bytes(self, va: int, size: int, cause: Cause = Cause.FETCH_FAULT) -> bytes:
+        if va + size > self.config.memory_bytes:
+            raise Refusal(cause, max(va, self.config.memory_bytes))
+        return bytes(self.memory[va : va + size])
+
+    def _next(self, channel: Channel) -> None:
+        """Take the next ring entry, or the next dword of the open segment."""
+        address, left = channel.segment
+        if not left:
+            self._entry(channel)
+            return
+        dword = int.from_bytes(self._bytes(address, 4), "little")
+        channel.segment = address + 4, left - 1
+        if channel.group.count:
+            self._data(channel, dword)
+        elif dword:
+            self._header(channel, dword)
+
+    def _entry(self, channel: Channel) -> None:
+        assert channel.ring is not None
+        word = int.from_bytes(self._bytes(channel.ring.base + 8 * channel.get, 8), "little")
+        channel.get = (channel.get + 1) % channel.ring.entries
+        length, address = word >> 42 & 0x1F_FFFF, word & 0xFF_FFFF_FFFC
+        if length == 0 and word >> 32 & 0xFF:
+            raise Refusal(Cause.ENTRY_OPCODE)
+        if address + 4 * length > 1 << 40:
+            raise Refusal(Cause.ENTRY_RANGE)
+        channel.segment = address, length
+
+    def _data(self, channel: Channel, dword: int) -> None:
+        group = channel.group
+        channel.pending = Held(group.address, group.subchannel, dword)
+        group.count -= 1
+        if group.form in {1, 5}:
+            group.address += 4
+        if group.form == 5:
+            group.form = 3
+
+    def _header(self, channel: Channel, dword: int) -> None:
+        form, count = dword >> 29, dword >> 16 & 0x1FFF
+        subchannel, address = dword >> 13 & 7, (dword & 0xFFF) * 4
+        cause = self._header_cause(dword)
+        if cause is not Cause.NONE:
+            channel.pending = Held(address, subchannel, dword, cause)
+        elif form == 4:
+            channel.pending = Held(address, subchannel, count)
+        elif form == 7:
+            channel.segment = 0, 0
+        elif form:
+            channel.group = Group(form, address, subchannel, count)
+
+    @staticmethod
+    def _header_cause(dword: int) -> Cause:
+        form, count, address = dword >> 29, dword >> 16 & 0x1FFF, dword & 0xFFF
+        tert = dword >> 16 & 3
+        if form == 2 or (form == 0 and tert == 0):
+            return Cause.HEADER_OBSOLETE
+        if form == 0:
+            without_device_0 = tert != 3 and not dword >> 4 & 1
+            return Cause.HEADER_RESERVED if without_device_0 else Cause.NONE
+        if form == 6 or (form != 7 and dword >> 12 & 1):
+            return Cause.HEADER_RESERVED
+        if form == 1 and address + count > 0x1000:
+            return Cause.HEADER_RANGE
+        if form == 5 and count > 1 and address == 0xFFF:
+            return Cause.HEADER_RANGE
+        return Cause.NONE
+
+    # Methods
+
+    def _execute(self, index: int, method: Held) -> None:
+        channel = self.channels[index]
+        if method.cause is not Cause.NONE:
+            raise Refusal(method.cause)
+        run = self._host_method if method.address < 0x100 else self._engine_method
+        if not run(index, channel, method):
+            channel.blocked = True
+            return
+        channel.pending = None
+        self._executed(index, channel, method)
+
+    def _executed(self, index: int, channel: Channel, method: Held) -> None:
+        channel.executed += 1
+        self.events.append(Executed(index, method.subchannel, method.address, method.data))
+
+    def _host_method(self, index: int, channel: Channel, method: Held) -> bool:
+        """Execute; False when the channel is blocked."""
+        address, value = method.address, method.data
+        if address not in HOST_METHODS:
+            raise Refusal(Cause.METHOD_UNDEFINED)
+        channel.registers[{0x10: 0x60, 0x14: 0x5C, 0x18: 0x64}.get(address, address)] = value
+        match address:
+            case 0x00:
+                self._set_object(channel, method)
+            case 0x04:
+                raise Refusal(Cause.METHOD_ILLEGAL)
+            case 0x1C:
+                return self._legacy_semaphore(channel, value)
+            case 0x20:
+                self.events.append(Notified(index, False))
+            case 0x34 | 0x84 if not channel.privileged:
+                raise Refusal(Cause.METHOD_PRIVILEGED)
+            case 0x34 if value >> 27 not in MEM_OPS:
+                raise Refusal(Cause.METHOD_UNDEFINED)
+            case 0x84 if value & 0xFFF < len(self.channels):
+                if self.channels[value & 0xFFF].halted:
+                    self.clear(value & 0xFFF)
+            case 0x50:
+                channel.reference = value
+            case 0x6C:
+                return self._semaphore_execute(channel, value)
+        return True
+
+    @staticmethod
+    def _set_object(channel: Channel, method: Held) -> None:
+        software = method.data >> 16 & 0x1F == 0x1F
+        if not software and method.data & 0xFFFF != COPY_CLASS:
+            raise Refusal(Cause.OBJECT_CLASS)
+        channel.objects[method.subchannel] = 0 if software else COPY_CLASS
+
+    def _semaphore_execute(self, channel: Channel, value: int) -> bool:
+        registers = channel.registers
+        va = (registers.get(0x60, 0) & 0xFF) << 32 | registers.get(0x5C, 0) & ~3
+        wide = value >> 24 & 1
+        payload = registers.get(0x64, 0) | (registers.get(0x68, 0) << 32 if wide else 0)
+        return self._semaphore(
+            va,
+            value & 7,
+            reduction=value >> 27 & 0xF,
+            unsigned=bool(value >> 31),
+            wide=bool(wide),
+            timestamp=bool(value >> 25 & 1),
+            payload=payload,
+        )
+
+    def _legacy_semaphore(self, channel: Channel, value: int) -> bool:
+        registers = channel.registers
+        operation = {1: 0, 2: RELEASE, 4: 3, 8: 4, 16: REDUCTION}.get(value & 0x1F)
+        if operation is None:
+            raise Refusal(Cause.SEM_UNSUPPORTED)
+        va = (registers.get(0x60, 0) & 0xFF) << 32 | registers.get(0x5C, 0) & ~3
+        return self._semaphore(
+            va,
+            operation,
+            reduction=value >> 27 & 0xF,
+            unsigned=bool(value >> 31),
+            timestamp=operation in {RELEASE, REDUCTION} and not value >> 24 & 1,
+            payload=registers.get(0x64, 0),
+        )
+
+    def _semaphore(self, va: int, operation: int, **details: int) -> bool:
+        """Do a semaphore operation; whether it passed. Wakes blocked channels when it wrote."""
+        size = 16 if details.get("timestamp") else 8 if details.get("wide") else 4
+        refusal = self.semaphores.refusal(
+            va,
+            operation,
+            details["reduction"],
+            bool(details["unsigned"]),
+            bool(details.get("wide")),
+            bool(details.get("timestamp")),
+        )
+        if refusal != "NONE":
+            raise Refusal(Cause[f"SEM_{refusal}"], va)
+        if not self.semaphores.on_chip(va) and va + size > self.config.memory_bytes:
+            raise Refusal(Cause.SEM_FAULT, va)
+        passed, error = self.semaphores.execute(va, operation, now=self.now(), **details)
+        if error != "NONE":
+            raise Refusal(Cause[f"SEM_{error}"], va)
+        if operation not in ACQUIRES:
+            self.wake()
+        return passed
+
+    def wake(self) -> None:
+        """Look at blocked channels again: some semaphore was written."""
+        for channel in self.channels:
+            channel.blocked = False
+
+    # Copies
+
+    def _engine_method(self, index: int, channel: Channel, method: Held) -> bool:
+        bound = channel.objects.get(method.subchannel)
+        if bound is None:
+            raise Refusal(Cause.OBJECT_UNBOUND)
+        if bound == 0:
+            raise Refusal(Cause.OBJECT_SOFTWARE)
+        if method.address not in COPY_METHODS:
+            raise Refusal(Cause.COPY_METHOD)
+        if method.address == 0x25C and method.data & 7 != 1:
+            raise Refusal(Cause.COPY_MODE)
+        if method.address == 0x300:
+            self._launch(index, channel, method.data)
+        else:
+            channel.copy_registers[method.address] = method.data
+        return True
+
+    def _launch(self, index: int, channel: Channel, launch: int) -> None:
+        registers = channel.copy_registers
+        transfer, kind = launch & 3, launch >> 3 & 3
+        peer = [registers.get(register, 0) & 3 == PEER for register in (0x260, 0x264)]
+        bad = [
+            transfer == 3,
+            transfer and launch >> 7 & 3 != 3,
+            kind == 3,
+            launch >> 5 & 3 == 3,
+            launch >> 10 & 1,
+            launch >> 19 & 1 and launch >> 17 & 1,
+            launch >> 22 & 3,
+            launch >> 28,
+            launch >> 12 & 1 and peer[0],
+            launch >> 13 & 1 and peer[1],
+        ]
+        if any(bad):
+            raise Refusal(Cause.COPY_MODE)
+        if transfer:
+            self._copy(index, registers, launch)
+        if kind:
+            self._copy_release(registers, launch, kind)
+        channel.copies += 1
+        if launch >> 5 & 3:
+            self.events.append(Notified(index, True))
+
+    def _copy(self, index: int, registers: dict[int, int], launch: int) -> None:
+        multi_line = launch >> 9 & 1
+        width = registers.get(0x418, 0)
+        lines = registers.get(0x41C, 0) if multi_line else 1
+        if not width or not lines:
+            raise Refusal(Cause.COPY_ZERO)
+        src = (registers.get(0x400, 0) & 0x1FFFF) << 32 | registers.get(0x404, 0)
+        dst = (registers.get(0x408, 0) & 0x1FFFF) << 32 | registers.get(0x40C, 0)
+        for line in range(lines):
+            source = (src + line * registers.get(0x410, 0)) % (1 << 49)
+            target = (dst + line * registers.get(0x414, 0)) % (1 << 49)
+            data = self._bytes(source, width, Cause.COPY_READ_FAULT)
+            if target + width > self.config.memory_bytes:
+                raise Refusal(Cause.COPY_WRITE_FAULT, max(target, self.config.memory_bytes))
+            self.memory[target : target + width] = data
+        self.wake()
+        self.events.append(Copied(index, src, dst, width, lines))
+
+    def _copy_release(self, registers: dict[int, int], launch: int, kind: int) -> None:
+        va = (registers.get(0x240, 0) & 0x1FFFF) << 32 | registers.get(0x244, 0)
+        wide = bool(launch >> 27 & 1)
+        payload = registers.get(0x248, 0) | (registers.get(0x24C, 0) << 32 if wide else 0)
+        try:
+            self._semaphore(
+                va,
+                REDUCTION if launch >> 19 & 1 else RELEASE,
+                reduction=launch >> 14 & 0xF,
+                unsigned=bool(launch >> 18 & 1),
+                wide=wide,
+                timestamp=kind == 2,
+                payload=payload,
+            )
+        except Refusal as refusal:
+            raise Refusal(Cause.COPY_SEMAPHORE, refusal.va) from None
