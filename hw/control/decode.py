@@ -30,7 +30,7 @@ _OWNERS = ((GLOBAL, Owner.GLOBAL), (CHANNEL, Owner.CHANNEL), (SEMAPHORE, Owner.S
 
 
 class Decode(wiring.Component):
-    """Registered: the outputs belong to the `access` of the cycle before.
+    """Latency 2 cycles, during which `access` stays the same.
 
     Registers that live in this unit take single bytes (`wstrb`). What leaves it, doorbells and the
     other two blocks, takes whole words only.
@@ -50,17 +50,14 @@ class Decode(wiring.Component):
         m = Module()
         m.d.sync += self.owner.eq(Owner.NOBODY)
         for block, owner in _OWNERS:
-            mine = Signal(name=f"is_{block.name.lower()}")
-            m.d.comb += mine.eq(self._inside(block) & self._allowed(block))
-            with m.If(mine):
+            inside = Signal(name=f"inside_{block.name.lower()}")
+            allowed = Signal(name=f"allowed_{block.name.lower()}")
+            m.d.sync += [inside.eq(self._inside(block)), allowed.eq(self._allowed(block))]
+            with m.If(inside & allowed):
                 m.d.sync += self.owner.eq(owner)
-        rung = Signal()
-        m.d.comb += rung.eq(
-            (self.access.word == _DOORBELL.offset // 4)
-            & self.access.write
-            & self.access.lanes.all()
-        )
-        with m.If(rung):
+        doorbell = Signal()
+        m.d.sync += doorbell.eq(self.access.word == _DOORBELL.offset // 4)
+        with m.If(doorbell & self.access.write & self.access.lanes.all()):
             m.d.sync += self.owner.eq(Owner.DOORBELL)
         m.d.sync += self.known.eq(self._known())
         return m

@@ -25,7 +25,7 @@ class ControlPort(wiring.Component):
     a read-only register, a write of part of a word to a doorbell, channel or semaphore. Reads have
     no side effects.
 
-    Latency: 6 cycles from the last address or data handshake to BVALID or RVALID, and for
+    Latency: 7 cycles from the last address or data handshake to BVALID or RVALID, and for
     doorbells and other units' registers as many more as the other unit waits.
 
     Members
@@ -95,10 +95,23 @@ class ControlPort(wiring.Component):
             ]
         m.d.sync += self.doorbell.p.channel.eq(access.p.data)
 
+        # Loaded in every cycle; what it holds in DONE is from the cycle of the answer.
+        with m.Switch(decode.owner):
+            with m.Case(Owner.CHANNEL):
+                m.d.sync += reply.eq(self.channel.response.p.data)
+            with m.Case(Owner.SEMAPHORE):
+                m.d.sync += reply.eq(self.semaphore.response.p.data)
+            with m.Case(Owner.NOBODY):
+                m.d.sync += reply.eq(0)
+            with m.Default():
+                m.d.sync += reply.eq(bank.value)
+
         with m.FSM():
             with m.State("DECODE"):
                 with m.If(access.valid):
-                    m.next = "ACT"
+                    m.next = "CHOOSE"
+            with m.State("CHOOSE"):
+                m.next = "ACT"
             with m.State("ACT"):
                 with m.Switch(decode.owner):
                     with m.Case(Owner.GLOBAL):
@@ -117,7 +130,6 @@ class ControlPort(wiring.Component):
                         m.d.sync += self.semaphore.request.valid.eq(1)
                         m.next = "SEMAPHORE"
                     with m.Default():
-                        m.d.sync += reply.eq(0)
                         m.next = "DONE"
             with m.State("RING"):
                 with m.If(self.doorbell.ready):
@@ -129,10 +141,8 @@ class ControlPort(wiring.Component):
                         m.d.sync += port.request.valid.eq(0)
                     m.d.comb += port.response.ready.eq(1)
                     with m.If(port.response.valid):
-                        m.d.sync += reply.eq(port.response.p.data)
                         m.next = "DONE"
             with m.State("SETTLE"):
-                m.d.sync += reply.eq(bank.value)
                 m.next = "DONE"
             with m.State("DONE"):
                 m.d.comb += done.eq(1)

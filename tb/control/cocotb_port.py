@@ -339,7 +339,7 @@ async def answers_apart(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def latency(dut):
-    """A global register answers 6 cycles after the handshake."""
+    """A global register answers 7 cycles after the handshake."""
     bench = await begin(dut)
     for valid, ready, answer, task in (
         (dut.axi__arvalid, dut.axi__arready, dut.axi__rvalid, bench.read(0)),
@@ -348,7 +348,7 @@ async def latency(dut):
         running = cocotb.start_soon(task)
         while not (valid.value and ready.value):
             await RisingEdge(dut.clk)
-        await bench.cycles(5)
+        await bench.cycles(6)
         assert not answer.value
         await bench.cycles(1)
         assert answer.value
