@@ -1,0 +1,243 @@
+"""Runs a workload on a device, verifies every byte, and says when each copy ended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from driver.device import Device
+from driver.memory import Buffer
+from driver.stream import Event, Stream
+from driver.workload import CopySpec, Request, Workload, requests
+
+__all__ = ["CopyRecord", "Result", "VerifyError", "run"]
+
+_GUARD = 32
+"""Bytes behind every destination that must stay as they are."""
+
+
+class VerifyError(AssertionError):
+    """A copy brought other bytes than it should have."""
+
+
+@dataclass(frozen=True)
+class CopyRecord:
+    """What became of one copy; cycles from the start of the run.
+
+    `requested` is the time that the file asks for; `submitted` is when its doorbell was rung;
+    `ready` the later of that and the end of the last copy that it waits for; `completed` when its
+    last byte was written.
+    """
+
+    name: str
+    index: int
+    stream: str
+    priority: int
+    size: int
+    requested: int
+    submitted: int
+    ready: int
+    completed: int
+
+    @property
+    def latency(self) -> int:
+        """Cycles from when it could have begun to its end."""
+        return self.completed - self.ready
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished and verified run; `start` is the machine's cycle that the records count from."""
+
+    workload: Workload
+    policy: str
+    records: tuple[CopyRecord, ...]
+    start: int
+
+    @property
+    def total_cycles(self) -> int:
+        """Cycles from the start to the end of the last copy."""
+        return max((record.completed for record in self.records), default=0)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes copied."""
+        return sum(record.size for record in self.records)
+
+    def of(self, name: str) -> list[CopyRecord]:
+        """Records of the series called `name`, in order."""
+        return [record for record in self.records if record.name == name]
+
+    def completion_order(self) -> list[str]:
+        """Names of all copies as they ended."""
+        return [record.name for record in sorted(self.records, key=lambda r: r.completed)]
+
+
+@dataclass
+class _Copy:
+    """One copy that is being run; `image` are the bytes that it brings, `canvas` what its
+    destination held before."""
+
+    request: Request
+    stream: Stream
+    src: int
+    src_pitch: int
+    dst: Buffer
+    canvas: np.ndarray
+    image: np.ndarray
+    done: Event
+    submitted: int = 0
+
+
+@dataclass
+class _Run:
+    """State of one run."""
+
+    device: Device
+    numbers: np.random.Generator
+    streams: dict[str, Stream] = field(default_factory=dict)
+    copies: dict[tuple[str, int], _Copy] = field(default_factory=dict)
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def place(self, request: Request) -> None:
+        """Allocate and fill the memory of one copy."""
+        spec = request.spec
+        origin = self._origin(request)
+        if origin is None:
+            image = _DATA[spec.data](spec, request.index, self.numbers)
+            src, src_pitch = self._upload(spec, image), spec.src_pitch
+        else:
+            before = origin.request.spec
+            image, src_pitch = origin.image, before.dst_pitch
+            src = origin.dst.at(before.dst_offset)
+        size = spec.dst_offset + spec.dst_pitch * spec.height + _GUARD
+        canvas = self.numbers.integers(0, 256, size, np.uint8)
+        dst = self.device.upload(canvas, name=f"{spec.name} destination")
+        self.buffers.append(dst)
+        done = self.device.event(interrupt=False)
+        stream = self.streams[spec.stream]
+        copy = _Copy(request, stream, src, src_pitch, dst, canvas, image, done)
+        self.copies[request.key] = copy
+
+    def _origin(self, request: Request) -> _Copy | None:
+        """The copy whose bytes this one takes on."""
+        keys = [key for key in request.needs if key[0] == request.spec.source]
+        return self.copies[keys[0]] if keys else None
+
+    def _upload(self, spec: CopySpec, image: np.ndarray) -> int:
+        """Address of a fresh image in memory."""
+        source = np.zeros(spec.src_pitch * spec.height, np.uint8)
+        _lines(source, 0, spec.src_pitch, spec)[:] = image
+        buffer = self.device.allocate(spec.src_offset + source.size, name=f"{spec.name} source")
+        buffer.write(source, spec.src_offset)
+        self.buffers.append(buffer)
+        return buffer.at(spec.src_offset)
+
+    async def submit(self, copy: _Copy) -> None:
+        """Submit one copy behind those that it depends on."""
+        spec, stream = copy.request.spec, copy.stream
+        for key in copy.request.needs:
+            await self.copies[key].done.wait(stream)
+        dst = copy.dst.at(spec.dst_offset)
+        if spec.height == 1:
+            await stream.memcpy_async(dst, copy.src, spec.width, done=copy.done)
+        else:
+            pitches = {"dst_pitch": spec.dst_pitch, "src": copy.src, "src_pitch": copy.src_pitch}
+            shape = {"width": spec.width, "height": spec.height}
+            await stream.memcpy_2d_async(dst, **pitches, **shape, done=copy.done)
+        copy.submitted = self.device.machine.now()
+
+    def verify(self, copy: _Copy) -> None:
+        """Compare every byte of a copy's destination, those around it too."""
+        spec = copy.request.spec
+        expected = copy.canvas.copy()
+        _lines(expected, spec.dst_offset, spec.dst_pitch, spec)[:] = copy.image
+        found = copy.dst.read()
+        wrong = np.flatnonzero(found != expected)
+        if wrong.size:
+            first = int(wrong[0])
+            raise VerifyError(
+                f"{spec.name}[{copy.request.index}]: {wrong.size} of {found.size} bytes are wrong; "
+                f"the first at {copy.dst.at(first):#x} (byte {first - spec.dst_offset} of the "
+                f"destination) is {found[first]:#04x}, not {expected[first]:#04x}"
+            )
+
+    def record(self, copy: _Copy, start: int) -> CopyRecord:
+        """Times of a finished copy, from cycle `start`."""
+        spec = copy.request.spec
+        ready = max([copy.submitted, *(self.copies[key].done.cycle for key in copy.request.needs)])
+        return CopyRecord(
+            name=spec.name,
+            index=copy.request.index,
+            stream=spec.stream,
+            priority=copy.stream.priority,
+            size=spec.size,
+            requested=copy.request.at,
+            submitted=copy.submitted - start,
+            ready=ready - start,
+            completed=copy.done.cycle - start,
+        )
+
+
+def _lines(array: np.ndarray, offset: int, pitch: int, spec: CopySpec) -> np.ndarray:
+    """View of the bytes of an image that begins at `offset`."""
+    area = array[offset : offset + pitch * spec.height]
+    return area.reshape(spec.height, pitch)[:, : spec.width]
+
+
+def _random(spec: CopySpec, index: int, numbers: np.random.Generator) -> np.ndarray:
+    return numbers.integers(0, 256, (spec.height, spec.width), np.uint8)
+
+
+def _picture(spec: CopySpec, index: int, numbers: np.random.Generator) -> np.ndarray:
+    """A gradient with a bright square that moves from frame to frame; one byte per pixel."""
+    row, column = np.mgrid[0 : spec.height, 0 : spec.width]
+    picture = ((column * 255 // max(1, spec.width - 1) + row) // 2).astype(np.uint8)
+    side = max(1, min(spec.height, spec.width) // 4)
+    top = 3 * index % max(1, spec.height - side)
+    left = 5 * index % max(1, spec.width - side)
+    picture[top : top + side, left : left + side] = 255
+    return picture
+
+
+_DATA: dict[str, Callable[[CopySpec, int, np.random.Generator], np.ndarray]] = {
+    "random": _random,
+    "picture": _picture,
+}
+
+
+async def run(
+    device: Device,
+    workload: Workload,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda submitted, total: None,
+) -> Result:
+    """Run a workload on a device whose policy is the wanted one, and verify every byte.
+
+    Copies are requested at their times by one task; dependencies are events, which the channels
+    wait for. `progress` is called after every submission.
+
+    Raises `VerifyError`, `ChannelError`, `OutOfMemory`.
+    """
+    state, machine = _Run(device, np.random.default_rng(seed)), device.machine
+    for spec in workload.streams:
+        state.streams[spec.name] = await device.stream(spec.priority, name=spec.name)
+    order = requests(workload.copies)
+    for request in order:
+        state.place(request)
+    await device.synchronize()
+    start = machine.now()
+    for number, request in enumerate(order, 1):
+        if (early := start + request.at - machine.now()) > 0:
+            await machine.wait_cycles(early)
+        await state.submit(state.copies[request.key])
+        progress(number, len(order))
+    await device.synchronize()
+    copies = [state.copies[request.key] for request in order]
+    for copy in copies:
+        state.verify(copy)
+    records = tuple(state.record(copy, start) for copy in copies)
+    for buffer in state.buffers:
+        buffer.free()
+    return Result(workload, type(device.policy).__name__, records, start)

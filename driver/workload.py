@@ -1,0 +1,413 @@
+"""Workload files: streams, copies, times and dependencies in TOML, read and checked.
+
+    [machine]                  # optional; members of hw.config.Config, for who builds the machine
+    channels = 8
+
+    [policy]                   # optional
+    kind = "priority"          # or "none": the same channels, bare copies
+    levels = 2                 # internal priorities; default: as many as streams have
+    channels_per_level = [1, 1]
+    stream_priorities = 2
+    slice = 2000               # cycles of every channel's time slice
+
+    [[stream]]
+    name = "low"
+    priority = 0               # CUDA: lower is more urgent; default 0
+
+    [[copy]]
+    name = "frame"             # default "copy 1", …
+    stream = "low"
+    size = 4096                # bytes; or an image: width (bytes) and height (lines), with
+                               # src_pitch and dst_pitch (default width)
+    at = 100                   # cycle of the request, from the start of the run; default 0
+    after = ["other"]          # copies that must have ended before this one begins
+    source = "other"           # copy what that copy brought, after it; default: fresh data
+    count = 4                  # so many copies: frame[0] … frame[3]
+    period = 1000              # cycles between their requests
+    src_offset = 0             # bytes off a 256-byte boundary
+    dst_offset = 0
+    data = "random"            # or "picture": a moving test picture, one frame for each of `count`
+
+A dependency between two series of the same `count` goes from each to its namesake, frame[2] after
+other[2]; on a single copy it holds for all of the series. `driver.replay` runs workloads.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from driver.channel import ChannelSettings
+from driver.policy import NoPriorityPolicy, PolicyError, PriorityPolicy
+from hw.config import Config, ConfigError
+
+__all__ = [
+    "DATA",
+    "CopySpec",
+    "PolicySpec",
+    "Request",
+    "StreamSpec",
+    "Workload",
+    "WorkloadError",
+    "load",
+    "parse",
+    "requests",
+]
+
+_BOUNDARY = 256
+"""Buffers lie on a multiple of this, plus the offset asked for."""
+
+DATA = ("random", "picture")
+"""What fresh data may be."""
+
+_LONGEST = 1 << 40
+"""Bound of times and counts, far beyond what can be simulated."""
+
+_POLICIES = {"priority": PriorityPolicy, "none": NoPriorityPolicy}
+
+
+class WorkloadError(ValueError):
+    """A workload file that says something impossible; names file, entry and field."""
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """One [[stream]]."""
+
+    name: str
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """[policy]; see `driver.policy.LevelledChannels`."""
+
+    kind: str = "priority"
+    levels: int = 1
+    channels_per_level: tuple[int, ...] | None = None
+    stream_priorities: int | None = None
+    slice: int = ChannelSettings.slice_cycles
+
+    def make(self, kind: str | None = None) -> PriorityPolicy | NoPriorityPolicy:
+        """The policy, or the one of another `kind` on the same channels."""
+        chosen = _POLICIES[kind or self.kind]
+        return chosen(self.levels, self.channels_per_level, self.stream_priorities)
+
+    def settings(self) -> ChannelSettings:
+        """Settings of every channel."""
+        return ChannelSettings(slice_cycles=self.slice)
+
+
+@dataclass(frozen=True)
+class CopySpec:
+    """One [[copy]], a series of `count` equal copies."""
+
+    name: str
+    stream: str
+    width: int
+    height: int = 1
+    src_pitch: int = 0
+    dst_pitch: int = 0
+    at: int = 0
+    after: tuple[str, ...] = ()
+    source: str | None = None
+    count: int = 1
+    period: int = 0
+    src_offset: int = 0
+    dst_offset: int = 0
+    data: str = "random"
+
+    @property
+    def size(self) -> int:
+        """Bytes of one copy."""
+        return self.width * self.height
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Names of all copies that must have ended first."""
+        return (*self.after, self.source) if self.source else self.after
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A checked workload; `name` is that of its file."""
+
+    name: str
+    config: Config
+    policy: PolicySpec
+    streams: tuple[StreamSpec, ...]
+    copies: tuple[CopySpec, ...]
+
+
+# Reading
+
+
+def load(path: Path | str) -> Workload:
+    """Read and check a workload file. Raises `WorkloadError`."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkloadError(f"{path}: cannot be read: {error}") from error
+    return parse(text, str(path), name=path.stem)
+
+
+def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
+    """Check a workload's text; `file` is what errors call it. Raises `WorkloadError`."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise WorkloadError(f"{file}: not TOML: {error}") from error
+    top = _Entry(file, "the top level", tables)
+    top.known({"machine", "policy", "stream", "copy"})
+    streams = _streams(top)
+    workload = Workload(
+        name=name or file,
+        config=_config(_Entry(file, "[machine]", top.table("machine"))),
+        policy=_policy(_Entry(file, "[policy]", top.table("policy")), streams),
+        streams=streams,
+        copies=_copies(top, {stream.name for stream in streams}),
+    )
+    _check_policy(workload, file)
+    _refuse_circles(workload.copies, file)
+    return workload
+
+
+@dataclass
+class _Entry:
+    """A table of the file, and what to call it."""
+
+    file: str
+    what: str
+    values: Mapping[str, Any]
+
+    def error(self, message: str) -> WorkloadError:
+        return WorkloadError(f"{self.file}: {self.what}: {message}")
+
+    def known(self, keys: set[str]) -> None:
+        for key in self.values:
+            if key not in keys:
+                raise self.error(f"unknown key {key!r}; known are {', '.join(sorted(keys))}")
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        value = self.values.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error(f"{key} is not a table: write [{key}]")
+        return value
+
+    def tables(self, key: str) -> list["_Entry"]:
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.error(f"{key} is not a list of tables: write [[{key}]]")
+        entries = []
+        for number, item in enumerate(value, 1):
+            name = item.get("name")
+            title = f" ({name!r})" if isinstance(name, str) else ""
+            entries.append(_Entry(self.file, f"{key} {number}{title}", item))
+        return entries
+
+    def number(self, key: str, default: int | None, low: int = 0, high: int = _LONGEST) -> int:
+        value = self.values.get(key, default)
+        if value is None:
+            raise self.error(f"{key} is missing")
+        if type(value) is not int:
+            raise self.error(f"{key} = {value!r} is not an integer")
+        if not low <= value <= high:
+            raise self.error(f"{key} = {value} is outside {low} … {high}")
+        return value
+
+    def text(self, key: str, default: str | None, choices: Sequence[str] = ()) -> str:
+        value = self.values.get(key, default)
+        if value is None:
+            raise self.error(f"{key} is missing")
+        if not isinstance(value, str) or not value:
+            raise self.error(f"{key} = {value!r} is not a text")
+        if choices and value not in choices:
+            raise self.error(f"{key} = {value!r} is none of {', '.join(map(repr, choices))}")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(f"{key} = {value!r} is not a list of texts")
+        return tuple(value)
+
+
+def _config(entry: _Entry) -> Config:
+    entry.known({item.name for item in fields(Config)})
+    try:
+        return Config(**entry.values)
+    except ConfigError as error:
+        raise entry.error(str(error)) from error
+
+
+def _streams(top: _Entry) -> tuple[StreamSpec, ...]:
+    streams: list[StreamSpec] = []
+    for entry in top.tables("stream"):
+        entry.known({"name", "priority"})
+        name = entry.text("name", None)
+        if any(stream.name == name for stream in streams):
+            raise entry.error(f"name = {name!r} is there twice")
+        streams.append(StreamSpec(name, entry.number("priority", 0, -_LONGEST)))
+    if not streams:
+        raise top.error("there is no [[stream]]")
+    return tuple(streams)
+
+
+def _policy(entry: _Entry, streams: tuple[StreamSpec, ...]) -> PolicySpec:
+    entry.known({item.name for item in fields(PolicySpec)})
+    counts = entry.values.get("channels_per_level")
+    if counts is not None and (
+        not isinstance(counts, list) or not all(type(count) is int for count in counts)
+    ):
+        raise entry.error(f"channels_per_level = {counts!r} is not a list of integers")
+    given = entry.values.get("stream_priorities")
+    priorities = None if given is None else entry.number("stream_priorities", None, 1)
+    used = 1 + max(0, -min(stream.priority for stream in streams))
+    return PolicySpec(
+        kind=entry.text("kind", "priority", tuple(_POLICIES)),
+        levels=entry.number("levels", priorities or used, 1, 64),
+        channels_per_level=None if counts is None else tuple(counts),
+        stream_priorities=priorities or max(used, entry.number("levels", used, 1, 64)),
+        slice=entry.number("slice", PolicySpec.slice, 1, 1 << 31),
+    )
+
+
+def _check_policy(workload: Workload, file: str) -> None:
+    """Whether the policy can be carried out on the machine."""
+    try:
+        policy = workload.policy.make()
+        if policy.semaphores > workload.config.counters:
+            raise PolicyError(
+                f"levels = {workload.policy.levels} need {policy.semaphores} counting semaphores, "
+                f"the machine has {workload.config.counters} (counters)"
+            )
+        policy.bind(workload.config.channels, [0] * policy.semaphores)
+    except PolicyError as error:
+        raise WorkloadError(f"{file}: [policy]: {error}") from error
+
+
+def _copies(top: _Entry, streams: set[str]) -> tuple[CopySpec, ...]:
+    entries = top.tables("copy")
+    copies: list[CopySpec] = []
+    for number, entry in enumerate(entries, 1):
+        copies.append(_copy(entry, f"copy {number}", streams))
+        if any(copy.name == copies[-1].name for copy in copies[:-1]):
+            raise entry.error(f"name = {copies[-1].name!r} is there twice")
+    if not copies:
+        raise top.error("there is no [[copy]]")
+    by_name = {copy.name: copy for copy in copies}
+    for entry, copy in zip(entries, copies, strict=True):
+        _check_dependencies(entry, copy, by_name)
+    return tuple(copies)
+
+
+def _copy(entry: _Entry, default_name: str, streams: set[str]) -> CopySpec:
+    entry.known({item.name for item in fields(CopySpec)} | {"size"})
+    stream = entry.text("stream", None)
+    if stream not in streams:
+        raise entry.error(f"stream = {stream!r}: there is no such stream")
+    image = {"width", "height", "src_pitch", "dst_pitch"} & set(entry.values)
+    if "size" in entry.values and image:
+        raise entry.error(f"size and {min(image)} exclude each other")
+    if image:
+        width = entry.number("width", None, 1, (1 << 32) - 1)
+        height = entry.number("height", None, 1, (1 << 32) - 1)
+    else:
+        width, height = entry.number("size", None, 1, (1 << 32) - 1), 1
+    return CopySpec(
+        name=entry.text("name", default_name),
+        stream=stream,
+        width=width,
+        height=height,
+        src_pitch=entry.number("src_pitch", width, width, (1 << 32) - 1),
+        dst_pitch=entry.number("dst_pitch", width, width, (1 << 32) - 1),
+        at=entry.number("at", 0),
+        after=entry.texts("after"),
+        source=entry.text("source", None) if "source" in entry.values else None,
+        count=entry.number("count", 1, 1, 1 << 20),
+        period=entry.number("period", 0),
+        src_offset=entry.number("src_offset", 0, 0, _BOUNDARY - 1),
+        dst_offset=entry.number("dst_offset", 0, 0, _BOUNDARY - 1),
+        data=entry.text("data", "random", DATA),
+    )
+
+
+def _check_dependencies(entry: _Entry, copy: CopySpec, by_name: Mapping[str, CopySpec]) -> None:
+    for key, names in (("after", copy.after), ("source", (copy.source,) if copy.source else ())):
+        for name in names:
+            other = by_name.get(name)
+            if other is None:
+                raise entry.error(f"{key} = {name!r}: there is no such copy")
+            if other.count not in {1, copy.count}:
+                raise entry.error(
+                    f"{key} = {name!r}: that is a series of {other.count}, this one of {copy.count}"
+                )
+    if copy.source is None:
+        return
+    other = by_name[copy.source]
+    for key in ("data", "src_pitch", "src_offset"):
+        if key in entry.values:
+            raise entry.error(f"{key} is settled by source = {copy.source!r}")
+    if (other.width, other.height) != (copy.width, copy.height):
+        raise entry.error(
+            f"source = {copy.source!r}: that copy is {other.width} × {other.height} bytes, "
+            f"this one {copy.width} × {copy.height}"
+        )
+
+
+# Order of requests
+
+
+@dataclass(frozen=True)
+class Request:
+    """Copy `index` of a series, asked for in cycle `at`; `needs` are the (name, index) of those
+    that must have ended before."""
+
+    spec: CopySpec
+    index: int
+    at: int
+    needs: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Name and index."""
+        return self.spec.name, self.index
+
+
+def requests(copies: Sequence[CopySpec]) -> list[Request]:
+    """All copies in the order of their requests; one that depends on another is asked for behind
+    it and not earlier. The dependencies must be without circles."""
+    by_name = {copy.name: copy for copy in copies}
+    found: dict[tuple[str, int], Request] = {}
+
+    def settle(spec: CopySpec) -> int:
+        """Make the requests of a series and of all that it needs; gives the longest chain."""
+        chain = 1 + max((settle(by_name[name]) for name in spec.before), default=-1)
+        for index in range(spec.count):
+            needs = tuple((name, index if by_name[name].count > 1 else 0) for name in spec.before)
+            at = max([spec.at + index * spec.period, *(found[need].at for need in needs)])
+            found[spec.name, index] = Request(spec, index, at, needs)
+        return chain
+
+    chains = {spec.name: settle(spec) for spec in copies}
+    in_file = [found[spec.name, index] for spec in copies for index in range(spec.count)]
+    return sorted(in_file, key=lambda request: (request.at, chains[request.spec.name]))
+
+
+def _refuse_circles(copies: Sequence[CopySpec], file: str) -> None:
+    by_name = {copy.name: copy for copy in copies}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            circle = " → ".join((*path[path.index(name) :], name))
+            raise WorkloadError(f"{file}: copies wait for each other: {circle}")
+        if name not in done:
+            for other in by_name[name].before:
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in by_name:
+        visit(name, ())
