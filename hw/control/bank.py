@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -55,12 +55,12 @@ class Bank(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        values: dict[str, ValueLike] = {
-            register.name: register.constant(self._config)
+        values: dict[str, Value] = {
+            register.name: Const(register.constant(self._config), 32)
             for register in GLOBAL
             if register.constant is not None
         }
-        values |= self._settings(m)
+        values.update(self._settings(m))
         values |= self._interrupts(m, values["INTR_ENABLE"])
         values |= self._counters(m)
         m.d.sync += self.time.eq(self.time + self._config.cycle_ns)
@@ -81,7 +81,7 @@ class Bank(wiring.Component):
                 m.d.sync += value.eq(self._merged(value) & register.mask)
         return found
 
-    def _interrupts(self, m: Module, enable: ValueLike) -> dict[str, Value]:
+    def _interrupts(self, m: Module, enable: Value) -> dict[str, Value]:
         m.submodules.interrupts = unit = Interrupts(self._config.channels)
         cleared = []
         for name in ("INTR_NOTIFY", "INTR_COPY"):
@@ -111,14 +111,14 @@ class Bank(wiring.Component):
         m.d.comb += unit.doorbell.eq(self.doorbell)
         return {name: unit.values[name] for name in PERFORMANCE}
 
-    def _limit(self, m: Module, value: ValueLike) -> None:
+    def _limit(self, m: Module, value: Value) -> None:
         most = self._config.counters
         m.d.sync += self.counting.eq(Mux(value > most, most, value))
 
-    def _read(self, m: Module, values: Mapping[str, ValueLike]) -> None:
+    def _read(self, m: Module, values: Mapping[str, Value]) -> None:
         """Two stages, since some 40 registers of 32 bits are too many for one."""
         word = self.access.word[:10]
-        groups: dict[int, list[tuple[int, ValueLike]]] = {}
+        groups: dict[int, list[tuple[int, Value]]] = {}
         for register in GLOBAL:
             if register.access is not Rule.WO:
                 group, place = divmod(register.offset // 4, 1 << _GROUP)

@@ -114,7 +114,7 @@ async def settings_and_lanes(dut):
     for register in GLOBAL:
         if register.access is not Access.RW:
             continue
-        place, value = address(register.name), register.initial(CONFIG)
+        place, value = address(register.name), register.reset or 0
         for lanes in [15, *range(16), *(random.randrange(16) for _ in range(4))]:
             data = 0xFFFF_FFFF if lanes == 15 else random.getrandbits(32)
             bits = sum(0xFF << 8 * lane for lane in range(4) if lanes >> lane & 1)
