@@ -190,6 +190,7 @@ class Alu(wiring.Component):
             payload.eq(self._narrow(self.payload)),
         ]
         bitwise = Signal(64)
+        # Each process sets a signal once: Icarus 11 can oscillate on more.
         with m.Switch(c.bitwise):
             with m.Case(Bitwise.PAYLOAD):
                 m.d.comb += bitwise.eq(payload)
@@ -201,6 +202,8 @@ class Alu(wiring.Component):
                 m.d.comb += bitwise.eq(value | payload)
             with m.Case(Bitwise.NOR):
                 m.d.comb += bitwise.eq(self._narrow(~(value | payload)))
+            with m.Default():
+                m.d.comb += bitwise.eq(0)
 
         difference = Signal(65)  # bit 64: no borrow
         m.d.comb += difference.eq((Cat(1, value) + Cat(~c.strict, ~payload))[1:])
@@ -239,11 +242,16 @@ class Alu(wiring.Component):
         underflow = Mux(c.down, value_zero, ~c.up & negative & ~carry)
         overflow = Mux(c.up, greater, ~c.down & ~negative & carry)
         refused = self.counting & c.add & (underflow | overflow)
-        m.d.comb += self.write.eq(~c.acquire & ~refused)
-        with m.If(refused):
-            m.d.comb += self.error.eq(
-                Mux(underflow, SemaphoreError.UNDERFLOW, SemaphoreError.OVERFLOW)
-            )
+        m.d.comb += [
+            self.write.eq(~c.acquire & ~refused),
+            self.error.eq(
+                Mux(
+                    refused,
+                    Mux(underflow, SemaphoreError.UNDERFLOW, SemaphoreError.OVERFLOW),
+                    SemaphoreError.NONE,
+                )
+            ),
+        ]
 
         holds = Signal()
         with m.Switch(c.condition):

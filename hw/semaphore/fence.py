@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.records import (
+    HOST_CLIENTS,
     MemoryStatus,
     ReadPort,
     SemaphoreError,
@@ -20,7 +21,7 @@ __all__ = ["Fence", "fence_operation"]
 def fence_operation(config: Config) -> data.StructLayout:
     """One legal, aligned operation in memory, and a `tag` that comes back with its response."""
     return data.StructLayout({
-        "tag": 1 + config.copy_engines,
+        "tag": HOST_CLIENTS + config.copy_engines,
         "asid": config.asid_bits,
         "va": VA_BITS,
         "control": Control,
@@ -54,7 +55,7 @@ class Fence(wiring.Component):
             "response": Out(
                 data.StructLayout({
                     "valid": 1,
-                    "tag": 1 + config.copy_engines,
+                    "tag": HOST_CLIENTS + config.copy_engines,
                     "result": semaphore_response(),
                 })
             ),
@@ -86,7 +87,7 @@ class Fence(wiring.Component):
         self._drive_write(m, operation, stamping, Mux(stamping, stamp, word))
         reading, writing = self.memory_read, self.memory_write
 
-        with m.FSM(name="step"):
+        with m.FSM(name="step") as step:
             with m.State("IDLE"):
                 m.d.sync += [
                     stamping.eq(operation.timestamp),
@@ -99,11 +100,9 @@ class Fence(wiring.Component):
                     with m.Else():
                         m.next = "EXECUTE"
             with m.State("READ"):
-                m.d.comb += reading.request.valid.eq(1)
                 with m.If(reading.request.ready):
                     m.next = "BEAT"
             with m.State("BEAT"):
-                m.d.comb += reading.beat.ready.eq(1)
                 m.d.sync += word.eq(self._from_lane(operation, reading.beat.payload.data))
                 with m.If(reading.beat.valid):
                     m.next = "EXECUTE"
@@ -119,11 +118,6 @@ class Fence(wiring.Component):
                 with m.Else():
                     m.next = "WRITE"
             with m.State("WRITE"):
-                m.d.comb += [
-                    writing.request.valid.eq(~request_sent),
-                    writing.beat.valid.eq(~beat_sent),
-                    writing.done.ready.eq(1),
-                ]
                 with m.If(writing.request.ready):
                     m.d.sync += request_sent.eq(1)
                 with m.If(writing.beat.ready):
@@ -134,8 +128,17 @@ class Fence(wiring.Component):
                         m.next = "RESPOND"
                     self._refuse_unless_ok(m, writing.done.payload.status, result)
             with m.State("RESPOND"):
-                m.d.comb += [self.response.valid.eq(1), self.operation.ready.eq(1)]
                 m.next = "IDLE"
+        # Not inside the states: Icarus 11 can oscillate on what a process sets twice.
+        m.d.comb += [
+            reading.request.valid.eq(step.ongoing("READ")),
+            reading.beat.ready.eq(step.ongoing("BEAT")),
+            writing.request.valid.eq(step.ongoing("WRITE") & ~request_sent),
+            writing.beat.valid.eq(step.ongoing("WRITE") & ~beat_sent),
+            writing.done.ready.eq(step.ongoing("WRITE")),
+            self.response.valid.eq(step.ongoing("RESPOND")),
+            self.operation.ready.eq(step.ongoing("RESPOND")),
+        ]
         return m
 
     @staticmethod
@@ -181,7 +184,7 @@ class Fence(wiring.Component):
             request.va.eq(self._beat_address(va)),
             beat.data.eq(Cat(word[:32], Mux(eight, word[32:], word[:32])).replicate(lanes)),
             beat.last.eq(1),
+            beat.strobe.eq(
+                Cat(bytes_ & (self._lane(va) == lane).replicate(8) for lane in range(lanes))
+            ),
         ]
-        for lane in range(lanes):
-            with m.If(self._lane(va) == lane):
-                m.d.comb += beat.strobe.word_select(lane, 8).eq(bytes_)

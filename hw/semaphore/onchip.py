@@ -34,12 +34,16 @@ def on_chip_operation(config: Config) -> data.StructLayout:
 class OnChip(wiring.Component):
     """One operation per cycle on `config.semaphores` slots; each sees all earlier ones.
 
+    Reset does not reach memories: for `config.semaphores` cycles after it all slots are cleared,
+    one by one, and no operation may come.
+
     The slot is named one cycle ahead on `peek`, so that its value is at hand in the cycle of the
     operation. What the previous operation wrote is not in the memory's output yet; it is taken
     from `value` instead.
 
     Members
     -------
+    clearing : slots are being cleared after reset.
     peek : slot of the next cycle's operation.
     operation : see `on_chip_operation`; `slot` equals `peek` of the previous cycle.
     counting : semaphores below are counting semaphores (COPY-12).
@@ -58,6 +62,7 @@ class OnChip(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         super().__init__({
+            "clearing": Out(1, init=1),
             "peek": In(config.semaphore_bits),
             "operation": In(on_chip_operation(config)),
             "counting": In(range(config.counters + 1)),
@@ -85,6 +90,8 @@ class OnChip(wiring.Component):
         write = self.values.write_port()
         read = self.values.read_port()
 
+        sweep = Signal(self.config.semaphore_bits)
+        changes = Signal()
         bypass = Signal()
         m.d.comb += [
             read.addr.eq(self.peek),
@@ -92,35 +99,43 @@ class OnChip(wiring.Component):
             alu.value.eq(Mux(bypass, self.value, read.data)),
             alu.payload.eq(operation.payload),
             alu.counting.eq(operation.slot < self.counting),
-            write.addr.eq(operation.slot),
-            write.data.eq(alu.result),
-            write.en.eq(operation.valid & alu.write),
+            write.addr.eq(Mux(self.clearing, sweep, operation.slot)),
+            write.data.eq(Mux(self.clearing, 0, alu.result)),
+            write.en.eq(self.clearing | changes),
+            changes.eq(operation.valid & alu.write),
             self.passed.eq(alu.passed),
             self.error.eq(alu.error),
         ]
         m.d.sync += [
-            bypass.eq(write.en & (operation.slot == self.peek)),
+            bypass.eq(changes & (operation.slot == self.peek)),
             self.value.eq(alu.result),
-            self.update.valid.eq(write.en),
+            self.update.valid.eq(changes),
             self.update.index.eq(operation.slot),
         ]
         m.d.comb += self.update.value.eq(self.value)
         for index in range(self.config.counters):
-            with m.If(write.en & (operation.slot == index)):
+            with m.If(changes & (operation.slot == index)):
                 m.d.sync += self.zero[index].eq(alu.zero)
-        self._keep_stamps(m)
+        with m.If(self.clearing):
+            m.d.sync += sweep.eq(sweep + 1)
+            with m.If(sweep == self.config.semaphores - 1):
+                m.d.sync += self.clearing.eq(0)
+        self._keep_stamps(m, sweep, changes)
         return m
 
-    def _keep_stamps(self, m: Module) -> None:
+    def _keep_stamps(self, m: Module, sweep: Signal, changes: Signal) -> None:
         m.submodules.stamps = self.stamps
         operation = self.operation
         write = self.stamps.write_port(granularity=32)
         read = self.stamps.read_port()
-        enabled = operation.valid.replicate(2)
+        enabled = (changes | (operation.valid & operation.cpu)).replicate(2)
         m.d.comb += [
-            write.addr.eq(operation.slot),
-            write.data.eq(Mux(operation.cpu, operation.payload, self.time)),
-            write.en.eq(enabled & Cat(operation.low_stamp, operation.high_stamp)),
+            write.addr.eq(Mux(self.clearing, sweep, operation.slot)),
+            write.data.eq(Mux(self.clearing, 0, Mux(operation.cpu, operation.payload, self.time))),
+            write.en.eq(
+                self.clearing.replicate(2)
+                | (enabled & Cat(operation.low_stamp, operation.high_stamp))
+            ),
             read.addr.eq(operation.slot),
             self.stamp.eq(read.data),
         ]

@@ -10,7 +10,14 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import VA_BITS, WINDOW_BASE, Config
 from hw.lib.arbiter import RoundRobin
-from hw.records import ReadPort, RegisterPort, SemaphoreError, SemaphorePort, WritePort
+from hw.records import (
+    HOST_CLIENTS,
+    ReadPort,
+    RegisterPort,
+    SemaphoreError,
+    SemaphorePort,
+    WritePort,
+)
 from hw.semaphore.alu import Bitwise, Control, Decoder
 from hw.semaphore.fence import Fence, fence_operation
 from hw.semaphore.onchip import OnChip
@@ -22,7 +29,7 @@ def _taken(config: Config) -> data.StructLayout:
     """An operation in the second stage. `client` is one-hot, 0 for the control port, which has
     `cpu`: `word` of a slot is read, or with `cpu_write` written."""
     return data.StructLayout({
-        "client": 1 + config.copy_engines,
+        "client": HOST_CLIENTS + config.copy_engines,
         "asid": config.asid_bits,
         "va": VA_BITS,
         "control": Control,
@@ -39,7 +46,8 @@ class SemaphoreUnit(wiring.Component):
     """Executes semaphore operations, each atomically with respect to all others (COPY-9).
 
     Stage 1 (the cycle in which a request is accepted): clients and control port take turns, round
-    robin; nothing ever stalls, so one operation is accepted in every cycle. Stage 2: address and
+    robin; nothing ever stalls, so one operation is accepted in every cycle, except that for
+    `config.semaphores` cycles after reset the slots are being cleared. Stage 2: address and
     operation are checked; an operation on chip takes effect, one in memory joins the fence unit's
     queue, which has room for one of each client. So slow memory delays nobody else on chip.
 
@@ -52,7 +60,7 @@ class SemaphoreUnit(wiring.Component):
 
     Members
     -------
-    client : 0 is the host, the others the copy engines.
+    client : the host's (0 on chip, 1 in memory), then one for each copy engine.
     memory_read, memory_write : memory client of the fence unit.
     window : the control port's access to slots; address = slot * 4 + word, where words 0 and 1 are
         the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
@@ -65,7 +73,7 @@ class SemaphoreUnit(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            "client": In(SemaphorePort(config)).array(1 + config.copy_engines),
+            "client": In(SemaphorePort(config)).array(HOST_CLIENTS + config.copy_engines),
             "memory_read": Out(ReadPort(config)),
             "memory_write": Out(WritePort(config)),
             "window": In(RegisterPort(12)),
@@ -108,7 +116,7 @@ class SemaphoreUnit(wiring.Component):
         ports = [*self.client, self.window]
         m.submodules.turns = turns = RoundRobin(len(ports))
         m.d.comb += [
-            turns.requests.eq(Cat(port.request.valid for port in ports)),
+            turns.requests.eq(Cat(port.request.valid & ~on_chip.clearing for port in ports)),
             turns.advance.eq(turns.requests.any()),
             Cat(port.request.ready for port in ports).eq(turns.grant),
         ]
@@ -183,12 +191,12 @@ class SemaphoreUnit(wiring.Component):
             taken.va[:4].any(),
             taken.va[:2].any() | (taken.control.wide & taken.va[2]),
         )
-        with m.If(~taken.supported):
-            m.d.comb += refusal.eq(SemaphoreError.UNSUPPORTED)
-        with m.Elif(window & ~known):
-            m.d.comb += refusal.eq(SemaphoreError.UNKNOWN)
-        with m.Elif(~window & ~aligned):
-            m.d.comb += refusal.eq(SemaphoreError.ALIGNMENT)
+        located = Mux(
+            window,
+            Mux(known, SemaphoreError.NONE, SemaphoreError.UNKNOWN),
+            Mux(aligned, SemaphoreError.NONE, SemaphoreError.ALIGNMENT),
+        )
+        m.d.comb += refusal.eq(Mux(taken.supported, located, SemaphoreError.UNSUPPORTED))
         m.d.comb += in_memory.eq(taken.supported & ~window & aligned)
         return refusal, in_memory
 

@@ -104,10 +104,9 @@ class SemaphoreMemory:
         self.values = [0] * self.slots
         self.stamps = [0] * self.slots
 
-    @property
-    def zero(self) -> list[bool]:
-        """For each slot: its low 32 bits are 0."""
-        return [value % (1 << 32) == 0 for value in self.values]
+    def zero(self, count: int) -> int:
+        """Bit i: the low 32 bits of semaphore i are 0, for the first `count`."""
+        return sum((value % (1 << 32) == 0) << i for i, value in enumerate(self.values[:count]))
 
     def execute(
         self,
@@ -128,37 +127,64 @@ class SemaphoreMemory:
         """
         bits = 64 if wide else 32
         stamped = timestamp and operation not in ACQUIRES
-        try:
-            self._check_supported(operation, reduction, bits, unsigned)
-            on_chip = WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES
-            if not on_chip and va % (16 if stamped else bits // 8):
-                raise Refused("ALIGNMENT")
-            slot = self._slot(va) if on_chip else None
-            value = self.read(va, bits, asid)
-            if operation in ACQUIRES:
-                return acquire(operation, value, payload, bits), "NONE"
-            if operation == SemOp.RELEASE:
-                value = payload % (1 << bits)
-                bits = 64 if stamped else bits
-            else:
-                counting = slot is not None and slot < self.counting
+        refusal = self.refusal(va, operation, reduction, unsigned, wide, timestamp)
+        if refusal != "NONE":
+            return False, refusal
+        value = self.read(va, bits, asid)
+        if operation in ACQUIRES:
+            return acquire(operation, value, payload, bits), "NONE"
+        if operation == SemOp.RELEASE:
+            value = payload % (1 << bits)
+            bits = 64 if stamped else bits
+        else:
+            counting = self.on_chip(va) and self._slot(va) < self.counting
+            try:
                 value = reduce(reduction, value, payload, bits, unsigned, counting)
-        except Refused as refused:
-            return False, str(refused)
+            except Refused as refused:
+                return False, str(refused)
         if stamped:
-            self._write_stamp(va, now, asid)
+            self.write_stamp(va, now, asid)
         self.write(va, value, bits, asid)
         return True, "NONE"
 
+    def refusal(
+        self,
+        va: int,
+        operation: int,
+        reduction: int = 0,
+        unsigned: bool = True,
+        wide: bool = False,
+        timestamp: bool = False,
+    ) -> str:
+        """Name of the `SemaphoreError` of an operation that is refused whatever the value is."""
+        bits = 64 if wide else 32
+        try:
+            if operation == SemOp.REDUCTION:
+                reduce(reduction, 0, 0, bits, unsigned)
+            elif operation != SemOp.RELEASE:
+                acquire(operation, 0, 0, bits)
+            if self.on_chip(va):
+                self._slot(va)
+            elif va % (16 if timestamp and operation not in ACQUIRES else bits // 8):
+                raise Refused("ALIGNMENT")
+        except Refused as refused:
+            return str(refused)
+        return "NONE"
+
+    @staticmethod
+    def on_chip(va: int) -> bool:
+        """Whether `va` lies in the window."""
+        return WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES
+
     def read(self, va: int, bits: int, asid: int = 0) -> int:
         """`bits` of payload at `va`."""
-        if WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES:
+        if self.on_chip(va):
             return self.values[self._slot(va)] % (1 << bits)
         return sum(self.memory[asid, va + i] << 8 * i for i in range(bits // 8))
 
     def write(self, va: int, value: int, bits: int, asid: int = 0) -> None:
         """Set `bits` of payload at `va`; the others stay."""
-        if WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES:
+        if self.on_chip(va):
             slot = self._slot(va)
             self.values[slot] += value - self.values[slot] % (1 << bits)
             return
@@ -180,22 +206,15 @@ class SemaphoreMemory:
             kept = bank[slot] & (0xFFFF_FFFF if word & 1 else 0xFFFF_FFFF << 32)
             bank[slot] = kept | data << 32 * (word & 1)
 
+    def write_stamp(self, va: int, now: int, asid: int = 0) -> None:
+        """Set the timestamp of the semaphore at `va`."""
+        if self.on_chip(va):
+            self.stamps[self._slot(va)] = now
+        else:
+            self.write(va + 8, now, 64, asid)
+
     def _slot(self, va: int) -> int:
         slot, offset = divmod(va - WINDOW_BASE, SLOT_BYTES)
         if offset or slot >= self.slots:
             raise Refused("UNKNOWN")
         return slot
-
-    def _write_stamp(self, va: int, now: int, asid: int) -> None:
-        if WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES:
-            self.stamps[self._slot(va)] = now
-        else:
-            self.write(va + 8, now, 64, asid)
-
-    @staticmethod
-    def _check_supported(operation: int, reduction: int, bits: int, unsigned: bool) -> None:
-        """Refused unless operation, width and sign go together, whatever the value."""
-        if operation == SemOp.REDUCTION:
-            reduce(reduction, 0, 0, bits, unsigned)
-        elif operation != SemOp.RELEASE:
-            acquire(operation, 0, 0, bits)

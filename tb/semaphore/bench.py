@@ -1,0 +1,322 @@
+"""Drives every port of the semaphore unit and checks every cycle against the reference model.
+
+Operations take effect in the order in which they are accepted: those on chip at once, those in
+memory as they are answered. So the model does each of them then, and what the unit shows later
+(`response`, `update`, `zero`) is compared at exactly the cycle at which it is due.
+"""
+
+import os
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+
+from hw.config import SLOT_BYTES, WINDOW_BASE, Config
+from hw.methods import SemOp, pack
+from hw.records import HOST_CLIENTS, SemaphoreError, semaphore_request
+from tb.models.semaphores import ACQUIRES, SemaphoreMemory
+from tb.semaphore.configs import SIZES
+from tb.semaphore.memory import Memory
+
+__all__ = ["Bench", "Operation", "slot"]
+
+EFFECT = 2  # cycles from acceptance to response, zero and update, on chip
+WINDOW = 3  # cycles from acceptance to the control port's response
+TIMEOUT = 20_000  # cycles
+
+
+def slot(index: int) -> int:
+    """Address of an on-chip semaphore."""
+    return WINDOW_BASE + index * SLOT_BYTES
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One semaphore operation, in the fields of `semaphore_request`."""
+
+    va: int
+    operation: int
+    payload: int = 0
+    reduction: int = 0
+    unsigned: bool = True
+    wide: bool = False
+    timestamp: bool = False
+    asid: int = 0
+
+
+@dataclass
+class Client:
+    """What one client has to do, does and did.
+
+    Members
+    -------
+    todo : operations not yet offered.
+    offered, waiting : operation on the port, and operation accepted but not answered.
+    accepted : cycle of every acceptance.
+    offered_at : cycle of the present offer.
+    latencies : cycles from acceptance to response, of operations on chip.
+    results : (operation, passed, error).
+    eager : offer the next operation at once; else after a random pause.
+    """
+
+    todo: deque[Operation] = field(default_factory=deque)
+    offered: Operation | None = None
+    waiting: Operation | None = None
+    accepted: list[int] = field(default_factory=list)
+    offered_at: int = 0
+    waits: list[int] = field(default_factory=list)
+    latencies: list[int] = field(default_factory=list)
+    results: list[tuple[Operation, bool, str]] = field(default_factory=list)
+    eager: bool = True
+
+    @property
+    def idle(self) -> bool:
+        return not self.todo and self.offered is None and self.waiting is None
+
+
+class Bench:
+    """One simulation of `SemaphoreUnit(SIZES[$SIZE])`.
+
+    Members
+    -------
+    clients : by port number; give them operations through `todo`.
+    window_todo : (address, None) reads, (address, data) writes of the control port.
+    window_results : the control port's answers, in order.
+    model : the reference; `memory` : what is behind the fence unit.
+    cycle : number of the cycle that was sampled last.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        self.config: Config = SIZES[os.environ["SIZE"]]
+        self.random = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        self.clients = [Client() for _ in range(HOST_CLIENTS + self.config.copy_engines)]
+        self.window_todo: deque[tuple[int, int | None]] = deque()
+        self.window_results: list[int] = []
+        self.window_eager = True
+        self.model = SemaphoreMemory(self.config.semaphores)
+        self.memory = Memory(dut, self.config, self.random)
+        self.cycle = 0
+        self.updates = 0
+        self.in_memory: deque[int] = deque()
+        self._window_offered: tuple[int, int | None] | None = None
+        self._window_busy = False
+        self._responses: dict[int, tuple[int, bool, str]] = {}
+        self._window_due: dict[int, int] = {}
+        self._updates_due: dict[int, tuple[int, int]] = {}
+        self._zero_due: dict[int, int] = {}
+        self._zero = self.model.zero(self.config.counters)
+
+    async def start(self, counting: int = 0) -> None:
+        """Clock and reset."""
+        dut = self.dut
+        for number in range(len(self.clients)):
+            dut[f"client__{number}__request__valid"].value = 0
+            dut[f"client__{number}__request__payload"].value = 0
+            dut[f"client__{number}__response__ready"].value = 1
+        dut["window__request__valid"].value = 0
+        dut["window__request__payload"].value = 0
+        dut["window__response__ready"].value = 1
+        dut.counting.value = counting
+        dut.time.value = 0
+        dut.rst.value = 1
+        self.model.counting = counting
+        Clock(dut.clk, 10, unit="ns").start(start_high=False)
+        for _ in range(3):
+            await RisingEdge(dut.clk)
+        dut.rst.value = 0
+        for _ in range(self.config.semaphores + 2):  # the unit clears its slots
+            await self.step()
+
+    def count(self, counting: int) -> None:
+        """Set the number of counting semaphores; the unit must be idle."""
+        self.model.counting = counting
+        self.dut.counting.value = counting
+
+    async def run(self) -> None:
+        """Until everything is done."""
+        for _ in range(TIMEOUT):
+            await self.step()
+            idle = all(client.idle for client in self.clients)
+            if idle and not self.window_todo and not self._window_busy and not self._due():
+                return
+        raise AssertionError("operations are not answered")
+
+    async def do(self, operation: Operation, client: int = 0) -> tuple[bool, str]:
+        """One operation, alone; returns what the unit answered."""
+        self.clients[client].todo.append(operation)
+        await self.run()
+        return self.clients[client].results[-1][1:]
+
+    async def access(self, address: int, data: int | None = None) -> int:
+        """One access of the control port; returns what it answered."""
+        self.window_todo.append((address, data))
+        await self.run()
+        return self.window_results[-1]
+
+    def compare_memory(self) -> None:
+        """Every byte of memory is what the model says."""
+        for key in self.memory.content.keys() | self.model.memory.keys():
+            assert self.memory.content[key] == self.model.memory[key], key
+
+    async def step(self) -> None:
+        """One cycle: sample, check, drive."""
+        await RisingEdge(self.dut.clk)
+        self.cycle += 1
+        self._check_outputs()
+        self._sample_responses()
+        self._sample_requests()
+        self.memory.step(self.cycle)
+        self._drive()
+
+    def time(self, cycle: int) -> int:
+        """PTIMER in a cycle; both halves change."""
+        return cycle * 0x0000_0123_4567_89AB % (1 << 64)
+
+    def _due(self) -> bool:
+        return bool(self._responses or self._window_due or self._updates_due or self._zero_due)
+
+    # What the unit shows
+
+    def _check_outputs(self) -> None:
+        self._zero = self._zero_due.pop(self.cycle, self._zero)
+        zero = int(self.dut.zero.value)
+        assert zero == self._zero, f"cycle {self.cycle}: zero is {zero:#x}, not {self._zero:#x}"
+        update = int(self.dut.update.value)
+        shown = None
+        if update & 1:
+            bits = self.config.semaphore_bits
+            shown = (update >> 1 & ((1 << bits) - 1), update >> (1 + bits))
+            self.updates += 1
+        assert shown == self._updates_due.pop(self.cycle, None), f"cycle {self.cycle}: {shown}"
+
+    def _sample_responses(self) -> None:
+        for number, client in enumerate(self.clients):
+            due = self._responses.get(self.cycle)
+            if not self.dut[f"client__{number}__response__valid"].value:
+                assert due is None or due[0] != number, f"no response in cycle {self.cycle}"
+                continue
+            payload = int(self.dut[f"client__{number}__response__payload"].value)
+            got = (bool(payload & 1), SemaphoreError(payload >> 1).name)
+            operation = client.waiting
+            assert operation is not None, f"client {number}: a response nobody waits for"
+            if due is not None and due[0] == number:
+                del self._responses[self.cycle]
+                expected = due[1:]
+                client.latencies.append(self.cycle - client.accepted[-1])
+            else:
+                assert self.in_memory and self.in_memory[0] == number, "memory: order"
+                self.in_memory.popleft()
+                expected = self._end_in_memory(operation)
+            assert got == expected, f"{operation}: {got}, not {expected}"
+            client.results.append((operation, *got))
+            client.waiting = None
+        data = int(self.dut["window__response__payload"].value)
+        due = self._window_due.pop(self.cycle, None)
+        assert bool(self.dut["window__response__valid"].value) == (due is not None)
+        if due is not None:
+            assert due in {data, -1}, f"window: {data:#x}, not {due:#x}"
+            self.window_results.append(data)
+            self._window_busy = False
+
+    def _end_in_memory(self, operation: Operation) -> tuple[bool, str]:
+        """Do an operation in memory on the model; returns the expected answer."""
+        failure, self.memory.failure = self.memory.failure, None
+        writes, self.memory.writes = self.memory.writes, []
+        stamped = operation.timestamp and operation.operation not in ACQUIRES
+        now = 0
+        if stamped and writes:
+            address, content = writes.pop(0)
+            assert address == operation.va + 8 and len(content) == 8, "timestamp comes first"
+            now = int.from_bytes(content, "little")
+            assert now in {self.time(cycle) for cycle in range(self.cycle + 1)}, "not the time"
+            self.model.write_stamp(operation.va, now, operation.asid)
+        if failure is not None:
+            assert not writes, "written in spite of an error"
+            return False, failure
+        expected = self.model.execute(**asdict(operation), now=now)
+        if operation.operation in ACQUIRES:
+            assert not writes and not stamped, "an acquire writes"
+        else:
+            clears = stamped and operation.operation == SemOp.RELEASE
+            size = 8 if operation.wide or clears else 4
+            value = self.model.read(operation.va, 8 * size, operation.asid)
+            assert writes == [(operation.va, value.to_bytes(size, "little"))], writes
+        return expected
+
+    # What the unit accepts
+
+    def _sample_requests(self) -> None:
+        accepted = 0
+        for number, client in enumerate(self.clients):
+            if client.offered is None:
+                continue
+            if self.dut[f"client__{number}__request__ready"].value:
+                accepted += 1
+                client.accepted.append(self.cycle)
+                client.waits.append(self.cycle - client.offered_at)
+                client.waiting, client.offered = client.offered, None
+                self._accept(number, client.waiting)
+        if self._window_offered is not None and self.dut["window__request__ready"].value:
+            accepted += 1
+            self._accept_window(*self._window_offered)
+            self._window_offered = None
+        assert accepted <= 1, "two operations accepted in one cycle"
+
+    def _accept(self, number: int, operation: Operation) -> None:
+        fields = {name: value for name, value in asdict(operation).items()}
+        refusal_fields = {k: v for k, v in fields.items() if k not in {"payload", "asid"}}
+        on_chip = self.model.on_chip(operation.va)
+        if not on_chip and self.model.refusal(**refusal_fields) == "NONE":
+            self.in_memory.append(number)
+            return
+        passed, error = self.model.execute(**fields, now=self.time(self.cycle + 1))
+        self._responses[self.cycle + EFFECT] = (number, passed, error)
+        if passed and operation.operation not in ACQUIRES:
+            self._wrote((operation.va - WINDOW_BASE) // SLOT_BYTES)
+
+    def _accept_window(self, address: int, data: int | None) -> None:
+        if data is None:
+            self._window_due[self.cycle + WINDOW] = self.model.window_read(address)
+            return
+        self._window_due[self.cycle + WINDOW] = -1
+        self.model.window_write(address, data)
+        index, word = divmod(address, 4)
+        if index < self.config.semaphores and word < 2:
+            self._wrote(index)
+
+    def _wrote(self, index: int) -> None:
+        self._updates_due[self.cycle + EFFECT] = (index, self.model.values[index])
+        self._zero_due[self.cycle + EFFECT] = self.model.zero(self.config.counters)
+
+    def _drive(self) -> None:
+        for number, client in enumerate(self.clients):
+            if client.offered is None and client.waiting is None and client.todo:
+                if client.eager or self.random.random() < 0.3:
+                    client.offered = client.todo.popleft()
+                    client.offered_at = self.cycle + 1
+                    self.dut[f"client__{number}__request__payload"].value = pack(
+                        semaphore_request(self.config), **asdict(client.offered)
+                    )
+            self.dut[f"client__{number}__request__valid"].value = int(client.offered is not None)
+        if self.window_todo and not self._window_busy:
+            if self.window_eager or self.random.random() < 0.3:
+                self._window_offered = address, data = self.window_todo.popleft()
+                self._window_busy = True
+                self.dut["window__request__payload"].value = (
+                    address | (data is not None) << 12 | (data or 0) << 13
+                )
+        self.dut["window__request__valid"].value = int(self._window_offered is not None)
+        self.dut.time.value = self.time(self.cycle + 1)
+
+
+async def start(dut: Any, counting: int = 0) -> Bench:
+    """A bench out of reset."""
+    bench = Bench(dut)
+    cocotb.log.info("size %s, seed %s", os.environ["SIZE"], os.environ["COCOTB_RANDOM_SEED"])
+    await bench.start(counting)
+    return bench

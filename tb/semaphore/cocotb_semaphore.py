@@ -1,0 +1,291 @@
+"""The semaphore unit against its model: every operation, racing clients, slow and failing memory.
+
+Sources: spec page 60, 2.1 and 2.2 (HOST-4); COPY-3, COPY-9, COPY-10, COPY-12; page 70 (rates).
+"""
+
+from itertools import product
+
+import cocotb
+
+from hw.config import WINDOW_BASE
+from hw.methods import Reduction, SemOp
+from tb.models.semaphores import ACQUIRES
+from tb.semaphore.bench import Bench, Operation, slot, start
+
+CORNERS = (0, 1, 2, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
+WIDE_CORNERS = (0, 1, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+MEMORY = 0x1234_5640
+
+
+def release(va: int, payload: int, **fields) -> Operation:
+    return Operation(va, SemOp.RELEASE, payload, **fields)
+
+
+def reduction(va: int, kind: int, payload: int, **fields) -> Operation:
+    return Operation(va, SemOp.REDUCTION, payload, kind, **fields)
+
+
+def kinds() -> list[dict]:
+    """Every combination of operation, reduction, sign and width, legal or not."""
+    reductions = [
+        {"operation": SemOp.REDUCTION, "reduction": number, "unsigned": sign}
+        for number, sign in product((*Reduction, 8, 15), (False, True))
+    ]
+    others = [{"operation": number} for number in (*ACQUIRES, SemOp.RELEASE, 7)]
+    return [{**kind, "wide": wide} for kind, wide in product(others + reductions, (False, True))]
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def every_operation(dut):
+    """HOST-4: every operation on chip, with values at which it wraps, by all clients in turn (a
+    sample; `semaphore.alu` proves all values)."""
+    bench = await start(dut)
+    turn = 0
+    for kind in kinds():
+        corners = WIDE_CORNERS if kind["wide"] else CORNERS
+        for value, payload in bench.random.sample(list(product(corners, corners)), 10):
+            client = bench.clients[turn % len(bench.clients)]
+            index = turn % len(bench.clients)
+            # The high half must not matter to 32-bit operations, and must stay.
+            high = 0 if kind["wide"] else bench.random.getrandbits(32) << 32
+            client.todo.append(release(slot(index), value | high, wide=True))
+            high = 0 if kind["wide"] else bench.random.getrandbits(32) << 32
+            client.todo.append(Operation(slot(index), payload=payload | high, **kind))
+            turn += 1
+    await bench.run()
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def every_operation_in_memory(dut):
+    """HOST-4: the same in memory, at every place of a beat."""
+    bench = await start(dut)
+    for turn, kind in enumerate(kinds()):
+        corners = WIDE_CORNERS if kind["wide"] else CORNERS
+        size = 8 if kind["wide"] else 4
+        for _ in range(3):
+            value, payload = bench.random.choice(corners), bench.random.choice(corners)
+            va = MEMORY + size * bench.random.randrange(64 // size)
+            client = bench.clients[turn % len(bench.clients)]
+            client.todo.append(release(va, value, wide=kind["wide"]))
+            client.todo.append(Operation(va, payload=payload, **kind))
+    await bench.run()
+    bench.compare_memory()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def timestamps(dut):
+    """2.2: bytes 8-15 are the time; a 32-bit release clears bytes 4-7, a reduction does not."""
+    bench = await start(dut)
+    ones = (1 << 64) - 1
+    for va in (slot(1), MEMORY + 16):
+        for wide in (False, True):
+            await bench.do(release(va, ones, wide=True))
+            await bench.do(release(va, 5 << 32 | 6, wide=wide, timestamp=True))
+            assert bench.model.read(va, 64) == (5 << 32 | 6 if wide else 6)
+            await bench.do(release(va, ones, wide=True))
+            await bench.do(reduction(va, Reduction.IADD, 3, wide=wide, timestamp=True))
+            assert bench.model.read(va, 64) == (2 if wide else 0xFFFF_FFFF_0000_0002)
+    for word in range(4):
+        await bench.access(4 + word)
+    assert bench.model.stamps[1] != 0
+    await bench.do(Operation(slot(1) + 0, SemOp.ACQUIRE, timestamp=True))
+    bench.compare_memory()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def refusals(dut):
+    """HOST-4, COPY-12: what is refused, and why; it changes nothing."""
+    bench = await start(dut)
+    top = WINDOW_BASE + 0xFFF0
+    unbuilt = top if bench.config.semaphores < 4096 else None
+    add = {"operation": SemOp.REDUCTION, "reduction": Reduction.IADD, "payload": 1}
+    cases = [
+        (Operation(slot(0) + 4, **add), "UNKNOWN"),
+        (Operation(slot(0) + 1, **add), "UNKNOWN"),
+        (Operation(slot(bench.config.semaphores), **add), "UNKNOWN"),
+        (Operation(unbuilt, **add), "UNKNOWN"),
+        (Operation(WINDOW_BASE - 2, **add), "ALIGNMENT"),
+        (Operation(MEMORY + 1, **add), "ALIGNMENT"),
+        (Operation(MEMORY + 2, SemOp.ACQUIRE), "ALIGNMENT"),
+        (Operation(MEMORY + 4, wide=True, **add), "ALIGNMENT"),
+        (Operation(MEMORY + 4, SemOp.ACQUIRE, wide=True), "ALIGNMENT"),
+        (Operation(MEMORY + 8, timestamp=True, **add), "ALIGNMENT"),
+        (release(MEMORY + 4, 1, timestamp=True), "ALIGNMENT"),
+        (Operation(MEMORY + 8, SemOp.ACQUIRE, wide=True, timestamp=True), "NONE"),
+        (Operation(WINDOW_BASE + 0x10000, **add), "NONE"),
+        (Operation(WINDOW_BASE | 1 << 48, **add), "NONE"),
+        (Operation(MEMORY, 7), "UNSUPPORTED"),
+        (Operation(slot(0), 7), "UNSUPPORTED"),
+        (Operation(slot(0) + 4, 7), "UNSUPPORTED"),
+        (reduction(slot(0), 8, 1), "UNSUPPORTED"),
+        (reduction(slot(0), Reduction.IADD, 1, wide=True, unsigned=False), "UNSUPPORTED"),
+        (reduction(slot(0), Reduction.INC, 1, wide=True), "UNSUPPORTED"),
+        (reduction(MEMORY, Reduction.DEC, 1, unsigned=False), "UNSUPPORTED"),
+    ]
+    for number, (operation, error) in enumerate(cases):
+        updates = bench.updates
+        _, got = await bench.do(operation, number % len(bench.clients))
+        assert got == error, (operation, got)
+        assert bench.updates == updates
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def counting_semaphores(dut):
+    """COPY-12: a counting semaphore neither falls below 0 nor passes its width; others wrap."""
+    bench = await start(dut)
+    last = bench.config.counters - 1
+    full = (1 << 32) - 1
+    for counting in {0, 1, bench.config.counters}:
+        bench.count(counting)
+        for index in {0, last, last + 1}:
+            counted = index < counting
+            below, above = ("UNDERFLOW", "OVERFLOW") if counted else ("NONE", "NONE")
+            for value, kind, payload, wide, error in (
+                (0, Reduction.DEC, full, False, below),
+                (0, Reduction.DEC, 0, False, below),
+                (5, Reduction.DEC, 3, False, "NONE"),
+                (full, Reduction.INC, full, False, above),
+                (3, Reduction.INC, 3, False, above),
+                (3, Reduction.INC, 4, False, "NONE"),
+                (0, Reduction.IADD, full, False, below),
+                (1, Reduction.IADD, full, False, "NONE"),
+                (full, Reduction.IADD, 1, False, above),
+                (full, Reduction.IADD, 0, False, "NONE"),
+                (full, Reduction.IADD, 1, True, "NONE"),
+                ((1 << 64) - 1, Reduction.IADD, 1, True, above),
+                (1, Reduction.IADD, (1 << 64) - 2, True, below),
+                (2, Reduction.IADD, (1 << 64) - 2, True, "NONE"),
+                (0, Reduction.IMIN, full, False, "NONE"),
+            ):
+                await bench.do(release(slot(index), value, wide=True))
+                _, got = await bench.do(reduction(slot(index), kind, payload, wide=wide))
+                assert got == error, (index, counting, value, kind, payload, wide, got)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def control_port(dut):
+    """Every word of every slot through the window; slots that were not built read as 0."""
+    bench = await start(dut)
+    slots = bench.config.semaphores
+    chosen = sorted({0, 1, slots // 2, slots - 1, slots, 1023})
+    for index in chosen:
+        for word in range(4):
+            bench.window_todo.append((4 * index + word, bench.random.getrandbits(32) | 1))
+    for index in chosen:
+        for word in range(4):
+            bench.window_todo.append((4 * index + word, None))
+    await bench.run()
+    built = [index < slots for index in chosen for _ in range(4)]
+    assert [bool(word) for word in bench.window_results[-4 * len(chosen) :]] == built
+    assert (await bench.do(Operation(slot(1), SemOp.ACQUIRE, bench.model.values[1])))[0]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def rate_and_visibility(dut):
+    """Page 70: one operation per cycle, visible after 2 cycles; the bench checks every cycle."""
+    bench = await start(dut)
+    first = bench.cycle
+    count = 200
+    for client in bench.clients:
+        client.todo.extend(reduction(slot(0), Reduction.INC, 0xFFFF_FFFF) for _ in range(count))
+    bench.window_todo.extend((0, None) for _ in range(count))
+    await bench.run()
+    clients = len(bench.clients)
+    assert bench.model.values[0] == clients * count
+    cycles = sorted(cycle for client in bench.clients for cycle in client.accepted)
+    busy = [cycle for cycle in cycles if cycle < first + 100]
+    latency = max(latency for client in bench.clients for latency in client.latencies)
+    cocotb.log.info(
+        "%d clients: %d operations on one semaphore accepted in cycles %d ... %d; response, zero "
+        "and update %d cycles after acceptance",
+        *(clients, len(busy), busy[0] - first, busy[-1] - first, latency),
+    )
+    assert latency == 2
+    # Each client can offer one operation in 3 cycles; the control port takes one cycle in 4.
+    expected = min(1, clients / 3) * (busy[-1] - busy[0]) - 25 * (clients >= 3)
+    assert len(busy) >= expected
+    for client in bench.clients:
+        assert max(client.waits) <= clients, "not in turn"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def slow_memory_blocks_nobody(dut):
+    """COPY-3: while memory takes its time for one client, the others go on on chip."""
+    bench = await start(dut)
+    bench.memory.latency = 0
+    bench.memory.busy = 1.0  # nothing is taken
+    bench.clients[-1].todo.append(reduction(MEMORY, Reduction.IADD, 1))
+    for client in bench.clients[:-1]:
+        client.todo.extend(reduction(slot(1), Reduction.IADD, 1) for _ in range(50))
+    for _ in range(200):
+        await bench.step()
+    assert all(client.idle for client in bench.clients[:-1])
+    assert bench.clients[-1].waiting is not None
+    bench.memory.busy = 0.0
+    await bench.run()
+    assert bench.model.read(MEMORY, 32) == 1
+
+
+def random_operation(bench: Bench, slots: list[int], words: list[int], on_chip: float) -> Operation:
+    random = bench.random
+    wide = random.random() < 0.4
+    if random.random() < on_chip:
+        va = slot(random.choice(slots))
+    else:
+        va = random.choice(words)
+    if random.random() < 0.03:
+        va += random.choice([1, 2, 4, 8])
+    payload = random.choice([
+        random.randrange(4),
+        (1 << 64) - random.randrange(1, 4),
+        (1 << 32) - random.randrange(1, 4),
+        random.getrandbits(64),
+    ])
+    return Operation(
+        va,
+        random.choice([SemOp.REDUCTION] * 4 + [SemOp.RELEASE] * 2 + list(ACQUIRES) + [7]),
+        payload,
+        random.choice([*Reduction, Reduction.IADD, Reduction.IADD, random.randrange(16)]),
+        random.random() < 0.8,
+        wide,
+        random.random() < 0.2,
+        random.randrange(bench.config.asids),
+    )
+
+
+async def race(bench: Bench, count: int, on_chip: float) -> None:
+    """All clients and the control port on a few semaphores, then compare everything."""
+    random = bench.random
+    slots = [0, 1, bench.config.semaphores - 1]
+    words = [MEMORY, MEMORY + 16, MEMORY + 48]
+    for client in bench.clients:
+        client.eager = random.random() < 0.7
+        client.todo.extend(random_operation(bench, slots, words, on_chip) for _ in range(count))
+    bench.window_eager = random.random() < 0.5
+    for _ in range(count // 2):
+        address = 4 * random.choice(slots) + random.randrange(4)
+        bench.window_todo.append((address, random.choice([None, random.getrandbits(32), 0])))
+    await bench.run()
+    for index in slots:
+        for word in range(4):
+            await bench.access(4 * index + word)
+    bench.compare_memory()
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def racing_on_chip(dut):
+    """COPY-9: atomic, whoever comes first; some semaphores count."""
+    bench = await start(dut)
+    for _ in range(3):
+        bench.count(bench.random.randrange(bench.config.counters + 1))
+        await race(bench, 100, 1.0)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def racing_in_memory(dut):
+    """COPY-9 for fences: random latency, back-pressure, bus errors and faults."""
+    bench = await start(dut)
+    for latency, busy, failing in ((0, 0.0, 0.0), (3, 0.3, 0.0), (20, 0.7, 0.1), (5, 0.2, 0.4)):
+        bench.memory.latency, bench.memory.busy = latency, busy
+        bench.memory.failing = failing
+        await race(bench, 40, 0.4)

@@ -1,0 +1,12 @@
+"""Sizes in which the semaphore unit is tested: every bus width, one and more engines."""
+
+from hw.config import CONFIGS, Config
+
+__all__ = ["SIZES"]
+
+SIZES = {
+    "tiny": CONFIGS["tiny"],
+    "default": CONFIGS["default"],
+    "odd": Config(copy_engines=3, semaphores=9, counters=9, data_width=256, asids=3),
+    "large": CONFIGS["large"],
+}

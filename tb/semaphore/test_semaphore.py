@@ -1,0 +1,19 @@
+"""The semaphore unit in all test sizes, on both simulators."""
+
+import pytest
+
+from hw.semaphore.unit import SemaphoreUnit
+from tb.runner import simulate
+from tb.semaphore.configs import SIZES
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_unit(size: str, simulator: str) -> None:
+    simulate(
+        SemaphoreUnit(SIZES[size]),
+        "tb.semaphore.cocotb_semaphore",
+        simulator=simulator,
+        name=f"semaphore-{size}",
+        env={"SIZE": size},
+        minimum=10,
+    )
