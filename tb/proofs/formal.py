@@ -7,7 +7,16 @@ the checks, from here.
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from amaranth import Elaboratable, EnableInserter, Module, ResetInserter, ShapeLike, Signal, Value
+from amaranth import (
+    Elaboratable,
+    EnableInserter,
+    Module,
+    ResetInserter,
+    Shape,
+    ShapeLike,
+    Signal,
+    Value,
+)
 from amaranth.asserts import AnyConst, AnySeq, Initial
 from amaranth.hdl import Assert, Assume, Cover
 
@@ -22,6 +31,7 @@ __all__ = [
     "Proof",
     "Wrap",
     "anything",
+    "queue_of_two",
     "stays",
 ]
 
@@ -58,7 +68,7 @@ class Proof:
 def anything(m: Module, shape: ShapeLike, name: str) -> Any:
     """A signal that may have any value in any cycle."""
     signal = Signal(shape, name=name)
-    m.d.comb += Value.cast(signal).eq(AnySeq(Value.cast(signal).shape()))
+    m.d.comb += Value.cast(signal).eq(AnySeq(Shape.cast(shape)))
     return signal
 
 
@@ -70,6 +80,29 @@ def stays(m: Module, stream: Any, check: Any, name: str) -> None:
     m.d.sync += [offered.eq(stream.valid & ~stream.ready), before.eq(payload)]
     with m.If(offered):
         m.d.comb += check(stream.valid & (payload == before))
+
+
+def queue_of_two(
+    m: Module, shape: ShapeLike, push: Any, word: Any, pop: Any, name: str
+) -> tuple[Any, Any, Signal]:
+    """The plain specification of a queue: its first and second word, and its level, 0 to 2.
+
+    The level is asserted to stay in these limits.
+    """
+    first = Signal(shape, name=f"{name}_first")
+    second = Signal(shape, name=f"{name}_second")
+    level = Signal(2, name=f"{name}_level")
+    m.d.sync += level.eq(level + push - pop)
+    m.d.comb += Assert(level <= 2)
+    with m.If(pop):
+        m.d.sync += first.eq(second)
+        m.d.comb += Assert(level != 0)
+    with m.If(push):
+        with m.If(level == pop):
+            m.d.sync += first.eq(word)
+        with m.Else():
+            m.d.sync += second.eq(word)
+    return first, second, level
 
 
 def _forget(component: Elaboratable) -> Elaboratable:

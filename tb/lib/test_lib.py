@@ -1,0 +1,30 @@
+"""The shared parts on both simulators."""
+
+import pytest
+
+from hw.lib.arbiter import RoundRobin
+from hw.lib.stream import StreamRegister
+from tb.runner import simulate
+
+
+def test_stream_register(simulator: str) -> None:
+    simulate(
+        StreamRegister(16),
+        "tb.lib.cocotb_stream",
+        simulator=simulator,
+        name="lib-stream",
+        minimum=3,
+    )
+
+
+@pytest.mark.parametrize("count", [1, 5, 64])
+def test_round_robin(simulator: str, count: int) -> None:
+    simulate(
+        RoundRobin(count), "tb.lib.cocotb_arbiter", simulator=simulator, name=f"lib-arbiter-{count}"
+    )
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+def test_round_robin_of_nobody() -> None:
+    with pytest.raises(ValueError, match="count = 0 is not at least 1"):
+        RoundRobin(0)
