@@ -1,0 +1,153 @@
+"""The copy engine."""
+
+from amaranth import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.copy import layouts
+from hw.copy.answers import Answers
+from hw.copy.bursts import Bursts
+from hw.copy.drain import Drain, owed
+from hw.copy.fetch import Fetch
+from hw.copy.layouts import COPIES, QUEUE, TAG_BITS
+from hw.copy.lines import Lines
+from hw.copy.queue import Queue
+from hw.copy.realign import Realign
+from hw.copy.retire import Retire, ending
+from hw.copy.steps import Steps
+from hw.records import CopyPort, ReadPort, SemaphorePort, WritePort
+
+__all__ = ["CopyEngine"]
+
+
+class CopyEngine(wiring.Component):
+    """Executes copies, reading ahead of writing (HOST-8, COPY-4, COPY-11, COPY-12).
+
+    A command is accepted when the reads of the copy before it are issued, so queued copies keep
+    memory busy: one beat per cycle each way with up to 100 cycles of read latency. The first read
+    is requested 7 cycles after the command, the first write about 13 cycles after the last of its
+    read beats; lines shorter than a beat take 3 cycles each.
+
+    A failed access ends its copy early: no further chunk is begun, what was begun is drained
+    without writing anything read after the failure, and the copy is reported without releasing
+    its semaphore. Copies before and after it are not touched.
+
+    Members
+    -------
+    port : the host. `done` comes when every byte is visible and the semaphore was released.
+    read, write : memory. Read bursts are up to 65 beats, write bursts up to 64; `va` of the first
+        burst of a line is its first byte.
+    semaphore : the semaphore unit.
+    read_strobe, write_strobe : a beat moved.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "port": In(CopyPort(config)),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+            "semaphore": Out(SemaphorePort(config)),
+            "read_strobe": Out(1),
+            "write_strobe": Out(1),
+        })
+        self.config = config
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        config = self.config
+        m.submodules.lines = self.lines = Lines(config)
+        m.submodules.bursts = self.bursts = Bursts(config)
+        m.submodules.fetch = self.fetch = Fetch(config)
+        m.submodules.steps = self.steps = Steps(config)
+        m.submodules.realign = self.realign = Realign(config)
+        m.submodules.drain = self.drain = Drain(config)
+        m.submodules.answers = self.answers = Answers(config)
+        m.submodules.retire = self.retire = Retire(config)
+        self._accept(m)
+        self._abort(m)
+        self._read_side(m)
+        self._write_side(m)
+        self._retire(m)
+        m.d.comb += [
+            self.read_strobe.eq(self.read.beat.valid & self.read.beat.ready),
+            self.write_strobe.eq(self.write.beat.valid & self.write.beat.ready),
+        ]
+        return m
+
+    def _accept(self, m: Module) -> None:
+        """Give a command its tag, and note what is left to do when its bytes are written."""
+        m.submodules.endings = self.endings = Queue(ending(self.config), COPIES)
+        command, lines = self.port.command, self.lines
+        room = Signal(init=1)
+        unfinished = Signal(range(COPIES + 1))
+        accepted, ended = Signal(), Signal()
+        after = Signal.like(unfinished)
+        m.d.comb += [
+            lines.command.valid.eq(command.valid & room),
+            lines.command.payload.eq(command.payload),
+            command.ready.eq(lines.command.ready & room),
+            accepted.eq(command.valid & command.ready),
+            self.endings.i.valid.eq(accepted),
+            ended.eq(self.port.done.valid & self.port.done.ready),
+            after.eq(unfinished + accepted - ended),
+            self.port.idle.eq(unfinished == 0),
+        ]
+        m.d.comb += [
+            self.endings.i.p[name].eq(command.p[name]) for name in ending(self.config).members
+        ]
+        m.d.sync += [
+            unfinished.eq(after),
+            room.eq(after != COPIES),
+            lines.tag.eq(lines.tag + accepted),
+        ]
+
+    def _abort(self, m: Module) -> None:
+        """Stop splitting a copy when one of its accesses has failed."""
+        stop = Signal()
+        current = self.lines.current
+        by_read = self.steps.failure.valid & (self.steps.failure_tag == current)
+        by_write = self.answers.failed & (self.answers.failed_tag == current)
+        with m.If(self.lines.command.valid & self.lines.command.ready):
+            m.d.sync += stop.eq(0)
+        with m.Elif(by_read | by_write):
+            m.d.sync += stop.eq(1)
+        m.d.comb += [self.lines.stop.eq(stop), self.bursts.stop.eq(stop)]
+
+    def _read_side(self, m: Module) -> None:
+        m.submodules.segments = segments = Queue(layouts.segment(self.config), QUEUE)
+        wiring.connect(m, self.lines.o, self.bursts.i)
+        wiring.connect(m, self.bursts.o, self.fetch.i)
+        wiring.connect(m, self.fetch.request, wiring.flipped(self.read.request))
+        wiring.connect(m, self.fetch.segment, segments.i)
+        wiring.connect(m, segments.o, self.steps.segment)
+        wiring.connect(m, wiring.flipped(self.read.beat), self.steps.beat)
+        m.d.comb += self.realign.i.eq(self.steps.o)
+
+    def _write_side(self, m: Module) -> None:
+        m.submodules.plans = plans = Queue(layouts.pending_write(self.config), QUEUE)
+        m.submodules.owed = owed_ = Queue(owed(self.config), QUEUE)
+        m.submodules.failures = failures = Queue(layouts.failure(), COPIES)
+        wiring.connect(m, self.fetch.write, plans.i)
+        wiring.connect(m, plans.o, self.drain.plan)
+        wiring.connect(m, self.drain.request, wiring.flipped(self.write.request))
+        wiring.connect(m, self.drain.data, wiring.flipped(self.write.beat))
+        wiring.connect(m, self.drain.owed, owed_.i)
+        wiring.connect(m, owed_.o, self.answers.owed)
+        wiring.connect(m, wiring.flipped(self.write.done), self.answers.done)
+        wiring.connect(m, failures.o, self.answers.read_failure)
+        m.d.comb += [
+            self.drain.beat.eq(self.realign.o),
+            self.drain.beat_valid.eq(self.realign.valid),
+            self.fetch.freed.eq(self.drain.freed),
+            failures.i.valid.eq(self.steps.failure.valid),
+            failures.i.payload.eq(self.steps.failure.payload),
+        ]
+
+    def _retire(self, m: Module) -> None:
+        m.submodules.outcomes = outcomes = Queue(layouts.outcome(), COPIES)
+        wiring.connect(m, self.answers.o, outcomes.i)
+        wiring.connect(m, outcomes.o, self.retire.outcome)
+        wiring.connect(m, self.endings.o, self.retire.ending)
+        wiring.connect(m, self.retire.semaphore, wiring.flipped(self.semaphore))
+        wiring.connect(m, self.retire.done, wiring.flipped(self.port.done))

@@ -1,0 +1,137 @@
+"""What the parts of a copy engine hand to each other."""
+
+from amaranth.lib import data
+
+from hw.config import VA_BITS, Config
+from hw.records import CopyError, MemoryStatus
+
+__all__ = [
+    "BURST_BEATS",
+    "COPIES",
+    "DATA_BEATS",
+    "QUEUE",
+    "TAG_BITS",
+    "beat_address_bits",
+    "chunk",
+    "failure",
+    "line",
+    "outcome",
+    "pending_write",
+    "segment",
+]
+
+BURST_BEATS = 64
+"""Longest write burst; writes are cut at multiples of it, so none crosses 4 KiB at 512 bits."""
+
+COPIES = 16
+"""Copies accepted and not yet ended; a power of two."""
+
+TAG_BITS = (COPIES - 1).bit_length()
+"""A copy's tag: the count of copies accepted before it, modulo `COPIES`."""
+
+DATA_BEATS = 512
+"""Beats between reading and writing: one block RAM deep on ECP5, and more than 100 cycles of read
+latency, the 64 beats that must be at hand before a burst is offered, and the 64 being written."""
+
+QUEUE = 64
+"""Bursts in flight at each of: reading, waiting for data, written and not answered."""
+
+
+def beat_address_bits(config: Config) -> int:
+    """Width of a virtual address counted in beats."""
+    return VA_BITS - config.offset_bits
+
+
+def _space(config: Config) -> dict:
+    return {"asid": config.asid_bits, "src_physical": 1, "dst_physical": 1, "tag": TAG_BITS}
+
+
+def line(config: Config) -> data.StructLayout:
+    """One line of a copy, or (`end`) the end of the copy, which has no bytes.
+
+    The realigner takes source beats and puts destination beats, in steps. With `lead` the first
+    source beat completes no destination beat; with `tail` the last destination beat needs no
+    further source beat. `beats` + 1 destination beats; `final` indexes the last valid byte of the
+    last one. `rotate` = (src - dst) mod the beat. `start`: first line of its copy.
+    """
+    return data.StructLayout({
+        **_space(config),
+        "end": 1,
+        "start": 1,
+        "src": VA_BITS,
+        "dst": VA_BITS,
+        "beats": 33 - config.offset_bits,
+        "final": config.offset_bits,
+        "rotate": config.offset_bits,
+        "lead": 1,
+        "tail": 1,
+    })
+
+
+def chunk(config: Config) -> data.StructLayout:
+    """The part of a line that is written by one burst, or (`end`) the end of a copy.
+
+    `src` is the first source beat that earlier chunks of the line have not taken; `takes` source
+    beats (0 ... 65) make `puts` + 1 destination beats from `dst`. `first`, `last`: the line begins
+    or ends here. The rest is as in `line`.
+    """
+    return data.StructLayout({
+        **_space(config),
+        "end": 1,
+        "start": 1,
+        "first": 1,
+        "last": 1,
+        "src": VA_BITS,
+        "dst": VA_BITS,
+        "takes": 7,
+        "puts": 6,
+        "final": config.offset_bits,
+        "rotate": config.offset_bits,
+        "lead": 1,
+        "tail": 1,
+    })
+
+
+def segment(config: Config) -> data.StructLayout:
+    """What one read burst of `takes` beats (0: no burst) contributes to a chunk.
+
+    `va` is the burst's first byte. `head` is the first valid byte of the line's first destination
+    beat, when `first`. `close`: the last put of the segment completes the chunk, and the line too
+    when `last`. The rest is as in `line`.
+    """
+    return data.StructLayout({
+        "tag": TAG_BITS,
+        "start": 1,
+        "first": 1,
+        "last": 1,
+        "close": 1,
+        "lead": 1,
+        "tail": 1,
+        "takes": 7,
+        "head": config.offset_bits,
+        "final": config.offset_bits,
+        "rotate": config.offset_bits,
+        "va": VA_BITS,
+    })
+
+
+def pending_write(config: Config) -> data.StructLayout:
+    """A chunk's write burst, from when it is planned until it may be offered."""
+    return data.StructLayout({
+        "end": 1,
+        "tag": TAG_BITS,
+        "asid": config.asid_bits,
+        "physical": 1,
+        "va": VA_BITS,
+        "puts": 6,
+    })
+
+
+def failure() -> data.StructLayout:
+    """A read burst that failed: how, and its first byte."""
+    return data.StructLayout({"status": MemoryStatus, "va": VA_BITS})
+
+
+def outcome() -> data.StructLayout:
+    """How the memory accesses of one copy ended."""
+    return data.StructLayout({"error": CopyError, "va": VA_BITS})

@@ -1,0 +1,107 @@
+"""From a copy command to its lines."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.copy import layouts
+from hw.copy.layouts import TAG_BITS
+from hw.records import copy_command
+
+__all__ = ["Lines"]
+
+
+class Lines(wiring.Component):
+    """Splits a command into lines, and ends every copy with an `end` (HOST-8).
+
+    A line per 2 cycles. After `stop` at most one more line comes before the end.
+
+    Members
+    -------
+    command : the copy; ready when everything of the copy before it has left.
+    tag : the tag of the copy that `command` brings.
+    stop : level; the copy being split has failed, no more of it is wanted.
+    o : its lines, then its end.
+    current : tag of the copy being split.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "command": In(stream.Signature(copy_command(config))),
+            "tag": In(TAG_BITS),
+            "stop": In(1),
+            "o": Out(stream.Signature(layouts.line(config))),
+            "current": Out(TAG_BITS),
+        })
+        self.config = config
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        self.copy = Signal(copy_command(self.config))
+        self.extent = Signal(32)
+        """`line_length` - 1."""
+        start = Signal()
+        no_more = Signal()
+        """No line is left to be made."""
+        done = Signal()
+        with m.FSM():
+            with m.State("ACCEPT"):
+                m.d.comb += self.command.ready.eq(1)
+                with m.If(self.command.valid):
+                    m.d.sync += [
+                        self.copy.eq(self.command.payload),
+                        self.extent.eq(self.command.p.line_length - 1),
+                        self.current.eq(self.tag),
+                        start.eq(1),
+                        no_more.eq(~self.command.p.transfer),
+                    ]
+                    m.next = "MAKE"
+            with m.State("MAKE"):
+                self._make(m, start, no_more | self.stop)
+                self._advance(m)
+                m.d.sync += [self.o.valid.eq(1), start.eq(0), done.eq(no_more | self.stop)]
+                with m.If(self.copy.line_count == 1):
+                    m.d.sync += no_more.eq(1)
+                m.next = "OFFER"
+            with m.State("OFFER"), m.If(self.o.ready):
+                m.d.sync += self.o.valid.eq(0)
+                m.next = "MAKE"
+                with m.If(done):
+                    m.next = "ACCEPT"
+        return m
+
+    def _make(self, m: Module, start: Signal, end) -> None:
+        """Measure the line in destination beats, and how its two ends fall into source beats."""
+        low = self.config.offset_bits
+        copy, extent = self.copy, self.extent
+        source, target = copy.src[:low], copy.dst[:low]
+        source_carry = (source + extent[:low])[low]
+        reach = Signal(33)
+        lead = Signal()
+        line = self.o.p
+        m.d.comb += [reach.eq(extent + target), lead.eq(source > target)]
+        target_carry = (target + extent[:low])[low]
+        m.d.sync += [
+            line.asid.eq(copy.asid),
+            line.src_physical.eq(copy.src_physical),
+            line.dst_physical.eq(copy.dst_physical),
+            line.tag.eq(self.current),
+            line.end.eq(end),
+            line.start.eq(start),
+            line.src.eq(copy.src),
+            line.dst.eq(copy.dst),
+            line.beats.eq(reach[low:]),
+            line.final.eq(reach[:low]),
+            line.rotate.eq(source - target),
+            line.lead.eq(lead),
+            # Steps are lead + destination beats = source beats + tail, and tail is one bit.
+            line.tail.eq(lead ^ target_carry ^ source_carry),
+        ]
+
+    def _advance(self, m: Module) -> None:
+        m.d.sync += [
+            self.copy.src.eq(self.copy.src + self.copy.pitch_in),
+            self.copy.dst.eq(self.copy.dst + self.copy.pitch_out),
+            self.copy.line_count.eq(self.copy.line_count - 1),
+        ]

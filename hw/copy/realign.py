@@ -1,0 +1,99 @@
+"""Moves bytes from their place in source beats to their place in destination beats."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.copy.steps import step
+
+__all__ = ["Realign", "placed_beat"]
+
+_STAGE_BITS = 2
+"""Bits of the rotation that one stage decides: a 4-way multiplexer per bit."""
+
+
+def placed_beat(config: Config) -> data.StructLayout:
+    """A destination beat; `close` and `failed` as in `step`."""
+    return data.StructLayout({
+        "data": config.data_width,
+        "strobe": config.beat_bytes,
+        "close": 1,
+        "failed": 1,
+    })
+
+
+class Realign(wiring.Component):
+    """Byte rotator and merger (HOST-8). One step per cycle, never waits.
+
+    All source beats of a line are rotated by the same amount; a destination beat then has its
+    low bytes from the source beat before and its high bytes from this one. 2 bits of the rotation
+    per stage: latency 3 cycles at 64 and 128 bits, 4 at 256 and 512.
+
+    Members
+    -------
+    i : steps.
+    o : destination beats; `valid` is a strobe.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "i": In(step(config)),
+            "o": Out(placed_beat(config)),
+            "valid": Out(1),
+        })
+        self.config = config
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        now = self.i
+        old, strobe = Signal(self.config.beat_bytes), Signal(self.config.beat_bytes)
+        for low in range(0, self.config.offset_bits, _STAGE_BITS):
+            if low + _STAGE_BITS >= self.config.offset_bits:
+                self._mask(m, now, old, strobe)
+            now = self._rotate(m, now, low)
+        self._merge(m, now, old, strobe)
+        return m
+
+    def _rotate(self, m: Module, now, low: int):
+        """Rotate right by the bytes that `_STAGE_BITS` bits of `rotate` from `low` say."""
+        after = Signal(step(self.config), name=f"rotated_{low}")
+        choice = now.rotate[low : low + _STAGE_BITS]
+        word = Value.cast(now.data)
+        rotated = Signal(len(word), name=f"word_{low}")
+        with m.Switch(choice):
+            for way in range(1 << len(choice)):
+                with m.Case(way):
+                    m.d.comb += rotated.eq(word.rotate_right(8 * (way << low)))
+        m.d.sync += [after.eq(now), after.data.eq(rotated)]
+        return after
+
+    def _mask(self, m: Module, now, old: Signal, strobe: Signal) -> None:
+        """Which bytes come from the beat before, and which are written; beside the last rotation.
+
+        Constants that are shifted, not comparisons: those would become a carry chain per byte.
+        """
+        ones = Const((1 << self.config.beat_bytes) - 1)
+        after_head = (ones << now.head) | ~now.first.replicate(len(ones))
+        until_final = (ones >> ~now.final) | ~now.last.replicate(len(ones))
+        m.d.sync += [
+            old.eq((ones >> now.rotate) & now.rotate.any().replicate(len(ones))),
+            strobe.eq(after_head & until_final & ~now.poison.replicate(len(ones))),
+        ]
+
+    def _merge(self, m: Module, now, old: Signal, strobe: Signal) -> None:
+        before = Signal(self.config.data_width)
+        with m.If(now.take):
+            m.d.sync += before.eq(now.data)
+        word = Value.cast(now.data)
+        joined = [
+            Mux(old[byte], before.word_select(byte, 8), word.word_select(byte, 8))
+            for byte in range(self.config.beat_bytes)
+        ]
+        m.d.sync += [
+            self.o.data.eq(Cat(joined)),
+            self.o.strobe.eq(strobe),
+            self.o.close.eq(now.close),
+            self.o.failed.eq(now.failed),
+            self.valid.eq(now.put),
+        ]

@@ -1,0 +1,102 @@
+"""The end of a copy: semaphore release, then completion."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.copy import layouts
+from hw.methods import LaunchSemaphore, SemOp
+from hw.records import CopyError, SemaphoreError, SemaphorePort, copy_done
+
+__all__ = ["Retire", "ending"]
+
+
+def ending(config: Config) -> data.StructLayout:
+    """What a copy does when its bytes are written: the part of `copy_command` that says so."""
+    return data.StructLayout({
+        "channel": config.channel_bits,
+        "asid": config.asid_bits,
+        "semaphore": LaunchSemaphore,
+        "semaphore_va": VA_BITS,
+        "payload": 64,
+        "wide": 1,
+        "reduction_enable": 1,
+        "reduction": 4,
+        "reduction_unsigned": 1,
+    })
+
+
+class Retire(wiring.Component):
+    """Releases the semaphores of copies that did not fail and reports every copy, in order.
+
+    `done` comes 2 cycles after the outcome, or 1 cycle after the semaphore's response.
+
+    Members
+    -------
+    ending : the copies, in order.
+    outcome : how each of them ended.
+    semaphore : the semaphore unit.
+    done : to the host.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "ending": In(stream.Signature(ending(config))),
+            "outcome": In(stream.Signature(layouts.outcome())),
+            "semaphore": Out(SemaphorePort(config)),
+            "done": Out(stream.Signature(copy_done(config))),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        copy, done, request = self.ending.p, self.done, self.semaphore.request
+        releases = Signal()
+        m.d.comb += releases.eq(
+            (copy.semaphore != LaunchSemaphore.NONE) & (self.outcome.p.error == CopyError.NONE)
+        )
+        self._describe(m)
+        with m.FSM():
+            with m.State("WAIT"):
+                m.d.sync += [
+                    done.p.channel.eq(copy.channel),
+                    done.p.error.eq(self.outcome.p.error),
+                    done.p.va.eq(self.outcome.p.va),
+                ]
+                with m.If(self.ending.valid & self.outcome.valid):
+                    m.d.comb += self.outcome.ready.eq(1)
+                    m.next = "DONE"
+                    with m.If(releases):
+                        m.next = "RELEASE"
+            with m.State("RELEASE"):
+                m.d.comb += request.valid.eq(1)
+                with m.If(request.ready):
+                    m.next = "RESPONSE"
+            with m.State("RESPONSE"):
+                response = self.semaphore.response
+                m.d.comb += response.ready.eq(1)
+                with m.If(response.valid):
+                    with m.If(response.p.error != SemaphoreError.NONE):
+                        m.d.sync += [
+                            done.p.error.eq(CopyError.SEMAPHORE),
+                            done.p.va.eq(copy.semaphore_va),
+                        ]
+                    m.next = "DONE"
+            with m.State("DONE"):
+                m.d.comb += [done.valid.eq(1), self.ending.ready.eq(done.ready)]
+                with m.If(done.ready):
+                    m.next = "WAIT"
+        return m
+
+    def _describe(self, m: Module) -> None:
+        copy, request = self.ending.p, self.semaphore.request
+        m.d.comb += [
+            request.p.asid.eq(copy.asid),
+            request.p.va.eq(copy.semaphore_va),
+            request.p.operation.eq(Mux(copy.reduction_enable, SemOp.REDUCTION, SemOp.RELEASE)),
+            request.p.reduction.eq(copy.reduction),
+            request.p.unsigned.eq(copy.reduction_unsigned),
+            request.p.wide.eq(copy.wide),
+            request.p.timestamp.eq(copy.semaphore == LaunchSemaphore.FOUR_WORDS),
+            request.p.payload.eq(copy.payload),
+        ]

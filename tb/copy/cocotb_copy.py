@@ -1,0 +1,333 @@
+"""Tests of `hw.copy.engine.CopyEngine` against the reference."""
+
+import itertools
+
+import cocotb
+
+from hw.config import VA_BITS
+from tb.copy.bench import CONFIG, SEMAPHORE, WRITE_BUS, WRITE_FAULT, Bench
+from tb.copy.memory import BUS, FAULT, Bad
+from tb.copy.model import Copy
+
+BEAT = CONFIG.beat_bytes
+ASIDS = CONFIG.asids
+BURST = 64 * BEAT
+
+RELEASES = [
+    {"semaphore": 1, "semaphore_va": 0x1234, "payload": 0x89ABCDEF},
+    {"semaphore": 1, "semaphore_va": (1 << VA_BITS) - 8, "payload": (1 << 64) - 2, "wide": 1},
+    {"semaphore": 2, "semaphore_va": 0xFF_FFFF_0010, "payload": 7},
+    {
+        "semaphore": 1,
+        "semaphore_va": 0x40,
+        "payload": 3,
+        "reduction_enable": 1,
+        "reduction": 5,
+        "reduction_unsigned": 1,
+    },
+    {
+        "semaphore": 2,
+        "semaphore_va": 0x80,
+        "payload": 1 << 40,
+        "wide": 1,
+        "reduction_enable": 1,
+        "reduction": 1,
+    },
+]
+
+
+def edges() -> list[int]:
+    """Places in a beat around which alignment goes wrong."""
+    return sorted({0, 1, 3, BEAT // 2 - 1, BEAT // 2, BEAT // 2 + 1, BEAT - 2, BEAT - 1})
+
+
+async def run(bench: Bench, copies: list[Copy]) -> None:
+    for copy in copies:
+        bench.submit(copy)
+    await bench.finish(limit=2000 + 200 * len(copies) + 40 * sum(cost(one) for one in copies))
+
+
+def cost(copy: Copy) -> int:
+    return copy.lines * (copy.length // BEAT + 4)
+
+
+@cocotb.test()
+async def alignment_and_length(dut) -> None:
+    """Every pair of ends in a beat, short lengths and lengths about a whole burst."""
+    bench = Bench(dut, latency=(1, 4))
+    await bench.start()
+    asid = itertools.cycle(range(ASIDS))
+    copies = []
+    for source, target in itertools.product(edges(), edges()):
+        lengths = [1, 2, BEAT - 1, BEAT, BEAT + 1, 2 * BEAT, bench.rng.randint(2, 5 * BEAT)]
+        for length in lengths:
+            copies.append(Copy(next(asid), 0x5000 + source, 0x9000 + target, length))
+    for _ in range(24):
+        source, target = bench.rng.choices(edges(), k=2)
+        length = BURST + bench.rng.choice([-BEAT, 0, BEAT]) + bench.rng.choice([-1, 0, 1])
+        copies.append(Copy(next(asid), 0x5000 + source, 0x9000 + target, length))
+    await run(bench, copies)
+    bench.check_memory()
+
+
+@cocotb.test()
+async def pages(dut) -> None:
+    """Copies about 4 KiB boundaries of either side, and about the end of the address space."""
+    bench = Bench(dut)
+    await bench.start()
+    asid = itertools.cycle(range(ASIDS))
+    top = 1 << VA_BITS
+    copies = []
+    for before in (1, BEAT, 2 * BEAT + 3, BURST - 1, BURST + 5):
+        copies += [
+            Copy(next(asid), 0x7000 - before, 0x20000 + 3, 2 * before + 7),
+            Copy(next(asid), 0x7001, 0x21000 - before, 2 * before + 7),
+            Copy(next(asid), top - before, 0x21000 + before, 2 * before),
+            Copy(next(asid), 0x3000 + before, top - before, 2 * before),
+        ]
+    await run(bench, copies)
+    bench.check_memory()
+
+
+@cocotb.test()
+async def lines_and_pitches(dut) -> None:
+    """Multi-line copies: narrow and wide, pitch 0, overlapping, negative by wrapping, large."""
+    bench = Bench(dut, latency=(1, 30))
+    await bench.start()
+    huge = (1 << 32) - 5
+    copies = [
+        Copy(0, 0x1000, 0x8000, 16, 40, 16, 16),
+        Copy(1, 0x1003, 0x8005, 16, 40, 64, 48),
+        Copy(2, 0x1003, 0x8005, 1, 30, 1, 3),
+        Copy(3, 0x1007, 0x8001, 3 * BEAT + 1, 12, 0, 4 * BEAT + 2),
+        Copy(4, 0x1007, 0x8001, BEAT + 2, 9, BEAT // 2, 3 * BEAT),
+        Copy(5, 0x1007, 0x8001, BEAT + 2, 9, huge, huge),
+        Copy(6, (1 << VA_BITS) - huge, 0x8001, 50, 4, huge, 100),
+        Copy(7, 0x1FF9, 0x8FFD, BURST + 9, 3, BURST + 11, BURST + 13),
+        Copy(8, 0x1FF9, 0x8FFD, 2 * BEAT, 20, 0x1001, 0x0FFF, src_physical=1),
+        Copy(9, 0x1FF9, 0x8FFD, 2 * BEAT, 20, 0x0FFF, 0x1001, dst_physical=1),
+    ]
+    await run(bench, copies)
+    bench.check_memory()
+
+
+@cocotb.test()
+async def narrow_lines_rate(dut) -> None:
+    """A line of 16 bytes takes 3 cycles, memory latency apart."""
+    bench = Bench(dut, latency=(20, 20))
+    await bench.start()
+    await run(bench, [Copy(1, 0x1000, 0x8000, 16, 200, 256, 256)])
+    print(f"width {CONFIG.data_width}: 200 lines of 16 bytes in {bench.cycle} cycles")
+    assert bench.cycle <= 3 * 200 + 2 * 20 + 70
+    bench.check_memory()
+
+
+@cocotb.test()
+async def releases(dut) -> None:
+    """Every kind of release, alone and after a copy; a refused one is an error."""
+    bench = Bench(dut, share=0.7)
+    await bench.start()
+    copies = []
+    for index, semaphore in enumerate(RELEASES):
+        alone = Copy(2 * index, transfer=0, length=0, lines=0, semaphore=semaphore, channel=index)
+        after = Copy(2 * index + 1, 0x33, 0x5555, 5 * BEAT, semaphore=semaphore, channel=index)
+        refused = Copy(20 + index, 0x33, 0x5555, 9, semaphore=semaphore, refuse=index + 1)
+        copies += [alone, after, refused]
+    copies.append(Copy(40, transfer=0))
+    await run(bench, copies)
+    assert len(bench.released) == 3 * len(RELEASES)
+    for copy in copies:
+        assert copy.error == (SEMAPHORE if copy.refuse else 0)
+        assert not copy.refuse or copy.va == copy.semaphore["semaphore_va"]
+    bench.check_memory()
+
+
+@cocotb.test()
+async def failed_reads(dut) -> None:
+    """A bus error or a fault on each beat in turn; the copies around it are whole."""
+    bench = Bench(dut, latency=(1, 25))
+    await bench.start()
+    copies = []
+    for index in range(24):
+        status = (BUS, FAULT)[index % 2]
+        source, target = bench.rng.choices(edges(), k=2)
+        copy = Copy(index, 0x1800 + source, 0x9800 + target, 3 * BURST, semaphore=RELEASES[0])
+        at = bench.rng.choice([0, 0, 1, 62, 63, 64, 65, 128, 190])
+        low = (copy.src // BEAT + at) * BEAT
+        bench.read.bad.append(Bad((index, 0), status, range(low, low + BEAT), write=False))
+        good = Copy(32 + index, 0x101, 0x2003, bench.rng.randint(1, 3 * BEAT))
+        copies += [copy, good]
+    await run(bench, copies)
+    for copy in copies[::2]:
+        bench.check_failed(copy)
+    assert not bench.released
+    assert all(copy.error == 0 for copy in copies[1::2])
+    bench.check_memory()
+
+
+@cocotb.test()
+async def failed_writes(dut) -> None:
+    """The same for writes, some of which fail after a later read has failed."""
+    bench = Bench(dut, latency=(1, 40))
+    await bench.start()
+    copies = []
+    for index in range(24):
+        status = (BUS, FAULT)[index % 2]
+        source, target = bench.rng.choices(edges(), k=2)
+        copy = Copy(index, 0x1800 + source, 0x9800 + target, 4 * BURST, semaphore=RELEASES[0])
+        low = copy.dst + bench.rng.choice([0, 0, BURST, 2 * BURST])
+        bench.write.bad.append(Bad((index, 0), status, range(low, low + 1), write=True))
+        if index % 3 == 0:
+            low = copy.src + bench.rng.choice([0, BURST, 3 * BURST])
+            bench.read.bad.append(Bad((index, 0), FAULT, range(low, low + 1), write=False))
+        copies += [copy, Copy(32 + index, 0x101, 0x2003, bench.rng.randint(1, 3 * BEAT))]
+    await run(bench, copies)
+    for copy in copies[::2]:
+        bench.check_failed(copy)
+    assert {WRITE_BUS, WRITE_FAULT} <= {copy.error for copy in copies}
+    assert not bench.released
+    assert all(copy.error == 0 for copy in copies[1::2])
+    bench.check_memory()
+
+
+@cocotb.test()
+async def failure_stops_the_copy(dut) -> None:
+    """A copy of 4 GiB ends soon after its first failure, with one line or with many."""
+    bench = Bench(dut, latency=(5, 5))
+    await bench.start()
+    everything = range(1 << VA_BITS)
+    size = (1 << 32) - 1
+    copies = [
+        Copy(0, 0x1003, 0x5005, size),
+        Copy(1, 0x1003, 0x5005, size),
+        Copy(2, 0x1003, 0x5005, 16, size, 64, 64),
+        Copy(3, 0x1003, 0x5005, 16, size, 64, 64),
+        Copy(4, 0x1003, 0x5005, 16),
+    ]
+    for asid in range(4):
+        bad = Bad((asid, 0), (BUS, FAULT)[asid // 2], everything, write=asid % 2 == 1)
+        (bench.write if bad.write else bench.read).bad.append(bad)
+    for copy in copies:
+        bench.submit(copy)
+    await bench.finish(limit=6000)
+    assert [copy.error for copy in copies] == [1, 3, 2, 4, 0]
+    assert [copy.va for copy in copies[:4]] == [0x1003, 0x5005, 0x1003, 0x5005]
+    print(f"width {CONFIG.data_width}: four failed copies ended after {bench.cycle} cycles")
+    assert len(bench.read.log) < 200
+
+
+@cocotb.test()
+async def overlap(dut) -> None:
+    """The next copy is read while the one before is being written; idle and done are in order."""
+    bench = Bench(dut, latency=(60, 60), host_share=0.2)
+    await bench.start()
+    copies = [Copy(index, 0x1000, 0x8000, 4096, semaphore=RELEASES[0]) for index in range(20)]
+    await run(bench, copies)
+    assert bench.ended == copies
+    reads = [burst.space[0] for burst in bench.read.log]
+    assert reads == sorted(reads)
+    bench.check_memory()
+
+
+@cocotb.test()
+async def no_bubble_between_copies(dut) -> None:
+    """Command, first read and first write: the fixed cycles of a copy."""
+    bench = Bench(dut, latency=(1, 1))
+    await bench.start()
+    copy = bench.submit(Copy(0, 0x1000, 0x8000, 4 * BEAT))
+    marks: dict[str, int] = {}
+    while not bench.ended:
+        await bench.step()
+        for name, hit in (
+            ("command", bench.accepted),
+            ("read request", bench.read.log),
+            ("last read beat", len(bench.read.moved) == 4),
+            ("write request", bench.write.log),
+            ("first write beat", bench.write.moved),
+            ("last write beat", len(bench.write.moved) == 4),
+            ("done", bench.ended),
+        ):
+            if hit:
+                marks.setdefault(name, bench.cycle)
+    print(f"width {CONFIG.data_width}: {marks}")
+    assert copy.error == 0
+    assert marks["read request"] - marks["command"] <= 9
+    assert marks["write request"] - marks["last read beat"] <= 14
+    assert marks["done"] - marks["last write beat"] <= 14
+
+
+def random_copy(bench: Bench, index: int, longest: int) -> Copy:
+    rng = bench.rng
+    length = min(longest, rng.choice([1, 4, BEAT, 3 * BEAT, 12 * BEAT, BURST, 3 * BURST]))
+    length = rng.randint(1, length)
+    lines = rng.choice([1, 1, 1, 2, 5, 17]) if length <= 12 * BEAT else rng.choice([1, 1, 2])
+    near = [0x10000, 0x10000 - rng.randint(0, length), rng.randrange(0x10000)]
+    pitch = [length, length + rng.randint(0, 3 * BEAT), 0x1000, 4 * BEAT + length]
+    copy = Copy(
+        index % ASIDS,
+        rng.choice(near),
+        0x100000 + rng.choice(near),
+        length,
+        lines,
+        rng.choice([0, *pitch, rng.randrange(1 << 16)]),
+        rng.choice(pitch),
+        transfer=rng.random() < 0.9,
+        src_physical=rng.random() < 0.2,
+        dst_physical=rng.random() < 0.2,
+        semaphore=rng.choice([{}, {}, *RELEASES]),
+        channel=rng.randrange(CONFIG.channels),
+    )
+    copy.refuse = rng.randrange(1, 8) if copy.semaphore and rng.random() < 0.2 else 0
+    return copy
+
+
+async def _random(dut, *, share: float, host_share: float, count: int) -> None:
+    bench = Bench(dut, share=share, host_share=host_share, latency=(1, 60))
+    await bench.start()
+    copies = [random_copy(bench, index, 3 * BURST) for index in range(count)]
+    await run(bench, copies)
+    for copy in copies:
+        assert copy.error == (SEMAPHORE if copy.refuse else 0), copy
+    bench.check_memory()
+
+
+@cocotb.test()
+@cocotb.parametrize(pace=["keen", "slow memory", "slow host"])
+async def random_copies(dut, pace: str) -> None:
+    shares = {"keen": (1.0, 1.0), "slow memory": (0.5, 0.9), "slow host": (0.9, 0.1)}[pace]
+    await _random(dut, share=shares[0], host_share=shares[1], count=100)
+
+
+@cocotb.test()
+async def random_failures(dut) -> None:
+    """Linear copies of which a third meets bad memory, on one side or on both."""
+    bench = Bench(dut, share=0.8, latency=(1, 60))
+    await bench.start()
+    rng = bench.rng
+    copies = []
+    for index in range(ASIDS):
+        length = rng.choice([rng.randint(1, 4 * BEAT), rng.randint(1, 5 * BURST)])
+        semaphore = rng.choice([{}, RELEASES[0]])
+        copy = Copy(
+            index,
+            rng.randrange(0x1000, 0x3000),
+            rng.randrange(0x11000, 0x13000),
+            length,
+            semaphore=semaphore,
+        )
+        copies.append(copy)
+        for write in (False, True):
+            if rng.random() < 0.25:
+                low = (copy.dst if write else copy.src) + rng.randrange(length)
+                bad = Bad((index, 0), rng.choice([BUS, FAULT]), range(low, low + 1), write=write)
+                (bench.write if write else bench.read).bad.append(bad)
+    await run(bench, copies)
+    spoiled = {bad.space[0] for bad in bench.read.bad + bench.write.bad}
+    for copy in copies:
+        if copy.asid in spoiled:
+            bench.check_failed(copy)
+        else:
+            assert copy.error == 0, copy
+    good = [copy for copy in copies if copy.semaphore and copy.asid not in spoiled]
+    assert len(bench.released) == len(good)
+    bench.check_memory()

@@ -1,0 +1,71 @@
+"""What a copy does, byte by byte: the reference."""
+
+from dataclasses import dataclass, field
+
+from hw.config import VA_BITS
+from tb.copy.memory import Memory, Space
+
+__all__ = ["Copy"]
+
+
+@dataclass
+class Copy:
+    """One command as the host gives it, and the record of how it ended."""
+
+    asid: int
+    src: int = 0
+    dst: int = 0
+    length: int = 1
+    lines: int = 1
+    pitch_in: int = 0
+    pitch_out: int = 0
+    transfer: int = 1
+    src_physical: int = 0
+    dst_physical: int = 0
+    semaphore: dict[str, int] = field(default_factory=dict)
+    """Fields of the command that concern its semaphore."""
+    refuse: int = 0
+    """What the semaphore unit answers."""
+    channel: int = 0
+    error: int | None = None
+    va: int = 0
+
+    def command(self) -> dict[str, int]:
+        return {
+            "channel": self.channel,
+            "asid": self.asid,
+            "transfer": self.transfer,
+            "src": self.src,
+            "dst": self.dst,
+            "src_physical": self.src_physical,
+            "dst_physical": self.dst_physical,
+            "pitch_in": self.pitch_in,
+            "pitch_out": self.pitch_out,
+            "line_length": self.length,
+            "line_count": self.lines,
+            **self.semaphore,
+        }
+
+    @property
+    def source_space(self) -> Space:
+        return self.asid, self.src_physical
+
+    @property
+    def target_space(self) -> Space:
+        return self.asid, self.dst_physical
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Source and destination address of each line."""
+        if not self.transfer:
+            return []
+        top = 1 << VA_BITS
+        return [
+            ((self.src + index * self.pitch_in) % top, (self.dst + index * self.pitch_out) % top)
+            for index in range(self.lines)
+        ]
+
+    def apply(self, memory: Memory) -> None:
+        """The copy, on the reference's memory."""
+        for source, target in self.spans():
+            content = memory.read(self.source_space, source, self.length)
+            memory.write(self.target_space, target, content)

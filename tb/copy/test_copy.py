@@ -1,0 +1,29 @@
+"""The copy engine on both simulators."""
+
+import pytest
+
+from hw import export
+from hw.config import CONFIGS
+from hw.copy.engine import CopyEngine
+from tb.copy.bench import config
+from tb.runner import simulate
+
+WIDTHS = [64, 128, 512]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("tests", "minimum"), [("cocotb_copy", 14), ("cocotb_rate", 6)])
+def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:
+    simulate(
+        CopyEngine(config(width)),
+        f"tb.copy.{tests}",
+        simulator=simulator,
+        name=f"copy-{width}",
+        env={"COPY_DATA_WIDTH": str(width)},
+        minimum=minimum,
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_configuration_elaborates(name: str) -> None:
+    assert export.verilog(CopyEngine(CONFIGS[name]))
