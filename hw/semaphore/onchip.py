@@ -57,7 +57,7 @@ class OnChip(wiring.Component):
 
     Attributes
     ----------
-    values : the payload memory (state, for proofs).
+    values, sweep : the payload memory, and the slot that is being cleared (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
@@ -77,6 +77,7 @@ class OnChip(wiring.Component):
             ),
         })
         self.config = config
+        self.sweep = Signal(config.semaphore_bits)
         # Neither memory is transparent: the bypass below is explicit (page 70: known miscompiles).
         attrs = {"ram_style": "distributed"} if config.semaphores <= DISTRIBUTED_ROWS else {}
         self.values = memory.Memory(shape=64, depth=config.semaphores, init=[], attrs=attrs)
@@ -90,7 +91,6 @@ class OnChip(wiring.Component):
         write = self.values.write_port()
         read = self.values.read_port()
 
-        sweep = Signal(self.config.semaphore_bits)
         changes = Signal()
         bypass = Signal()
         m.d.comb += [
@@ -99,7 +99,7 @@ class OnChip(wiring.Component):
             alu.value.eq(Mux(bypass, self.value, read.data)),
             alu.payload.eq(operation.payload),
             alu.counting.eq(operation.slot < self.counting),
-            write.addr.eq(Mux(self.clearing, sweep, operation.slot)),
+            write.addr.eq(Mux(self.clearing, self.sweep, operation.slot)),
             write.data.eq(Mux(self.clearing, 0, alu.result)),
             write.en.eq(self.clearing | changes),
             changes.eq(operation.valid & alu.write),
@@ -117,20 +117,20 @@ class OnChip(wiring.Component):
             with m.If(changes & (operation.slot == index)):
                 m.d.sync += self.zero[index].eq(alu.zero)
         with m.If(self.clearing):
-            m.d.sync += sweep.eq(sweep + 1)
-            with m.If(sweep == self.config.semaphores - 1):
+            m.d.sync += self.sweep.eq(self.sweep + 1)
+            with m.If(self.sweep == self.config.semaphores - 1):
                 m.d.sync += self.clearing.eq(0)
-        self._keep_stamps(m, sweep, changes)
+        self._keep_stamps(m, changes)
         return m
 
-    def _keep_stamps(self, m: Module, sweep: Signal, changes: Signal) -> None:
+    def _keep_stamps(self, m: Module, changes: Signal) -> None:
         m.submodules.stamps = self.stamps
         operation = self.operation
         write = self.stamps.write_port(granularity=32)
         read = self.stamps.read_port()
         enabled = (changes | (operation.valid & operation.cpu)).replicate(2)
         m.d.comb += [
-            write.addr.eq(Mux(self.clearing, sweep, operation.slot)),
+            write.addr.eq(Mux(self.clearing, self.sweep, operation.slot)),
             write.data.eq(Mux(self.clearing, 0, Mux(operation.cpu, operation.payload, self.time))),
             write.en.eq(
                 self.clearing.replicate(2)

@@ -202,55 +202,49 @@ class OnChipProof(Proof):
         look = dut.values.read_port(domain="comb")  # the proof looks into the memory
         m.submodules.dut = wrap(dut)
         operation = dut.operation
-
-        # The unit's side: requests are decoded and registered while the slot is looked up.
-        request, asked = Signal(REQUEST), anything(m, REQUEST, "asked")
-        m.submodules.decoded = decoded = _Decoded()
-        valid = anything(m, 1, "valid")
         m.d.comb += [
-            decoded.request.eq(asked),
             dut.peek.eq(anything(m, config.semaphore_bits, "peek")),
-            operation.control.eq(decoded.control),
-            operation.payload.eq(request.payload),
-            operation.valid.eq(valid & decoded.supported & ~dut.clearing),
             dut.counting.eq(anything(m, dut.counting.shape(), "counting")),
+            operation.control.eq(anything(m, Control, "control")),
+            operation.payload.eq(anything(m, 64, "payload")),
+            operation.valid.eq(anything(m, 1, "valid") & ~dut.clearing),
         ]
-        m.d.sync += [request.eq(asked), operation.slot.eq(dut.peek)]
         clearing_before = Signal(init=1)
-        m.d.sync += clearing_before.eq(dut.clearing)
+        m.d.sync += [operation.slot.eq(dut.peek), clearing_before.eq(dut.clearing)]
         with m.If(clearing_before):
-            m.d.comb += Assume(~valid)
+            m.d.comb += Assume(~operation.valid)
 
-        # Any slot, and what its value must be.
+        # Any slot, and what its value must be; `semaphore.alu` shows that the ALU is right.
         slot = Signal(config.semaphore_bits)
         expected = Signal(64)
         changed = Signal()
-        m.d.comb += [slot.eq(AnyConst(config.semaphore_bits)), look.addr.eq(slot)]
-        counting = operation.slot < dut.counting
-        spec = Specification(m, request, expected, counting)
+        m.submodules.alu = alu = Alu()
+        m.d.comb += [
+            slot.eq(AnyConst(config.semaphore_bits)),
+            look.addr.eq(slot),
+            alu.control.eq(operation.control),
+            alu.payload.eq(operation.payload),
+            alu.value.eq(expected),
+            alu.counting.eq(operation.slot < dut.counting),
+        ]
         mine = operation.valid & (operation.slot == slot)
-        m.d.sync += changed.eq(mine & spec.writes)
+        m.d.sync += changed.eq(mine & alu.write)
         with m.If(mine):
-            m.d.sync += expected.eq(spec.after)
-            m.d.comb += [
-                Assert(dut.passed == spec.passed),
-                Assert((dut.error == SemaphoreError.NONE) == ~spec.refused),
-            ]
+            m.d.comb += [Assert(dut.passed == alu.passed), Assert(dut.error == alu.error)]
+            with m.If(alu.write):
+                m.d.sync += expected.eq(alu.result)
 
         strobe = dut.update.valid & (dut.update.index == slot)
-        m.d.comb += [Assert(strobe == changed)]
+        m.d.comb += Assert(strobe == changed)
         with m.If(changed):
             m.d.comb += Assert(dut.update.value == expected)
-        with m.If(~dut.clearing):
+        with m.If(dut.clearing):
+            m.d.comb += [Assert(expected == 0), Assert(clearing_before), Assert(~changed)]
+        with m.If(~dut.clearing | (slot < dut.sweep)):
             m.d.comb += Assert(look.data == expected)
-        with m.Else():
-            m.d.comb += Assert(expected == 0)
         with m.If(slot < config.counters):
             m.d.comb += Assert(dut.zero.bit_select(slot, 1) == (expected[:32] == 0))
-
-        again = Signal()
-        m.d.sync += again.eq(mine & spec.writes)
-        m.d.comb += [Cover(again & mine & spec.writes), Cover(changed & (expected == 1))]
+        m.d.comb += [Cover(changed & mine & alu.write), Cover(changed & (expected == 1))]
 
 
 PROOFS = (AluProof(), OnChipProof())
