@@ -12,6 +12,7 @@ from hw.config import VA_BITS, Config
 from hw.methods import LaunchSemaphore, SemOp
 
 __all__ = [
+    "HOST_CLIENTS",
     "CopyError",
     "CopyPort",
     "MemoryStatus",
@@ -127,6 +128,11 @@ def semaphore_response() -> data.StructLayout:
     """Result of one operation: `passed` is an acquire's condition (1 for other operations that
     took effect); `error` says why nothing was done."""
     return data.StructLayout({"passed": 1, "error": SemaphoreError})
+
+
+HOST_CLIENTS = 2
+"""Clients of the semaphore unit that the host is: 0 for operations on chip, 1 for those in memory,
+which take long and must not hold up the former (COPY-3). Copy engines follow."""
 
 
 class SemaphorePort(wiring.Signature):
