@@ -1,0 +1,139 @@
+"""The whole machine: what is exported, simulated and put on an FPGA."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.bus.axi4lite import AxiLite
+from hw.config import Config
+from hw.control.port import ControlPort
+from hw.copy.engine import CopyEngine
+from hw.host.host import Host
+from hw.mmu.fabric import MemoryFabric
+from hw.records import HOST_CLIENTS
+from hw.registers import ADDRESS_BITS
+from hw.semaphore.unit import SemaphoreUnit
+from hw.trace import TracePort
+
+__all__ = ["Signalbox"]
+
+
+class Signalbox(wiring.Component):
+    """Host, semaphore unit, copy engines, memory fabric and control port.
+
+    Members
+    -------
+    control : AXI4-Lite subordinate, the register map of `hw/registers.py`.
+    axi : AXI4 manager, all of memory. Ids: reads 0 rings, 1 semaphores, then copy engines; writes
+        0 USERD, 1 semaphores, then copy engines.
+    irq : level, see INTR.
+    trace : only with `config.trace`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        clients = 2 + config.copy_engines
+        self._fabric = MemoryFabric(config, clients, clients)
+        members = {
+            "control": In(AxiLite(ADDRESS_BITS)),
+            "axi": Out(self._fabric.axi.signature),
+            "irq": Out(1),
+        }
+        if config.trace:
+            members["trace"] = Out(TracePort(config))
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.control = control = ControlPort(config)
+        m.submodules.host = host = Host(config)
+        m.submodules.semaphores = semaphores = SemaphoreUnit(config)
+        m.submodules.fabric = fabric = self._fabric
+        engines = []
+        for number in range(config.copy_engines):
+            engine = CopyEngine(config)
+            m.submodules[f"copy_{number}"] = engine
+            engines.append(engine)
+
+        connect(m, flipped(self.control), control.axi)
+        connect(m, flipped(self.axi), fabric.axi)
+        connect(m, control.channel, host.registers)
+        connect(m, control.semaphore, semaphores.window)
+        connect(m, control.doorbell, host.doorbell)
+        connect(m, host.semaphore, semaphores.client[0])
+        connect(m, host.fence, semaphores.client[1])
+        connect(m, host.read, fabric.read[0])
+        connect(m, host.write, fabric.write[0])
+        connect(m, semaphores.memory_read, fabric.read[1])
+        connect(m, semaphores.memory_write, fabric.write[1])
+        for number, engine in enumerate(engines):
+            connect(m, host.engine[number], engine.port)
+            connect(m, engine.semaphore, semaphores.client[HOST_CLIENTS + number])
+            connect(m, engine.read, fabric.read[2 + number])
+            connect(m, engine.write, fabric.write[2 + number])
+        m.d.comb += [
+            self.irq.eq(control.irq),
+            host.time.eq(control.time),
+            host.period.eq(control.writeback),
+            host.counting.eq(control.counting),
+            host.zero.eq(semaphores.zero),
+            host.update.eq(semaphores.update),
+            semaphores.counting.eq(control.counting),
+            semaphores.time.eq(control.time),
+            control.error.eq(host.error),
+            control.notify.eq(host.notify),
+            control.copied.eq(host.copied),
+        ]
+        self._count(m, control.events, host, semaphores, engines)
+        if config.trace:
+            self._trace(m, control, host, semaphores)
+        return m
+
+    def _count(self, m: Module, events, host: Host, semaphores: SemaphoreUnit, engines) -> None:
+        """Report what the performance counters count."""
+        acquire, operations = host.pipeline.execute.acquire, Signal()
+        m.d.comb += [
+            operations.eq(
+                Cat(port.response.valid & port.response.ready for port in semaphores.client).any()
+            ),
+            events.methods.eq(host.pipeline.method.valid),
+            events.semaphore_ops.eq(operations),
+            events.acquire_fails.eq(acquire.valid & ~acquire.passed),
+            events.wakes.eq(host.parking.woken),
+            events.switches.eq(host.pipeline.taken),
+            events.copies.eq(host.launcher.ended.valid),
+            events.read_beats.eq(sum(engine.read_strobe for engine in engines)),
+            events.write_beats.eq(sum(engine.write_strobe for engine in engines)),
+            events.errors.eq(host.channels.error.valid),
+        ]
+
+    def _trace(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
+        trace, pipeline, launcher = self.trace, host.pipeline, host.launcher
+        acquire, launch = pipeline.execute.acquire, pipeline.execute.launch
+        m.d.comb += [
+            trace.served.valid.eq(pipeline.serving),
+            trace.served.channel.eq(pipeline.served),
+            trace.floor.valid.eq(host.scheduler.floor_valid),
+            trace.floor.channel.eq(host.scheduler.floor),
+            trace.doorbell.valid.eq(control.doorbell.valid & control.doorbell.ready),
+            trace.doorbell.channel.eq(control.doorbell.payload.channel),
+            trace.method.valid.eq(pipeline.method.valid),
+            trace.method.channel.eq(pipeline.method.channel),
+            trace.method.subchannel.eq(pipeline.method.method.subchannel),
+            trace.method.address.eq(pipeline.method.method.address),
+            trace.method.data.eq(pipeline.method.method.data),
+            trace.acquire.valid.eq(acquire.valid),
+            trace.acquire.channel.eq(acquire.channel),
+            trace.acquire.passed.eq(acquire.passed),
+            trace.semaphore.eq(semaphores.update),
+            trace.error.eq(host.channels.error),
+        ]
+        for number in range(self._config.copy_engines):
+            m.d.comb += [
+                trace.start[number].valid.eq(launcher.started[number]),
+                trace.start[number].channel.eq(launch.channel),
+                trace.done[number].valid.eq(launcher.finished[number]),
+                trace.done[number].channel.eq(launcher.ended.channel),
+                trace.done[number].failed.eq(launcher.ended.failed),
+            ]
