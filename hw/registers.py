@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from amaranth.lib import data
+from amaranth.lib import enum as amaranth_enum
 
 from hw.config import WINDOW_BASE, Config
 from hw.errors import CODE_OF, Cause, Code
@@ -35,6 +36,7 @@ __all__ = [
     "Block",
     "Field",
     "Register",
+    "Wait",
     "address",
     "channel_address",
     "channel_word",
@@ -260,15 +262,37 @@ PERFORMANCE = {
 }
 """Performance counters and what each counts; 32 bits, wrap, never cleared."""
 
+
+class Wait(amaranth_enum.Enum, shape=4):
+    """Values of `STATUS.WAIT`: what the held method of a channel waits for."""
+
+    NONE = 0
+    COPIES = 1
+    ENGINE = 2
+    ONCHIP = 3
+    RETRY = 4
+    FENCE = 5
+    FENCE_UNIT = 6
+    QUEUE = 7
+    ALL_IDLE = 8
+    WRITEBACK = 9
+    TURN = 10
+
+
 WAITS = {
-    0: "nothing",
-    1: "its own copies to end",
-    2: "a copy engine",
-    3: "an acquire on chip",
-    4: "an acquire in memory",
-    5: "idle",
+    Wait.NONE.value: "nothing; the channel needs dwords",
+    Wait.COPIES.value: "its own copies to end",
+    Wait.ENGINE.value: "an idle copy engine, and all semaphores of its acquire group to be 0",
+    Wait.ONCHIP.value: "an update of an on-chip semaphore",
+    Wait.RETRY.value: "the retry timer of an acquire in memory",
+    Wait.FENCE.value: "its semaphore operation in memory to end",
+    Wait.FENCE_UNIT.value: "the semaphore unit's memory side to be free",
+    Wait.QUEUE.value: "room behind its running copy for a pipelined one",
+    Wait.ALL_IDLE.value: "every engine and fence to be idle (WFI of scope ALL)",
+    Wait.WRITEBACK.value: "the USERD writer to be free (SET_REFERENCE)",
+    Wait.TURN.value: "its next turn only",
 }
-"""Values of `STATUS.WAIT`: what the held method of a channel waits for."""
+"""The same in words."""
 
 _WAIT_DOC = ", ".join(f"{value} {text}" for value, text in WAITS.items())
 
@@ -396,7 +420,7 @@ CHANNEL = Block(
                 Field("FLOOR", 2, 2, "Its time slice runs."),
                 Field("SERVED", 3, 3, "It has the method pipeline."),
                 Field("PENDING", 4, 4, "It has work, fetched or not."),
-                Field("WAIT", 10, 8, f"What its held method waits for: {_WAIT_DOC}."),
+                Field("WAIT", 11, 8, f"What its held method waits for: {_WAIT_DOC}."),
                 Field("ACQUIRE_FAIL", 12, 12, "Its acquire has failed at least once."),
                 Field("COPIES", 23, 16, "Copies launched and not completed."),
             ),

@@ -1,7 +1,7 @@
 """The copy engine."""
 
 from amaranth import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
@@ -10,7 +10,7 @@ from hw.copy.answers import Answers
 from hw.copy.bursts import Bursts
 from hw.copy.drain import Drain, owed
 from hw.copy.fetch import Fetch
-from hw.copy.layouts import COPIES, QUEUE, TAG_BITS
+from hw.copy.layouts import COPIES, QUEUE
 from hw.copy.lines import Lines
 from hw.copy.queue import Queue
 from hw.copy.realign import Realign

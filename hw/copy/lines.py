@@ -1,6 +1,6 @@
 """From a copy command to its lines."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 

@@ -13,13 +13,13 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.errors import CODE_OF, Cause
-from hw.host.context import INDEX_BITS, Method, Wait
+from hw.host.context import INDEX_BITS, Method
 from hw.host.pipeline import channel_edit
 from hw.host.prefetch import channel_event
 from hw.host.settings import setting_event
 from hw.methods import CeMethod
 from hw.records import RegisterPort
-from hw.registers import CHANNEL, Access, channel_word
+from hw.registers import CHANNEL, Access, Wait, channel_word
 
 __all__ = ["Channels"]
 
@@ -342,7 +342,7 @@ class Channels(wiring.Component):
             "FLOOR": self.floor_valid & (self.floor == channel),
             "SERVED": self.serving & (self.served == channel),
             "PENDING": self.busy.bit_select(channel, 1),
-            "WAIT": waits.as_value() if hasattr(waits, "as_value") else waits,
+            "WAIT": waits.as_value(),
             "ACQUIRE_FAIL": self._failed.bit_select(channel, 1),
             "COPIES": counts,
         }

@@ -16,7 +16,6 @@ __all__ = [
     "GroupState",
     "Method",
     "ObjectKind",
-    "Wait",
     "channel_context",
     "prefetch_beat",
 ]
@@ -60,33 +59,6 @@ class ObjectKind(enum.Enum, shape=2):
     NONE = 0
     COPY = 1
     SOFTWARE = 2
-
-
-class Wait(enum.Enum, shape=4):
-    """What the held method of a channel waits for (`STATUS.WAIT`)."""
-
-    NONE = 0
-    """Nothing: the channel needs dwords."""
-    COPIES = 1
-    """Its own copies to end (COPY-4)."""
-    ENGINE = 2
-    """An idle engine, and all semaphores of its acquire group to be 0 (COPY-13)."""
-    ONCHIP = 3
-    """An update of one on-chip semaphore (COPY-10)."""
-    RETRY = 4
-    """The retry timer of an acquire in memory (2.4)."""
-    FENCE = 5
-    """Its semaphore operation in memory to end."""
-    FENCE_UNIT = 6
-    """The semaphore unit's memory side to be free."""
-    QUEUE = 7
-    """Room behind its own running copy for a pipelined one."""
-    ALL_IDLE = 8
-    """Every engine and fence to be idle (WFI of scope ALL)."""
-    WRITEBACK = 9
-    """The USERD writer to be free (SET_REFERENCE)."""
-    TURN = 10
-    """Its next turn only: it was let go in the middle of its work."""
 
 
 def prefetch_beat(config: Config) -> data.StructLayout:

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import VA_BITS, WINDOW_BASE, Config
 from hw.errors import Cause
 from hw.host.acquire import AcquireSpans
-from hw.host.context import Method, ObjectKind, Wait, channel_context
+from hw.host.context import Method, ObjectKind, channel_context
 from hw.host.prefetch import channel_event
 from hw.host.settings import setting_event, setting_ram
 from hw.methods import (
@@ -33,6 +33,7 @@ from hw.records import (
     semaphore_request,
     semaphore_response,
 )
+from hw.registers import Wait
 
 __all__ = ["Execute"]
 

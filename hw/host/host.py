@@ -7,7 +7,6 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.config import Config
 from hw.host.arrivals import Arrivals
 from hw.host.channels import Channels
-from hw.host.context import Wait
 from hw.host.execute import Execute
 from hw.host.fences import Fences
 from hw.host.fetch import Fetch
@@ -20,6 +19,7 @@ from hw.host.settings import setting_ram
 from hw.host.timers import Timers
 from hw.host.writeback import Writeback
 from hw.records import CopyPort, ReadPort, RegisterPort, SemaphorePort, WritePort
+from hw.registers import Wait
 
 __all__ = ["Host"]
 

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.host.context import Wait
 from hw.host.prefetch import channel_event
+from hw.registers import Wait
 
 __all__ = ["Parking"]
 

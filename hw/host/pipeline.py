@@ -12,10 +12,11 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.host.context import INDEX_BITS, Method, Wait, channel_context, prefetch_beat
+from hw.host.context import INDEX_BITS, Method, channel_context, prefetch_beat
 from hw.host.decode import Decoder
 from hw.host.execute import Execute
 from hw.host.prefetch import channel_event
+from hw.registers import Wait
 
 __all__ = ["Pipeline", "channel_edit"]
 
