@@ -119,7 +119,7 @@ def test_pack_and_unpack():
     }
 
 
-@pytest.mark.parametrize("value", [-1, 8])
+@pytest.mark.parametrize("value", [-1, 16])
 def test_pack_refuses_what_does_not_fit(value: int):
     with pytest.raises(ValueError, match=rf"^STATUS\.WAIT = {value:#x} does not fit its 4 bits$"):
         CHANNEL["STATUS"].pack(WAIT=value)
