@@ -88,6 +88,7 @@ class Bench:
     window_results : the control port's answers, in order.
     model : the reference; `memory` : what is behind the fence unit.
     cycle : number of the cycle that was sampled last.
+    updates : strobes of `update` so far; `accepted` : cycles in which an operation was accepted.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -102,6 +103,7 @@ class Bench:
         self.memory = Memory(dut, self.config, self.random)
         self.cycle = 0
         self.updates = 0
+        self.accepted: list[int] = []
         self.in_memory: deque[int] = deque()
         self._window_offered: tuple[int, int | None] | None = None
         self._window_busy = False
@@ -266,6 +268,8 @@ class Bench:
             self._accept_window(*self._window_offered)
             self._window_offered = None
         assert accepted <= 1, "two operations accepted in one cycle"
+        if accepted:
+            self.accepted.append(self.cycle)
 
     def _accept(self, number: int, operation: Operation) -> None:
         fields = {name: value for name, value in asdict(operation).items()}
