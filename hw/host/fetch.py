@@ -118,12 +118,22 @@ class Fetch(wiring.Component):
     def _events(self) -> None:
         """Steps that this cycle takes, each for the visited channel."""
         event = channel_event(self._config)
-        self._rest = Signal(event)
+        self._seen = Signal(event)
+        self._again = Signal(event)
         self._reserve = Signal(channel_event(self._config, beats=4))
         self._ask_put = Signal(event)
         self._accept_put = Signal(event)
         self._ask_entry = Signal(event)
         self._open_entry = Signal(event)
+        self._steps = (
+            self._seen,
+            self._again,
+            self._reserve,
+            self._ask_put,
+            self._accept_put,
+            self._ask_entry,
+            self._open_entry,
+        )
 
     def _flags(self, m: Module) -> None:
         config, channels = self._config, self._config.channels
@@ -192,9 +202,10 @@ class Fetch(wiring.Component):
             | (popped & ((self._credits[channel] <= room + 1) | (self._credits[channel] == 1)))
             | (self.drained[channel] & ~was_drained)
         )
-        with m.If(at(self._rest)):
+        # What comes up after the look at the channel counts for the next visit.
+        with m.If(at(self._seen)):
             m.d.sync += self._work[channel].eq(0)
-        with m.If(news):
+        with m.If(news | at(self._again)):
             m.d.sync += self._work[channel].eq(1)
         m.d.comb += self.busy[channel].eq(
             self._work[channel]
@@ -296,6 +307,7 @@ class Fetch(wiring.Component):
                 ]
                 m.next = "PICK"
             with m.State("LOAD"):
+                m.d.comb += self._seen.valid.eq(1)
                 self._see(m, channel)
                 m.next = "PLAN"
             with m.State("PLAN"):
@@ -354,16 +366,8 @@ class Fetch(wiring.Component):
         self._order = Signal(read_order(self._config))
         self._word = Signal(40)
         self._mask = Signal(INDEX_BITS)
-        steps = (
-            self._rest,
-            self._reserve,
-            self._ask_put,
-            self._accept_put,
-            self._ask_entry,
-            self._open_entry,
-        )
         request = self.read.request.payload
-        m.d.comb += [event.channel.eq(self._channel) for event in steps]
+        m.d.comb += self._again.valid.eq(self._step)
         m.d.comb += [
             self._mask.eq((C(1, INDEX_BITS + 1) << self._base[1].data[16:21]) - 1),
             self._orders.w_data.eq(self._order),
@@ -399,7 +403,7 @@ class Fetch(wiring.Component):
             ]
             self._ask(m, Read.ENTRY, self._ask_entry)
         with m.Else():
-            m.d.comb += [self._step.eq(1), self._rest.valid.eq(1)]
+            m.d.comb += [self._step.eq(1), self._again.valid.eq(0)]
         with m.If(self._step):
             m.next = "PICK"
 
@@ -451,7 +455,7 @@ class Fetch(wiring.Component):
             self._mark(m, cause)
         with m.Else():
             # Looked at again when beats have left; `accept` stays set.
-            m.d.comb += [self._step.eq(1), self._accept_put.valid.eq(0), self._rest.valid.eq(1)]
+            m.d.comb += [self._step.eq(1), self._accept_put.valid.eq(0), self._again.valid.eq(0)]
 
     def _act_open(self, m: Module) -> None:
         """Open the oldest entry: a segment to fetch, or a mark for a control or a bad entry."""
