@@ -1,7 +1,7 @@
 """Runs a workload on a device, verifies every byte, and says when each copy ended."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from driver.memory import Buffer
 from driver.stream import Event, Stream
 from driver.workload import CopySpec, Request, Workload, requests
 
-__all__ = ["CopyRecord", "Result", "VerifyError", "run"]
+__all__ = ["CopyRecord", "Replay", "Result", "VerifyError", "run"]
 
 _GUARD = 32
 """Bytes behind every destination that must stay as they are."""
@@ -32,6 +32,7 @@ class CopyRecord:
     name: str
     index: int
     stream: str
+    channel: int
     priority: int
     size: int
     requested: int
@@ -89,55 +90,91 @@ class _Copy:
     submitted: int = 0
 
 
-@dataclass
-class _Run:
-    """State of one run."""
+class Replay:
+    """One run of a workload on a device whose policy is the wanted one.
 
-    device: Device
-    numbers: np.random.Generator
-    streams: dict[str, Stream] = field(default_factory=dict)
-    copies: dict[tuple[str, int], _Copy] = field(default_factory=dict)
-    buffers: list[Buffer] = field(default_factory=list)
+    Copies are requested at their times by one task; dependencies are events, which the channels
+    wait for. `seed` makes the random data.
+    """
 
-    def place(self, request: Request) -> None:
+    def __init__(self, device: Device, workload: Workload, *, seed: int = 0) -> None:
+        self._device = device
+        self._workload = workload
+        self._numbers = np.random.default_rng(seed)
+        self._streams: dict[str, Stream] = {}
+        self._copies: dict[tuple[str, int], _Copy] = {}
+        self._buffers: list[Buffer] = []
+
+    def finished(self) -> int:
+        """How many copies have ended by now; may be asked at any time during the run."""
+        copies = self._copies.values()
+        return sum(copy.done.recorded and copy.done.query() for copy in copies)
+
+    async def run(self) -> Result:
+        """Carry it out and verify every byte. To be called once.
+
+        Raises `VerifyError`, `ChannelError`, `OutOfMemory`.
+        """
+        device, machine = self._device, self._device.machine
+        for spec in self._workload.streams:
+            self._streams[spec.name] = await device.stream(spec.priority, name=spec.name)
+        order = requests(self._workload.copies)
+        for request in order:
+            self._place(request)
+        await device.synchronize()
+        start = machine.now()
+        for request in order:
+            if (early := start + request.at - machine.now()) > 0:
+                await machine.wait_cycles(early)
+            await self._submit(self._copies[request.key])
+        await device.synchronize()
+        copies = [self._copies[request.key] for request in order]
+        for copy in copies:
+            self._verify(copy)
+        records = tuple(self._record(copy, start) for copy in copies)
+        for buffer in self._buffers:
+            buffer.free()
+        return Result(self._workload, type(device.policy).__name__, records, start)
+
+    def _place(self, request: Request) -> None:
         """Allocate and fill the memory of one copy."""
         spec = request.spec
         origin = self._origin(request)
         if origin is None:
-            image = _DATA[spec.data](spec, request.index, self.numbers)
+            image = _DATA[spec.data](spec, request.index, self._numbers)
             src, src_pitch = self._upload(spec, image), spec.src_pitch
         else:
             before = origin.request.spec
             image, src_pitch = origin.image, before.dst_pitch
             src = origin.dst.at(before.dst_offset)
         size = spec.dst_offset + spec.dst_pitch * spec.height + _GUARD
-        canvas = self.numbers.integers(0, 256, size, np.uint8)
-        dst = self.device.upload(canvas, name=f"{spec.name} destination")
-        self.buffers.append(dst)
-        done = self.device.event(interrupt=False)
-        stream = self.streams[spec.stream]
+        canvas = self._numbers.integers(0, 256, size, np.uint8)
+        dst = self._device.upload(canvas, name=f"{spec.name} destination")
+        self._buffers.append(dst)
+        done = self._device.event(interrupt=False)
+        stream = self._streams[spec.stream]
         copy = _Copy(request, stream, src, src_pitch, dst, canvas, image, done)
-        self.copies[request.key] = copy
+        self._copies[request.key] = copy
 
     def _origin(self, request: Request) -> _Copy | None:
         """The copy whose bytes this one takes on."""
         keys = [key for key in request.needs if key[0] == request.spec.source]
-        return self.copies[keys[0]] if keys else None
+        return self._copies[keys[0]] if keys else None
 
     def _upload(self, spec: CopySpec, image: np.ndarray) -> int:
         """Address of a fresh image in memory."""
         source = np.zeros(spec.src_pitch * spec.height, np.uint8)
         _lines(source, 0, spec.src_pitch, spec)[:] = image
-        buffer = self.device.allocate(spec.src_offset + source.size, name=f"{spec.name} source")
+        buffer = self._device.allocate(spec.src_offset + source.size, name=f"{spec.name} source")
         buffer.write(source, spec.src_offset)
-        self.buffers.append(buffer)
+        self._buffers.append(buffer)
         return buffer.at(spec.src_offset)
 
-    async def submit(self, copy: _Copy) -> None:
+    async def _submit(self, copy: _Copy) -> None:
         """Submit one copy behind those that it depends on."""
         spec, stream = copy.request.spec, copy.stream
         for key in copy.request.needs:
-            await self.copies[key].done.wait(stream)
+            await self._copies[key].done.wait(stream)
         dst = copy.dst.at(spec.dst_offset)
         if spec.height == 1:
             await stream.memcpy_async(dst, copy.src, spec.width, done=copy.done)
@@ -145,9 +182,9 @@ class _Run:
             pitches = {"dst_pitch": spec.dst_pitch, "src": copy.src, "src_pitch": copy.src_pitch}
             shape = {"width": spec.width, "height": spec.height}
             await stream.memcpy_2d_async(dst, **pitches, **shape, done=copy.done)
-        copy.submitted = self.device.machine.now()
+        copy.submitted = self._device.machine.now()
 
-    def verify(self, copy: _Copy) -> None:
+    def _verify(self, copy: _Copy) -> None:
         """Compare every byte of a copy's destination, those around it too."""
         spec = copy.request.spec
         expected = copy.canvas.copy()
@@ -162,14 +199,15 @@ class _Run:
                 f"destination) is {found[first]:#04x}, not {expected[first]:#04x}"
             )
 
-    def record(self, copy: _Copy, start: int) -> CopyRecord:
+    def _record(self, copy: _Copy, start: int) -> CopyRecord:
         """Times of a finished copy, from cycle `start`."""
         spec = copy.request.spec
-        ready = max([copy.submitted, *(self.copies[key].done.cycle for key in copy.request.needs)])
+        ready = max([copy.submitted, *(self._copies[key].done.cycle for key in copy.request.needs)])
         return CopyRecord(
             name=spec.name,
             index=copy.request.index,
             stream=spec.stream,
+            channel=copy.stream.channel.index,
             priority=copy.stream.priority,
             size=spec.size,
             requested=copy.request.at,
@@ -206,38 +244,6 @@ _DATA: dict[str, Callable[[CopySpec, int, np.random.Generator], np.ndarray]] = {
 }
 
 
-async def run(
-    device: Device,
-    workload: Workload,
-    *,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda submitted, total: None,
-) -> Result:
-    """Run a workload on a device whose policy is the wanted one, and verify every byte.
-
-    Copies are requested at their times by one task; dependencies are events, which the channels
-    wait for. `progress` is called after every submission.
-
-    Raises `VerifyError`, `ChannelError`, `OutOfMemory`.
-    """
-    state, machine = _Run(device, np.random.default_rng(seed)), device.machine
-    for spec in workload.streams:
-        state.streams[spec.name] = await device.stream(spec.priority, name=spec.name)
-    order = requests(workload.copies)
-    for request in order:
-        state.place(request)
-    await device.synchronize()
-    start = machine.now()
-    for number, request in enumerate(order, 1):
-        if (early := start + request.at - machine.now()) > 0:
-            await machine.wait_cycles(early)
-        await state.submit(state.copies[request.key])
-        progress(number, len(order))
-    await device.synchronize()
-    copies = [state.copies[request.key] for request in order]
-    for copy in copies:
-        state.verify(copy)
-    records = tuple(state.record(copy, start) for copy in copies)
-    for buffer in state.buffers:
-        buffer.free()
-    return Result(workload, type(device.policy).__name__, records, start)
+async def run(device: Device, workload: Workload, *, seed: int = 0) -> Result:
+    """`Replay.run`, for who does not look on."""
+    return await Replay(device, workload, seed=seed).run()
