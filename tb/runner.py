@@ -58,6 +58,7 @@ def simulate(
     minimum: int = 1,
     build_args: Sequence[str] = (),
     plusargs: Sequence[str] = (),
+    log: str = "",
 ) -> Path:
     """Run the cocotb tests of module `tests` on `design` and check their results.
 
@@ -78,6 +79,7 @@ def simulate(
     minimum : at least so many tests must have run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".
+    log : file in the run directory that takes what the simulation prints; else it is shown.
 
     Returns the directory of this run, which holds `results.xml`.
 
@@ -117,6 +119,7 @@ def simulate(
                 test_dir=run,
                 results_xml=str(run / "results.xml"),
                 plusargs=[*_wave_arguments(simulator, waves, run), *plusargs],
+                log_file=str(run / log) if log else None,
             )
         except RuntimeError as error:
             failure = f"simulator failed: {error}"
