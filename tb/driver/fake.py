@@ -9,7 +9,7 @@ from tb.models.host import Copied, Held, HostModel, Notified, Ring
 
 __all__ = ["FakeMachine"]
 
-SPACE = 1 << 22
+SPACE = 1 << 23
 """Bytes of memory; a power of two above what a test uses."""
 
 

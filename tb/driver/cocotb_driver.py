@@ -1,0 +1,103 @@
+"""The driver on the RTL: copies, priorities, events, errors."""
+
+import os
+import random
+
+import cocotb
+import numpy as np
+
+from driver.channel import ChannelSettings
+from driver.device import Device
+from driver.fault import ChannelError
+from driver.policy import PriorityPolicy
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause
+from tb.sim.machine import SimMachine
+
+LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
+
+
+@cocotb.test(**LIMIT)
+async def copies(dut):
+    """Random sizes and offsets, several streams, every byte compared."""
+    numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    device = await Device.open(await SimMachine.start(dut))
+    streams = [await device.stream(-number) for number in range(device.info.channels)]
+    work = []
+    for number in range(20):
+        size = numbers.randrange(1, 700)
+        lead = [numbers.randrange(64) for _ in range(2)]
+        data = np.random.default_rng(number).integers(0, 256, size, np.uint8)
+        src, dst = device.allocate(size + 64), device.allocate(size + 128)
+        src.write(data, lead[0])
+        dst.fill(0xA5)
+        stream = numbers.choice(streams)
+        await stream.memcpy_async(dst.at(lead[1]), src.at(lead[0]), size)
+        work.append((dst, lead[1], data))
+    await device.synchronize()
+    for dst, lead, data in work:
+        found = dst.read()
+        assert np.array_equal(found[lead : lead + data.size], data)
+        assert (found[:lead] == 0xA5).all()
+        assert (found[lead + data.size :] == 0xA5).all()
+
+
+@cocotb.test(**LIMIT)
+async def events(dut):
+    """A consumer waits for a producer's event; times rise."""
+    device = await Device.open(await SimMachine.start(dut))
+    producer, consumer = await device.stream(0), await device.stream(-5)
+    data = np.arange(600, dtype=np.uint16)
+    src, middle, dst = device.upload(data), device.allocate(1200), device.allocate(1200)
+    middle.fill(0)
+    start, ready, end = device.event(), device.event(interrupt=False), device.event()
+    await start.record(producer)
+    await producer.memcpy_async(middle, src, 1200, done=ready)
+    await ready.wait(consumer)
+    await consumer.memcpy_2d_async(dst, 120, middle, 120, 120, 10)
+    await end.record(consumer)
+    await end.synchronize()
+    assert np.array_equal(dst.read(np.uint16), data)
+    assert 75 <= ready.elapsed_cycles(start) < end.elapsed_cycles(start) < 2000
+    assert abs(end.cycle - device.machine.now()) < 200
+
+
+@cocotb.test(**LIMIT)
+async def errors(dut):
+    """An error is raised with its method, skipped, and the channel goes on; others never stop."""
+    device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
+    stream, other = await device.stream(), await device.stream()
+    src, dst = device.upload(np.arange(64, dtype=np.uint8)), device.allocate(64)
+    dst.fill(0)
+    await stream.submit(Pushbuffer().add(0xFF_FFFF_FFF0, 1))
+    await stream.memcpy_async(dst, src, 64)
+    try:
+        await stream.synchronize()
+    except ChannelError as error:
+        assert error.channel == stream.channel.index
+        assert (error.cause, error.method) == (Cause.SEM_UNKNOWN, 0x6C)
+        assert error.va == 0xFF_FFFF_FFF0
+        assert "SEM_EXECUTE" in str(error)
+    else:
+        raise AssertionError("no error was raised")
+    if other.channel is not stream.channel:
+        await other.memcpy_async(dst, src, 32)
+        await other.synchronize()
+        assert not dst.read(offset=32).any()
+    await stream.channel.skip()
+    await stream.synchronize()
+    assert np.array_equal(dst.read(), src.read())
+
+
+@cocotb.test(**LIMIT)
+async def small_ring(dut):
+    """More submissions than the ring and its memory hold; segments are recycled."""
+    settings = ChannelSettings(ring_entries=4, pushbuffer_bytes=512)
+    device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1), settings)
+    stream = await device.stream()
+    src = device.upload(np.arange(40, dtype=np.uint8))
+    dst = device.allocate(40 * 32)
+    for line in range(40):
+        await stream.memcpy_async(dst.at(32 * line), src.at(line), 1)
+    await stream.synchronize()
+    assert np.array_equal(dst.read()[::32], src.read())

@@ -1,0 +1,96 @@
+"""The simulation top as a machine for the driver (`driver.machine.Machine`).
+
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine)
+
+Python is woken only for register accesses, interrupts and the ends of waits, never every clock.
+"""
+
+import logging
+from typing import Any
+
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge, Timer
+from cocotbext.axi import AxiLiteMaster, AxiResp
+
+from tb.bus import axi4lite
+from tb.sim.backdoor import Backdoor
+
+__all__ = ["MachineError", "SimMachine"]
+
+CLOCK_NS = 10
+"""Period of the clock that `start` makes."""
+
+
+class MachineError(Exception):
+    """The control port refused an access."""
+
+
+class SimMachine:
+    """A running simulation top (`tb.sim.top`) of a Signalbox; made by `start`.
+
+    Members
+    -------
+    dut : the top. memory : its `Backdoor`.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        self.memory = Backdoor(dut.memory, len(dut.memory.mem[0]) // 8)
+        bus = axi4lite(dut, "control")
+        logging.getLogger(f"cocotb.{dut._name}.control").setLevel(logging.WARNING)
+        self._control = AxiLiteMaster(bus, dut.clk, dut.rst)
+        self._edge = RisingEdge(dut.clk)
+        self._raised = RisingEdge(dut.irq)
+
+    @classmethod
+    async def start(cls, dut: Any) -> "SimMachine":
+        """Start the clock, reset the design and wait for the end of the reset."""
+        machine = cls(dut)
+        dut.reset_request.value = 1
+        Clock(dut.clk, CLOCK_NS, unit="ns", impl="gpi").start(start_high=False)
+        for _ in range(2):
+            await machine._edge
+        dut.reset_request.value = 0
+        await machine._edge
+        while dut.rst.value != 0:
+            await machine._edge
+        return machine
+
+    async def read32(self, offset: int) -> int:
+        """Value of a register. Raises `MachineError` when the port answers with an error."""
+        answer = await self._control.read(offset, 4)
+        if answer.resp != AxiResp.OKAY:
+            raise MachineError(f"read of register {offset:#06x}: {AxiResp(answer.resp).name}")
+        return int.from_bytes(answer.data, "little")
+
+    async def write32(self, offset: int, value: int) -> None:
+        """Write a register. Raises `MachineError` when the port answers with an error."""
+        answer = await self._control.write(offset, value.to_bytes(4, "little"))
+        if answer.resp != AxiResp.OKAY:
+            raise MachineError(f"write of register {offset:#06x}: {AxiResp(answer.resp).name}")
+
+    async def interrupt(self) -> None:
+        """Wait until `irq` is 1; goes on right after a clock edge, one after the rise."""
+        while self.dut.irq.value != 1:
+            await self._raised
+            await self._edge
+
+    async def wait_cycles(self, cycles: int) -> None:
+        """Wait for so many clock edges; Python sleeps until the last one."""
+        if cycles > 1:
+            await Timer((cycles - 1) * CLOCK_NS + CLOCK_NS // 2, unit="ns")
+        await self._edge
+
+    def memory_read(self, address: int, size: int) -> bytes:
+        """Bytes of memory now."""
+        return self.memory.read(address, size) if size else b""
+
+    def memory_write(self, address: int, data: bytes) -> None:
+        """Put bytes into memory now."""
+        if data:
+            self.memory.write(address, data)
+
+    def now(self) -> int:
+        """The top's cycle counter, as in its trace."""
+        return self.dut.cycle.value.to_unsigned()
