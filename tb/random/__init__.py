@@ -1,0 +1,1 @@
+"""Constrained-random programs on the whole machine, checked against independent models."""
