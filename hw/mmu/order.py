@@ -2,7 +2,7 @@
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 __all__ = ["BurstOrder"]
@@ -12,7 +12,8 @@ class BurstOrder(wiring.Component):
     """Bursts of one client, from admission to their end, with how the translation went.
 
     The bus keeps the order of one client's bursts by their id; bursts that faulted never got
-    there, and find their place among the others here.
+    there, and find their place among the others here. A burst that was pushed shows 2 cycles
+    later, which is before the bus can have answered it.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class BurstOrder(wiring.Component):
 
     def __init__(self, limit: int) -> None:
         super().__init__({
-            "room": Out(1),
+            "room": Out(1, init=1),
             "admit": In(1),
             "push": In(1),
             "push_fault": In(1),
@@ -38,19 +39,26 @@ class BurstOrder(wiring.Component):
             "pop": In(1),
         })
         self.limit = limit
-        self.count = Signal(range(limit + 1))
-        """Bursts admitted and not ended (state, for proofs)."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.queue = queue = SyncFIFO(width=1, depth=self.limit)
-        m.d.sync += self.count.eq(self.count + self.admit - self.pop)
+        # One more than the limit: the register at the output fills a cycle after the memory.
+        m.submodules.queue = queue = SyncFIFOBuffered(width=1, depth=self.limit + 1)
         m.d.comb += [
-            self.room.eq(~self.count[-1]),  # the limit is a power of two
             queue.w_en.eq(self.push),  # never full: pushed bursts were admitted
             queue.w_data.eq(self.push_fault),
             self.valid.eq(queue.r_rdy),
             self.fault.eq(queue.r_rdy & queue.r_data),
             queue.r_en.eq(self.pop),
         ]
+
+        # Counted a cycle late, to keep the arbiter's path short. `room` leaves space for the one
+        # burst that may be admitted before it is counted.
+        admitted, popped = Signal(), Signal()
+        count = Signal(range(self.limit + 1))
+        m.d.sync += [admitted.eq(self.admit), popped.eq(self.pop)]
+        with m.If(admitted & ~popped):
+            m.d.sync += [count.eq(count + 1), self.room.eq(count < self.limit - 2)]
+        with m.Elif(popped & ~admitted):
+            m.d.sync += [count.eq(count - 1), self.room.eq(count != self.limit)]
         return m

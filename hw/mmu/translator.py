@@ -59,11 +59,14 @@ class IdentityTranslator(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         request, response = self.port.request, self.port.response
+        low = (self.config.memory_bytes & -self.config.memory_bytes).bit_length() - 1
+        units = self.config.memory_bytes >> low  # 1 when memory is a power of two: no comparator
+        above = request.p.va >> low
         m.d.comb += [
             response.valid.eq(request.valid),
             request.ready.eq(response.ready),
             response.p.tag.eq(request.p.tag),
             response.p.pa.eq(request.p.va),
-            response.p.fault.eq(request.p.va >= self.config.memory_bytes),
+            response.p.fault.eq(above.any() if units == 1 else above >= units),
         ]
         return m

@@ -89,7 +89,7 @@ class Bench:
     def write(self, va: int, count: int, *, full: bool = False) -> Burst:
         beats = []
         for _ in range(count):
-            strobe = (1 << BEAT) - 1 if full else self.rng.getrandbits(BEAT)
+            strobe = (1 << BEAT) - 1 if full else self.rng.randrange(1, 1 << BEAT)
             beats.append((self.rng.getrandbits(WIDTH), strobe))
         return Burst(va, count, beats)
 
