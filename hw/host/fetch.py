@@ -282,6 +282,7 @@ class Fetch(wiring.Component):
             self._save.addr.eq(channel),
             self._show.addr.eq(channel),
         ]
+        m.d.comb += [event.channel.eq(channel) for event in self._steps]
         m.d.comb += [port.addr.eq(channel) for port in (*self._base, *self._userd, *self._setup)]
         returning = self.restart.payload.channel
         with m.FSM(name="visit"):
