@@ -22,8 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         if field.type is bool:
             group.add_argument(name, action=argparse.BooleanOptionalAction, default=None)
         else:
-            # Base 0, so that sizes may be written in hexadecimal.
-            group.add_argument(name, type=lambda text: int(text, 0), metavar="N", default=None)
+            group.add_argument(name, type=_number, metavar="N", default=None)
 
 
 def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
@@ -33,4 +32,12 @@ def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
     try:
         return replace(CONFIGS[args.config], **{k: v for k, v in given.items() if v is not None})
     except ConfigError as error:
-        parser.error(str(error))
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+
+
+def _number(text: str) -> int:
+    """Base 0, so that sizes may be written in hexadecimal."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None

