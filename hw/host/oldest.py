@@ -25,11 +25,12 @@ class Oldest(wiring.Component):
     found, channel : the choice.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, stamp_bits: int = STAMP_BITS) -> None:
         self._config = config
+        self._stamp_bits = stamp_bits
         super().__init__({
             "candidates": In(config.channels),
-            "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
+            "stamps": In(data.ArrayLayout(stamp_bits, config.channels)),
             "found": Out(1),
             "channel": Out(config.channel_bits),
         })
@@ -39,7 +40,7 @@ class Oldest(wiring.Component):
         node = data.StructLayout({
             "valid": 1,
             "channel": self._config.channel_bits,
-            "stamp": STAMP_BITS,
+            "stamp": self._stamp_bits,
         })
         level = []
         for channel in range(self._config.channels):
@@ -65,7 +66,7 @@ class Oldest(wiring.Component):
         else:
             left, right = pair
         winner = Signal(node, name=f"winner_{depth}")
-        newer = (left.stamp - right.stamp)[:STAMP_BITS]
+        newer = (left.stamp - right.stamp)[: len(left.stamp)]
         right_first = right.valid & (~left.valid | ((newer != 0) & ~newer[-1]))
         domain += winner.eq(Mux(right_first, right, left))
         return winner

@@ -54,7 +54,9 @@ class Scheduler(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.oldest = oldest = Oldest(self._config)
-        left, guest_left, fresh = Signal(32), Signal(32), Signal()
+        left = Signal(32)
+        guest_left = Signal(32)
+        fresh = Signal()
         span = Signal(32)
         over, has_floor, other = Signal(), Signal(), Signal()
         floor_ready, floor_copying = Signal(), Signal()
