@@ -28,6 +28,7 @@ __all__ = [
     "Assume",
     "Cover",
     "Initial",
+    "Inside",
     "Proof",
     "Wrap",
     "anything",
@@ -65,6 +66,27 @@ class Proof:
         There is no reset: the initial state is the state after reset.
         """
         raise NotImplementedError
+
+
+class Inside:
+    """The registers and submodules of a component, which no port shows, for invariants.
+
+    To be made before the component becomes a submodule.
+    """
+
+    def __init__(self, component: Elaboratable) -> None:
+        self._module = module = component.elaborate("formal")
+        component.elaborate = lambda platform: module
+        # Amaranth keeps what a module drives to itself.
+        self._signals = {signal.name: signal for signal in module._driving}
+
+    def signal(self, name: str) -> Signal:
+        """The signal of that name; `KeyError` when the component drives none."""
+        return self._signals[name]
+
+    def submodule(self, name: str) -> Any:
+        """The submodule of that name."""
+        return getattr(self._module.submodules, name)
 
 
 def anything(m: Module, shape: ShapeLike, name: str) -> Any:

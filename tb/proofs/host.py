@@ -1,0 +1,621 @@
+"""Proofs of the host: parked channels, floor, choice, engines, headers, order of methods."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth import Cat, Elaboratable, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data
+
+from hw.config import Config
+from hw.errors import Cause
+from hw.host.context import GroupMode, GroupState
+from hw.host.decode import Decoder
+from hw.host.launcher import MOST_COPIES, Launcher
+from hw.host.oldest import Oldest
+from hw.host.parking import Parking
+from hw.host.prefetch import Prefetch
+from hw.host.scheduler import Scheduler
+from hw.registers import Wait
+from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+CONFIG = Config(
+    channels=2,
+    copy_engines=2,
+    semaphores=8,
+    counters=2,
+    data_width=64,
+    asids=1,
+    prefetch_beats=8,
+)
+
+
+def drive(m: Module, record: Any, name: str, *fields: str) -> None:
+    """The given fields of an input, or all of it, may have any value; others stay 0."""
+    for field in fields:
+        part = Value.cast(getattr(record, field))
+        m.d.comb += part.eq(anything(m, len(part), f"{name}_{field}"))
+    if not fields:
+        m.d.comb += Value.cast(record).eq(anything(m, len(Value.cast(record)), name))
+
+
+def concerns(event: Any, channel: Any) -> Value:
+    """The event happens to `channel`."""
+    return event.valid & (event.channel == channel)
+
+
+def _any(bits: Any) -> Value:
+    return reduce(or_, bits)
+
+
+class ParkingProof(Proof):
+    name = "host.parking"
+    shows = (
+        "a channel that waits for an on-chip semaphore is ready when that semaphore was updated "
+        "since `watch`, until it is served, and no other update makes it ready; `held` says that "
+        "all semaphores of its group are 0"
+    )
+    induction = 2
+    cover = 6
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Parking(CONFIG)
+        inside = Inside(dut)
+        m.submodules.dut = wrap(dut)
+        for name in ("alive", "occupied", "zero", "copying", "engine", "queue", "retry", "fenced"):
+            drive(m, getattr(dut, name), name)
+        for name in ("park", "unpark", "watch", "update", "guard", "unguard", "clear"):
+            drive(m, getattr(dut, name), name)
+        m.d.comb += [
+            Assume(dut.park.wait.as_value() <= Wait.TURN.value),
+            Assume((dut.guard.counter < CONFIG.counters) | ~dut.guard.valid),
+        ]
+        woken = [self._wait(m, dut, inside, channel) for channel in range(CONFIG.channels)]
+        m.d.comb += Assert(dut.woken == _any(woken))
+        for channel in range(CONFIG.channels):
+            self._group(m, dut, inside, channel)
+
+    def _wait(self, m: Module, dut: Parking, inside: Inside, channel: int) -> Value:
+        """Returns whether an update makes the channel ready now."""
+        wait = Signal(Wait, name=f"spec_wait_{channel}")
+        watched = Signal(CONFIG.semaphore_bits, name=f"spec_watched_{channel}")
+        updated = Signal(name=f"spec_updated_{channel}")
+        with m.If(concerns(dut.park, channel)):
+            m.d.sync += wait.eq(dut.park.wait)
+        with m.Elif(concerns(dut.unpark, channel)):
+            m.d.sync += wait.eq(Wait.NONE)
+        hit = dut.update.valid & (dut.update.index == watched) & ~concerns(dut.watch, channel)
+        with m.If(concerns(dut.watch, channel)):
+            m.d.sync += [watched.eq(dut.watch.index), updated.eq(0)]
+        with m.Elif(hit):
+            m.d.sync += updated.eq(1)
+
+        ready, on_chip = dut.ready[channel], wait == Wait.ONCHIP
+        m.d.comb += [
+            Assert(dut.waits[channel] == wait),
+            Assert(~ready | dut.alive[channel]),
+            Assert(inside.signal(f"index_{channel}") == watched),
+            Assert(inside.signal(f"maybe_{channel}") == updated),
+        ]
+        with m.If(on_chip & dut.alive[channel]):
+            m.d.comb += Assert(ready == (updated | dut.retry[channel]))
+        m.d.comb += Cover(on_chip & updated & ready & ~dut.retry[channel])
+        return hit & on_chip & ~updated
+
+    def _group(self, m: Module, dut: Parking, inside: Inside, channel: int) -> None:
+        """The group is a set: `guard` adds (and wins), `unguard` and `clear` take away."""
+        group = Signal(CONFIG.counters, name=f"spec_group_{channel}")
+        kept, added = Signal.like(group), Signal.like(group)
+        one = 1 << dut.unguard.counter
+        with m.If(concerns(dut.clear, channel)):
+            m.d.comb += kept.eq(0)
+        with m.Elif(concerns(dut.unguard, channel)):
+            m.d.comb += kept.eq(Mux(dut.unguard.all, 0, group & ~one))
+        with m.Else():
+            m.d.comb += kept.eq(group)
+        with m.If(concerns(dut.guard, channel)):
+            m.d.comb += added.eq(1 << dut.guard.counter)
+        m.d.sync += group.eq(kept | added)
+        above_zero = [group[i] & ~dut.zero[i] for i in range(CONFIG.counters)]
+        m.d.comb += [
+            Assert(inside.signal(f"group_{channel}") == group),
+            Assert(dut.held[channel] == ~_any(above_zero)),
+            Cover(group.all() & dut.held[channel]),
+        ]
+
+
+class LauncherProof(Proof):
+    name = "host.launcher"
+    shows = (
+        "a launch starts one engine, which is idle or runs copies of the same channel; between "
+        "reservation and launch, release or halt the channel's one engine takes no other copy; "
+        "`able` tells whether an engine can take a copy; counts are launches minus ends"
+    )
+    induction = 2
+    cover = 12
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Launcher(CONFIG)
+        inside = Inside(dut)
+        m.submodules.dut = wrap(dut)
+        channels, engines = range(CONFIG.channels), range(CONFIG.copy_engines)
+        self._host(m, dut)
+        queued = Cat(port.command.valid for port in dut.engine)
+        owner, home = inside.signal("owner"), inside.signal("home")
+        reserved = inside.signal("reserved")
+
+        # An engine has a queue of copies, all of one channel, one of which may not be handed over.
+        taken = [Signal(5, name=f"taken_{e}") for e in engines]
+        whose = [Signal(CONFIG.channel_bits, name=f"whose_{e}") for e in engines]
+        ends = []
+        for e in engines:
+            port = dut.engine[e]
+            gets, ends_now = port.command.valid & port.command.ready, Signal(name=f"ends_{e}")
+            m.d.comb += [
+                port.command.ready.eq(anything(m, 1, f"ready_{e}")),
+                port.done.valid.eq(anything(m, 1, f"done_{e}") & (taken[e] != 0)),
+                port.done.payload.channel.eq(whose[e]),
+                port.idle.eq(taken[e] == 0),
+                ends_now.eq(port.done.valid & port.done.ready),
+                Assert(taken[e] + queued[e] <= MOST_COPIES),
+            ]
+            m.d.sync += taken[e].eq(taken[e] + gets - ends_now)
+            with m.If(port.command.valid):
+                m.d.comb += Assert(port.command.payload.channel == whose[e])
+            with m.If(dut.started[e]):
+                m.d.sync += whose[e].eq(dut.launch.channel)
+                free = port.idle & ~queued[e]
+                own = (whose[e] == dut.launch.channel) & ~queued[e]
+                m.d.comb += Assert(Mux(dut.launch.behind, own, free))
+            ends.append(ends_now)
+        m.d.comb += [
+            Assert((dut.started & (dut.started - 1)) == 0),
+            Assert(dut.started.any() == dut.launch.valid),
+            Assert(dut.finished == Cat(ends)),
+            Assert(dut.ended.valid == _any(ends)),
+            Assert(~(ends[0] & ends[1])),
+            Assert(dut.all_idle == ~_any(taken[e].any() | queued[e] for e in engines)),
+        ]
+        for channel in channels:
+            mine = [(taken[e] + queued[e] != 0) & (whose[e] == channel) for e in engines]
+            ended = [ends[e] & (whose[e] == channel) for e in engines]
+            count = Signal(4, name=f"count_{channel}")
+            m.d.comb += [
+                Assert(concerns(dut.ended, channel) == _any(ended)),
+                Assert(~(mine[0] & mine[1])),
+                Assert(dut.counts[channel] == count),
+                Assert(dut.copying[channel] == _any(mine)),
+            ]
+            m.d.sync += count.eq(count + concerns(dut.launch, channel) - _any(ended))
+            for e in engines:
+                with m.If(mine[e]):
+                    m.d.comb += [
+                        Assert(count == taken[e] + queued[e]),
+                        Assert(home.word_select(channel, 1) == e),
+                    ]
+            holds = [reserved[e] & (owner.word_select(e, 1) == channel) for e in engines]
+            foreign = [reserved[e] & (owner.word_select(e, 1) != channel) for e in engines]
+            idle = [(taken[e] == 0) & ~queued[e] for e in engines]
+            can = [idle[e] & ~foreign[e] for e in engines]
+            m.d.comb += Assert(dut.able[channel] == _any(can))
+            self._reservation(m, dut, channel, holds, idle)
+
+    def _host(self, m: Module, dut: Launcher) -> None:
+        """What `Execute` and `Pipeline` do: one channel is served; it reserves and starts copies
+        where an engine is told to be able, and starts further copies behind only while some run."""
+        served = anything(m, CONFIG.channel_bits, "served")
+        launch, reserve = dut.launch, dut.reserve
+        drive(m, dut.alive, "alive")
+        drive(m, launch, "launch", "valid", "behind", "interrupt")
+        drive(m, reserve, "reserve", "valid")
+        drive(m, dut.release, "release", "valid")
+        m.d.comb += [
+            launch.channel.eq(served),
+            launch.command.channel.eq(served),
+            reserve.channel.eq(served),
+            dut.release.channel.eq(served),
+            Assume(~(launch.valid & reserve.valid)),
+        ]
+        able, copying = (bits.bit_select(served, 1) for bits in (dut.able, dut.copying))
+        with m.If(reserve.valid):
+            m.d.comb += Assume(able & ~copying)
+        with m.If(launch.valid):
+            queue = dut.queue.bit_select(served, 1)
+            m.d.comb += Assume(Mux(launch.behind, copying & queue, able & ~copying))
+
+    def _reservation(self, m: Module, dut: Launcher, channel: int, holds: list, idle: list) -> None:
+        has, engine = Signal(name=f"has_{channel}"), Signal(2, name=f"engine_{channel}")
+        m.d.comb += [
+            Assert(_any(holds) == has),
+            Assert(~(holds[0] & holds[1])),
+            Assert(~has | ~dut.copying[channel]),
+        ]
+        launched, reserves = concerns(dut.launch, channel), concerns(dut.reserve, channel)
+        lost = launched | concerns(dut.release, channel) | ~dut.alive[channel]
+        with m.If(reserves & ~has):
+            m.d.sync += has.eq(1)
+        with m.Elif(lost):
+            m.d.sync += has.eq(0)
+        # Reserved in the cycle before, or held as before.
+        kept = Signal(name=f"kept_{channel}")
+        m.d.sync += [kept.eq(has & ~lost), engine.eq(Cat(holds))]
+        with m.If(kept):
+            m.d.comb += Assert(Cat(holds) == engine)
+        with m.If(has):
+            m.d.comb += Assert(dut.able[channel])
+            for e, held in enumerate(holds):
+                with m.If(held):
+                    m.d.comb += [
+                        Assert(idle[e]),
+                        Assert(~dut.started[e] | launched),
+                        Assert(~launched | dut.started[e]),
+                    ]
+        others = concerns(dut.launch, 1 - channel)
+        m.d.comb += Cover(has & others)
+
+
+class OldestProof(Proof):
+    name = "host.oldest"
+    shows = (
+        "of four channels the choice is a candidate of the cycle before, and no candidate then had "
+        "an older stamp; equal stamps: the lower channel (stamps of 5 bits)"
+    )
+    induction = 1
+    cover = 3
+    STAMP_BITS = 5
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        config = Config(channels=4)
+        dut = Oldest(config, self.STAMP_BITS)
+        m.submodules.dut = wrap(dut)
+        drive(m, dut.candidates, "candidates")
+        # Stamps lie within half of the range; `first` is not after any of them.
+        first = anything(m, self.STAMP_BITS, "first")
+        age = [
+            anything(m, self.STAMP_BITS - 1, f"age_{channel}") for channel in range(config.channels)
+        ]
+        candidates = Signal(config.channels)
+        ages = Signal(data.ArrayLayout(unsigned(self.STAMP_BITS - 1), config.channels))
+        m.d.sync += candidates.eq(dut.candidates)
+        for channel in range(config.channels):
+            m.d.comb += dut.stamps[channel].eq(first + age[channel])
+            m.d.sync += ages[channel].eq(age[channel])
+
+        m.d.comb += [Assert(dut.found == candidates.any()), Cover(candidates.all())]
+        for channel in range(config.channels):
+            with m.If(dut.found & (dut.channel == channel)):
+                m.d.comb += Assert(candidates[channel])
+                for other in range(config.channels):
+                    before = Mux(
+                        channel < other,
+                        ages[channel] <= ages[other],
+                        ages[channel] < ages[other],
+                    )
+                    if other != channel:
+                        m.d.comb += Assert(~candidates[other] | before)
+
+
+class SchedulerProof(Proof):
+    name = "host.scheduler"
+    shows = (
+        "the target can proceed; a holder that can is the target until its slice, which lasts as "
+        "long as it was set, is over, and keeps the floor while its copy runs; then it leaves for "
+        "another that can proceed; there is a target whenever another can proceed"
+    )
+    induction = 3
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        config = Config(channels=3)
+        dut = Scheduler(config)
+        inside = Inside(dut)
+        m.submodules.dut = wrap(dut)
+        for name in ("ready", "copying", "serving", "served", "take", "give_up", "stamps"):
+            drive(m, getattr(dut, name), name)
+        took, target = Signal(), Signal(2)
+        left = inside.signal("left")
+        over = left == 0
+        floor = (dut.floor_valid, dut.floor)
+        ready = self._of(dut.ready, *floor)
+        copying = self._of(dut.copying, *floor)
+        holder_served = dut.serving & dut.floor_valid & (dut.served == dut.floor)
+        m.d.sync += [took.eq(dut.take), target.eq(dut.target)]
+        m.d.comb += [
+            Assume(dut.served < config.channels),
+            Assume(~dut.take | (dut.target_valid & ~dut.serving)),
+            Assume(~took | (dut.serving & (dut.served == target))),
+            Assume(~dut.give_up | (dut.serving & ~took)),
+            dut.slice_valid.eq(took),
+            dut.slice.eq(anything(m, 3, "slice")),
+            Assert(~dut.floor_valid | (dut.floor < config.channels)),
+        ]
+        other = self._other(m, dut, took)
+        with m.If(dut.target_valid):
+            m.d.comb += Assert(self._of(dut.ready, 1, dut.target))
+        with m.If(ready & ~over):
+            m.d.comb += Assert(dut.target_valid & (dut.target == dut.floor))
+        with m.If(other):
+            m.d.comb += Assert(dut.target_valid)
+            with m.If(over & ~copying):
+                m.d.comb += Assert(~dut.floor_valid | (dut.target != dut.floor))
+        with m.If(holder_served):
+            m.d.comb += Assert(~dut.leave | (over & ~copying))
+            with m.If(over & ~copying & other):
+                m.d.comb += Assert(dut.leave)
+        m.d.comb += [
+            Cover(holder_served & dut.leave),
+            Cover(dut.take & copying & (dut.target != dut.floor)),
+        ]
+        self._slice(m, dut, took, left, inside.signal("fresh"), holder_served)
+        self._moves(m, dut, ready, copying)
+
+    @staticmethod
+    def _of(bits: Value, valid: Any, channel: Value) -> Value:
+        return valid & bits.bit_select(channel, 1)
+
+    def _other(self, m: Module, dut: Scheduler, took: Value) -> Value:
+        """Others than the holder and the served channel could proceed in the cycle before, all of
+        them still can, and nobody took the floor meanwhile."""
+        others = Signal(3)
+        before, now = Signal(3), Signal(3)
+        m.d.comb += now.eq(
+            (1 << dut.floor) * dut.floor_valid | ((1 << dut.served) * dut.serving)[:3]
+        )
+        m.d.sync += [others.eq(dut.ready & ~now), before.eq(now)]
+        return others.any() & ((others & ~dut.ready) == 0) & ~took
+
+    def _slice(
+        self,
+        m: Module,
+        dut: Scheduler,
+        took: Value,
+        left: Value,
+        is_fresh: Value,
+        holder_served: Value,
+    ) -> None:
+        """A fresh slice, for a new holder or one whose slice was over, is over after that time or
+        when it is given up."""
+        renewed, target = Signal(), Signal(2)
+        elapsed, granted, yielded = (Signal(4, name=n) for n in ("elapsed", "granted", "yielded"))
+        m.d.sync += [
+            renewed.eq(~dut.floor_valid | (dut.floor != dut.target) | (left == 0)),
+            target.eq(dut.target),
+        ]
+        fresh = took & renewed & dut.floor_valid & (dut.floor == target)
+        with m.If(fresh):
+            m.d.sync += [elapsed.eq(0), granted.eq(dut.slice), yielded.eq(0)]
+        with m.Else():
+            m.d.sync += elapsed.eq(elapsed + ~elapsed.all())
+            with m.If(dut.give_up & holder_served):
+                m.d.sync += yielded.eq(1)
+        m.d.comb += [
+            Assert(granted < 8),
+            Assert((left >= 8) | (left + elapsed >= granted) | yielded.any()),
+        ]
+        with m.If(fresh):
+            m.d.comb += Assert(left.all())
+        with m.If(took):
+            m.d.comb += Assert(is_fresh == fresh)
+
+    def _moves(self, m: Module, dut: Scheduler, ready: Value, copying: Value) -> None:
+        """The floor goes to a target that is taken, or is lost by a holder that is not served and
+        cannot proceed; never while its copy runs."""
+        had, whose, target = Signal(), Signal(2), Signal(2)
+        kept, took, lost = Signal(), Signal(), Signal()
+        m.d.sync += [
+            had.eq(dut.floor_valid),
+            whose.eq(dut.floor),
+            target.eq(dut.target),
+            kept.eq(copying),
+            took.eq(dut.take),
+            lost.eq(~dut.serving & ~ready),
+        ]
+        with m.If(had & ~dut.floor_valid):
+            m.d.comb += Assert(lost & ~kept)
+        with m.If(dut.floor_valid & (~had | (dut.floor != whose))):
+            m.d.comb += Assert(took & (dut.floor == target) & ~kept)
+
+
+class _Decoding(Elaboratable):
+    """Decoder and the open group, as in the pipeline."""
+
+    def __init__(self) -> None:
+        self.decoder = Decoder()
+        self.group = Signal(GroupState)
+        self.step = Signal()
+        self.segment_ends = Signal()
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.decoder = self.decoder
+        m.d.comb += self.decoder.group.eq(self.group)
+        with m.If(self.step):
+            m.d.sync += self.group.eq(self.decoder.next_group)
+            with m.If(self.segment_ends):
+                m.d.sync += self.group.skip.eq(0)
+        return m
+
+
+class DecoderProof(Proof):
+    name = "host.decoder"
+    shows = (
+        "every header form makes the methods of spec 1.2, with its number of data dwords and their "
+        "addresses; illegal headers, and no others, are refused; END_PB_SEGMENT skips the rest"
+    )
+    induction = 2
+    cover = 6
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        decoding = _Decoding()
+        m.submodules.dut = wrap(decoding)
+        dut, group = decoding.decoder, decoding.group
+        step, rest = anything(m, 1, "step"), anything(m, 1, "segment_ends")
+        dword = anything(m, 32, "dword")
+        m.d.comb += [dut.dword.eq(dword), decoding.step.eq(step), decoding.segment_ends.eq(rest)]
+
+        # What is open: form, first address, count and number of data dwords so far.
+        form, first, subchannel = Signal(3), Signal(12), Signal(3)
+        count, position = Signal(13), Signal(13)
+        skip = Signal()
+        sec_op, length, address = dword[29:], dword[16:29], dword[:12]
+        opens = (sec_op == 1) | (sec_op == 3) | (sec_op == 5)
+        inside = position != count
+        header = ~skip & ~inside & (dword != 0)
+        cause = self._cause(m, dword)
+        m.d.comb += Assert(position <= count)
+        with m.If(step):
+            with m.If(header & (cause == 0)):
+                with m.If(opens):
+                    m.d.sync += [form.eq(sec_op), first.eq(address), subchannel.eq(dword[13:16])]
+                    m.d.sync += [count.eq(length), position.eq(0)]
+                with m.Elif(sec_op == 7):
+                    m.d.sync += skip.eq(1)
+            with m.Elif(inside & ~skip):
+                m.d.sync += position.eq(position + 1)
+            with m.If(rest):
+                m.d.sync += skip.eq(0)
+
+        expected = Signal(12)
+        with m.Switch(form):
+            with m.Case(1):
+                m.d.comb += expected.eq(first + position)
+            with m.Case(3):
+                m.d.comb += expected.eq(first)
+            with m.Case(5):
+                m.d.comb += expected.eq(first + (position != 0))
+        method = dut.method
+        m.d.comb += [
+            Assert(group.skip == skip),
+            Assert(group.count == count - position),
+            Assert(method.valid == (~skip & (inside | (header & ((cause != 0) | (sec_op == 4)))))),
+            Cover(inside & (position == 2) & (form == 1)),
+            Cover(inside & (position == 2) & (form == 5)),
+        ]
+        with m.If(inside):
+            modes = {1: GroupMode.INC, 3: GroupMode.NON_INC, 5: GroupMode.ONE_INC}
+            for number, mode in modes.items():
+                later = (form == 5) & (position != 0)
+                with m.If((form == number) & ~later):
+                    m.d.comb += Assert(group.mode == mode)
+                with m.If(later):
+                    m.d.comb += Assert(group.mode == GroupMode.NON_INC)
+            m.d.comb += [
+                Assert((form == 1) | (form == 3) | (form == 5)),
+                Assert(group.subchannel == subchannel),
+                Assert(group.address == expected),
+            ]
+            # The last address of a group fits, since its header was not refused.
+            m.d.comb += Assert((form != 1) | (first + count <= 1 << 12))
+        with m.If(method.valid):
+            m.d.comb += Assert(Value.cast(method.cause) == Mux(header, cause, 0))
+            with m.If(inside):
+                m.d.comb += [
+                    Assert(method.address == expected),
+                    Assert(method.subchannel == subchannel),
+                    Assert(method.data == dword),
+                ]
+            with m.Elif(cause == 0):
+                m.d.comb += [
+                    Assert(method.address == address),
+                    Assert(method.subchannel == dword[13:16]),
+                    Assert(method.data == length),
+                ]
+            with m.Else():
+                m.d.comb += Assert(method.data == dword)
+
+    def _cause(self, m: Module, dword: Value) -> Signal:
+        """Why a dword that stands where a header has to is refused, 0 when it is not."""
+        cause = Signal(5, name="spec_cause")
+        sec_op, length, address = dword[29:], dword[16:29], dword[:12]
+        tert, device_0, reserved = dword[16:18], dword[4], dword[12]
+        with m.If(sec_op == 0):
+            with m.If(tert == 0):
+                m.d.comb += cause.eq(Cause.HEADER_OBSOLETE)
+            with m.Elif((tert != 3) & ~device_0):
+                m.d.comb += cause.eq(Cause.HEADER_RESERVED)
+        with m.Elif(sec_op == 2):
+            m.d.comb += cause.eq(Cause.HEADER_OBSOLETE)
+        with m.Elif((sec_op == 6) | (reserved & (sec_op != 7))):
+            m.d.comb += cause.eq(Cause.HEADER_RESERVED)
+        with m.Elif((sec_op == 1) & (length != 0) & (address + length - 1 > 0xFFF)):
+            m.d.comb += cause.eq(Cause.HEADER_RANGE)
+        with m.Elif((sec_op == 5) & (length > 1) & (address + 1 > 0xFFF)):
+            m.d.comb += cause.eq(Cause.HEADER_RANGE)
+        return cause
+
+
+class PrefetchProof(Proof):
+    name = "host.prefetch"
+    shows = (
+        "while its filler keeps to the space, every channel's beats come out once each, unchanged "
+        "and in order; `occupied` tells whether there are any"
+    )
+    induction = 2
+    cover = 12
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Prefetch(CONFIG)
+        inside = Inside(dut)
+        m.submodules.dut = wrap(dut)
+        depth, width = CONFIG.prefetch_beats, CONFIG.data_width
+        look = inside.submodule("ram").read_port(domain="comb")
+        channel = Signal(CONFIG.channel_bits)
+        m.d.comb += channel.eq(AnyConst(CONFIG.channel_bits))
+        for name in ("select", "take"):
+            drive(m, getattr(dut, name), name)
+        drive(m, dut.clear, "clear")
+        drive(m, dut.fill, "fill", "valid", "channel")
+        m.d.comb += dut.fill.beat.data.eq(anything(m, width, "beat"))
+
+        selected, cleared = Signal(CONFIG.channel_bits), Signal()
+        m.d.sync += [selected.eq(dut.select), cleared.eq(concerns(dut.clear, dut.select))]
+        # Who takes has selected the channel before, and not one that has just been cleared.
+        m.d.comb += [
+            Assume(~dut.take | (dut.head_valid & (dut.select == selected) & ~cleared)),
+        ]
+        level = Signal(range(depth + 1))
+        fills, clears = concerns(dut.fill, channel), concerns(dut.clear, channel)
+        takes = dut.take & (dut.select == channel)
+        m.d.sync += level.eq(Mux(clears, 0, level + fills - takes))
+        m.d.comb += [Assume(~fills | (level < depth)), Assert(level <= depth)]
+
+        # Any beat of the channel, and how many are before it.
+        follow, word = Signal(), Signal(width)
+        before = Signal(range(depth))
+        starts = anything(m, 1, "follow") & fills & ~follow
+        with m.If(clears):
+            m.d.sync += follow.eq(0)
+        with m.Elif(starts):
+            m.d.sync += [follow.eq(1), word.eq(dut.fill.beat.data), before.eq(level - takes)]
+        with m.Elif(takes):
+            m.d.sync += [before.eq(before - 1), follow.eq(follow & (before != 0))]
+
+        pointer = (depth - 1).bit_length()
+        head = inside.signal("heads").word_select(channel, pointer)
+        tail = inside.signal("tails").word_select(channel, pointer)
+        count = inside.signal("counts").word_select(channel, depth.bit_length())
+        shown = dut.head_valid & (selected == channel) & ~cleared
+        m.d.comb += [
+            look.addr.eq(Cat((head + before)[:pointer], channel)),
+            Assert(count == level),
+            Assert((tail - head)[:pointer] == level[:pointer]),
+            Assert(dut.occupied.bit_select(channel, 1) == (level != 0)),
+            Assert(~shown | (level != 0)),
+            Cover(follow & takes & (before == 0) & (level == depth)),
+        ]
+        with m.If(follow):
+            m.d.comb += [Assert(before < level), Assert(look.data.data == word)]
+            with m.If(shown & (before == 0)):
+                m.d.comb += Assert(dut.head.data == word)
+
+
+PROOFS = (
+    DecoderProof(),
+    LauncherProof(),
+    OldestProof(),
+    ParkingProof(),
+    PrefetchProof(),
+    SchedulerProof(),
+)
