@@ -5,6 +5,7 @@ printed; SIGNALBOX_SEED of the run replays all of them.
 """
 
 import os
+from pathlib import Path
 from random import Random
 
 import cocotb
@@ -164,7 +165,7 @@ async def programs(dut):
             this.levels - 1,
             frozenset(range(this.levels - 1 + own // 2, this.levels - 1 + own)),
         )
-        rules.check(event for event in trace.read(TRACE) if event.cycle >= first)
+        rules.check(event for event in trace.read(Path(TRACE)) if event.cycle >= first)
         total, copies = total + done, copies + rules.copies
         operations += rules.operations
         cocotb.log.info(
