@@ -1,0 +1,164 @@
+"""Raw pushbuffers: files, images, and the report of what became of them."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from driver.device import Device
+from driver.policy import NoPriorityPolicy
+from driver.pushbuffer import Pushbuffer
+from driver.raw import ImageError, MemoryImage, load_dwords, load_image, parse_image, run
+from hw.errors import Cause
+from hw.methods import HostMethod
+from tb.driver.fake import FakeMachine
+
+IMAGE = """
+channel = 2
+address = 0x10_0000
+
+[[segment]]
+name = "source"
+address = 0x20_0000
+hex = "00 01 02 03"
+
+[[segment]]
+name = "target"
+address = 0x30_0000
+fill = 0x55
+size = 8
+
+[[expect]]
+address = 0x30_0000
+hex = "00 01 02 03 55 55 55 55"
+
+[[semaphore]]
+slot = 3
+value = 7
+"""
+
+
+def execute(dwords, image: MemoryImage, **options):
+    async def main():
+        device = await Device.open(FakeMachine(), NoPriorityPolicy(1))
+        return await asyncio.wait_for(run(device, dwords, image, **options), 20)
+
+    return asyncio.run(main())
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_run(tmp_path: Path):
+    image = load_image(write(tmp_path, "image.toml", IMAGE))
+    commands = Pushbuffer().copy(0x30_0000, 0x20_0000, 4).add(0xFF_FFFF_0030, -1)
+    commands.host(HostMethod.SET_REFERENCE, 9)
+    dwords = load_dwords(write(tmp_path, "pushbuffer.bin", commands.to_bytes()))
+    assert dwords == commands.dwords
+    report = execute(dwords, image)
+    assert report.good
+    assert (report.channel, report.methods, report.copies) == (2, 12, 1)
+    assert report.reference == 9
+    assert report.semaphores == ((3, 7, 6),)
+    (change,) = report.changes
+    assert (change.segment, change.address) == ("target", 0x30_0000)
+    assert (change.before, change.after) == (b"UUUU", bytes(range(4)))
+    text = report.with_events(["5 start 0 2"]).format()
+    for part in (
+        "Pushbuffer of 15 dwords on channel 2",
+        "LAUNCH_DMA = 0x00000182",
+        "Executed: 12 methods",
+        "Copied: 1 copies",
+        "Refused: nothing",
+        "semaphore 3: 0x7 → 0x6",
+        "0x300000, 4 bytes of target: 55 55 55 55 → 00 01 02 03",
+        "5 start 0 2",
+    ):
+        assert part in text
+
+
+def test_refused_and_unexpected():
+    image = parse_image({"expect": [{"address": 0x30_0000, "hex": "01", "name": "result"}]})
+    dwords = Pushbuffer().host(HostMethod.SET_REFERENCE, 1).inc(4, 0x300, 0).raw(0xC000_0000)
+    report = execute(dwords.host(HostMethod.SET_REFERENCE, 2).dwords, image)
+    assert not report.good
+    assert report.error is not None
+    assert report.error.cause is Cause.HEADER_RESERVED
+    assert report.reference == 1
+    text = report.format()
+    assert "Refused: channel 0 halted with HEADER_RESERVED" in text
+    assert "0x300000, 1 bytes of result: 00, expected 01" in text
+
+
+def test_stuck():
+    dwords = Pushbuffer().acquire(0xFF_FFFF_0000, 1).dwords
+    report = execute(dwords, MemoryImage(), patience=400)
+    assert report.stuck is not None
+    assert not report.good
+    assert "Stuck: channel 0 made no progress" in report.format()
+
+
+def test_privileged():
+    dwords = Pushbuffer().mem_op(5).dwords
+    assert execute(dwords, parse_image({"privileged": True})).good
+    refused = execute(dwords, MemoryImage())
+    assert refused.error is not None
+    assert refused.error.cause is Cause.METHOD_PRIVILEGED
+
+
+def test_json(tmp_path: Path):
+    write(tmp_path, "data.bin", bytes(100))
+    tables = {"segment": [{"address": "0x200000", "file": "data.bin"}]}
+    image = load_image(write(tmp_path, "image.json", json.dumps(tables)))
+    assert image.segments[0].end == 0x20_0064
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("chanel = 1", r"image.toml: the top level: unknown key 'chanel'; known are address, chan"),
+        ("channel = -1", r"channel = -1 is not a number of 40 bits"),
+        ("privileged = 1", r"privileged = 1 is not true or false"),
+        ("segment = 1", r"segment is not a list of tables"),
+        ("[[segment]]\nhex = '00'", r"segment 1: address is missing"),
+        ("[[segment]]\naddress = 0", r"segment 1: give exactly one of hex, file, fill"),
+        ("[[segment]]\naddress = 0\nhex = 'xy'", r"segment 1: hex = 'xy': non-hexadecimal"),
+        ("[[segment]]\naddress = 0\nhex = ''", r"segment 1: there are no bytes"),
+        ("[[segment]]\naddress = 0\nfile = 'no.bin'", r"file = 'no.bin': .*No such file"),
+        ("[[segment]]\naddress = 0\nfill = 1", r"segment 1: size is missing"),
+        ("[[segment]]\naddress = 0\nfill = 256\nsize = 1", r"fill = 256 is not a number of 8 bits"),
+        ("[[segment]]\naddress = 0\nhex = '00'\nsize = 1", r"size goes with fill, not with hex"),
+        ("[[semaphore]]\nslot = 1", r"semaphore 1: value is missing"),
+        ("=", r"image.toml: cannot be understood"),
+        (
+            "[[segment]]\naddress=0\nhex='0000'\n[[segment]]\naddress=1\nhex='00'",
+            r"segments '0x0' \(0x0 … 0x2\) and '0x1' \(0x1 …\) overlap",
+        ),
+    ],
+)
+def test_image_errors(tmp_path: Path, text: str, message: str):
+    with pytest.raises(ImageError, match=message):
+        load_image(write(tmp_path, "image.toml", text))
+
+
+def test_file_errors(tmp_path: Path):
+    with pytest.raises(ImageError, match="5 bytes are not a whole number of 4-byte dwords"):
+        load_dwords(write(tmp_path, "odd.bin", bytes(5)))
+    with pytest.raises(ImageError, match="is empty"):
+        load_dwords(write(tmp_path, "empty.bin", b""))
+    with pytest.raises(ImageError, match="cannot be read"):
+        load_dwords(tmp_path / "missing.bin")
+
+
+def test_does_not_fit():
+    with pytest.raises(ImageError, match=r"channel = 9: the device has channels 0 … 7"):
+        execute([0], MemoryImage(channel=9))
+    outside = parse_image({"segment": [{"address": 0xFF_0000_0000, "hex": "00"}]})
+    with pytest.raises(ImageError, match="the image at 0xff00000000"):
+        execute([0], outside)
+    with pytest.raises(ImageError, match="0 dwords"):
+        execute([], MemoryImage())
