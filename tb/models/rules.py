@@ -20,11 +20,13 @@ _AFTER_COPIES = {0x1C, 0x20, 0x24, 0x34, 0x50, 0x6C, 0x78}
 @dataclass
 class _Channel:
     """What is known of one channel: SEM_* registers, copies under way, acquires since the last
-    start of a copy as (cycle, address), and the engine of its copies."""
+    start of a copy as (cycle, address), and those of counting semaphores that it has not itself
+    changed since."""
 
     registers: dict[int, int] = field(default_factory=dict)
     running: int = 0
     acquired: list[tuple[int, int]] = field(default_factory=list)
+    group: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Rules:
     seen: list[tuple[int, int]] = field(default_factory=list)
     started: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     copies: int = 0
+    redecided: int = 0
     operations: int = 0
     model: SemaphoreMemory = field(init=False)
 
@@ -114,6 +117,7 @@ class Rules:
         )
         if operation not in ACQUIRES:
             slot = va >> 4 & 0xFFF
+            channel.group.discard(slot)
             self.expected.append((slot, self.model.read(va, 64)))
             self._match()
 
@@ -135,16 +139,18 @@ class Rules:
     def _acquired(self, event: trace.Acquire) -> None:
         channel = self.channels[event.channel]
         channel.acquired.append((event.cycle, self._address(channel)))
-        slots = {va >> 4 & 0xFFF for _, va in channel.acquired if self.model.on_chip(va)}
-        held = {slot: self.values[slot] for slot in slots if slot < self.counting}
+        va = self._address(channel)
+        if self.model.on_chip(va) and va >> 4 & 0xFFF < self.counting:
+            channel.group.add(va >> 4 & 0xFFF)
+        held = {slot: self.values[slot] for slot in channel.group}
         assert not any(held.values()), (
             f"COPY-13: cycle {event.cycle}: channel {event.channel} passed the acquires of a copy "
             f"while its semaphores held {held}"
         )
 
     def _start(self, event: trace.Start) -> None:
-        """COPY-13: since the last acquire no other copy started on this engine, and the acquired
-        counting semaphores were all 0 when the last of them passed."""
+        """COPY-13: since the last acquire no other copy started on this engine; or, when the channel
+        has waited for something else in between, its group of counting semaphores holds again."""
         channel = self.channels[event.channel]
         self.copies += 1
         if channel.acquired:
@@ -154,11 +160,15 @@ class Rules:
                 for cycle, other in self.started[event.engine]
                 if cycle > last and other != event.channel
             ]
-            assert not others, (
+            held = {slot: self.values[slot] for slot in channel.group if self.values[slot]}
+            assert not (others and held), (
                 f"COPY-13: cycle {event.cycle}: channel {event.channel} passed its acquire at "
-                f"{last}, but other copies started on engine {event.engine} at {others}"
+                f"{last}, other copies started on engine {event.engine} at {others}, and its copy "
+                f"started while semaphores held {held}"
             )
+            self.redecided += bool(others)
         channel.acquired.clear()
+        channel.group.clear()
         self.started[event.engine].append((event.cycle, event.channel))
         channel.running += 1
 

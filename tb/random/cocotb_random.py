@@ -147,7 +147,7 @@ async def programs(dut):
     """Rounds of random programs; the trace of each is checked too."""
     seeds = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     commands = int(os.environ["SIGNALBOX_COMMANDS"])
-    total = operations = copies = 0
+    total = operations = copies = redecided = 0
     for number in range(int(os.environ["SIGNALBOX_ROUNDS"])):
         seed = seeds.getrandbits(32)
         machine = await SimMachine.start(dut)
@@ -168,6 +168,7 @@ async def programs(dut):
         rules.check(event for event in trace.read(Path(TRACE)) if event.cycle >= first)
         total, copies = total + done, copies + rules.copies
         operations += rules.operations
+        redecided += rules.redecided
         cocotb.log.info(
             "round %d, seed %d: %d commands, %d priorities, %d cycles",
             number,
@@ -177,9 +178,11 @@ async def programs(dut):
             machine.now() - first,
         )
     cocotb.log.info(
-        "%d commands; %d copies and %d on-chip operations checked step by step",
+        "%d commands; %d copies (%d decided again at their start) and %d on-chip operations "
+        "checked step by step",
         total,
         copies,
+        redecided,
         operations,
     )
     assert copies and operations
