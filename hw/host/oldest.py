@@ -1,19 +1,32 @@
 """Choice of the channel whose head command was received least recently (COPY-5)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.lib.onehot import encode
 
 __all__ = ["STAMP_BITS", "Oldest"]
 
 STAMP_BITS = 12
 """Bits of an arrival stamp. Stamps are compared circularly; `Arrivals` keeps them within half."""
 
+_ONE_STEP = 16
+"""Up to so many channels are compared in one step."""
+
+_GROUP = 8
+"""Channels that are compared in the first of two steps."""
+
 
 class Oldest(wiring.Component):
-    """Oldest of the candidates, by a tree of comparisons: depth log2(channels).
+    """Oldest of the candidates.
+
+    Every stamp is compared with every other at the same time, so the depth is one comparison and
+    two small trees; above 16 channels, in groups of 8 and then among their winners, so that the
+    comparisons grow with the channels and not with their square.
 
     Registered: `found` and `channel` show the choice among the previous cycle's inputs; for more
     than 16 channels there is one register more in the middle. Equal stamps: the lower channel.
@@ -37,40 +50,61 @@ class Oldest(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        node = data.StructLayout({
-            "valid": 1,
-            "channel": self._config.channel_bits,
-            "stamp": self._stamp_bits,
-        })
-        level = []
-        for channel in range(self._config.channels):
-            leaf = Signal(node, name=f"leaf_{channel}")
-            m.d.comb += [
-                leaf.valid.eq(self.candidates[channel]),
-                leaf.channel.eq(channel),
-                leaf.stamp.eq(self.stamps[channel]),
-            ]
-            level.append(leaf)
-        depth = 0
-        while len(level) > 1:
-            depth += 1
-            domain = m.d.sync if depth == 3 and len(level) > 2 else m.d.comb
-            level = [self._older(domain, node, depth, pair) for pair in _pairs(level)]
-        m.d.sync += [self.found.eq(level[0].valid), self.channel.eq(level[0].channel)]
+        channels = self._config.channels
+        stamps = [self.stamps[channel] for channel in range(channels)]
+        if channels <= _ONE_STEP:
+            first = _first(m, "first", self.candidates, stamps)
+            m.d.sync += [self.found.eq(first.any()), self.channel.eq(encode(first))]
+            return m
+
+        groups = [slice(low, low + _GROUP) for low in range(0, channels, _GROUP)]
+        winners = [
+            self._winner(m, number, self.candidates[group], stamps[group])
+            for number, group in enumerate(groups)
+        ]
+        first = _first(
+            m, "first", Cat(one.valid for one in winners), [one.stamp for one in winners]
+        )
+        m.d.sync += [
+            self.found.eq(first.any()),
+            self.channel.eq(Cat(_chosen(first, [one.index for one in winners]), encode(first))),
+        ]
         return m
 
-    @staticmethod
-    def _older(domain, node: data.Layout, depth: int, pair: list) -> data.View:
-        if len(pair) == 1:
-            left, right = pair[0], Signal(node, name="none")
-        else:
-            left, right = pair
-        winner = Signal(node, name=f"winner_{depth}")
-        newer = (left.stamp - right.stamp)[: len(left.stamp)]
-        right_first = right.valid & (~left.valid | ((newer != 0) & ~newer[-1]))
-        domain += winner.eq(Mux(right_first, right, left))
+    def _winner(self, m: Module, number: int, valid: Value, stamps: Sequence[Value]) -> data.View:
+        """Oldest of one group, one cycle later; `index` within the group."""
+        layout = data.StructLayout({"valid": 1, "index": range(_GROUP), "stamp": self._stamp_bits})
+        winner = Signal(layout, name=f"winner_{number}")
+        first = _first(m, f"first_{number}", valid, stamps)
+        m.d.sync += [
+            winner.valid.eq(valid.any()),
+            winner.index.eq(encode(first)),
+            winner.stamp.eq(_chosen(first, stamps)),
+        ]
         return winner
 
 
-def _pairs(items: list) -> list[list]:
-    return [items[i : i + 2] for i in range(0, len(items), 2)]
+def _first(m: Module, name: str, valid: Value, stamps: Sequence[Value]) -> Signal:
+    """One-hot: the valid one with the oldest stamp, the lowest of equal ones; 0 without any."""
+    count = len(stamps)
+    first = Signal(count, name=name)
+    behind = Signal(data.ArrayLayout(count, count), name=f"{name}_behind")
+    for low in range(count):
+        for high in range(low + 1, count):
+            # Circular: the sign of the difference.
+            later = (stamps[high] - stamps[low])[len(stamps[low]) - 1]
+            m.d.comb += [behind[low][high].eq(later), behind[high][low].eq(~later)]
+    for one in range(count):
+        m.d.comb += first[one].eq(valid[one] & ~(behind[one] & valid).any())
+    return first
+
+
+def _chosen(onehot: Value, values: Sequence[Value]) -> Value:
+    """The value whose bit is set, 0 when none is."""
+    masked = [Mux(onehot[i], value, 0) for i, value in enumerate(values)]
+    while len(masked) > 1:
+        masked = [
+            masked[i] | masked[i + 1] if i + 1 < len(masked) else masked[i]
+            for i in range(0, len(masked), 2)
+        ]
+    return masked[0]

@@ -9,13 +9,16 @@ from amaranth.lib import data
 
 from hw.config import Config
 from hw.errors import Cause
-from hw.host.context import GroupMode, GroupState
+from hw.host.context import GroupMode, GroupState, channel_context
 from hw.host.decode import Decoder
+from hw.host.execute import Execute
 from hw.host.launcher import MOST_COPIES, Launcher
-from hw.host.oldest import Oldest
+from hw.host.oldest import STAMP_BITS, Oldest
 from hw.host.parking import Parking
+from hw.host.pipeline import Pipeline, channel_edit
 from hw.host.prefetch import Prefetch
 from hw.host.scheduler import Scheduler
+from hw.methods import Header, HostMethod, SecOp
 from hw.registers import Wait
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
@@ -312,8 +315,12 @@ class SchedulerProof(Proof):
         dut = Scheduler(config)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        for name in ("ready", "copying", "serving", "served", "take", "give_up", "stamps"):
+        for name in ("ready", "copying", "serving", "served", "take", "give_up"):
             drive(m, getattr(dut, name), name)
+        first = anything(m, STAMP_BITS, "first")
+        for channel in range(config.channels):  # stamps lie within half of the range
+            age = anything(m, STAMP_BITS - 1, f"age_{channel}")
+            m.d.comb += dut.stamps[channel].eq(first + age)
         took, target = Signal(), Signal(2)
         left = inside.signal("left")
         over = left == 0
@@ -611,10 +618,162 @@ class PrefetchProof(Proof):
                 m.d.comb += Assert(dut.head.data == word)
 
 
+class OrderProof(Proof):
+    name = "host.order"
+    shows = (
+        "methods of a channel execute in the order of its dwords, each once, wherever it is left "
+        "and served again; what must wait for its own copies executes while none runs"
+    )
+    induction = 2
+    cover = 9
+
+    TRIGGERS = (
+        HostMethod.NON_STALL_INTERRUPT,
+        HostMethod.FB_FLUSH,
+        HostMethod.MEM_OP_D,
+        HostMethod.SET_REFERENCE,
+        HostMethod.WFI,
+        HostMethod.SEM_EXECUTE,
+        HostMethod.SEMAPHORED,
+    )
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        execute = Execute(CONFIG)
+        dut = Pipeline(CONFIG, execute)
+        inside = Inside(dut)
+        ram = inside.submodule("contexts")
+        load = ram.read_ports[0]
+        looks = [ram.read_port(domain="comb") for _ in range(CONFIG.channels)]
+        m.d.comb += [look.addr.eq(channel) for channel, look in enumerate(looks)]
+        m.submodules.dut = wrap(dut)
+        for name in ("alive", "occupied", "target", "target_valid", "leave", "head_valid"):
+            drive(m, getattr(dut, name), name)
+        # An edit ends a wait; what else it can do is not order of dwords.
+        drive(m, dut.edit, "edit", "valid")
+        m.d.comb += dut.edit.payload.channel.eq(anything(m, CONFIG.channel_bits, "edited"))
+        self._units(m, execute)
+        base = self._dwords(m, dut)
+        executed = Signal.like(base)
+        done = dut.method
+        m.d.comb += Assert(~done.valid | (done.channel == dut.served))
+        for channel in range(CONFIG.channels):
+            with m.If(concerns(done, channel)):
+                m.d.comb += [
+                    Assert(Value.cast(done.method.cause) == 0),
+                    Assert(done.method.data == executed[channel]),
+                ]
+                m.d.sync += executed[channel].eq(executed[channel] + 1)
+        m.d.comb += Cover(Cat(executed[c] != 0 for c in range(CONFIG.channels)).all())
+        self._contexts(m, dut, inside, base, executed, load.data, [look.data for look in looks])
+        self._triggers(m, dut, execute)
+
+    def _units(self, m: Module, execute: Execute) -> None:
+        """Around `Execute` anything may happen; but only a launch makes copies run."""
+        names = ("able", "queue", "held", "ended", "free", "spent", "all_idle", "zero", "counting")
+        for name in (*names, "setting", "result", "cycles", "units", "copying"):
+            drive(m, getattr(execute, name), name)
+        drive(m, execute.semaphore.request, "request", "ready")
+        drive(m, execute.semaphore.response, "response", "valid", "payload")
+        drive(m, execute.reference, "reference", "ready")
+        before, launched = Signal(CONFIG.channels), Signal(CONFIG.channels)
+        m.d.sync += [
+            before.eq(execute.copying),
+            launched.eq(Cat(concerns(execute.launch, c) for c in range(CONFIG.channels))),
+        ]
+        m.d.comb += Assume((execute.copying & ~before & ~launched) == 0)
+
+    def _dwords(self, m: Module, dut: Pipeline) -> Any:
+        """The prefetch buffer: immediate methods, whose data are their position in the channel.
+        Returns the position of the first dword of every channel's head beat."""
+        base = Signal(data.ArrayLayout(unsigned(13), CONFIG.channels))
+        selected = Signal(CONFIG.channel_bits)
+        low, high = (Signal(CONFIG.channels, name=name) for name in ("low", "high"))
+        m.d.comb += [low.eq(AnyConst(2)), high.eq(AnyConst(2)), Assume((low & ~high) == 0)]
+        m.d.sync += selected.eq(dut.select)
+        head = dut.head
+        drive(m, head, "head", "first", "end", "get")
+        first, last = low.bit_select(selected, 1), high.bit_select(selected, 1)
+        m.d.comb += [head.low.eq(first), head.high.eq(last)]
+        for number in range(CONFIG.beat_dwords):
+            header = data.View(Header, Signal(32, name=f"header_{number}"))
+            m.d.comb += [
+                header.sec_op.eq(SecOp.IMMD_DATA_METHOD),
+                header.count.eq(base[selected] + number - first),
+                header.subchannel.eq(anything(m, 3, f"subchannel_{number}")),
+                header.address.eq(anything(m, 12, f"address_{number}")),
+                head.data.word_select(number, 32).eq(header),
+            ]
+        for channel in range(CONFIG.channels):
+            with m.If(dut.take & (dut.select == channel)):
+                m.d.sync += base[channel].eq(base[channel] + 1 + high[channel] - low[channel])
+        self.room = [high[channel] - low[channel] for channel in range(CONFIG.channels)]
+        return base
+
+    def _contexts(
+        self,
+        m: Module,
+        dut: Pipeline,
+        inside: Inside,
+        base: Any,
+        executed: Any,
+        loaded: Any,
+        kept: list,
+    ) -> None:
+        """Why: the context of every channel, wherever it is, fits what it has executed."""
+        dirty = inside.signal("dirty")
+        work = data.View(channel_context(CONFIG), inside.signal("work"))
+        edited = data.View(channel_edit(CONFIG), inside.signal("edited"))
+        service = inside.machine("service")
+        select, load, run = (service.ongoing(name) for name in ("SELECT", "LOAD", "RUN"))
+        m.d.comb += [
+            Assert(select | load | run),
+            Assert(dut.serving == ~select),
+            Assert(~load | ~dirty),
+            Assert(~run | dirty),
+            Assert(~edited.reset & ~edited.replace),
+            Assert(~dut.serving | (selected == dut.served)),
+        ]
+        for channel in range(CONFIG.channels):
+            ours = dut.served == channel
+
+            def fits(context: Any, channel: int = channel) -> Value:
+                method = context.method
+                position = (base[channel] + context.taken)[:13]
+                legal = (Value.cast(method.cause) == 0) & (method.data == executed[channel])
+                return (
+                    (context.group.count == 0)
+                    & ~context.group.skip
+                    & (~method.valid | legal)
+                    & (position == (executed[channel] + method.valid)[:13])
+                    & (context.taken <= self.room[channel])
+                )
+
+            with m.If(ours & dirty):
+                m.d.comb += Assert(fits(work))
+            with m.Else():
+                m.d.comb += Assert(fits(kept[channel]))
+            with m.If(ours & load):
+                m.d.comb += Assert(fits(loaded))
+
+    def _triggers(self, m: Module, dut: Pipeline, execute: Execute) -> None:
+        copying = execute.copying.bit_select(dut.served, 1)
+        done = dut.method
+        with m.If(done.valid):
+            for name in self.TRIGGERS:
+                m.d.comb += Assert((done.method.address != name >> 2) | ~copying)
+        with m.If(execute.launch.valid):
+            m.d.comb += [Assert(execute.launch.behind == copying), Assert(~dut.leave)]
+        with m.If(execute.asked):
+            m.d.comb += [Assert(dut.serving), Assert(~copying)]
+        for event in (execute.begin, execute.reserve, execute.semaphore.request):
+            m.d.comb += Assert(~event.valid | ~copying)
+
+
 PROOFS = (
     DecoderProof(),
     LauncherProof(),
     OldestProof(),
+    OrderProof(),
     ParkingProof(),
     PrefetchProof(),
     SchedulerProof(),
