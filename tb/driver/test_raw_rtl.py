@@ -1,0 +1,69 @@
+"""Raw pushbuffers on the RTL."""
+
+from pathlib import Path
+
+import pytest
+
+from driver.pushbuffer import Pushbuffer
+from driver.raw import ImageError
+from hw.config import Config
+from hw.methods import HostMethod
+from tb.sim.raw import simulate_raw
+
+IMAGE = """
+channel = 1
+[[segment]]
+name = "source"
+address = 0x20_0000
+hex = "00 01 02 03"
+[[segment]]
+name = "target"
+address = 0x30_0000
+fill = 0x55
+size = 8
+[[expect]]
+address = 0x30_0000
+hex = "55 00 01 02 03 55 55 55"
+"""
+SMALL = Config(channels=2, semaphores=8, counters=4, data_width=64)
+
+
+def write(folder: Path, commands: Pushbuffer) -> tuple[Path, Path]:
+    file, image = folder / "pushbuffer.bin", folder / "image.toml"
+    file.write_bytes(commands.to_bytes())
+    image.write_text(IMAGE)
+    return file, image
+
+
+def test_report(simulator: str, tmp_path: Path):
+    commands = Pushbuffer().copy(0x30_0001, 0x20_0000, 4).add(0xFF_FFFF_0010, 3)
+    file, image = write(tmp_path, commands.host(HostMethod.SET_REFERENCE, 9))
+    outcome = simulate_raw(file, image, SMALL, simulator=simulator)
+    assert outcome.good, outcome.text
+    for part in (
+        "Executed: 12 methods",
+        "Copied: 1 copies completed",
+        "Reference: 0x9",
+        "semaphore 1: 0x0 → 0x3",
+        "0x300001, 4 bytes of target: 55 55 55 55 → 00 01 02 03",
+    ):
+        assert part in outcome.text
+    events = "\n".join(outcome.events)
+    for part in ("LAUNCH_DMA", "copy engine 0 is done", "on-chip semaphore 1 := 0x3"):
+        assert part in events
+
+
+def test_refused(tmp_path: Path):
+    file, image = write(tmp_path, Pushbuffer().host(HostMethod.ILLEGAL))
+    outcome = simulate_raw(file, image, SMALL)
+    assert not outcome.good
+    assert "Refused: channel 1 halted with METHOD_ILLEGAL" in outcome.text
+    assert "0x300001, 4 bytes of 0x300000: 55 55 55 55, expected 00 01 02 03" in outcome.text
+    assert any("halts with METHOD_ILLEGAL" in line for line in outcome.events)
+
+
+def test_unusable(tmp_path: Path):
+    file, image = write(tmp_path, Pushbuffer().host(HostMethod.NOP))
+    image.write_text("channel = 7")
+    with pytest.raises(ImageError, match="channel = 7: the device has channels 0 … 1"):
+        simulate_raw(file, image, SMALL)

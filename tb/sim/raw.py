@@ -1,0 +1,150 @@
+"""Runs a pushbuffer that other software wrote, on the RTL, and reports what came of it.
+
+    python -m tb.sim.raw FILE [--memory IMAGE] [options]
+
+FILE holds little-endian dwords; `driver.raw` says what an image is. The exit status is 0 when all
+was executed and memory is as the image expects, 1 when not, 2 when the files cannot be used.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from driver.disassemble import method_detail, method_name
+from driver.raw import ImageError, MemoryImage, load_dwords, load_image
+from hw.config import Config
+from hw.options import add_options, chosen
+from hw.top import Signalbox
+from tb.runner import SIMULATORS
+from tb.sim import trace
+from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top
+
+__all__ = ["JOB", "RESULT", "Outcome", "simulate_raw"]
+
+JOB = "RAW_JOB"
+"""Environment variable: JSON object with `file`, `memory` (or null), `slice` and `patience`."""
+
+RESULT = "raw.json"
+"""In the run's directory: `refused`, or `good`, `text` and `channel`; `begin`, the first cycle."""
+
+_LOG = "simulation.log"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a pushbuffer: whether all is as it should be, the report, and the trace."""
+
+    good: bool
+    text: str
+    events: tuple[str, ...]
+    folder: Path
+
+
+def simulate_raw(
+    file: Path,
+    memory: Path | None = None,
+    config: Config | None = None,
+    *,
+    simulator: str = "verilator",
+    slice_cycles: int = 2000,
+    patience: int = 20_000,
+    waves: bool = False,
+) -> Outcome:
+    """Run the pushbuffer in `file` beside the image `memory` on a machine built with `config`.
+
+    A channel that executes nothing for `patience` cycles is given up. The simulated memory has
+    `MEMORY_BYTES`, or fewer where `config` says so.
+
+    Raises `ImageError` for files that cannot be used, `RuntimeError` when a tool is missing.
+    """
+    load_dwords(file)
+    _ = load_image(memory) if memory else MemoryImage()
+    config = config or Config()
+    size = min(config.memory_bytes, MEMORY_BYTES)
+    job = {
+        "file": str(file.resolve()),
+        "memory": str(memory.resolve()) if memory else None,
+        "slice": slice_cycles,
+        "patience": patience,
+    }
+    folder = simulate_top(
+        Signalbox(replace(config, trace=True, memory_bytes=size)),
+        "tb.sim.cocotb_raw",
+        simulator=simulator,
+        name="raw",
+        memory_bytes=size,
+        env={JOB: json.dumps(job)},
+        waves=waves,
+        log=_LOG,
+    )
+    outcome = json.loads((folder / RESULT).read_text())
+    if "refused" in outcome:
+        raise ImageError(outcome["refused"])
+    events = trace.read(folder / TRACE)
+    since = [event for event in events if event.cycle >= outcome["begin"]]
+    lines = tuple(event_lines(since, outcome["channel"]))
+    return Outcome(outcome["good"], outcome["text"], lines, folder)
+
+
+def event_lines(events: Iterable[trace.Event], channel: int) -> Iterable[str]:
+    """What a channel did, one line per event."""
+    for event in events:
+        match event:
+            case trace.Semaphore(cycle, index, value):
+                yield f"{cycle}: on-chip semaphore {index} := {value:#x}"
+            case trace.Method(cycle, number, subchannel, offset, data) if number == channel:
+                detail = method_detail(offset, data)
+                line = f"{cycle}: subchannel {subchannel} {method_name(offset)} = {data:#010x}"
+                yield f"{line}  ({detail})" if detail else line
+            case trace.Acquire(cycle, number, passed) if number == channel:
+                yield f"{cycle}: acquire {'passes' if passed else 'fails'}"
+            case trace.Start(cycle, engine, number) if number == channel:
+                yield f"{cycle}: copy engine {engine} starts"
+            case trace.Done(cycle, engine, number, failed) if number == channel:
+                yield f"{cycle}: copy engine {engine} {'fails' if failed else 'is done'}"
+            case trace.Error(cycle, number, cause) if number == channel:
+                yield f"{cycle}: channel halts with {cause.name}"
+
+
+def main() -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tb.sim.raw", description="Run a raw pushbuffer on the RTL and report."
+    )
+    parser.add_argument("file", type=Path, help="little-endian dwords")
+    parser.add_argument("--memory", type=Path, metavar="IMAGE", help="TOML or JSON memory image")
+    parser.add_argument("--simulator", choices=SIMULATORS, default="verilator")
+    parser.add_argument("--slice", type=int, default=2000, metavar="N", help="cycles of a slice")
+    parser.add_argument(
+        "--patience", type=int, default=20_000, metavar="N", help="cycles until it counts as stuck"
+    )
+    parser.add_argument("--events", type=int, default=100, metavar="N", help="events to show")
+    parser.add_argument("--waves", action="store_true", help="record a waveform (FST)")
+    add_options(parser)
+    args = parser.parse_args()
+    try:
+        outcome = simulate_raw(
+            args.file,
+            args.memory,
+            chosen(parser, args),
+            simulator=args.simulator,
+            slice_cycles=args.slice,
+            patience=args.patience,
+            waves=args.waves,
+        )
+    except ImageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(outcome.text)
+    print(f"Events ({min(args.events, len(outcome.events))} of {len(outcome.events)}):")
+    for line in outcome.events[: args.events]:
+        print(f"  {line}")
+    print(f"Trace and log: {outcome.folder}")
+    return 0 if outcome.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
