@@ -123,7 +123,8 @@ def simulate(
             )
         except RuntimeError as error:
             failure = f"simulator failed: {error}"
-    _check(run / "results.xml", f"{name} on {simulator}, seed {seed}", minimum, failure)
+    what = f"{name} on {simulator}, seed {seed}" + (f", see {run / log}" if log else "")
+    _check(run / "results.xml", what, minimum, failure)
     return run
 
 
