@@ -90,7 +90,9 @@ class Pipeline(wiring.Component):
         save = contexts.write_port()
         load = contexts.read_port(transparent_for=[save])
         self._work = work = Signal(layout)
-        dirty, edited, editing = Signal(), Signal(channel_edit(config)), Signal()
+        dirty = Signal()
+        edited = Signal(channel_edit(config))
+        editing = Signal()
         next_channel = Signal(config.channel_bits)
 
         m.d.comb += [
