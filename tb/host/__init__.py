@@ -1,0 +1,1 @@
+"""Directed tests of the host on the whole machine."""

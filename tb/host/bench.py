@@ -1,0 +1,452 @@
+"""Bench of the host's tests: raw channels on the whole machine, and what they left behind.
+
+    bench = await Bench.start(dut)
+    low = await bench.channel(0, slice_cycles=500)
+    await low.submit(Pushbuffer().copy(dst, src, 64))
+    await bench.until_idle(low)
+    starts = bench.events(Start)
+
+Every test starts with a reset. Events are those since then, from the trace of the run. Every wait
+has a limit in cycles and fails with the name of what it waited for.
+"""
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from driver.control import Control
+from driver.pushbuffer import Pushbuffer
+from hw.config import SLOT_BYTES, WINDOW_BASE
+from hw.errors import CODE_OF, Cause
+from hw.methods import AcquireTimer, GpEntry, SemOp, pack
+from hw.registers import GLOBAL, Wait
+from tb.sim.backdoor import SETTINGS
+from tb.sim.machine import SimMachine
+from tb.sim.top import TRACE
+from tb.sim.trace import Event, parse
+
+__all__ = [
+    "COPY_BYTES",
+    "PUBLIC",
+    "Bench",
+    "Halt",
+    "RawChannel",
+    "Reads",
+    "in_order",
+    "semaphore",
+    "setup",
+]
+
+PUBLIC = [f"sim.axi__{name}" for name in ("arvalid", "arready", "araddr", "arlen", "arid")]
+"""Signals of the top that these tests see besides the usual ones: the memory's read requests."""
+
+LIMIT = 20_000
+"""Cycles that a wait lasts at most unless told otherwise."""
+
+COPY_BYTES = 1024
+"""Bytes of a copy that takes some hundred cycles on the memory that `Bench.start` sets up."""
+
+CHANNELS_AT = 0x10_0000
+CHANNEL_BYTES = 0x1_0000
+USERD_AT = 0x2000
+ARENA_AT = 0x4000
+"""Memory of raw channels: the ring, USERD and segments of each lie in its part."""
+
+DATA_AT = 0xA0_0000
+"""First byte of memory for data."""
+
+MEMORY = {"read_latency": 16, "write_latency": 16}
+
+AnyEvent = TypeVar("AnyEvent", bound=Event)
+
+
+def semaphore(slot: int) -> int:
+    """Virtual address of an on-chip semaphore."""
+    return WINDOW_BASE + SLOT_BYTES * slot
+
+
+def setup() -> Pushbuffer:
+    """A pushbuffer that begins with the copy class bound."""
+    return Pushbuffer().set_object()
+
+
+def in_order(*moments: int) -> bool:
+    """Whether the numbers rise strictly."""
+    return all(a < b for a, b in itertools.pairwise(moments))
+
+
+@dataclass(frozen=True)
+class Halt:
+    """The error record of a halted channel, as its registers show it."""
+
+    cause: Cause
+    codes: int
+    method: int
+    subchannel: int
+    valid: bool
+    data: int
+    va: int
+
+
+class Bench:
+    """One machine under test.
+
+    Members
+    -------
+    dut, machine, control : the simulation top, and ways into it.
+    numbers : random numbers of the run's seed.
+    """
+
+    def __init__(self, dut: Any, machine: SimMachine) -> None:
+        self.dut = dut
+        self.machine = machine
+        self.control = Control(machine)
+        self.numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        self.began = machine.now()
+        self._data = DATA_AT
+        self._trace = Path(TRACE)
+        self._position = self._trace.stat().st_size
+        self._events: list[Event] = []
+
+    @classmethod
+    async def start(cls, dut: Any, *, counting: int = 0, **memory: int) -> "Bench":
+        """Reset the machine; `memory`: settings of the memory model; `counting`: so many counting
+        semaphores. Errors raise the interrupt line."""
+        for name in SETTINGS:
+            if name != "random":
+                getattr(dut.memory, name).value = (MEMORY | memory).get(name, 0)
+        dut.monitor.flush.value = 0
+        machine = await SimMachine.start(dut)
+        await _flush(dut, machine)
+        bench = cls(dut, machine)
+        await bench.control.write("SEM_COUNTING", COUNT=counting)
+        await bench.control.write("INTR_ENABLE", ERROR=1)
+        return bench
+
+    # Memory
+
+    def allocate(self, size: int, align: int = 256) -> int:
+        """Address of `size` zero bytes of this test's own."""
+        address = self._data + -self._data % align
+        self._data = address + size
+        self.machine.memory_write(address, bytes(size))
+        return address
+
+    def pattern(self, size: int) -> tuple[int, bytes]:
+        """Address and contents of random bytes."""
+        data = self.numbers.randbytes(size)
+        address = self.allocate(size)
+        self.machine.memory_write(address, data)
+        return address, data
+
+    def copies(self, count: int, size: int = COPY_BYTES) -> list[tuple[int, int]]:
+        """(destination, source) of `count` copies of `size` bytes."""
+        return [(self.allocate(size), self.pattern(size)[0]) for _ in range(count)]
+
+    def copied(self, dst: int, src: int, size: int = COPY_BYTES) -> bool:
+        """Whether the destination holds what the source does."""
+        return self.machine.memory_read(dst, size) == self.machine.memory_read(src, size)
+
+    def word(self, address: int, size: int = 4) -> int:
+        """Number in memory now."""
+        return int.from_bytes(self.machine.memory_read(address, size), "little")
+
+    def set_word(self, address: int, value: int, size: int = 4) -> None:
+        """Put a number into memory now."""
+        self.machine.memory_write(address, value.to_bytes(size, "little"))
+
+    # Time
+
+    async def wait(self, cycles: int) -> None:
+        """Wait for clock edges."""
+        await self.machine.wait_cycles(cycles)
+
+    def now(self) -> int:
+        """The cycle counter, as in the trace."""
+        return self.machine.now()
+
+    async def until(
+        self, done: Callable[[], bool], what: str, limit: int = LIMIT, poll: int = 8
+    ) -> None:
+        """Wait until `done()`, looked at every `poll` cycles; fails after `limit` cycles."""
+        end = self.now() + limit
+        while not done():
+            assert self.now() < end, f"{what}: not within {limit} cycles"
+            await self.machine.wait_cycles(poll)
+
+    async def until_word(self, address: int, value: int, limit: int = LIMIT) -> None:
+        """Wait until the 32-bit word at `address` is `value`."""
+        what = f"word {value:#x} at {address:#x}"
+        await self.until(lambda: self.word(address) == value, what, limit)
+
+    async def until_semaphore(self, slot: int, value: int, limit: int = LIMIT) -> None:
+        """Wait until an on-chip semaphore is `value`."""
+        end = self.now() + limit
+        while (found := await self.control.read_semaphore(slot)) != value:
+            assert self.now() < end, f"semaphore {slot} is {found}, not {value}"
+
+    async def until_idle(self, *channels: "RawChannel", limit: int = LIMIT) -> None:
+        """Wait until the channels have executed everything; fails when one halts."""
+        end = self.now() + limit
+        for channel in channels:
+            while True:
+                status = await channel.status()
+                assert not status["HALTED"], f"channel {channel.index}: {await channel.halt()}"
+                if not status["PENDING"] and not status["COPIES"] and not status["WAIT"]:
+                    if await channel.read("GP_GET") == channel.put:
+                        break
+                assert self.now() < end, f"channel {channel.index} is not idle: {status}"
+
+    async def until_waits(self, channel: "RawChannel", wait: Wait, limit: int = LIMIT) -> None:
+        """Wait until the channel waits for `wait` and is not being served."""
+        end = self.now() + limit
+        while True:
+            status = await channel.status()
+            if status["WAIT"] == wait.value and not status["SERVED"]:
+                return
+            assert not status["HALTED"], f"channel {channel.index}: {await channel.halt()}"
+            assert self.now() < end, f"channel {channel.index} does not wait for {wait}: {status}"
+
+    # Events
+
+    async def events(self, kind: type[AnyEvent], **match: Any) -> list[AnyEvent]:
+        """Events of one kind since the start whose fields are as `match` says, oldest first."""
+        events = [event for event in await self.all_events() if isinstance(event, kind)]
+        return [
+            event
+            for event in events
+            if all(getattr(event, name) == value for name, value in match.items())
+        ]
+
+    async def all_events(self) -> list[Event]:
+        """All events since the start."""
+        await _flush(self.dut, self.machine)
+        with self._trace.open() as lines:
+            lines.seek(self._position)
+            text = lines.read()
+        self._position += len(text)
+        self._events += parse(text.splitlines())
+        return self._events
+
+    def watch_reads(self) -> "Reads":
+        """Begin to record read requests on the memory port."""
+        return Reads(self)
+
+    # Channels
+
+    async def channel(self, index: int, **settings: Any) -> "RawChannel":
+        """A channel, switched on with an empty ring; settings as `RawChannel.open`."""
+        channel = RawChannel(self, index)
+        await channel.open(**settings)
+        return channel
+
+    async def copy_channel(self, index: int, **settings: Any) -> "RawChannel":
+        """The same with the copy class bound."""
+        channel = await self.channel(index, **settings)
+        await channel.submit(setup())
+        await self.until_idle(channel)
+        return channel
+
+    async def interrupts(self) -> dict[str, int]:
+        """Fields of INTR."""
+        return GLOBAL["INTR"].unpack(await self.control.read("INTR"))
+
+
+async def _flush(dut: Any, machine: SimMachine) -> None:
+    """Bring the trace file up to date."""
+    dut.monitor.flush.value = 1
+    await machine.wait_cycles(3)
+    dut.monitor.flush.value = 0
+
+
+class Reads:
+    """Read requests on the memory port, recorded clock by clock: (cycle, address) each."""
+
+    def __init__(self, bench: Bench) -> None:
+        import cocotb
+
+        self._bench = bench
+        self.seen: list[tuple[int, int]] = []
+        self._task = cocotb.start_soon(self._record())
+
+    async def _record(self) -> None:
+        dut, edge = self._bench.dut, self._bench.machine._edge
+        while True:
+            await edge
+            if dut.axi__arvalid.value == 1 and dut.axi__arready.value == 1:
+                self.seen.append((self._bench.now(), dut.axi__araddr.value.to_unsigned()))
+
+    def stop(self) -> list[tuple[int, int]]:
+        """End the recording and give it."""
+        self._task.cancel()
+        return self.seen
+
+
+class RawChannel:
+    """One hardware channel whose ring, USERD and segments the test writes itself.
+
+    Members
+    -------
+    index : its number.
+    put : ring index behind the last entry that was pushed.
+    ring, userd : addresses.
+    """
+
+    def __init__(self, bench: Bench, index: int) -> None:
+        self.bench = bench
+        self.index = index
+        base = CHANNELS_AT + CHANNEL_BYTES * index
+        self.ring, self.userd, self._arena = base, base + USERD_AT, base + ARENA_AT
+        self._end = base + CHANNEL_BYTES
+        self.put = 0
+
+    async def open(
+        self,
+        *,
+        slice_cycles: int = 1 << 30,
+        limit2: int = 5,
+        privileged: bool = False,
+        retry: int = 8,
+        timeout_units: int = 0,
+    ) -> None:
+        """Write the registers and switch the channel on.
+
+        limit2 : the ring has 2^limit2 entries. retry : cycles, below 128. timeout_units : of 1,024
+        ns; 0 for none.
+        """
+        self.entries = 1 << limit2
+        self.bench.machine.memory_write(self.userd, bytes(512))
+        acquire = pack(
+            AcquireTimer,
+            retry_man=retry,
+            timeout_man=timeout_units,
+            timeout_enable=timeout_units > 0,
+        )
+        await self.write("CONTROL", ENABLE=0)
+        await self.write("GP_BASE", self.ring)
+        await self.write("GP_BASE_HI", OFFSET=self.ring >> 32, LIMIT2=limit2)
+        await self.write("USERD", self.userd)
+        await self.write("USERD_HI", ADDRESS=self.userd >> 32)
+        await self.write("CONFIG", ASID=0, AUTH_LEVEL=int(privileged))
+        await self.write("SLICE", slice_cycles)
+        await self.write("ACQUIRE", acquire)
+        await self.write("CONTROL", ENABLE=1)
+
+    # Registers
+
+    async def write(self, name: str, value: int = 0, **fields: int) -> None:
+        """Write a register of the channel."""
+        await self.bench.control.write_channel(self.index, name, value, **fields)
+
+    async def read(self, name: str) -> int:
+        """Value of a register of the channel."""
+        return await self.bench.control.read_channel(self.index, name)
+
+    async def status(self) -> dict[str, int]:
+        """Fields of STATUS."""
+        return await self.bench.control.read_channel_fields(self.index, "STATUS")
+
+    # Submission
+
+    def place(self, dwords: Sequence[int], at: int | None = None) -> int:
+        """Put a segment into memory, at the next free bytes or at `at`; its address."""
+        data = b"".join(dword.to_bytes(4, "little") for dword in dwords)
+        if at is None:
+            at, self._arena = self._arena, self._arena + len(data) + -len(data) % 16
+            assert self._arena <= self._end, "the channel's memory is used up"
+        self.bench.machine.memory_write(at, data)
+        return at
+
+    def push(self, word: int) -> None:
+        """Write one ring entry, as a 64-bit number; GP_PUT stays where it is."""
+        self.bench.machine.memory_write(self.ring + 8 * self.put, word.to_bytes(8, "little"))
+        self.put = (self.put + 1) % self.entries
+
+    def segment(
+        self, commands: Pushbuffer | Sequence[int], *, at: int | None = None, sync: bool = False
+    ) -> None:
+        """Put a segment into memory and an entry for it into the ring."""
+        dwords = commands.dwords if isinstance(commands, Pushbuffer) else commands
+        address = self.place(dwords, at)
+        self.push(pack(GpEntry, address=address // 4, length=len(dwords), sync_wait=sync))
+
+    def publish(self, put: int | None = None) -> None:
+        """Write GP_PUT into USERD."""
+        self.bench.set_word(self.userd + 0x8C, self.put if put is None else put)
+
+    async def ring_doorbell(self) -> None:
+        """Ring the doorbell."""
+        await self.bench.control.write("DOORBELL", CHID=self.index)
+
+    async def kick(self) -> None:
+        """Write GP_PUT and ring the doorbell."""
+        self.publish()
+        await self.ring_doorbell()
+
+    async def submit(
+        self, commands: Pushbuffer | Sequence[int], *, at: int | None = None, sync: bool = False
+    ) -> None:
+        """One segment, at once."""
+        self.segment(commands, at=at, sync=sync)
+        await self.kick()
+
+    # Errors
+
+    async def halt(self) -> Halt:
+        """The error record."""
+        held = await self.bench.control.read_channel_fields(self.index, "METHOD0")
+        low, high = await self.read("ERROR_VA"), await self.read("ERROR_VA_HI")
+        codes = await self.read("INTR_1") << 32 | await self.read("INTR_0")
+        return Halt(
+            Cause(await self.read("CAUSE")),
+            codes,
+            held["ADDRESS"] * 4,
+            held["SUBCHANNEL"],
+            bool(held["VALID"]),
+            await self.read("DATA0"),
+            high << 32 | low,
+        )
+
+    async def until_halted(self, cause: Cause, limit: int = LIMIT) -> Halt:
+        """Wait until the channel is halted; check everything that an error must show, and give
+        its record."""
+        end = self.bench.now() + limit
+        while not (await self.status())["HALTED"]:
+            assert self.bench.now() < end, f"channel {self.index} did not halt for {cause.name}"
+        halt = await self.halt()
+        assert halt.cause is cause, halt
+        assert halt.codes == 1 << CODE_OF[cause], halt
+        assert self.bench.dut.irq.value == 1
+        assert (await self.bench.interrupts())["ERROR"] == 1
+        assert await self.bench.control.read("INTR_ERROR_LO") >> self.index & 1
+        return halt
+
+    async def clear(self) -> None:
+        """Clear the error: the held method, if any, is executed again."""
+        for name in ("INTR_0", "INTR_1"):
+            pending = await self.read(name)
+            if pending:
+                await self.write(name, pending)
+
+    async def replace(self, method: int, data: int = 0, subchannel: int = 0) -> None:
+        """Clear the error with another method in place of the held one."""
+        await self.write("DATA0", data)
+        await self.write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
+        await self.clear()
+
+    async def skip(self) -> None:
+        """Clear the error and go on behind the held method."""
+        await self.write("METHOD0", VALID=0)
+        await self.clear()
+
+
+def acquires(*slots: int) -> Pushbuffer:
+    """Acquires of these on-chip semaphores at 0."""
+    commands = Pushbuffer()
+    for slot in slots:
+        commands.acquire(semaphore(slot), 0, SemOp.ACQUIRE)
+    return commands

@@ -1,0 +1,166 @@
+"""Failed acquires: parking, retry, switching, time-out (HOST-5; spec 2.3, 2.4)."""
+
+import itertools
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause
+from hw.methods import HostMethod, SemOp
+from hw.registers import Wait
+from tb.host.bench import Bench, RawChannel, semaphore
+from tb.sim.trace import Acquire, Error, Method, Start
+
+LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
+
+UNIT_CYCLES = 102.4
+"""Cycles of 1,024 ns at 10 ns each."""
+
+
+@cocotb.test(**LIMIT)
+async def retries_in_memory(dut):
+    """A semaphore in memory is read again after every retry period; the CPU lets it go."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    where = bench.allocate(16)
+    for man, exp in ((100, 0), (100, 1), (3, 6)):
+        period = man << exp
+        await channel.write("ACQUIRE", RETRY_MAN=man, RETRY_EXP=exp)
+        bench.set_word(where, 0)
+        await channel.submit(Pushbuffer().acquire(where, 5))
+        await bench.until_waits(channel, Wait.RETRY)
+        reads = bench.watch_reads()
+        await bench.wait(10 * period)
+        moments = [cycle for cycle, address in reads.stop() if address == where]
+        gaps = [b - a for a, b in itertools.pairwise(moments)]
+        assert len(gaps) >= 5
+        assert min(gaps) >= period
+        assert max(gaps) <= period + 60, gaps
+        assert (await channel.status())["ACQUIRE_FAIL"] == 1
+        bench.set_word(where, 5)
+        released = bench.now()
+        await bench.until_idle(channel)
+        passed = (await bench.events(Acquire))[-1]
+        assert passed.passed and passed.cycle - released <= period + 60
+        assert (await channel.status())["ACQUIRE_FAIL"] == 0
+
+
+@cocotb.test(**LIMIT)
+async def others_go_on(dut):
+    """While one channel waits, on chip or in memory, another executes, without delay from the
+    retries."""
+    bench = await Bench.start(dut)
+    waiting, other = await bench.channel(0), await bench.channel(1)
+    for where in (semaphore(3), bench.allocate(16)):
+        await waiting.submit(Pushbuffer().acquire(where, 1).host(HostMethod.NOP, 9))
+        await bench.wait(200)
+        await other.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(100)))
+        await bench.until_idle(other)
+        nops = (await bench.events(Method, channel=1))[-100:]
+        assert [event.data for event in nops] == list(range(100))
+        assert not await bench.events(Method, channel=0, offset=8, data=9)
+        await waiting.write("CONTROL", ENABLE=0)
+        await waiting.open()
+        waiting.put = 0
+
+
+@cocotb.test(**LIMIT)
+async def release_by_another_channel(dut):
+    """In memory: another channel's release is seen at the next retry, with either SWITCH bit."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0), await bench.channel(1)
+    where = bench.allocate(32)
+    for number, switch in enumerate((False, True), 1):
+        commands = Pushbuffer().acquire(where, number, SemOp.ACQ_CIRC_GEQ, switch=switch)
+        await one.submit(commands.release(where + 16, number))
+        await bench.until_waits(one, Wait.RETRY)
+        await two.submit(Pushbuffer().release(where, number).acquire(where + 16, number))
+        await bench.until_idle(one, two)
+
+
+async def times_out(bench: Bench, channel: RawChannel, units: int, since: int) -> None:
+    """Check that the channel halts for its time-out, `units` after cycle `since`."""
+    halt = await channel.until_halted(Cause.ACQUIRE_TIMEOUT)
+    assert (halt.method, halt.valid) == (int(HostMethod.SEM_EXECUTE), True)
+    error = (await bench.events(Error, channel=channel.index))[-1]
+    waited = (error.cycle - since) / UNIT_CYCLES
+    assert units - 1 <= waited <= units + 1.5, waited
+
+
+@cocotb.test(**LIMIT)
+async def time_out(dut):
+    """ACQUIRE after the time-out, with the method kept; clearing starts the time anew; released by
+    the CPU and cleared, or replaced by a NOP, the channel goes on. On chip and in memory."""
+    bench = await Bench.start(dut)
+    other = await bench.channel(1)
+    for where in (semaphore(3), bench.allocate(16)):
+        on_chip = where == semaphore(3)
+        channel = await bench.channel(0, timeout_units=10)
+        channel.put = 0
+        for _ in range(2):
+            seen = len(await bench.events(Acquire, channel=0))
+            await channel.submit(Pushbuffer().acquire(where, 7).host(HostMethod.NOP, 1))
+            for _ in range(2):
+                await bench.until_waits(channel, Wait.ONCHIP if on_chip else Wait.RETRY)
+                failed = (await bench.events(Acquire, channel=0))[seen]
+                await times_out(bench, channel, 10, failed.cycle)
+                assert (await channel.halt()).va == where
+                await other.submit(Pushbuffer().host(HostMethod.NOP, 2))
+                await bench.until_idle(other)
+                seen = len(await bench.events(Acquire, channel=0))
+                await channel.clear()
+            await channel.until_halted(Cause.ACQUIRE_TIMEOUT)
+            await channel.replace(HostMethod.NOP)
+            await bench.until_idle(channel)
+        await channel.submit(Pushbuffer().acquire(where, 7).host(HostMethod.NOP, 1))
+        await channel.until_halted(Cause.ACQUIRE_TIMEOUT)
+        if on_chip:
+            await bench.control.write_semaphore(3, 7)
+        else:
+            bench.set_word(where, 7)
+        await channel.clear()
+        await bench.until_idle(channel)
+        await channel.write("CONTROL", ENABLE=0)
+
+
+@cocotb.test(**LIMIT)
+async def no_time_out(dut):
+    """Without TIMEOUT_EN an acquire waits as long as it takes; one that passes in time never
+    times out."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    await channel.write("ACQUIRE", RETRY_MAN=8, TIMEOUT_MAN=1)
+    await channel.submit(Pushbuffer().acquire(semaphore(3), 7))
+    await bench.wait(1000)
+    assert (await channel.status())["HALTED"] == 0
+    await bench.control.write_semaphore(3, 7)
+    await bench.until_idle(channel)
+    await channel.write("ACQUIRE", RETRY_MAN=8, TIMEOUT_MAN=8, TIMEOUT_ENABLE=1)
+    for number in range(8, 14):
+        await channel.submit(Pushbuffer().acquire(semaphore(3), number))
+        await bench.wait(500)
+        await bench.control.write_semaphore(3, number)
+        await bench.until_idle(channel)
+    assert await bench.events(Error) == []
+
+
+@cocotb.test(**LIMIT)
+async def in_copy_channels(dut):
+    """An acquire in memory before a copy: the copy starts after it passes, whoever has the engine
+    meanwhile."""
+    bench = await Bench.start(dut)
+    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
+    where = bench.allocate(16)
+    copies = bench.copies(6, 2048)
+    commands = Pushbuffer().acquire(where, 3)
+    await one.submit(commands.copy(*copies[0], 2048))
+    await bench.wait(300)
+    for dst, src in copies[1:5]:
+        await two.submit(Pushbuffer().copy(dst, src, 2048))
+    await bench.wait(300)
+    assert (await bench.events(Start, channel=0)) == []
+    bench.set_word(where, 3)
+    await bench.until_idle(one, two)
+    (start,) = await bench.events(Start, channel=0)
+    assert start.cycle > (await bench.events(Acquire, channel=0, passed=True))[0].cycle
+    assert all(bench.copied(dst, src, 2048) for dst, src in copies[:5])

@@ -1,0 +1,275 @@
+"""Copy class C7B5 through the host (HOST-8; spec 4)."""
+
+import cocotb
+
+from driver.pushbuffer import CopyFence, Pushbuffer
+from hw.errors import Cause
+from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, pack
+from tb.host.bench import Bench, semaphore
+from tb.models.semaphores import reduce
+from tb.sim.trace import Done, Method, Semaphore, Start
+
+LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
+
+LINEAR = {"transfer": 2, "src_pitch": 1, "dst_pitch": 1}
+
+
+@cocotb.test(**LIMIT)
+async def linear_copies(dut):
+    """Random sizes and offsets, virtual and physical, pipelined and not; not a byte beside."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    numbers, work = bench.numbers, []
+    for _ in range(24):
+        size = numbers.choice((1, 2, 15, 16, 17, 63, 64, 255, 256, 257, 1000, 4096, 5000))
+        src, data = bench.pattern(size + 64)
+        dst = bench.allocate(size + 128)
+        lead, skew = numbers.randrange(64), numbers.randrange(64)
+        modes = {name: numbers.randrange(2) for name in ("src_physical", "dst_physical", "flush")}
+        transfer = numbers.choice((1, 2))
+        commands = Pushbuffer()
+        for method in (CeMethod.SET_SRC_PHYS_MODE, CeMethod.SET_DST_PHYS_MODE):
+            commands.inc(4, method, numbers.randrange(3))
+        commands.copy(dst + lead, src + skew, size, transfer=transfer, **modes)
+        channel.segment(commands)
+        await channel.kick()
+        if numbers.randrange(2):
+            await bench.until_idle(channel)
+        work.append((dst, lead, data[skew : skew + size]))
+    await bench.until_idle(channel)
+    for dst, lead, data in work:
+        found = bench.machine.memory_read(dst, len(data) + 128)
+        assert found == bytes(lead) + data + bytes(128 - lead)
+    assert await channel.read("COPIES") == len(work)
+
+
+@cocotb.test(**LIMIT)
+async def multi_line_copies(dut):
+    """Lines with pitches, larger than the line, equal, smaller for the source, and negative."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    for width, lines, pitch_in, pitch_out in (
+        (33, 7, 40, 50),
+        (64, 4, 64, 64),
+        (1, 20, 3, 5),
+        (100, 3, 10, 128),
+        (16, 5, 0, 16),
+        (20, 4, 24, -32),
+    ):
+        src, data = bench.pattern(width + lines * abs(pitch_in))
+        span = lines * abs(pitch_out) + width
+        area = bench.allocate(2 * span)
+        dst = area + span - width
+        commands = Pushbuffer().copy_2d(dst, pitch_out % (1 << 32), src, pitch_in, width, lines)
+        if pitch_out < 0:
+            # Pitches are unsigned 32-bit numbers: an address goes past 2^32 and faults.
+            await channel.submit(commands)
+            await channel.until_halted(Cause.COPY_WRITE_FAULT)
+            await channel.clear()
+            await bench.until_idle(channel)
+            continue
+        expected = bytearray(2 * span)
+        for line in range(lines):
+            at = dst - area + line * pitch_out
+            expected[at : at + width] = data[line * pitch_in :][:width]
+        await channel.submit(commands)
+        await bench.until_idle(channel)
+        assert bench.machine.memory_read(area, 2 * span) == expected
+
+
+@cocotb.test(**LIMIT)
+async def line_count_needs_multi_line(dut):
+    """LINE_COUNT and the pitches count only with MULTI_LINE."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    src, data = bench.pattern(256)
+    dst = bench.allocate(256)
+    for method, value in ((CeMethod.LINE_COUNT, 0), (CeMethod.PITCH_OUT, 7)):
+        await channel.submit(Pushbuffer().inc(4, method, value))
+    await channel.submit(Pushbuffer().copy(dst, src, 100))
+    await bench.until_idle(channel)
+    assert bench.machine.memory_read(dst, 256) == data[:100] + bytes(156)
+
+
+@cocotb.test(**LIMIT)
+async def releases(dut):
+    """One word and four words, 32 and 64 bits, with and without a copy, in memory and on chip;
+    visible only after the copy."""
+    bench = await Bench.start(dut, write_latency=150)
+    channel = await bench.copy_channel(0)
+    payload = 0x1122_3344_5566_7788
+    for kind, wide, copies, on_chip in (
+        (1, 0, 1, False),
+        (1, 1, 1, False),
+        (2, 0, 1, False),
+        (2, 1, 0, False),
+        (1, 0, 0, True),
+        (2, 1, 1, True),
+        (2, 0, 0, True),
+    ):
+        ((dst, src),) = bench.copies(1, 512)
+        here = bench.allocate(16)
+        bench.machine.memory_write(here, b"\xee" * 16)
+        await bench.control.write_semaphore(9, 0xEEEE_EEEE_EEEE_EEEE)
+        where = semaphore(9) if on_chip else here
+        commands = Pushbuffer().inc(4, CeMethod.SET_SEMAPHORE_A, where >> 32, where & 0xFFFF_FFFF)
+        commands.inc(4, CeMethod.SET_SEMAPHORE_PAYLOAD, payload & 0xFFFF_FFFF, payload >> 32)
+        launch = {"semaphore": kind, "wide": wide, "flush": 1}
+        if copies:
+            commands.copy(dst, src, 512, **launch)
+        else:
+            commands.launch(**launch)
+        before = await bench.control.read("TIME_0")
+        await channel.submit(commands)
+        upper = 0 if kind == 2 else 0xEEEE_EEEE
+        expected = payload if wide else upper << 32 | payload & 0xFFFF_FFFF
+        if on_chip:
+            await bench.until_semaphore(9, expected)
+        else:
+            await bench.until(lambda h=here, e=expected: bench.word(h, 8) == e, "release", poll=1)
+        assert not copies or bench.copied(dst, src, 512)
+        await bench.until_idle(channel)
+        if not on_chip:
+            stamp = bench.word(here + 8, 8)
+            after = await bench.control.read("TIME_0")
+            assert before <= stamp <= after if kind == 2 else stamp == 0xEEEE_EEEE_EEEE_EEEE
+
+
+@cocotb.test(**LIMIT)
+async def reductions(dut):
+    """The engine's reductions, on chip and in memory, against the model."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    here = bench.allocate(16)
+    for reduction in Reduction:
+        for where in (here, semaphore(9)):
+            unsigned = reduction in {Reduction.INC, Reduction.DEC} or bool(
+                bench.numbers.randrange(2)
+            )
+            value, payload = (
+                bench.numbers.choice((0, 1, 5, 0x8000_0000, 0xFFFF_FFFF)) for _ in "ab"
+            )
+            bench.set_word(here, value)
+            await bench.control.write_semaphore(9, value)
+            commands = Pushbuffer().inc(
+                4, CeMethod.SET_SEMAPHORE_A, where >> 32, where & 0xFFFF_FFFF, payload
+            )
+            kind = {"reduction": int(reduction), "reduction_unsigned": int(unsigned)}
+            commands.launch(semaphore=1, reduction_enable=1, **kind)
+            await channel.submit(commands)
+            await bench.until_idle(channel)
+            result = reduce(reduction, value, payload, 32, unsigned)
+            found = bench.word(here) if where == here else await bench.control.read_semaphore(9)
+            assert found == result, (reduction, value, payload, unsigned)
+
+
+@cocotb.test(**LIMIT)
+async def interrupts(dut):
+    """Blocking and non-blocking interrupts of a copy come when it is visible; without one, none."""
+    bench = await Bench.start(dut, write_latency=100)
+    await bench.control.write("INTR_ENABLE", COPY=1)
+    channel = await bench.copy_channel(0)
+    for kind in (0, 1, 2):
+        ((dst, src),) = bench.copies(1, 512)
+        await channel.submit(Pushbuffer().copy(dst, src, 512, interrupt=kind))
+        if kind:
+            await bench.until(lambda: bench.dut.irq.value == 1, "interrupt", poll=1)
+            assert bench.copied(dst, src, 512)
+        await bench.until_idle(channel)
+        assert await bench.control.read("INTR_COPY_LO") == int(kind > 0)
+        await bench.control.write("INTR_COPY_LO", 1)
+        await bench.wait(4)
+        assert dut.irq.value == 0
+        assert await bench.control.read("INTR_COPY_LO") == 0
+
+
+@cocotb.test(**LIMIT)
+async def refused_modes(dut):
+    """What is not modelled is refused, never copied wrongly: block-linear, remap, conditional
+    interrupts, other reductions, protected regions, peer memory, reserved values."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    ((dst, src),) = bench.copies(1, 64)
+    await channel.submit(Pushbuffer().copy(dst, src, 64))
+    await bench.until_idle(channel)
+    bench.machine.memory_write(dst, bytes(64))
+    bad = [
+        LINEAR | {"src_pitch": 0},
+        LINEAR | {"dst_pitch": 0},
+        LINEAR | {"transfer": 3},
+        LINEAR | {"remap": 1},
+        LINEAR | {"semaphore": 3},
+        LINEAR | {"interrupt": 3},
+        LINEAR | {"vpr_mode": 1},
+        LINEAR | {"reserved": 1},
+        LINEAR | {"reserved": 8},
+        *(
+            LINEAR | {"semaphore": 1, "reduction_enable": 1, "reduction": kind}
+            for kind in (8, 10, 11, 12, 15)
+        ),
+    ]
+    for launch in bad:
+        word = pack(CopyLaunch, **launch)
+        await channel.submit(Pushbuffer().inc(4, CeMethod.LAUNCH_DMA, word))
+        halt = await channel.until_halted(Cause.COPY_MODE)
+        assert (halt.method, halt.data, halt.subchannel) == (0x300, word, 4)
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+    for mode, field in (
+        (CeMethod.SET_SRC_PHYS_MODE, "src_physical"),
+        (CeMethod.SET_DST_PHYS_MODE, "dst_physical"),
+    ):
+        await channel.submit(Pushbuffer().inc(4, mode, 3).launch(**(LINEAR | {field: 1})))
+        await channel.until_halted(Cause.COPY_MODE)
+        # As a virtual copy the same state is harmless, and another target mends it.
+        await channel.replace(mode, 0, subchannel=4)
+        await bench.until_idle(channel)
+    for mode in (0, 2, 3, 4):
+        await channel.submit(Pushbuffer().inc(4, CeMethod.SET_RENDER_ENABLE_C, mode))
+        await channel.until_halted(Cause.COPY_MODE)
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+    assert bench.word(dst, 64) == 0
+    assert len(await bench.events(Start)) == 1
+    await channel.submit(Pushbuffer().inc(4, CeMethod.SET_RENDER_ENABLE_C, 1).launch(**LINEAR))
+    await bench.until_idle(channel)
+    assert bench.copied(dst, src, 64)
+
+
+@cocotb.test(**LIMIT)
+async def unknown_methods(dut):
+    """Method numbers that the class lacks are HCE_ILLEGAL_MTHD; those it has are accepted."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    known = sorted(set(CeMethod) - {CeMethod.LAUNCH_DMA, CeMethod.SET_RENDER_ENABLE_C})
+    commands = Pushbuffer()
+    for method in known:
+        commands.inc(4, method, 0)
+    await channel.submit(commands)
+    await bench.until_idle(channel)
+    for offset in (0x104, 0x23C, 0x250, 0x268, 0x2FC, 0x304, 0x420, 0x70C, 0xFFC, 0x1100, 0x3FFC):
+        await channel.submit(Pushbuffer().inc(4, offset, 1))
+        halt = await channel.until_halted(Cause.COPY_METHOD)
+        assert (halt.method, halt.subchannel) == (offset, 4)
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+    found = [event.offset for event in await bench.events(Method, subchannel=4)]
+    assert found == [0, *(int(method) for method in known)]
+
+
+@cocotb.test(**LIMIT)
+async def release_between_copies(dut):
+    """Several copies with releases: each is released after its own and before the next."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    commands = Pushbuffer()
+    for number, copy in enumerate(bench.copies(4, 700), 1):
+        fence = CopyFence(semaphore(9), number, timestamp=False)
+        commands.copy(*copy, 700, fence, transfer=1)
+    await channel.submit(commands)
+    await bench.until_idle(channel)
+    values = await bench.events(Semaphore)
+    dones = await bench.events(Done)
+    assert [event.value for event in values] == [1, 2, 3, 4]
+    assert all(v.cycle <= d.cycle for v, d in zip(values, dones, strict=True))
+    assert all(d.cycle < v.cycle for d, v in zip(dones, values[1:], strict=False))

@@ -1,0 +1,298 @@
+"""Every misuse has a defined result (COPY-12, HOST-6)."""
+
+import cocotb
+
+from driver.pushbuffer import CopyFence, Pushbuffer
+from hw.errors import Cause
+from hw.methods import CeMethod, HostMethod, Reduction, SemOp
+from tb.host.bench import Bench, Halt, RawChannel, semaphore
+from tb.sim.top import MEMORY_BYTES
+from tb.sim.trace import Done, Error, Method, Start
+
+LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
+
+LAUNCH = int(CeMethod.LAUNCH_DMA)
+EXECUTE = int(HostMethod.SEM_EXECUTE)
+
+
+async def refused(
+    bench: Bench,
+    channel: RawChannel,
+    other: RawChannel | None,
+    commands: Pushbuffer,
+    cause: Cause,
+    method: int,
+) -> Halt:
+    """Submit commands whose last method is refused; another channel works meanwhile; the record
+    must name the method. The channel stays halted."""
+    await channel.submit(commands)
+    halt = await channel.until_halted(cause)
+    assert (halt.method, halt.data) == (method, commands_data(commands)), halt
+    if other:
+        fence = bench.allocate(16)
+        await other.submit(Pushbuffer().release(fence, 1))
+        await bench.until_word(fence, 1)
+        assert not (await other.status())["HALTED"]
+    errors = await bench.events(Error)
+    assert (errors[-1].channel, errors[-1].cause) == (channel.index, cause)
+    return halt
+
+
+def commands_data(commands: Pushbuffer) -> int:
+    """Data of the last method: the last dword, or what an immediate header holds."""
+    last = commands.dwords[-1]
+    return last >> 16 & 0x1FFF if last >> 29 == 4 and last & 0xFFF == LAUNCH // 4 else last
+
+
+async def pair(bench: Bench) -> tuple[RawChannel, RawChannel | None]:
+    """A copy channel, and another one if there is one."""
+    built = await bench.control.read("CHANNELS")
+    channel = await bench.copy_channel(0)
+    return channel, await bench.channel(built - 1) if built > 1 else None
+
+
+@cocotb.test(**LIMIT)
+async def semaphore_errors(dut):
+    """Underflow, overflow and unknown semaphores: retried after the cause is gone, the operation
+    takes effect; replaced by a NOP it does not."""
+    bench = await Bench.start(dut, counting=1)
+    channel, other = await pair(bench)
+    top = 0xFFFF_FFFF
+    under, over = Cause.SEM_UNDERFLOW, Cause.SEM_OVERFLOW
+    cases = [
+        (0, Pushbuffer().add(semaphore(0), -1), under, 1, 0),
+        (2, Pushbuffer().add(semaphore(0), -3), under, 3, 0),
+        (0, Pushbuffer().reduce(semaphore(0), 9, Reduction.DEC), under, 4, 3),
+        (top, Pushbuffer().add(semaphore(0), 1), over, 5, 6),
+        (9, Pushbuffer().reduce(semaphore(0), 9, Reduction.INC), over, 8, 9),
+    ]
+    for value, commands, cause, mended, result in cases:
+        for retried in (False, True):
+            await bench.control.write_semaphore(0, value)
+            halt = await refused(bench, channel, other, commands, cause, EXECUTE)
+            assert halt.va == semaphore(0)
+            assert await bench.control.read_semaphore(0) == value
+            if retried:
+                await bench.control.write_semaphore(0, mended)
+                await channel.clear()
+            else:
+                await channel.replace(HostMethod.NOP)
+            await bench.until_idle(channel)
+            assert await bench.control.read_semaphore(0) == (result if retried else value)
+    # A modular semaphore wraps.
+    await channel.submit(Pushbuffer().add(semaphore(1), -1))
+    await bench.until_idle(channel)
+    assert await bench.control.read_semaphore(1) == top
+    unknown = semaphore(await bench.control.read("SEMAPHORES"))
+    for commands in (Pushbuffer().add(unknown, 1), Pushbuffer().acquire(unknown, 0)):
+        halt = await refused(bench, channel, other, commands, Cause.SEM_UNKNOWN, EXECUTE)
+        assert halt.va == unknown
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def launch_errors(dut):
+    """A copy of no bytes and modes that are not modelled are refused before anything is copied;
+    mended by replacing the method, or skipped, the channel goes on."""
+    bench = await Bench.start(dut)
+    channel, other = await pair(bench)
+    ((dst, src),) = bench.copies(1, 64)
+    zero = [
+        Pushbuffer().copy(dst, src, 0),
+        Pushbuffer().copy_2d(dst, 64, src, 64, 0, 4),
+        Pushbuffer().copy_2d(dst, 64, src, 64, 4, 0),
+    ]
+    for commands in zero:
+        await refused(bench, channel, other, commands, Cause.COPY_ZERO, LAUNCH)
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+    for commands in zero:
+        await refused(bench, channel, other, commands, Cause.COPY_ZERO, LAUNCH)
+        await channel.skip()
+        await bench.until_idle(channel)
+    assert await bench.events(Start) == []
+    # Replaced by the missing length, then launched anew.
+    await refused(bench, channel, other, zero[0], Cause.COPY_ZERO, LAUNCH)
+    await channel.replace(CeMethod.LINE_LENGTH_IN, 64, subchannel=4)
+    await channel.submit(Pushbuffer().launch(transfer=2, src_pitch=1, dst_pitch=1))
+    await bench.until_idle(channel)
+    assert bench.copied(dst, src, 64)
+
+
+@cocotb.test(**LIMIT)
+async def copy_errors(dut):
+    """Copies to and from unmapped or refused memory: the channel halts at the end of the copy with
+    the copy's LAUNCH_DMA on record and does not repeat it; what follows waits for the clearing."""
+    bench = await Bench.start(dut)
+    channel, other = await pair(bench)
+    good, _ = bench.pattern(4096)
+    bad = bench.allocate(8192, align=4096)
+    dut.memory.error_lo.value = bad
+    dut.memory.error_hi.value = bad + 4096
+    outside = MEMORY_BYTES
+    cases = [
+        (good, outside, Cause.COPY_READ_FAULT, outside),
+        (good, outside - 64, Cause.COPY_READ_FAULT, outside),
+        (outside, good, Cause.COPY_WRITE_FAULT, outside),
+        (outside + 17, good, Cause.COPY_WRITE_FAULT, None),
+        (good, bad, Cause.COPY_READ_BUS, bad),
+        (bad, good, Cause.COPY_WRITE_BUS, bad),
+        (1 << 48, good, Cause.COPY_WRITE_FAULT, 1 << 48),
+        (good, (1 << 49) - 256, Cause.COPY_READ_FAULT, (1 << 49) - 256),
+    ]
+    for number, (dst, src, cause, va) in enumerate(cases, 1):
+        fence = bench.allocate(16)
+        commands = Pushbuffer().copy(dst, src, 256)
+        channel.segment(commands)
+        channel.segment(Pushbuffer().host(HostMethod.NOP, number).release(fence, 1))
+        await channel.kick()
+        halt = await channel.until_halted(cause)
+        assert (halt.method, halt.subchannel) == (LAUNCH, 4)
+        assert halt.data == 0x182
+        assert not halt.valid
+        if va is not None:
+            assert halt.va == va, hex(halt.va)
+        await bench.wait(100)
+        assert bench.word(fence) == 0
+        if other:
+            away = bench.allocate(16)
+            await other.submit(Pushbuffer().release(away, 1))
+            await bench.until_word(away, 1)
+        done = (await bench.events(Done))[-1]
+        assert done.failed and done.channel == 0
+        await channel.clear()
+        await bench.until_word(fence, 1)
+        await bench.until_idle(channel)
+        assert len(await bench.events(Start)) == number
+        assert await channel.read("COPIES") == number
+    assert bench.word(bad, 256) == 0
+    assert dut.irq.value == 0
+
+
+@cocotb.test(**LIMIT)
+async def copy_semaphore_errors(dut):
+    """A copy whose release is refused is complete; its channel halts all the same."""
+    bench = await Bench.start(dut, counting=1)
+    channel, other = await pair(bench)
+    unknown = semaphore(await bench.control.read("SEMAPHORES"))
+    aligned = bench.allocate(16)
+    cases = [
+        CopyFence(unknown, 1, timestamp=False),
+        CopyFence(MEMORY_BYTES, 1),
+        CopyFence(aligned + 4, 1, timestamp=True),
+        CopyFence(semaphore(0), 1, timestamp=False, reduction=Reduction.DEC),
+    ]
+    for fence in cases:
+        ((dst, src),) = bench.copies(1, 256)
+        await channel.submit(Pushbuffer().copy(dst, src, 256, fence))
+        halt = await channel.until_halted(Cause.COPY_SEMAPHORE)
+        assert (halt.method, halt.valid) == (LAUNCH, False)
+        assert bench.copied(dst, src, 256)
+        if other:
+            away = bench.allocate(16)
+            await other.submit(Pushbuffer().release(away, 1))
+            await bench.until_word(away, 1)
+        await channel.clear()
+        await bench.until_idle(channel)
+    assert bench.word(aligned, 16) == 0
+    assert await bench.control.read_semaphore(0) == 0
+
+
+@cocotb.test(**LIMIT)
+async def halted_channel_keeps_nothing_from_others(dut):
+    """A channel that fails between its acquire and its copy gives the engine it had reserved
+    back; a failed copy does, too."""
+    bench = await Bench.start(dut, counting=1)
+    if await bench.control.read("CHANNELS") == 1:
+        return
+    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
+    for number in range(2):
+        copies = bench.copies(2, 512)
+        commands = Pushbuffer().acquire(semaphore(0), 0)
+        commands.host(HostMethod.ILLEGAL) if number else commands.copy(
+            MEMORY_BYTES, copies[0][1], 8
+        )
+        await one.submit(commands)
+        await one.until_halted(Cause.METHOD_ILLEGAL if number else Cause.COPY_WRITE_FAULT)
+        await two.submit(Pushbuffer().acquire(semaphore(0), 0).copy(*copies[1], 512))
+        await bench.until_idle(two)
+        assert bench.copied(*copies[1], 512)
+        await (one.skip() if number else one.clear())
+        await bench.until_idle(one)
+
+
+@cocotb.test(**LIMIT)
+async def errors_of_several_channels(dut):
+    """All channels halt for different reasons at once; each has its own record; the line stays 1
+    until the last is cleared."""
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
+    kinds = [
+        (Pushbuffer().host(HostMethod.ILLEGAL, 1), Cause.METHOD_ILLEGAL, 0x04),
+        (Pushbuffer().inc(0, 0x7C, 2), Cause.METHOD_UNDEFINED, 0x7C),
+        (Pushbuffer().inc(1, 0x300, 3), Cause.OBJECT_UNBOUND, 0x300),
+        (Pushbuffer().inc(0, 0x00, 4), Cause.OBJECT_CLASS, 0x00),
+        (Pushbuffer().release(MEMORY_BYTES, 5), Cause.SEM_FAULT, EXECUTE),
+    ]
+    channels = [await bench.channel(i) for i in range(built)]
+    chosen = [kinds[i % len(kinds)] for i in range(built)]
+    for channel, (commands, _, _) in zip(channels, chosen, strict=True):
+        await channel.submit(commands)
+    for channel, (_, cause, method) in zip(channels, chosen, strict=True):
+        halt = await channel.until_halted(cause)
+        assert halt.method == method
+    assert await bench.control.read("INTR_ERROR_LO") == (1 << built) - 1
+    for channel in channels:
+        assert dut.irq.value == 1
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+        mask = await bench.control.read("INTR_ERROR_LO")
+        assert mask == (1 << built) - (2 << channel.index)
+    assert dut.irq.value == 0
+    for channel in channels:
+        halt = await channel.halt()
+        assert (halt.cause, halt.codes, halt.valid) == (Cause.NONE, 0, False)
+
+
+@cocotb.test(**LIMIT)
+async def registers_of_a_running_channel(dut):
+    """METHOD0 and DATA0 cannot be written while a channel runs; clearing bits that are not set
+    does nothing."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    await channel.write("METHOD0", ADDRESS=1, VALID=1)
+    await channel.write("DATA0", 5)
+    await channel.write("INTR_0", 0xFFFF_FFFF)
+    await channel.write("INTR_1", 0xFFFF_FFFF)
+    await channel.submit(Pushbuffer().host(HostMethod.NOP, 3))
+    await bench.until_idle(channel)
+    await channel.submit(Pushbuffer().host(HostMethod.ILLEGAL, 4))
+    halt = await channel.until_halted(Cause.METHOD_ILLEGAL)
+    await channel.write("INTR_0", ~halt.codes & 0xFFFF_FFFF)
+    await channel.write("INTR_1", 0xFFFF_FFFF)
+    await bench.wait(50)
+    assert await channel.until_halted(Cause.METHOD_ILLEGAL) == halt
+    await channel.replace(HostMethod.NOP, 9)
+    await bench.until_idle(channel)
+    assert [event.data for event in await bench.events(Method)] == [3, 9]
+
+
+@cocotb.test(**LIMIT)
+async def error_amid_pipelined_copies(dut):
+    """A copy that fails while later ones of its channel are already under way: the error is
+    recorded once the copy ends, later copies end, and clearing goes on behind them."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    copies = bench.copies(3, 512)
+    commands = Pushbuffer().copy(*copies[0], 512, transfer=1)
+    commands.copy(MEMORY_BYTES, copies[1][1], 512, transfer=1)
+    commands.copy(*copies[2], 512, transfer=1).semaphore(SemOp.RELEASE, semaphore(3), 1)
+    await channel.submit(commands)
+    await channel.until_halted(Cause.COPY_WRITE_FAULT)
+    await bench.wait(300)
+    await channel.clear()
+    await bench.until_idle(channel)
+    assert bench.copied(*copies[0], 512)
+    assert bench.copied(*copies[2], 512)
+    assert await bench.control.read_semaphore(3) == 1

@@ -1,0 +1,246 @@
+"""Method headers and groups (HOST-2; spec 1.2)."""
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause
+from hw.methods import CeMethod, Header, HostMethod, SecOp, pack
+from hw.registers import Wait
+from tb.host.bench import Bench, semaphore
+from tb.sim.trace import Method, Served
+
+LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
+
+
+def header(sec_op: SecOp, method: int, count: int, subchannel: int = 0, reserved: int = 0) -> int:
+    """A method header; byte offset."""
+    return pack(
+        Header,
+        sec_op=sec_op,
+        address=method // 4,
+        count=count,
+        subchannel=subchannel,
+        reserved=reserved,
+    )
+
+
+async def methods(bench: Bench, channel: int = 0) -> list[tuple[int, int, int]]:
+    """(subchannel, byte offset, data) of what a channel has executed."""
+    found = await bench.events(Method, channel=channel)
+    return [(event.subchannel, event.offset, event.data) for event in found]
+
+
+@cocotb.test(**LIMIT)
+async def every_form(dut):
+    """INC, NON_INC, ONE_INC, IMMD, the NOP word and empty groups, on host and copy methods."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    commands = Pushbuffer().set_object(4).raw(0, 0)
+    commands.inc(3, HostMethod.SEM_ADDR_LO, 0x10, 0x20, 0x30, 0x40).raw(0)
+    commands.non_inc(5, HostMethod.NOP, 1, 0, 0xFFFF_FFFF)
+    commands.one_inc(2, HostMethod.SEM_ADDR_HI, 7, 8, 9, 10)
+    commands.immediate(7, HostMethod.SET_REFERENCE, 0x1FFF)
+    for form in (SecOp.INC_METHOD, SecOp.NON_INC_METHOD, SecOp.ONE_INC):
+        commands.raw(header(form, 0x3FFC, 0))
+    commands.inc(4, CeMethod.OFFSET_IN_UPPER, *range(8))
+    commands.one_inc(4, CeMethod.PITCH_IN, 3)
+    commands.immediate(4, CeMethod.NOP, 5)
+    await channel.submit(commands)
+    await bench.until_idle(channel)
+    assert await methods(bench) == [
+        (4, 0x00, 0xC7B5),
+        *((3, 0x5C + 4 * i, 0x10 * (i + 1)) for i in range(4)),
+        *((5, 0x08, value) for value in (1, 0, 0xFFFF_FFFF)),
+        *((2, offset, value) for offset, value in ((0x60, 7), (0x64, 8), (0x64, 9), (0x64, 10))),
+        (7, 0x50, 0x1FFF),
+        *((4, 0x400 + 4 * i, i) for i in range(8)),
+        (4, 0x410, 3),
+        (4, 0x100, 5),
+    ]
+
+
+@cocotb.test(**LIMIT)
+async def random_groups(dut):
+    """Random groups of all forms, cut into random segments."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, limit2=6)
+    numbers, dwords, expected = bench.numbers, [], []
+    base = 0x400
+    await channel.submit(Pushbuffer().set_object(4))
+    for _ in range(120):
+        form = numbers.choice(list(SecOp))
+        count = numbers.randrange(9)
+        values = [numbers.randrange(1 << 32) for _ in range(count)]
+        match form:
+            case SecOp.INC_METHOD:
+                moves = [base + 4 * i for i in range(count)]
+            case SecOp.NON_INC_METHOD:
+                moves = [base] * count
+            case SecOp.ONE_INC:
+                moves = [base + 4 * min(i, 1) for i in range(count)]
+            case SecOp.IMMD_DATA_METHOD:
+                count = numbers.randrange(1 << 13)
+                moves, values, expected = [], [], [*expected, (4, base, count)]
+            case SecOp.GRP0_USE_TERT:
+                dwords.append(0)
+                continue
+            case _:
+                continue
+        dwords += [header(form, base, count, 4), *values]
+        expected += [(4, offset, value) for offset, value in zip(moves, values, strict=True)]
+    while dwords:
+        size = min(len(dwords), numbers.choice((1, 1, 2, 3, 5, 17, 40)))
+        part, dwords = dwords[:size], dwords[size:]
+        channel.segment(part)
+        if channel.put % 16 == 0:
+            await channel.kick()
+            await bench.until_idle(channel)
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert (await methods(bench))[1:] == expected
+
+
+@cocotb.test(**LIMIT)
+async def sub_device_masks(dut):
+    """There is one device: masks that include it are accepted, others refused."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    good = [tert << 16 | mask << 4 for tert, mask in ((1, 1), (2, 0xFFF), (3, 0), (1, 0xF), (3, 6))]
+    for dword in good:
+        channel.segment([dword, header(SecOp.IMMD_DATA_METHOD, 8, dword >> 4 & 0xFF)])
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert len(await methods(bench)) == len(good)
+    for dword in (1 << 16, 2 << 16 | 0xFFE << 4):
+        await channel.submit([dword])
+        assert (await channel.until_halted(Cause.HEADER_RESERVED)).data == dword
+        await channel.clear()
+
+
+@cocotb.test(**LIMIT)
+async def end_of_segment(dut):
+    """END_PB_SEGMENT: the rest is skipped, whatever it is; in a group it is data."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    end = header(SecOp.END_PB_SEGMENT, 0, 0)
+    one = [header(SecOp.NON_INC_METHOD, 8, 1)]
+    junk = [0xDFFF_FFFF, 0x4000_0001] * 60
+    channel.segment([*one, 1, end, *junk])
+    channel.segment([*one, 2, end])
+    channel.segment([end | 0x1FFF_EFFF, *junk])
+    channel.segment([*one, end, *one, 3, end, 1])
+    channel.segment([end])
+    channel.segment([*one, 4])
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert [data for _, _, data in await methods(bench)] == [1, 2, end, 3, 4]
+
+
+@cocotb.test(**LIMIT)
+async def groups_span_segments(dut):
+    """A group goes on in later segments, over a switch to another channel inside it."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    execute = 1  # SEM_EXECUTE: release
+    where = bench.allocate(16)
+    channel.segment([header(SecOp.INC_METHOD, HostMethod.SEM_ADDR_LO, 5)])
+    channel.segment([where])
+    channel.segment([0, 0x1234_5678])
+    await channel.kick()
+    await bench.wait(300)
+    assert len(await methods(bench)) == 3
+    last = await bench.control.read("CHANNELS") - 1
+    if last:
+        other = await bench.channel(last)
+        await other.submit(Pushbuffer().inc(0, HostMethod.SEM_ADDR_LO, 4, 5, 6).raw(0))
+        await bench.until_idle(other)
+    channel.segment([9])
+    channel.segment([execute, header(SecOp.ONE_INC, HostMethod.SET_REFERENCE - 4, 0)])
+    channel.segment([header(SecOp.NON_INC_METHOD, HostMethod.NOP, 40), *range(17)])
+    channel.segment(list(range(17, 40)))
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert bench.word(where) == 0x1234_5678
+    assert [data for _, offset, data in await methods(bench) if offset == 8] == list(range(40))
+
+
+@cocotb.test(**LIMIT)
+async def illegal_headers(dut):
+    """Reserved and obsolete forms, reserved bits and addresses past the range: PBENTRY with the
+    header readable; after clearing, the channel goes on behind it."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    last, done = 0x3FFC, 0
+    cases = [
+        (0x0000_0004, Cause.HEADER_OBSOLETE),
+        (0x0004_0008, Cause.HEADER_OBSOLETE),
+        (0x4004_0008, Cause.HEADER_OBSOLETE),
+        (0x4000_0000, Cause.HEADER_OBSOLETE),
+        (0xC000_0000, Cause.HEADER_RESERVED),
+        (0xC123_4567, Cause.HEADER_RESERVED),
+        (header(SecOp.INC_METHOD, 8, 1, reserved=1), Cause.HEADER_RESERVED),
+        (header(SecOp.NON_INC_METHOD, 8, 1, reserved=1), Cause.HEADER_RESERVED),
+        (header(SecOp.IMMD_DATA_METHOD, 8, 1, reserved=1), Cause.HEADER_RESERVED),
+        (header(SecOp.ONE_INC, 8, 1, reserved=1), Cause.HEADER_RESERVED),
+        (header(SecOp.INC_METHOD, last, 2), Cause.HEADER_RANGE),
+        (header(SecOp.INC_METHOD, 8, 0x1FFF), Cause.HEADER_RANGE),
+        (header(SecOp.ONE_INC, last, 2), Cause.HEADER_RANGE),
+    ]
+    for dword, cause in cases:
+        nop = header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, 7)
+        # The same segment and a later one go on behind it.
+        channel.segment([nop, dword, nop])
+        channel.segment([nop])
+        await channel.kick()
+        halt = await channel.until_halted(cause)
+        assert (halt.data, halt.valid) == (dword, False)
+        await bench.wait(100)
+        assert len(await methods(bench)) == done + 1
+        await channel.clear()
+        await bench.until_idle(channel)
+        done += 3
+        assert len(await methods(bench)) == done
+    # Submissions after a clearing, too.
+    await channel.submit([header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, 7)] * 3)
+    await bench.until_idle(channel)
+    assert len(await methods(bench)) == done + 3
+
+
+@cocotb.test(**LIMIT)
+async def last_method_address(dut):
+    """Groups may reach the last address but not pass it; there is no such method, only METHOD and
+    DEVICE errors say so."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    for dword in (header(SecOp.INC_METHOD, 0x3FF8, 2, 4), header(SecOp.NON_INC_METHOD, 0x3FFC, 2)):
+        await channel.submit([dword, 5, 6])
+        for data in (5, 6):
+            halt = await channel.until_halted(Cause.OBJECT_UNBOUND)
+            assert (halt.data, halt.valid) == (data, True)
+            await channel.replace(HostMethod.NOP)
+            await bench.wait(50)
+        await bench.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def one_method_per_cycle(dut):
+    """256 methods of one group in 256 cycles, from memory 16 cycles away."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    # The pipeline begins with full buffers, as it does in a channel that waited for its turn.
+    await channel.submit(Pushbuffer().acquire(semaphore(0), 1))
+    await bench.until_waits(channel, Wait.ONCHIP)
+    await channel.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(256)))
+    await bench.wait(300)
+    await bench.control.write_semaphore(0, 1)
+    await bench.until_idle(channel)
+    nops = await bench.events(Method, offset=int(HostMethod.NOP))
+    assert [event.data for event in nops] == list(range(256))
+    assert nops[-1].cycle - nops[0].cycle == 255
+    # The same while the data is still being fetched.
+    await channel.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(256)))
+    await bench.until_idle(channel)
+    nops = (await bench.events(Method, offset=int(HostMethod.NOP)))[256:]
+    cocotb.log.info("cold: 256 methods in %d cycles", nops[-1].cycle - nops[0].cycle + 1)
+    assert nops[-1].cycle - nops[0].cycle <= 300
+    assert (await bench.events(Served))[-1].channel is None

@@ -1,0 +1,342 @@
+"""Host methods (HOST-3; spec 2)."""
+
+import cocotb
+from cocotb.triggers import RisingEdge, with_timeout
+
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause
+from hw.methods import HostMethod, LegacySemaphore, MemOp, SemOp, YieldOp, pack
+from hw.registers import Wait
+from tb.host.bench import Bench, semaphore
+from tb.sim.trace import Done, Method, Semaphore, Start
+
+LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
+
+LEGACY = {"acquire": 1, "release": 2, "acquire_geq": 4, "acquire_and": 8, "reduction": 16}
+
+
+def nops(*values: int) -> Pushbuffer:
+    """NOP methods with these data."""
+    return Pushbuffer().non_inc(0, HostMethod.NOP, *values)
+
+
+def legacy(operation: int, address: int, payload: int, **fields: int) -> Pushbuffer:
+    """SEMAPHOREA-D as one group."""
+    trigger = pack(LegacySemaphore, operation=operation, **fields)
+    values = (address >> 32, address & 0xFFFF_FFFF, payload, trigger)
+    return Pushbuffer().inc(0, HostMethod.SEMAPHOREA, *values)
+
+
+async def offsets(bench: Bench, channel: int = 0) -> list[int]:
+    """Byte offsets of what a channel has executed."""
+    return [event.offset for event in await bench.events(Method, channel=channel)]
+
+
+@cocotb.test(**LIMIT)
+async def accepted_methods(dut):
+    """Methods without an effect of their own are executed in order, on unprivileged channels too;
+    METHODS counts them."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    listed = [
+        HostMethod.NOP,
+        HostMethod.MEM_OP_A,
+        HostMethod.MEM_OP_B,
+        HostMethod.MEM_OP_C,
+        HostMethod.FB_FLUSH,
+        HostMethod.WFI,
+        HostMethod.SEM_PAYLOAD_HI,
+    ]
+    commands = Pushbuffer()
+    for method in listed:
+        commands.inc(0, method, 0xFFFF_FFFE)
+    for operation in YieldOp:
+        commands.host(HostMethod.YIELD, operation)
+    await channel.submit(commands)
+    await bench.until_idle(channel)
+    assert await offsets(bench) == [int(m) for m in listed] + [int(HostMethod.YIELD)] * 4
+    assert await channel.read("METHODS") == len(listed) + 4
+
+
+@cocotb.test(**LIMIT)
+async def undefined_methods(dut):
+    """Every host method number that is not listed is a METHOD error, kept readable."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    unknown = sorted(set(range(0, 0x100, 4)) - {int(method) for method in HostMethod})
+    assert 0x7C in unknown
+    for offset in unknown:
+        channel.segment(Pushbuffer().inc(3, offset, offset * 0x10101))
+        await channel.kick()
+        halt = await channel.until_halted(Cause.METHOD_UNDEFINED)
+        assert (halt.method, halt.data, halt.subchannel) == (offset, offset * 0x10101, 3)
+        assert halt.valid
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+    assert await offsets(bench) == [int(HostMethod.NOP)] * len(unknown)
+
+
+@cocotb.test(**LIMIT)
+async def illegal_method(dut):
+    """ILLEGAL is always a METHOD error; it comes back until it is replaced."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, privileged=True)
+    await channel.submit(Pushbuffer().host(HostMethod.ILLEGAL, 77).host(HostMethod.NOP, 1))
+    for _ in range(3):
+        halt = await channel.until_halted(Cause.METHOD_ILLEGAL)
+        assert (halt.method, halt.data) == (int(HostMethod.ILLEGAL), 77)
+        await channel.clear()
+    await channel.until_halted(Cause.METHOD_ILLEGAL)
+    await channel.replace(HostMethod.NOP, 2)
+    await bench.until_idle(channel)
+    assert [event.data for event in await bench.events(Method)] == [2, 1]
+
+
+@cocotb.test(**LIMIT)
+async def privileged_methods(dut):
+    """MEM_OP_D and CLEAR_FAULTED need a privileged channel; unknown operations are refused."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    for method, data in (
+        *((HostMethod.MEM_OP_D, op << 27) for op in MemOp),
+        (HostMethod.CLEAR_FAULTED, 0),
+    ):
+        await channel.submit(Pushbuffer().inc(0, method, data))
+        halt = await channel.until_halted(Cause.METHOD_PRIVILEGED)
+        assert (halt.method, halt.data) == (int(method), data)
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+    await channel.write("CONTROL", ENABLE=0)
+    await channel.open(privileged=True)
+    channel.put = 0
+    for operation in range(32):
+        await channel.submit(Pushbuffer().inc(0, HostMethod.MEM_OP_A, 1, 2, 3, operation << 27))
+        if operation not in set(MemOp):
+            halt = await channel.until_halted(Cause.METHOD_UNDEFINED)
+            assert halt.method == int(HostMethod.MEM_OP_D)
+            await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+    assert (await offsets(bench)).count(int(HostMethod.MEM_OP_D)) == len(MemOp)
+
+
+@cocotb.test(**LIMIT)
+async def objects(dut):
+    """SET_OBJECT binds per subchannel; unbound and software subchannels are DEVICE errors, an
+    unknown class is HCE_ILLEGAL_CLASS, an unknown method of the class HCE_ILLEGAL_MTHD."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+
+    async def fails(commands: Pushbuffer, cause: Cause, method: int, subchannel: int) -> None:
+        await channel.submit(commands)
+        halt = await channel.until_halted(cause)
+        assert (halt.method, halt.subchannel, halt.valid) == (method, subchannel, True)
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+
+    for subchannel in range(8):
+        for method in (0x100, 0x300, 0x3FFC):
+            commands = Pushbuffer().inc(subchannel, method, 1)
+            await fails(commands, Cause.OBJECT_UNBOUND, method, subchannel)
+    for bad in (0, 0xC6C0, 0xC7B4, 0xFFFF):
+        await fails(Pushbuffer().inc(2, 0, bad), Cause.OBJECT_CLASS, 0, 2)
+    await fails(Pushbuffer().inc(2, 0x100, 0), Cause.OBJECT_UNBOUND, 0x100, 2)
+    await channel.submit(Pushbuffer().set_object(4).inc(5, 0, 0x1F << 16 | 0x1234).set_object(6))
+    await bench.until_idle(channel)
+    for subchannel in (4, 6):
+        await channel.submit(Pushbuffer().inc(subchannel, 0x100, 0))
+        await bench.until_idle(channel)
+        await fails(Pushbuffer().inc(subchannel, 0x104, 0), Cause.COPY_METHOD, 0x104, subchannel)
+    await fails(Pushbuffer().inc(5, 0x100, 9), Cause.OBJECT_SOFTWARE, 0x100, 5)
+    await fails(Pushbuffer().inc(3, 0x100, 9), Cause.OBJECT_UNBOUND, 0x100, 3)
+    # Bound anew.
+    await channel.submit(Pushbuffer().set_object(5).inc(5, 0x100, 0))
+    await bench.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def set_reference(dut):
+    """SET_REFERENCE waits for the channel's copies, then shows in REFERENCE and in USERD."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    ((dst, src),) = bench.copies(1, 4096)
+    commands = Pushbuffer().copy(dst, src, 4096)
+    await channel.submit(commands.inc(0, HostMethod.SET_REFERENCE, 0xDEAD_BEEF))
+    await bench.until_idle(channel)
+    assert await channel.read("REFERENCE") == 0xDEAD_BEEF
+    await bench.until_word(channel.userd + 0x48, 0xDEAD_BEEF, limit=200)
+    (done,) = await bench.events(Done)
+    (method,) = await bench.events(Method, offset=int(HostMethod.SET_REFERENCE))
+    assert method.cycle > done.cycle
+    commands = Pushbuffer()
+    for value in range(10):
+        commands.host(HostMethod.SET_REFERENCE, value)
+    await channel.submit(commands)
+    await bench.until_idle(channel)
+    await bench.until_word(channel.userd + 0x48, 9, limit=200)
+    assert await channel.read("REFERENCE") == 9
+
+
+@cocotb.test(**LIMIT)
+async def non_stall_interrupt(dut):
+    """NON_STALL_INTERRUPT sets the channel's bit and the line after the channel's copies; the
+    channel goes on; writing 1 clears."""
+    bench = await Bench.start(dut)
+    await bench.control.write("INTR_ENABLE", NOTIFY=1)
+    channel = await bench.copy_channel(0)
+    ((dst, src),) = bench.copies(1)
+    commands = Pushbuffer().copy(dst, src, 1024).non_stall_interrupt(5).host(HostMethod.NOP)
+    await channel.submit(commands)
+    if dut.irq.value == 0:
+        await with_timeout(RisingEdge(dut.irq), 20, "us")
+    assert bench.copied(dst, src)
+    await bench.until_idle(channel)
+    assert await bench.interrupts() == {"ERROR": 0, "NOTIFY": 1, "COPY": 0}
+    assert await bench.control.read("INTR_NOTIFY_LO") == 1
+    await bench.control.write("INTR_NOTIFY_LO", 2)
+    assert dut.irq.value == 1
+    await bench.control.write("INTR_NOTIFY_LO", 1)
+    await bench.wait(4)
+    assert dut.irq.value == 0
+    assert await bench.interrupts() == {"ERROR": 0, "NOTIFY": 0, "COPY": 0}
+
+
+@cocotb.test(**LIMIT)
+async def waits_for_idle(dut):
+    """WFI waits for the channel's own copies; with scope ALL for every engine."""
+    bench = await Bench.start(dut)
+    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
+    for scope in (0, 1):
+        ((dst, src), (dst2, src2)) = bench.copies(2, 4096)
+        began = bench.now()
+        await one.submit(Pushbuffer().copy(dst, src, 4096).host(HostMethod.NOP, 1))
+        await two.submit(Pushbuffer().host(HostMethod.WFI, scope).host(HostMethod.NOP, 2))
+        await bench.until_idle(one, two)
+        methods = [event for event in await bench.events(Method) if event.cycle > began]
+        (wfi,) = (event for event in methods if event.offset == 0x78)
+        done = (await bench.events(Done))[-1]
+        assert (wfi.cycle > done.cycle) == bool(scope)
+        commands = Pushbuffer().copy(dst2, src2, 4096).host(HostMethod.WFI, scope)
+        await one.submit(commands)
+        await bench.until_idle(one)
+        wfi = (await bench.events(Method, offset=0x78))[-1]
+        assert wfi.cycle > (await bench.events(Done))[-1].cycle
+
+
+@cocotb.test(**LIMIT)
+async def yields(dut):
+    """YIELD of a time slice or of the group lets another channel in; no later method of the
+    channel runs before. The NOP forms do not. Alone, a channel goes on."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0), await bench.channel(1)
+    for operation in YieldOp:
+        # Both wait until they have everything, then the first rung goes first.
+        for channel in (one, two):
+            commands = Pushbuffer().acquire(semaphore(3), 1)
+            for value in range(3):
+                commands.host(HostMethod.NOP, value).host(HostMethod.YIELD, operation)
+            await channel.submit(commands)
+            await bench.until_waits(channel, Wait.ONCHIP)
+        before = len(await bench.events(Method, offset=8))
+        await bench.control.write_semaphore(3, 1)
+        await bench.until_idle(one, two)
+        await bench.control.write_semaphore(3, 0)
+        found = (await bench.events(Method, offset=8))[before:]
+        order = [event.channel for event in found]
+        gives_up = operation in {YieldOp.RUNLIST_TIMESLICE, YieldOp.TSG}
+        assert order == ([0, 1] * 3 if gives_up else [0] * 3 + [1] * 3), operation
+    await one.submit(Pushbuffer().yield_slice().host(HostMethod.NOP, 9))
+    await bench.until_idle(one)
+    assert (await bench.events(Method))[-1].data == 9
+
+
+@cocotb.test(**LIMIT)
+async def clear_faulted(dut):
+    """CLEAR_FAULTED of a privileged channel resumes another one; an idle or unknown channel is no
+    error."""
+    bench = await Bench.start(dut, counting=2)
+    chief, other = await bench.channel(0, privileged=True), await bench.channel(1)
+    await other.submit(Pushbuffer().add(semaphore(0), -1).host(HostMethod.NOP, 5))
+    await other.until_halted(Cause.SEM_UNDERFLOW)
+    commands = Pushbuffer().add(semaphore(0), 1)
+    commands.host(HostMethod.CLEAR_FAULTED, 1).host(HostMethod.CLEAR_FAULTED, 100)
+    await chief.submit(commands.host(HostMethod.CLEAR_FAULTED, 0))
+    await bench.until_idle(chief, other)
+    assert await bench.control.read_semaphore(0) == 0
+    assert (await bench.events(Method, channel=1))[-1].data == 5
+    await bench.wait(4)
+    assert dut.irq.value == 0
+
+
+@cocotb.test(**LIMIT)
+async def legacy_semaphores(dut):
+    """SEMAPHOREA-D: release of 4 and 16 bytes, acquires, reductions, on chip and in memory."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    here = bench.allocate(64)
+    bench.machine.memory_write(here, b"\xff" * 64)
+    for base in (here, semaphore(4)):
+        commands = legacy(LEGACY["release"], base, 0x11, one_word=1)
+        commands.raw(*legacy(LEGACY["release"], base + 16, 0x8000_0000).dwords)
+        commands.raw(*legacy(LEGACY["acquire"], base, 0x11).dwords)
+        commands.raw(*legacy(LEGACY["acquire_geq"], base + 16, 0x7FFF_FFFF).dwords)
+        commands.raw(*legacy(LEGACY["acquire_and"], base, 0x10).dwords)
+        add = legacy(LEGACY["reduction"], base, 0x100, reduction=5, unsigned=1, one_word=1)
+        await channel.submit(commands.raw(*add.dwords))
+        await bench.until_idle(channel)
+    assert bench.word(here, 16) == 0x111 | (1 << 128) - (1 << 32)
+    assert bench.word(here + 16, 8) == 0x8000_0000
+    time = bench.word(here + 24, 8)
+    assert 0 < time < 10 * (bench.now() - bench.began + 100)
+    assert await bench.control.read_semaphore(4) == 0x111
+    assert await bench.control.read_semaphore(5) == 0x8000_0000
+    for operation in (0, 3, 5, 31):
+        await channel.submit(legacy(operation, here, 1))
+        halt = await channel.until_halted(Cause.SEM_UNSUPPORTED)
+        assert (halt.method, halt.data, halt.va) == (0x1C, operation, here)
+        await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def legacy_acquire_blocks(dut):
+    """Legacy acquires block like the others; RELEASE_WFI is inverted, and either way a release
+    comes after the channel's copies."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    for name, payload, passing in (
+        ("acquire", 5, 5),
+        ("acquire_geq", 9, 10),
+        ("acquire_and", 6, 2),
+    ):
+        await bench.control.write_semaphore(2, 0)
+        await channel.submit(legacy(LEGACY[name], semaphore(2), payload))
+        await bench.until_waits(channel, Wait.ONCHIP)
+        await bench.control.write_semaphore(2, passing)
+        await bench.until_idle(channel)
+    await channel.submit(Pushbuffer().set_object())
+    for no_wfi in (0, 1):
+        ((dst, src),) = bench.copies(1)
+        commands = Pushbuffer().copy(dst, src, 1024)
+        trigger = legacy(LEGACY["release"], semaphore(2), 77, release_no_wfi=no_wfi, one_word=1)
+        await channel.submit(commands.raw(*trigger.dwords))
+        await bench.until_idle(channel)
+        done, released = (await bench.events(Done))[-1], (await bench.events(Semaphore))[-1]
+        assert released.value == 77 and released.cycle > done.cycle
+
+
+@cocotb.test(**LIMIT)
+async def state_methods_take_effect_at_once(dut):
+    """Methods that only set state are executed while the channel's copy runs; an operation that
+    they prepare is not."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    ((dst, src),) = bench.copies(1, 4096)
+    where = bench.allocate(16)
+    commands = Pushbuffer().copy(dst, src, 4096)
+    await channel.submit(commands.semaphore(SemOp.RELEASE, where, 3))
+    await bench.until_idle(channel)
+    (start,), (done,) = await bench.events(Start), await bench.events(Done)
+    (prepared,) = await bench.events(Method, offset=int(HostMethod.SEM_PAYLOAD_HI))
+    (released,) = await bench.events(Method, offset=int(HostMethod.SEM_EXECUTE))
+    assert start.cycle < prepared.cycle < done.cycle < released.cycle
+    assert bench.word(where) == 3

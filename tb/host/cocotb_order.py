@@ -1,0 +1,480 @@
+"""Order, slices and priorities (COPY-1 … COPY-11, COPY-13 and the worked examples of page 10)."""
+
+import itertools
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from hw.methods import CeMethod, HostMethod, MemOp, SemOp
+from hw.registers import Wait
+from tb.host.bench import Bench, RawChannel, in_order, semaphore
+from tb.sim.trace import Acquire, Done, Doorbell, Floor, Method, Semaphore, Served, Start
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+LONG = 1 << 30
+"""A slice that never ends."""
+
+Copy = tuple[int, int]
+
+
+def nops(*values: int) -> Pushbuffer:
+    """NOP methods with these data."""
+    return Pushbuffer().non_inc(0, HostMethod.NOP, *values)
+
+
+def wrapped(level: int, levels: int, copy: Copy, size: int) -> Pushbuffer:
+    """A copy as the driver wraps it (COPY-23); S(p) is on-chip semaphore p - 2."""
+    commands = Pushbuffer()
+    for higher in range(level + 1, levels + 1):
+        commands.acquire(semaphore(higher - 2), 0)
+    if level > 1:
+        commands.add(semaphore(level - 2), 1)
+    commands.copy(*copy, size)
+    if level > 1:
+        commands.add(semaphore(level - 2), -1)
+    return commands
+
+
+def joined(*parts: Pushbuffer) -> Pushbuffer:
+    """One pushbuffer of several."""
+    return Pushbuffer().raw(*(dword for part in parts for dword in part.dwords))
+
+
+async def together(
+    bench: Bench, channels: list[RawChannel], programs: list[Pushbuffer], slot: int = 7
+) -> None:
+    """Have the channels begin at once: each waits on a semaphore, which the CPU then releases.
+    Doorbells come in the order of the list."""
+    await bench.control.write_semaphore(slot, 0)
+    for channel, program in zip(channels, programs, strict=True):
+        await channel.submit(joined(Pushbuffer().acquire(semaphore(slot), 1), program))
+        await bench.until_waits(channel, Wait.ONCHIP)
+    await bench.control.write_semaphore(slot, 1)
+
+
+async def until_started(bench: Bench, count: int) -> None:
+    """Wait until so many copies have started."""
+    end = bench.now() + 20_000
+    while len(await bench.events(Start)) < count:
+        assert bench.now() < end, f"{count} copies have not started"
+
+
+@cocotb.test(**LIMIT)
+async def channels_keep_their_order(dut):
+    """COPY-1: within a channel methods are executed in issue order; between channels freely."""
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
+    channels = [await bench.channel(i, slice_cycles=20) for i in range(built)]
+    expected: dict[int, list[int]] = {i: [] for i in range(built)}
+    for round_ in range(4):
+        for channel in channels:
+            for _ in range(bench.numbers.randrange(1, 4)):
+                values = [bench.numbers.getrandbits(32) for _ in range(bench.numbers.randrange(60))]
+                expected[channel.index] += values
+                channel.segment(nops(*values))
+            await channel.kick()
+        if round_ % 2:
+            await bench.until_idle(*channels)
+    await bench.until_idle(*channels)
+    found = await bench.events(Method)
+    for index, values in expected.items():
+        assert [event.data for event in found if event.channel == index] == values
+    turns = [index for index, _ in itertools.groupby(event.channel for event in found)]
+    assert len(turns) > 4 * built
+
+
+@cocotb.test(**LIMIT)
+async def every_kind_of_command(dut):
+    """COPY-2: semaphore operations, copies, maintenance and waits of one channel, each done by its
+    unit, in order."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, privileged=True)
+    copies = bench.copies(3)
+    fence = bench.allocate(16)
+    commands = Pushbuffer().set_object()
+    for number, copy in enumerate(copies, 1):
+        commands.add(semaphore(0), 1).copy(*copy, 1024).mem_op(MemOp.MEMBAR)
+        commands.mem_op(MemOp.MMU_TLB_INVALIDATE).release(fence, number).wait_idle()
+        commands.acquire(fence, number).acquire(semaphore(0), number)
+    await channel.submit(commands)
+    await bench.until_idle(channel)
+    assert all(bench.copied(*copy) for copy in copies)
+    starts, dones = await bench.events(Start), await bench.events(Done)
+    adds = await bench.events(Semaphore)
+    barriers = await bench.events(Method, offset=int(HostMethod.MEM_OP_D))
+    waits = await bench.events(Method, offset=int(HostMethod.WFI))
+    acquires = await bench.events(Acquire, passed=True)
+    assert [event.value for event in adds] == [1, 2, 3]
+    assert len(acquires) == 6
+    moments = []
+    for i in range(3):
+        moments += [adds[i], starts[i], dones[i], barriers[2 * i], barriers[2 * i + 1], waits[i]]
+        moments += acquires[2 * i : 2 * i + 2]
+    assert in_order(*(event.cycle for event in moments))
+    assert await channel.read("COPIES") == 3
+
+
+@cocotb.test(**LIMIT)
+async def increments_while_engines_are_busy(dut):
+    """COPY-3: a higher channel's increment takes effect while the copy of the slice's holder runs,
+    and before the next lower copy is started."""
+    bench = await Bench.start(dut, counting=1)
+    low, high = await bench.copy_channel(0, slice_cycles=LONG), await bench.copy_channel(1)
+    copies = bench.copies(3, 4096)
+    await low.submit(joined(*(wrapped(1, 2, copy, 4096) for copy in copies[:2])))
+    await until_started(bench, 1)
+    await high.submit(wrapped(2, 2, copies[2], 4096))
+    await bench.until_idle(low, high)
+    starts, dones = await bench.events(Start), await bench.events(Done)
+    increment, decrement = await bench.events(Semaphore)
+    rung = (await bench.events(Doorbell, channel=1))[-1].cycle
+    floors = [event for event in await bench.events(Floor) if event.cycle <= increment.cycle]
+    assert floors[-1].channel == 0
+    assert starts[0].cycle < rung < increment.cycle < dones[0].cycle
+    cocotb.log.info("increment %d cycles after its doorbell", increment.cycle - rung)
+    assert increment.cycle - rung < 150
+    assert [event.channel for event in starts] == [0, 1, 0]
+    assert dones[1].cycle < decrement.cycle < starts[2].cycle
+
+
+@cocotb.test(**LIMIT)
+async def decrement_after_the_copy(dut):
+    """COPY-4: what follows a copy takes effect when all its writes are visible, by semaphores on
+    chip, in memory, and by the engine's own."""
+    bench = await Bench.start(dut, write_latency=300)
+    channel = await bench.copy_channel(0)
+    for address in (semaphore(3), bench.allocate(16)):
+        ((dst, src),) = bench.copies(1)
+        await channel.submit(Pushbuffer().copy(dst, src, 1024).reduce(address, 1))
+        while not (
+            await bench.control.read_semaphore(3)
+            if address == semaphore(3)
+            else bench.word(address)
+        ):
+            assert not await channel.read("INTR_0")
+            await bench.wait(1)
+        assert bench.copied(dst, src)
+        await bench.until_idle(channel)
+    (counted,) = await bench.events(Semaphore)
+    assert (await bench.events(Done))[0].cycle < counted.cycle
+
+
+@cocotb.test(**LIMIT)
+async def least_recently_received_first(dut):
+    """COPY-5: of channels that can proceed, the one whose head command was received first."""
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
+    channels = [await bench.channel(i) for i in range(built)]
+    for _ in range(4):
+        before = len(await bench.events(Method, offset=8))
+        order = bench.numbers.sample(range(built), built)
+        programs = [nops(*[i] * 20) for i in order]
+        await together(bench, [channels[i] for i in order], programs)
+        await bench.until_idle(*channels)
+        found = (await bench.events(Method, offset=8))[before:]
+        # A channel keeps being served while it can proceed.
+        assert [event.channel for event in found] == [i for i in order for _ in range(20)]
+
+
+@cocotb.test(**LIMIT)
+async def later_commands_are_later(dut):
+    """COPY-5: it is the head command that counts, not the channel's first or last doorbell."""
+    bench = await Bench.start(dut)
+    one, two, three = [await bench.channel(i) for i in range(3)]
+    await bench.control.write_semaphore(7, 0)
+    await one.submit(joined(Pushbuffer().acquire(semaphore(7), 1), nops(1)))
+    await two.submit(joined(Pushbuffer().acquire(semaphore(7), 1), nops(2)))
+    await three.submit(joined(Pushbuffer().acquire(semaphore(7), 1), nops(3)))
+    # Second commands, received in another order; YIELD makes way after the first.
+    yielding = Pushbuffer().yield_slice()
+    for channel, value in ((three, 33), (one, 11), (two, 22)):
+        channel.segment(joined(yielding, nops(value)))
+        await channel.kick()
+    await bench.until_waits(three, Wait.ONCHIP)
+    await bench.wait(200)
+    await bench.control.write_semaphore(7, 1)
+    await bench.until_idle(one, two, three)
+    found = [event.data for event in await bench.events(Method, offset=8)]
+    cocotb.log.info("order of service: %s", found)
+    assert found[:1] == [1]
+    # After its first command each channel's head is its second.
+    assert found == [1, 2, 3, 33, 11, 22]
+
+
+@cocotb.test(**LIMIT)
+async def slices(dut):
+    """COPY-5: channels take turns, each for its own number of cycles."""
+    bench = await Bench.start(dut)
+    lengths = {0: 30, 1: 90}
+    channels = [await bench.channel(i, slice_cycles=n) for i, n in lengths.items()]
+    await together(bench, channels, [nops(*range(400)) for _ in channels])
+    await bench.until_idle(*channels)
+    found = await bench.events(Method, offset=8)
+    runs = [(c, list(events)) for c, events in itertools.groupby(found, lambda e: e.channel)]
+    assert [c for c, _ in runs[:6]] == [0, 1] * 3
+    spans: dict[int, list[int]] = {0: [], 1: []}
+    for channel, events in runs[:6]:
+        spans[channel].append(events[-1].cycle - events[0].cycle + 1)
+    for channel, length in lengths.items():
+        assert all(abs(span - length) <= 6 for span in spans[channel]), spans
+    assert [event.data for event in found if event.channel == 0] == list(range(400))
+
+
+@cocotb.test(**LIMIT)
+async def running_copy_completes(dut):
+    """COPY-6: a slice that ends during a copy: the copy completes, then the floor changes, even
+    though the holder has more to do."""
+    bench = await Bench.start(dut)
+    one, two = await bench.copy_channel(0, slice_cycles=100), await bench.copy_channel(1)
+    copies = bench.copies(4, 4096)
+    await one.submit(joined(*(Pushbuffer().copy(*copy, 4096) for copy in copies[:3])))
+    await until_started(bench, 1)
+    await two.submit(Pushbuffer().copy(*copies[3], 4096))
+    await bench.until_idle(one, two)
+    starts, dones = await bench.events(Start), await bench.events(Done)
+    assert [event.channel for event in dones] == [0, 1, 0, 0]
+    assert [event.channel for event in starts] == [0, 1, 0, 0]
+    assert dones[0].cycle - starts[0].cycle > 100
+    change = next(e for e in await bench.events(Floor, channel=1) if e.cycle > starts[0].cycle)
+    assert dones[0].cycle <= change.cycle < starts[1].cycle
+    assert all(bench.copied(*copy, 4096) for copy in copies)
+
+
+@cocotb.test(**LIMIT)
+async def failed_acquire_moves_on(dut):
+    """COPY-7: a failed acquire hands over at once, however much of the slice is left."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0, slice_cycles=LONG), await bench.channel(1)
+    blocked = joined(nops(1), Pushbuffer().acquire(semaphore(3), 1), nops(2))
+    await together(bench, [one, two], [blocked, nops(*range(5))])
+    await bench.until_idle(two)
+    failed = (await bench.events(Acquire, channel=0, passed=False))[-1]
+    first = (await bench.events(Method, channel=1, offset=8))[0]
+    cocotb.log.info("next channel %d cycles after a failed acquire", first.cycle - failed.cycle)
+    assert 0 < first.cycle - failed.cycle <= 12
+    assert [event.data for event in await bench.events(Method, channel=0, offset=8)] == [1]
+    assert (await one.status())["FLOOR"] == 0
+    await bench.control.write_semaphore(3, 1)
+    await bench.until_idle(one)
+
+
+@cocotb.test(**LIMIT)
+async def alone_past_the_slice(dut):
+    """COPY-8: while all others are blocked or empty, a channel goes on without a gap."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0, slice_cycles=10), await bench.channel(1)
+    await bench.channel(2)
+    await two.submit(Pushbuffer().acquire(semaphore(3), 1))
+    await bench.until_waits(two, Wait.ONCHIP)
+    await one.submit(joined(Pushbuffer().acquire(semaphore(4), 1), nops(*range(100))))
+    await bench.until_waits(one, Wait.ONCHIP)
+    await bench.wait(300)
+    await bench.control.write_semaphore(4, 1)
+    await bench.until_idle(one)
+    found = await bench.events(Method, offset=8)
+    assert len(found) == 100
+    assert found[-1].cycle - found[0].cycle == 99
+
+
+@cocotb.test(**LIMIT)
+async def nothing_slips_in(dut):
+    """COPY-9: …decrement to 0, increment… of a channel with the floor, its commands fetched: a
+    lower channel's parked acquire never passes in between, at any memory latency and slice."""
+    for latency, slice_cycles in itertools.product((2, 9, 40), (60, 250, LONG)):
+        bench = await Bench.start(dut, counting=1, read_latency=latency, write_latency=latency)
+        low = await bench.copy_channel(0)
+        high = await bench.copy_channel(1, slice_cycles=slice_cycles)
+        copies = bench.copies(6, 512)
+        # The high channel first, so that it has the floor; the low one parks meanwhile.
+        await high.submit(joined(*(wrapped(2, 2, copy, 512) for copy in copies[:4])))
+        await bench.until_semaphore(0, 1)
+        await low.submit(joined(*(wrapped(1, 2, copy, 512) for copy in copies[4:])))
+        await bench.until_idle(low, high)
+        order = [event.channel for event in await bench.events(Start)]
+        assert order == [1, 1, 1, 1, 0, 0], (latency, slice_cycles, order)
+        values = [event.value for event in await bench.events(Semaphore)]
+        assert values == [1, 0] * 4
+
+
+@cocotb.test(**LIMIT)
+async def atomic_decisions(dut):
+    """COPY-9: two channels pass one token on chip many times; it never is in both."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0, slice_cycles=7), await bench.channel(1, slice_cycles=5)
+    rounds = 40
+    ping, pong = Pushbuffer(), Pushbuffer()
+    for number in range(rounds):
+        ping.acquire(semaphore(0), 2 * number).release(semaphore(0), 2 * number + 1)
+        pong.acquire(semaphore(0), 2 * number + 1).release(semaphore(0), 2 * number + 2)
+        for commands in (ping, pong):
+            commands.non_inc(0, HostMethod.NOP, *[0] * bench.numbers.randrange(6))
+    await one.submit(ping)
+    await two.submit(pong)
+    await bench.until_idle(one, two)
+    values = [event.value for event in await bench.events(Semaphore)]
+    assert values == list(range(1, 2 * rounds + 1))
+
+
+@cocotb.test(**LIMIT)
+async def parked_channels_cost_nothing(dut):
+    """COPY-10: channels parked on chip read nothing and are not served; an update of one semaphore
+    wakes those that wait for it and no other."""
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
+    channels = [await bench.channel(i) for i in range(built)]
+    slots = [10 + i // 2 for i in range(built)]
+    for channel, slot in zip(channels, slots, strict=True):
+        await channel.submit(joined(Pushbuffer().acquire(semaphore(slot), 5), nops(channel.index)))
+        await bench.until_waits(channel, Wait.ONCHIP)
+    await bench.wait(1200)  # the last write-back
+    reads, served = bench.watch_reads(), len(await bench.events(Served))
+    await bench.wait(2000)
+    assert reads.stop() == []
+    assert len(await bench.events(Served)) == served
+    wakes = await bench.control.read("WAKES")
+    for slot in sorted(set(slots), reverse=True):
+        mine = [i for i in range(built) if slots[i] == slot]
+        served = len(await bench.events(Served))
+        await bench.control.write_semaphore(slot, 5)
+        await bench.until_idle(*(channels[i] for i in mine))
+        turns = {event.channel for event in (await bench.events(Served))[served:]}
+        assert turns - {None} == set(mine)
+    cocotb.log.info("wakes: %d", await bench.control.read("WAKES") - wakes)
+    done = [event.channel for event in await bench.events(Method, offset=8)]
+    assert sorted(done) == list(range(built))
+
+
+@cocotb.test(**LIMIT)
+async def no_wake_up_is_lost(dut):
+    """COPY-10: releases by the CPU and by another channel at every moment round a channel's
+    parking."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0), await bench.channel(1)
+    for number in range(1, 60):
+        delay = bench.numbers.randrange(30)
+        await one.submit(Pushbuffer().acquire(semaphore(0), number))
+        if number % 2:
+            await bench.wait(1 + delay + number)
+            await bench.control.write_semaphore(0, number)
+        else:
+            wait = nops(*[0] * (delay + number // 2))
+            await two.submit(joined(wait, Pushbuffer().release(semaphore(0), number)))
+        await bench.until_idle(one, two, limit=2000)
+
+
+@cocotb.test(**LIMIT)
+async def first_worked_example(dut):
+    """The published order: copies complete as Mlow1, Mhigh1, Mhigh2, Mlow2, Mlow3; S takes the
+    values 0, 1, 0, 1, 0; the high slice expires during Mhigh1 and the high channel goes on."""
+    bench = await Bench.start(dut, counting=1)
+    low = await bench.copy_channel(0, slice_cycles=LONG)
+    high = await bench.copy_channel(1, slice_cycles=100)
+    size = 4096
+    low1, low2, low3, high1, high2 = bench.copies(5, size)
+    assert await bench.control.read_semaphore(0) == 0
+    await low.submit(wrapped(1, 2, low1, size))
+    await until_started(bench, 1)
+    await low.submit(joined(wrapped(1, 2, low2, size), wrapped(1, 2, low3, size)))
+    await high.submit(joined(wrapped(2, 2, high1, size), wrapped(2, 2, high2, size)))
+    await bench.until_idle(low, high)
+    starts, dones = await bench.events(Start), await bench.events(Done)
+    order = [low1, high1, high2, low2, low3]
+    assert [event.channel for event in dones] == [0, 1, 1, 0, 0]
+    launched = await bench.events(Method, offset=int(CeMethod.OFFSET_OUT_LOWER))
+    by_channel = {c: [e.data for e in launched if e.channel == c] for c in (0, 1)}
+    targets = [by_channel[event.channel].pop(0) for event in starts]
+    assert targets == [dst for dst, _ in order]
+    changes = await bench.events(Semaphore, index=0)
+    assert [event.value for event in changes] == [1, 0, 1, 0]
+    assert changes[0].cycle < dones[0].cycle
+    # Mhigh1 outlasts the slice; nothing of the low channel passes, and Mhigh2 is next.
+    assert dones[1].cycle - starts[1].cycle > 100
+    passed = await bench.events(Acquire, channel=0, passed=True)
+    assert len(passed) == 3
+    assert passed[0].cycle < starts[0].cycle
+    assert changes[3].cycle <= passed[1].cycle < starts[3].cycle
+    assert all(bench.copied(*copy, size) for copy in order)
+    gaps = [b.cycle - a.cycle for a, b in zip(dones, starts[1:], strict=False)]
+    cocotb.log.info("cycles from the end of a copy to the next start: %s", gaps)
+
+
+@cocotb.test(**LIMIT)
+async def second_worked_example(dut):
+    """Without priorities the same requests complete in issue order within slices."""
+    size = 4096
+    for slice_cycles, expected in ((LONG, [0, 0, 0, 1, 1]), (100, [0, 1, 0, 1, 0])):
+        bench = await Bench.start(dut)
+        low = await bench.copy_channel(0, slice_cycles=slice_cycles)
+        high = await bench.copy_channel(1, slice_cycles=slice_cycles)
+        low1, low2, low3, high1, high2 = bench.copies(5, size)
+        await low.submit(Pushbuffer().copy(*low1, size))
+        await until_started(bench, 1)
+        await low.submit(Pushbuffer().copy(*low2, size).copy(*low3, size))
+        await high.submit(Pushbuffer().copy(*high1, size).copy(*high2, size))
+        await bench.until_idle(low, high)
+        assert [event.channel for event in await bench.events(Done)] == expected
+
+
+@cocotb.test(**LIMIT)
+async def later_high_copy_overtakes_waiting_low_one(dut):
+    """COPY-13, third worked example: X waits in a low channel, the engine is busy with another
+    channel's low copy; Y arrives in a high channel; Y runs before X."""
+    for counting in (1, 0):
+        bench = await Bench.start(dut, counting=counting)
+        first, second, high = [await bench.copy_channel(i) for i in range(3)]
+        a, x, y = bench.copies(3, 4096)
+        await first.submit(wrapped(1, 2, a, 4096))
+        await until_started(bench, 1)
+        await second.submit(wrapped(1, 2, x, 4096))
+        await bench.wait(150)
+        assert await bench.events(Done) == []
+        await high.submit(wrapped(2, 2, y, 4096))
+        await bench.until_idle(first, second, high)
+        starts = await bench.events(Start)
+        assert [event.channel for event in starts] == [0, 2, 1], counting
+        (passed,) = await bench.events(Acquire, channel=1, passed=True)
+        assert (await bench.events(Done))[1].cycle < passed.cycle < starts[2].cycle
+
+
+@cocotb.test(**LIMIT)
+async def pipelined_copies_end_in_order(dut):
+    """COPY-1: pipelined copies of one channel start behind each other and end in order."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    copies = bench.copies(5, 700)
+    commands = Pushbuffer()
+    for number, copy in enumerate(copies):
+        commands.copy(*copy, 700, transfer=2 if number == 3 else 1)
+    fence = bench.allocate(16)
+    await channel.submit(commands.release(fence, 1))
+    await bench.until_word(fence, 1)
+    assert all(bench.copied(*copy, 700) for copy in copies)
+    starts, dones = await bench.events(Start), await bench.events(Done)
+    assert len(starts) == len(dones) == 5
+    assert starts[1].cycle < dones[0].cycle
+    assert starts[3].cycle > dones[2].cycle
+
+
+@cocotb.test(**LIMIT)
+async def acquires_of_other_kinds(dut):
+    """COPY-13 for acquires that are no group: another value, another width, a semaphore that is
+    not counting: decided only with an engine idle."""
+    bench = await Bench.start(dut)
+    busy, waiting = await bench.copy_channel(0), await bench.copy_channel(1)
+    for operation, payload, value in (
+        (SemOp.ACQUIRE, 7, 7),
+        (SemOp.ACQ_CIRC_GEQ, 5, 6),
+        (SemOp.ACQ_AND, 4, 12),
+    ):
+        a, b = bench.copies(2, 4096)
+        started = len(await bench.events(Start))
+        await busy.submit(Pushbuffer().copy(*a, 4096))
+        await until_started(bench, started + 1)
+        await bench.control.write_semaphore(2, value)
+        commands = Pushbuffer().acquire(semaphore(2), payload, operation)
+        await waiting.submit(commands.copy(*b, 4096))
+        await bench.until_idle(busy, waiting)
+        passed = (await bench.events(Acquire, channel=1, passed=True))[-1]
+        first, second = (await bench.events(Done))[-2:]
+        assert first.cycle <= passed.cycle < second.cycle

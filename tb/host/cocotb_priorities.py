@@ -1,0 +1,246 @@
+"""Acquire groups, reservations and several engines (COPY-9, COPY-11, COPY-13, third example)."""
+
+import cocotb
+
+from hw.methods import CeMethod
+from tb.host.bench import Bench, RawChannel
+from tb.host.cocotb_order import LONG, joined, until_started, wrapped
+from tb.sim.trace import Acquire, Done, Event, Method, Semaphore, Start
+
+LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
+
+
+def check_priorities(events: list[Event], levels: dict[int, int], most: int) -> int:
+    """Check COPY-13 on a trace; `levels`: priority of each channel, 1 … `most`.
+
+    When the last acquire of a copy passes, and when the copy starts, no copy of higher priority
+    is counted; and no other copy starts on its engine between the two. A semaphore that is
+    written in the same cycle counts as written later. Returns the number of copies.
+    """
+    counted = dict.fromkeys(range(2, most + 1), 0)
+    passes = dict.fromkeys(levels, 0)
+    waiting: dict[int, list[int]] = {}
+    copies = 0
+    # Within a cycle: decisions and starts see the semaphores before that cycle's writes.
+    rank = {Acquire: 0, Start: 1, Semaphore: 2}
+    relevant = [event for event in events if type(event) in rank]
+    for event in sorted(relevant, key=lambda e: (e.cycle, rank[type(e)])):
+        match event:
+            case Semaphore(_, index, value):
+                counted[index + 2] = value
+            case Acquire(cycle, channel, True):
+                passes[channel] += 1
+                if passes[channel] == most - levels[channel]:
+                    passes[channel] = 0
+                    higher = {p: n for p, n in counted.items() if p > levels[channel] and n}
+                    assert not higher, f"{cycle}: channel {channel} passes while {higher} wait"
+                    waiting[channel] = []
+            case Start(cycle, engine, channel):
+                copies += 1
+                higher = {p: n for p, n in counted.items() if p > levels[channel] and n}
+                assert not higher, f"{cycle}: channel {channel} starts while {higher} wait"
+                between = waiting.pop(channel, [])
+                assert engine not in between, f"{cycle}: engine {engine} was used in between"
+                for others in waiting.values():
+                    others.append(engine)
+    return copies
+
+
+def check_counts(events: list[Event], levels: dict[int, int]) -> None:
+    """Increments come before their copies, decrements after them."""
+    for index in sorted({level - 2 for level in levels.values() if level > 1}):
+        values = [e.value for e in events if isinstance(e, Semaphore) and e.index == index]
+        assert values[-1] == 0
+        assert all(abs(b - a) == 1 for a, b in zip([0, *values], values, strict=False))
+
+
+async def random_arrival(bench: Bench, most: int, slice_cycles: int) -> None:
+    """Copies of random size arrive at random times in channels of all priorities."""
+    built = await bench.control.read("CHANNELS")
+    numbers = bench.numbers
+    levels = {i: 1 + i % most for i in range(built)}
+    channels = [await bench.copy_channel(i, slice_cycles=slice_cycles) for i in range(built)]
+    work = []
+    for _ in range(24):
+        channel = numbers.choice(channels)
+        parts = []
+        for _ in range(numbers.choice((1, 1, 2))):
+            size = numbers.choice((16, 200, 1024, 3000))
+            copy = (bench.allocate(size), bench.pattern(size)[0])
+            work.append((*copy, size))
+            parts.append(wrapped(levels[channel.index], most, copy, size))
+        await channel.submit(joined(*parts))
+        await bench.wait(numbers.choice((1, 1, 20, 150, 400)))
+    await bench.until_idle(*channels, limit=60_000)
+    assert all(bench.copied(*copy) for copy in work)
+    events = await bench.all_events()
+    assert check_priorities(events, levels, most) == len(work)
+    check_counts(events, levels)
+
+
+async def random_group(dut, most: int, slices: tuple[int, ...]) -> None:
+    for slice_cycles in slices:
+        bench = await Bench.start(dut, counting=most - 1)
+        await random_arrival(bench, most, slice_cycles)
+
+
+@cocotb.test(**LIMIT)
+async def two_priorities(dut):
+    """P = 2, random arrival, several channels per priority."""
+    await random_group(dut, 2, (LONG, 400))
+
+
+@cocotb.test(**LIMIT)
+async def three_priorities(dut):
+    """P = 3: groups of two acquires."""
+    await random_group(dut, 3, (LONG, 400))
+
+
+@cocotb.test(**LIMIT)
+async def four_priorities(dut):
+    """P = 4: groups of three acquires."""
+    await random_group(dut, 4, (LONG, 400))
+
+
+@cocotb.test(**LIMIT)
+async def eight_priorities(dut):
+    """P = 8, one channel each."""
+    await random_group(dut, 8, (LONG,))
+
+
+@cocotb.test(**LIMIT)
+async def short_slices(dut):
+    """Slices so short that reservations are lost: a copy still starts only while no higher copy
+    is counted."""
+    for slice_cycles in (1, 5, 20, 60):
+        bench = await Bench.start(dut, counting=2)
+        await random_arrival_safe(bench, 3, slice_cycles)
+
+
+async def random_arrival_safe(bench: Bench, most: int, slice_cycles: int) -> None:
+    """As `random_arrival`, but only what must hold when a reservation may end: at the start of a
+    copy no higher copy is counted, and bytes and counts are right."""
+    built = await bench.control.read("CHANNELS")
+    levels = {i: 1 + i % most for i in range(built)}
+    channels = [await bench.copy_channel(i, slice_cycles=slice_cycles) for i in range(built)]
+    work = []
+    for _ in range(16):
+        channel = bench.numbers.choice(channels)
+        copy = (bench.allocate(600), bench.pattern(600)[0])
+        work.append((*copy, 600))
+        await channel.submit(wrapped(levels[channel.index], most, copy, 600))
+        await bench.wait(bench.numbers.choice((1, 30, 150)))
+    await bench.until_idle(*channels, limit=60_000)
+    assert all(bench.copied(*copy) for copy in work)
+    counted = dict.fromkeys(range(2, most + 1), 0)
+    for event in await bench.all_events():
+        if isinstance(event, Semaphore):
+            counted[event.index + 2] = event.value
+        elif isinstance(event, Start):
+            level = levels[event.channel]
+            assert not any(n for p, n in counted.items() if p > level), event
+
+
+@cocotb.test(**LIMIT)
+async def engines_overlap(dut):
+    """COPY-11: copies of different channels run at the same time on several engines, those of one
+    channel one after another."""
+    bench = await Bench.start(dut)
+    engines = await bench.control.read("COPY_ENGINES")
+    built = min(4, await bench.control.read("CHANNELS"))
+    channels = [await bench.copy_channel(i) for i in range(built)]
+    work = {channel: bench.copies(3, 2048) for channel in channels}
+    for channel, copies in work.items():
+        await channel.submit(joined(*(wrapped(1, 1, copy, 2048) for copy in copies)))
+    await bench.until_idle(*channels, limit=60_000)
+    assert all(bench.copied(*copy, 2048) for copies in work.values() for copy in copies)
+    running, most = 0, 0
+    for event in sorted(
+        [*await bench.events(Start), *await bench.events(Done)],
+        key=lambda e: (e.cycle, isinstance(e, Start)),
+    ):
+        running += 1 if isinstance(event, Start) else -1
+        most = max(most, running)
+    assert most == min(engines, built)
+    for channel, copies in work.items():
+        starts = await bench.events(Start, channel=channel.index)
+        dones = await bench.events(Done, channel=channel.index)
+        moments = [m for s, d in zip(starts, dones, strict=True) for m in (s.cycle, d.cycle)]
+        assert moments == sorted(moments)
+        launched = await bench.events(
+            Method, channel=channel.index, offset=int(CeMethod.OFFSET_OUT_LOWER)
+        )
+        assert [event.data for event in launched] == [dst for dst, _ in copies]
+    used = {event.engine for event in await bench.events(Start)}
+    assert used == set(range(min(engines, built)))
+
+
+@cocotb.test(**LIMIT)
+async def reservation_is_kept(dut):
+    """COPY-13: between a low acquire's passing and its copy's start, no other copy takes the
+    engine, though others could; methods between the two are many."""
+    bench = await Bench.start(dut, counting=1)
+    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
+    engines = await bench.control.read("COPY_ENGINES")
+    mine, *others = bench.copies(1 + 2 * engines, 512)
+    low = wrapped(1, 2, mine, 512)
+    low.dwords[6:6] = joined(*[nothing(60)]).dwords
+    await one.submit(low)
+    await until_acquired(bench, one)
+    for copy in others:
+        await two.submit(wrapped(1, 1, copy, 512))
+    await bench.until_idle(one, two)
+    passed = (await bench.events(Acquire, channel=0, passed=True))[0]
+    (start,) = await bench.events(Start, channel=0)
+    between = [
+        event
+        for event in await bench.events(Start, engine=start.engine)
+        if passed.cycle < event.cycle < start.cycle
+    ]
+    assert between == []
+    assert start.cycle - passed.cycle >= 60
+
+
+def nothing(count: int):
+    """NOP methods."""
+    from driver.pushbuffer import Pushbuffer
+
+    return Pushbuffer().non_inc(0, 0x08, *[0] * count)
+
+
+async def until_acquired(bench: Bench, channel: RawChannel) -> None:
+    """Wait until an acquire of the channel has passed."""
+    end = bench.now() + 5000
+    while not await bench.events(Acquire, channel=channel.index, passed=True):
+        assert bench.now() < end, "no acquire has passed"
+
+
+@cocotb.test(**LIMIT)
+async def high_copy_overtakes_many(dut):
+    """The bound of page 10: with a saturated low channel a high copy waits for at most the copies
+    that run when it arrives, then starts within a fixed number of cycles."""
+    bench = await Bench.start(dut, counting=1)
+    engines = await bench.control.read("COPY_ENGINES")
+    lows = [await bench.copy_channel(i) for i in range(2)]
+    high = await bench.copy_channel(2)
+    for low in lows:
+        copies = bench.copies(6, 2048)
+        await low.submit(joined(*(wrapped(1, 2, copy, 2048) for copy in copies)))
+    gaps = []
+    for _ in range(3):
+        started = len(await bench.events(Start))
+        await until_started(bench, started + 1)
+        ((dst, src),) = bench.copies(1, 512)
+        await high.submit(wrapped(2, 2, (dst, src), 512))
+        await bench.until_idle(high)
+        start = (await bench.events(Start, channel=2))[-1]
+        counted = [e.cycle for e in await bench.events(Semaphore) if e.value][-1]
+        before = [e.cycle for e in await bench.events(Done) if e.cycle <= start.cycle]
+        lower = [e for e in await bench.events(Start) if counted < e.cycle < start.cycle]
+        assert lower == []
+        gaps.append(start.cycle - max(before[-1], counted))
+    cocotb.log.info(
+        "%d engines: high copies start %s cycles after an engine is free", engines, gaps
+    )
+    assert max(gaps) <= 40
+    await bench.until_idle(*lows, limit=60_000)

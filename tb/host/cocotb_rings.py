@@ -1,0 +1,337 @@
+"""GPFIFO rings, USERD, segments, doorbell (HOST-1; spec 1.1, 3.3, 3.5)."""
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause
+from hw.methods import GpEntry, HostMethod, pack
+from hw.registers import Wait
+from tb.host.bench import Bench, semaphore
+from tb.sim.top import MEMORY_BYTES
+from tb.sim.trace import Doorbell, Method
+
+LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
+
+
+def nops(first: int, count: int = 1) -> Pushbuffer:
+    """NOP methods with the data `first`, `first` + 1, …"""
+    commands = Pushbuffer()
+    for value in range(first, first + count):
+        commands.inc(0, HostMethod.NOP, value)
+    return commands
+
+
+def control_entry(opcode: int, operand: int = 0) -> int:
+    """A ring entry without a segment."""
+    return opcode << 32 | operand
+
+
+async def executed(bench: Bench, channel: int = 0) -> list[int]:
+    """Data of the NOPs that a channel has executed."""
+    found = await bench.events(Method, channel=channel, offset=int(HostMethod.NOP))
+    return [event.data for event in found]
+
+
+@cocotb.test(**LIMIT)
+async def ring_wraps(dut):
+    """Entries in order, many times round a ring; GP_PUT and GP_GET in registers and USERD."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, limit2=3)
+    first = 0
+    for count in (7, 1, 5, 7, 3, 7, 2, 6):
+        for _ in range(count):
+            channel.segment(nops(first))
+            first += 1
+        await channel.kick()
+        await bench.until_idle(channel)
+        assert await channel.read("GP_PUT") == channel.put
+        assert await channel.read("GP_GET") == channel.put
+        await bench.until_word(channel.userd + 0x88, channel.put)
+    assert await executed(bench) == list(range(first))
+
+
+@cocotb.test(**LIMIT)
+async def smallest_ring(dut):
+    """A ring of two entries, one of which is always empty."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, limit2=1)
+    for number in range(5):
+        await channel.submit(nops(number))
+        await bench.until_idle(channel)
+    assert await executed(bench) == list(range(5))
+
+
+@cocotb.test(**LIMIT)
+async def get_advances_when_an_entry_starts(dut):
+    """GP_GET passes an entry when its processing starts, not when it ends; USERD has it after the
+    write-back period though the channel is busy."""
+    bench = await Bench.start(dut)
+    await bench.control.write("WRITEBACK", 200)
+    channel = await bench.channel(0)
+    channel.segment(nops(1))
+    channel.segment(Pushbuffer().acquire(semaphore(1), 1))
+    channel.segment(nops(2))
+    await channel.kick()
+    await bench.until_waits(channel, Wait.ONCHIP)
+    assert await channel.read("GP_GET") == 2
+    assert await channel.read("GP_PUT") == 3
+    await bench.until_word(channel.userd + 0x88, 2, limit=500)
+    assert await executed(bench) == [1]
+    await bench.control.write_semaphore(1, 1)
+    await bench.until_idle(channel)
+    assert await executed(bench) == [1, 2]
+    await bench.until_word(channel.userd + 0x88, 3)
+
+
+@cocotb.test(**LIMIT)
+async def sync_waits_for_earlier_segments(dut):
+    """SYNC = WAIT: a segment that an earlier one writes is fetched after it was written."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    for number in range(4):
+        target = channel.place(nops(99).dwords)
+        writer = nops(10 + number).release(target + 4, 20 + number)
+        channel.segment(writer)
+        channel.push(pack(GpEntry, address=target // 4, length=2, sync_wait=1))
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert await executed(bench) == [10, 20, 11, 21, 12, 22, 13, 23]
+
+
+@cocotb.test(**LIMIT)
+async def sync_waits_for_the_cpu(dut):
+    """A SYNC segment behind a blocked one is not fetched: the CPU may still change it."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    target = channel.place(nops(99).dwords)
+    channel.segment(Pushbuffer().acquire(semaphore(1), 1))
+    channel.push(pack(GpEntry, address=target // 4, length=2, sync_wait=1))
+    await channel.kick()
+    await bench.until_waits(channel, Wait.ONCHIP)
+    await bench.wait(500)
+    channel.place(nops(7).dwords, target)
+    await bench.control.write_semaphore(1, 1)
+    await bench.until_idle(channel)
+    assert await executed(bench) == [7]
+
+
+@cocotb.test(**LIMIT)
+async def control_entries(dut):
+    """LENGTH = 0: NOP passes, whatever its operand; other opcodes are GPENTRY errors, dropped by
+    clearing them; entries behind are executed."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    channel.push(control_entry(0))
+    channel.segment(nops(1))
+    channel.push(control_entry(0, 0xFFFF_FFFF))
+    channel.push(control_entry(0, 1))
+    channel.segment(nops(2))
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert await executed(bench) == [1, 2]
+    for number, opcode in enumerate((1, 2, 3, 4, 0xFF), 3):
+        channel.push(control_entry(opcode, 0x1234))
+        channel.segment(nops(number))
+        await channel.kick()
+        halt = await channel.until_halted(Cause.ENTRY_OPCODE)
+        assert not halt.valid
+        await bench.wait(100)
+        assert await executed(bench) == list(range(1, number))
+        assert await channel.read("GP_GET") == (channel.put - 1) % channel.entries
+        await channel.clear()
+        await bench.until_idle(channel)
+        assert await executed(bench) == list(range(1, number + 1))
+    assert bench.dut.irq.value == 0
+
+
+@cocotb.test(**LIMIT)
+async def entry_flags(dut):
+    """FETCH, PRIV and LEVEL of an entry, and bit 1, change nothing for a channel of one device."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    for number, flag in enumerate((0, 1 << 0, 1 << 40, 1 << 41, 1 << 0 | 1 << 40 | 1 << 41)):
+        address = channel.place(nops(number).dwords)
+        channel.push(pack(GpEntry, address=address // 4, length=2) | flag)
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert await executed(bench) == list(range(5))
+
+
+@cocotb.test(**LIMIT)
+async def pointer_past_the_ring(dut):
+    """GP_PUT at or past the size is GPPTR; it changes nothing, and a good one goes on."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, limit2=4)
+    done = 0
+    for bad in (16, 17, 0xFFFF, 0x10_0000, 0xFFFF_FFFF):
+        channel.segment(nops(done))
+        channel.publish(bad)
+        await channel.ring_doorbell()
+        halt = await channel.until_halted(Cause.RING_POINTER)
+        assert not halt.valid
+        assert await executed(bench) == list(range(done))
+        assert await channel.read("GP_PUT") == channel.put - 1
+        await channel.clear()
+        await channel.kick()
+        await bench.until_idle(channel)
+        done += 1
+        assert await executed(bench) == list(range(done))
+
+
+@cocotb.test(**LIMIT)
+async def segment_past_the_address_space(dut):
+    """A segment past 40 bits is GPENTRY and dropped; one that just fits is fetched (and faults)."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    top = (1 << 38) - 1
+    for number, (address, length, cause) in enumerate([
+        (top, 2, Cause.ENTRY_RANGE),
+        (top - 5, 7, Cause.ENTRY_RANGE),
+        (top, (1 << 21) - 1, Cause.ENTRY_RANGE),
+        (top, 1, Cause.FETCH_FAULT),
+    ]):
+        channel.push(pack(GpEntry, address=address, length=length))
+        channel.segment(nops(number))
+        await channel.kick()
+        halt = await channel.until_halted(cause)
+        assert not halt.valid
+        await channel.clear()
+        await bench.until_idle(channel)
+        assert await executed(bench) == list(range(number + 1))
+
+
+@cocotb.test(**LIMIT)
+async def segments_anywhere(dut):
+    """Segments of every alignment and many lengths, across 4 KiB boundaries, back to back."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, limit2=6)
+    page = 0x80_0000
+    first = 0
+    for _ in range(4):
+        for _ in range(12):
+            count = bench.numbers.choice((1, 1, 2, 3, 8, 31, 60))
+            page += 0x2000
+            at = page - 4 * bench.numbers.randrange(2 * count + 6)
+            channel.segment(nops(first, count), at=at)
+            first += count
+        await channel.kick()
+        await bench.until_idle(channel)
+    # One that covers two whole pages.
+    channel.segment(nops(first, 1100), at=page + 0x1FF4)
+    await channel.kick()
+    await bench.until_idle(channel)
+    assert await executed(bench) == list(range(first + 1100))
+
+
+@cocotb.test(**LIMIT)
+async def doorbell_with_invalid_handle(dut):
+    """A channel that was not built, or another runlist, is ignored silently."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    built = await bench.control.read("CHANNELS")
+    channel.segment(nops(1))
+    channel.publish()
+    for chid in (built, built + 1, 64, 4095):
+        await bench.control.write("DOORBELL", CHID=chid)
+    for runlist in (1, 127):
+        await bench.control.write("DOORBELL", CHID=0, RUNLIST_ID=runlist)
+    await bench.wait(300)
+    assert await bench.events(Doorbell) == []
+    assert await executed(bench) == []
+    assert await channel.read("GP_PUT") == 0
+    await channel.ring_doorbell()
+    await bench.until_idle(channel)
+    assert [event.channel for event in await bench.events(Doorbell)] == [0]
+    assert await executed(bench) == [1]
+
+
+@cocotb.test(**LIMIT)
+async def doorbells_in_a_row(dut):
+    """Every GP_PUT is seen that a doorbell follows, however close doorbells are."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    for number in range(60):
+        await channel.submit(nops(number))
+        if number % 20 == 19:
+            await bench.until_idle(channel)
+    assert await executed(bench) == list(range(60))
+
+
+@cocotb.test(**LIMIT)
+async def fetch_errors(dut):
+    """USERD, ring or segment unmapped or refused by the bus: GPFIFO error; others go on."""
+    bench = await Bench.start(dut)
+    last = await bench.control.read("CHANNELS") - 1
+    channel, other = await bench.channel(0), await bench.channel(last) if last else None
+    bad = bench.allocate(4096, align=4096)
+    bench.dut.memory.error_lo.value = bad
+    bench.dut.memory.error_hi.value = bad + 4096
+    for number, (address, length, cause) in enumerate([
+        (MEMORY_BYTES, 4, Cause.FETCH_FAULT),
+        (bad, 40, Cause.FETCH_BUS),
+        (MEMORY_BYTES - 64, 500, Cause.FETCH_FAULT),
+    ]):
+        channel.push(pack(GpEntry, address=address // 4, length=length))
+        channel.segment(nops(number))
+        await channel.kick()
+        halt = await channel.until_halted(cause)
+        assert not halt.valid
+        if other:
+            await other.submit(nops(number))
+            await bench.until_idle(other)
+            assert await executed(bench, last) == list(range(number + 1))
+        await channel.clear()
+        for _ in range(20):
+            await bench.wait(100)
+            if (await channel.status())["HALTED"]:
+                await channel.clear()  # each burst of a long segment fails for itself
+        await bench.until_idle(channel)
+        assert await executed(bench) == list(range(number + 1))
+
+
+@cocotb.test(**LIMIT)
+async def ring_and_userd_errors(dut):
+    """An unmapped ring or USERD halts the channel; set up anew it works."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    for name, size in (("GP_BASE", 1 << 12), ("USERD", 1 << 12)):
+        await channel.write("CONTROL", ENABLE=0)
+        await channel.write(name, MEMORY_BYTES + size)
+        await channel.write("CONTROL", ENABLE=1)
+        channel.put = 0
+        channel.segment(nops(0))
+        await channel.kick()
+        await channel.until_halted(Cause.FETCH_FAULT)
+        assert await executed(bench) == []
+        await channel.write("CONTROL", ENABLE=0)
+        await channel.write(name, {"GP_BASE": channel.ring, "USERD": channel.userd}[name])
+    await channel.write("CONTROL", ENABLE=1)
+    assert (await channel.status())["HALTED"] == 0
+    channel.put = 0
+    await channel.submit(nops(5))
+    await bench.until_idle(channel)
+    assert await executed(bench) == [5]
+
+
+@cocotb.test(**LIMIT)
+async def switching_off_and_on(dut):
+    """A channel that is off ignores its doorbell; switched on again it starts from an empty ring,
+    with nothing left of a group, an object or an acquire that it had begun."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    group = Pushbuffer().acquire(semaphore(1), 1).raw(1 << 29 | 5 << 16 | 0x08 >> 2, 1)
+    await channel.submit(group)
+    await bench.until_waits(channel, Wait.ONCHIP)
+    await channel.write("CONTROL", ENABLE=0)
+    await bench.control.write_semaphore(1, 1)
+    await channel.submit(nops(1))
+    await bench.wait(300)
+    assert await executed(bench) == []
+    assert (await channel.status())["ENABLED"] == 0
+    await channel.open()
+    channel.put = 0
+    assert await channel.read("GP_GET") == 0
+    assert await channel.read("GP_PUT") == 0
+    await channel.submit(nops(2))
+    await bench.until_idle(channel)
+    assert await executed(bench) == [2]
