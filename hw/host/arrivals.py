@@ -1,6 +1,6 @@
 """Order in which commands were received: a stamp per channel (COPY-5)."""
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -14,6 +14,9 @@ __all__ = ["RECORDS", "Arrivals"]
 
 RECORDS = 4
 """Doorbells per channel that are told apart; later ones join the last."""
+
+OLDEST = 15 << (STAMP_BITS - 5)
+"""Doorbells after which a command gets no older."""
 
 
 class Arrivals(wiring.Component):
@@ -69,7 +72,7 @@ class Arrivals(wiring.Component):
             count.eq(counts[arriving]),
             full.eq(count == RECORDS),
             data.View(row, write.addr).channel.eq(arriving),
-            data.View(row, write.addr).slot.eq(heads[arriving] + count - full),
+            data.View(row, write.addr).slot.eq(heads[arriving] + Mux(full, RECORDS - 1, count)),
             write.en.eq(self.announce.valid),
             write.data.put.eq(self.announce.put),
             write.data.stamp.eq(self.announce.stamp),
@@ -79,31 +82,34 @@ class Arrivals(wiring.Component):
         with m.If(self.announce.valid):
             m.d.sync += last_stamp[arriving].eq(write.data.stamp)
 
-        done = Signal()
         m.d.comb += [
             data.View(row, read.addr).channel.eq(self.finish.channel),
             data.View(row, read.addr).slot.eq(heads[self.finish.channel] + 1),
-            done.eq(
-                self.finish.valid
-                & (counts[self.finish.channel] != 0)
-                & (puts[self.finish.channel] == self.finish.get)
-            ),
         ]
         m.d.sync += scrubbed.eq(scrubbed + 1)
         with m.If(scrubbed == config.channels - 1):
             m.d.sync += scrubbed.eq(0)
-        age = Signal(STAMP_BITS)
-        m.d.comb += age.eq(self.now - self.stamps[scrubbed])
+        age, old = Signal(STAMP_BITS), Signal()
+        m.d.comb += [
+            age.eq(self.now - self.stamps[scrubbed]),
+            # By less than half of the range: more doorbells may come before its next turn.
+            old.eq(age[-1] | age[-5:-1].all()),
+        ]
 
         for channel in range(config.channels):
             announced = Signal(name=f"announced_{channel}")
             popped = Signal(name=f"popped_{channel}")
             m.d.comb += [
                 announced.eq(self.announce.valid & (arriving == channel)),
-                popped.eq(done & (self.finish.channel == channel)),
+                popped.eq(
+                    self.finish.valid
+                    & (self.finish.channel == channel)
+                    & (puts[channel] == self.finish.get)
+                    & (counts[channel] != 0)
+                ),
             ]
-            with m.If(age[-1] & (scrubbed == channel)):
-                m.d.sync += self.stamps[channel].eq(self.now - (1 << (STAMP_BITS - 1)) + 1)
+            with m.If(old & (scrubbed == channel)):
+                m.d.sync += self.stamps[channel].eq(self.now - (OLDEST - 1))
             # The head record's put and stamp are registers; the RAM holds what follows.
             becomes_head = announced & ((counts[channel] == 0) | ((counts[channel] == 1) & popped))
             with m.If(becomes_head):

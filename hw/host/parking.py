@@ -72,11 +72,18 @@ class Parking(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        counters = range(self._config.counters)
         woken = Signal(self._config.channels)
+        joining, leaving = Signal(len(counters)), Signal(len(counters))
         m.d.comb += self.woken.eq(woken.any())
+        for counter in counters:
+            m.d.comb += [
+                joining[counter].eq(self.guard.counter == counter),
+                leaving[counter].eq(self.unguard.all | (self.unguard.counter == counter)),
+            ]
         for channel in range(self._config.channels):
             maybe = self._watch(m, channel, woken)
-            self._guard(m, channel)
+            self._guard(m, channel, joining, leaving)
             self._wait(m, channel, maybe)
         return m
 
@@ -92,19 +99,17 @@ class Parking(wiring.Component):
             m.d.comb += woken[channel].eq((self.waits[channel] == Wait.ONCHIP) & ~maybe)
         return maybe
 
-    def _guard(self, m: Module, channel: int) -> None:
+    def _guard(self, m: Module, channel: int, joining: Signal, leaving: Signal) -> None:
+        """Which counting semaphores are in the channel's group, and whether all of them are 0."""
         group = Signal(self._config.counters, name=f"group_{channel}")
         m.d.comb += self.held[channel].eq((group & ~self.zero) == 0)
+        joins = self.guard.valid & (self.guard.channel == channel)
+        leaves = self.unguard.valid & (self.unguard.channel == channel)
         cleared = self.clear.valid & (self.clear.channel == channel)
-        for counter in range(self._config.counters):
-            joins = self.guard.valid & (self.guard.channel == channel)
-            leaves = self.unguard.valid & (self.unguard.channel == channel)
-            with m.If(joins & (self.guard.counter == counter)):
-                m.d.sync += group[counter].eq(1)
-            with m.Elif(
-                cleared | (leaves & (self.unguard.all | (self.unguard.counter == counter)))
-            ):
-                m.d.sync += group[counter].eq(0)
+        m.d.sync += group.eq(
+            (joining & joins.replicate(len(group)))
+            | (group & ~(leaving & leaves.replicate(len(group))) & ~cleared.replicate(len(group)))
+        )
 
     def _wait(self, m: Module, channel: int, maybe: Signal) -> None:
         wait, over = self.waits[channel], Signal(name=f"over_{channel}")

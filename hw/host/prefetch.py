@@ -1,6 +1,6 @@
 """Prefetch buffer: one FIFO of beats per channel, all in one RAM (HOST-1)."""
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -65,22 +65,25 @@ class Prefetch(wiring.Component):
             write.data.eq(self.fill.beat),
             self.head.eq(read.data),
         ]
+        head, count = heads[self.select], counts[self.select]
         m.d.comb += [
             data.View(row, write.addr).pointer.eq(tails[self.fill.channel]),
             data.View(row, write.addr).channel.eq(self.fill.channel),
-            data.View(row, read.addr).pointer.eq(heads[self.select] + self.take),
+            # `take` comes late: what follows is ready for both of its values.
+            data.View(row, read.addr).pointer.eq(Mux(self.take, (head + 1)[: len(head)], head)),
             data.View(row, read.addr).channel.eq(self.select),
         ]
-        m.d.sync += self.head_valid.eq(counts[self.select] > self.take)
+        m.d.sync += self.head_valid.eq(Mux(self.take, count > 1, count != 0))
         for channel in range(config.channels):
             filled = self.fill.valid & (self.fill.channel == channel)
             taken = self.take & (self.select == channel)
             m.d.comb += self.occupied[channel].eq(counts[channel] != 0)
-            m.d.sync += [
-                tails[channel].eq(tails[channel] + filled),
-                heads[channel].eq(heads[channel] + taken),
-                counts[channel].eq(counts[channel] + filled - taken),
-            ]
+            with m.If(filled):
+                m.d.sync += tails[channel].eq(tails[channel] + 1)
+            with m.If(taken):
+                m.d.sync += heads[channel].eq(heads[channel] + 1)
+            with m.If(filled != taken):
+                m.d.sync += counts[channel].eq(counts[channel] + Mux(filled, 1, -1))
             with m.If(self.clear.valid & (self.clear.channel == channel)):
                 m.d.sync += [tails[channel].eq(0), heads[channel].eq(0), counts[channel].eq(0)]
         return m
