@@ -1,6 +1,6 @@
 """Floor, slices and choice of the channel to serve (COPY-5 … COPY-9). Rules: `hw/README.md`."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,9 @@ from hw.config import Config
 from hw.host.oldest import STAMP_BITS, Oldest
 
 __all__ = ["Scheduler"]
+
+FOREVER = (1 << 32) - 1
+"""Cycles of a slice whose length is not yet known."""
 
 
 class Scheduler(wiring.Component):
@@ -58,7 +61,10 @@ class Scheduler(wiring.Component):
         guest_left = Signal(32)
         fresh = Signal()
         span = Signal(32)
-        over, has_floor, other = Signal(), Signal(), Signal()
+        # Registers: the counter is 0.
+        over = Signal(init=1)
+        guest_over = Signal(init=1)
+        has_floor, other = Signal(), Signal()
         floor_ready, floor_copying = Signal(), Signal()
         renew, promote, lose = Signal(), Signal(), Signal()
 
@@ -69,7 +75,6 @@ class Scheduler(wiring.Component):
             m.d.comb += oldest.candidates[channel].eq(self.ready[channel] & ~excluded)
         m.d.comb += [
             oldest.stamps.eq(self.stamps),
-            over.eq(left == 0),
             has_floor.eq(self.floor_valid & (self.floor == self.served)),
             floor_ready.eq(self.floor_valid & self.ready.bit_select(self.floor, 1)),
             floor_copying.eq(self.floor_valid & self.copying.bit_select(self.floor, 1)),
@@ -96,38 +101,44 @@ class Scheduler(wiring.Component):
                         over & ~floor_copying & other,
                         (floor_ready & ~over)
                         | (self.floor_valid & over & ~floor_copying)
-                        | ((guest_left == 0) & other),
+                        | (guest_over & other),
                     )
                 ),
             ]
-        self._slices(m, left, guest_left, fresh, renew, promote, lose, has_floor)
+        counters = (left, over), (guest_left, guest_over)
+        self._slices(m, *counters, fresh, renew, promote, lose, has_floor)
         # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
         with m.If(self.serving & has_floor & over & ~floor_copying & ~other & ~self.give_up):
-            m.d.sync += left.eq(span)
+            self._set(m, counters[0], span)
         with m.If(self.slice_valid & fresh):
             m.d.sync += span.eq(self.slice)
         return m
 
-    def _slices(self, m, left, guest_left, fresh, renew, promote, lose, has_floor) -> None:
-        with m.If(left != 0):
-            m.d.sync += left.eq(left - 1)
-        with m.If(guest_left != 0):
-            m.d.sync += guest_left.eq(guest_left - 1)
+    @staticmethod
+    def _set(m: Module, counter: tuple[Signal, Signal], value: ValueLike) -> None:
+        left, over = counter
+        m.d.sync += [left.eq(value), over.eq(Value.cast(value) == 0)]
+
+    def _slices(self, m, holder, guest, fresh, renew, promote, lose, has_floor) -> None:
+        for left, over in (holder, guest):
+            with m.If(~over):
+                m.d.sync += [left.eq(left - 1), over.eq(left == 1)]
         with m.If(self.take):
             # Until the slice itself is known, one cycle later, it is not over.
-            m.d.sync += [fresh.eq(promote | renew), guest_left.eq(~0)]
+            m.d.sync += fresh.eq(promote | renew)
+            self._set(m, guest, FOREVER)
             with m.If(promote):
                 m.d.sync += [self.floor_valid.eq(1), self.floor.eq(self.target)]
             with m.If(promote | renew):
-                m.d.sync += left.eq(~0)
+                self._set(m, holder, FOREVER)
         with m.Elif(~self.serving & lose):
             m.d.sync += self.floor_valid.eq(0)
         with m.If(self.slice_valid):
-            m.d.sync += guest_left.eq(self.slice)
+            self._set(m, guest, self.slice)
             with m.If(fresh):
-                m.d.sync += left.eq(self.slice)
+                self._set(m, holder, self.slice)
         with m.Elif(self.give_up):
             with m.If(has_floor):
-                m.d.sync += left.eq(0)
+                self._set(m, holder, 0)
             with m.Else():
-                m.d.sync += guest_left.eq(0)
+                self._set(m, guest, 0)

@@ -324,6 +324,10 @@ class SchedulerProof(Proof):
         took, target = Signal(), Signal(2)
         left = inside.signal("left")
         over = left == 0
+        m.d.comb += [
+            Assert(inside.signal("over") == over),
+            Assert(inside.signal("guest_over") == (inside.signal("guest_left") == 0)),
+        ]
         floor = (dut.floor_valid, dut.floor)
         ready = self._of(dut.ready, *floor)
         copying = self._of(dut.copying, *floor)
