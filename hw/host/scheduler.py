@@ -67,12 +67,18 @@ class Scheduler(wiring.Component):
         has_floor, other = Signal(), Signal()
         floor_ready, floor_copying = Signal(), Signal()
         renew, promote, lose = Signal(), Signal(), Signal()
+        rivals = Signal(self._config.channels)
 
         for channel in range(self._config.channels):
             excluded = (self.floor_valid & (self.floor == channel)) | (
                 self.serving & (self.served == channel)
             )
-            m.d.comb += oldest.candidates[channel].eq(self.ready[channel] & ~excluded)
+            m.d.comb += [
+                oldest.candidates[channel].eq(self.ready[channel] & ~excluded),
+                rivals[channel].eq(
+                    self.ready[channel] & ~(self.floor_valid & (self.floor == channel))
+                ),
+            ]
         m.d.comb += [
             oldest.stamps.eq(self.stamps),
             has_floor.eq(self.floor_valid & (self.floor == self.served)),
@@ -86,7 +92,7 @@ class Scheduler(wiring.Component):
         ]
         with m.If(floor_copying & (over | ~floor_ready)):
             m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
-        with m.Elif(floor_ready & ~(over & other)):
+        with m.Elif(floor_ready & ~(over & rivals.any())):
             m.d.comb += [self.target.eq(self.floor), self.target_valid.eq(1), renew.eq(over)]
         with m.Else():
             m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
@@ -108,7 +114,8 @@ class Scheduler(wiring.Component):
         counters = (left, over), (guest_left, guest_over)
         self._slices(m, *counters, fresh, renew, promote, lose, has_floor)
         # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
-        with m.If(self.serving & has_floor & over & ~floor_copying & ~other & ~self.give_up):
+        alone = ~rivals.any() & ~floor_copying & ~self.give_up
+        with m.If(self.serving & has_floor & over & alone):
             self._set(m, counters[0], span)
         with m.If(self.slice_valid & fresh):
             m.d.sync += span.eq(self.slice)
