@@ -163,7 +163,8 @@ class Pipeline(wiring.Component):
             m.d.sync += work.method.valid.eq(0)
         self._finish(m)
         dry = ~work.method.valid & ~work.finish.pending & ~self.head_valid & ~occupied
-        wanted = self.leave | self.edit.valid
+        # After YIELD no further method before the scheduler's next choice (2.6).
+        wanted = self.leave | self.edit.valid | unit.give_up
         unfinished = work.method.valid & (~unit.done | work.finish.pending)
         m.d.comb += gone.eq(unit.park | ~alive | dry | wanted)
         with m.If(gone & ~unit.busy):
