@@ -50,7 +50,7 @@ lint: $(VENV)/.checks ## check form and types of the Python code
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
 
-prove: $(VENV)/.checks ## run the proofs with SymbiYosys
+prove: $(VENV)/.checks ## run the short proofs with SymbiYosys (ARGS=--all: all of them)
 	$(RUN) -m tb.proofs.run $(ARGS)
 
 bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones

@@ -51,6 +51,7 @@ class Proof:
     bounded : number of cycles from reset, where induction does not reach.
     cover : number of cycles within which every `Cover` must be reached; 0 when there is none.
     breaks : keys of `BREAKS`; on designs broken so the proof has to fail.
+    long : whether it takes more than about a minute, and is left out unless asked for.
     """
 
     name: ClassVar[str]
@@ -59,6 +60,7 @@ class Proof:
     bounded: ClassVar[int] = 0
     cover: ClassVar[int] = 0
     breaks: ClassVar[tuple[str, ...]] = ("forget", "freeze")
+    long: ClassVar[bool] = False
 
     def build(self, m: Module, wrap: Wrap) -> None:
         """Add the components, as `m.submodules.name = wrap(component)`, and the properties.
@@ -78,11 +80,19 @@ class Inside:
         self._module = module = component.elaborate("formal")
         component.elaborate = lambda platform: module
         # Amaranth keeps what a module drives to itself.
-        self._signals = {signal.name: signal for signal in module._driving}
+        self._signals = {}
+        for signal in module._driving:
+            self._signals.setdefault(signal.name, []).append(signal)
 
     def signal(self, name: str) -> Signal:
-        """The signal of that name; `KeyError` when the component drives none."""
-        return self._signals[name]
+        """The signal of that name, of those that the component drives; `KeyError` when there is
+        none, `ValueError` when there are several."""
+        (signal,) = self._signals[name]
+        return signal
+
+    def machine(self, name: str) -> Any:
+        """The state machine of that name; its `ongoing` tells states."""
+        return self._module._generated[name]
 
     def submodule(self, name: str) -> Any:
         """The submodule of that name."""

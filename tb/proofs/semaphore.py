@@ -154,6 +154,7 @@ class AluProof(Proof):
     name = "semaphore.alu"
     shows = "every operation does what 2.2 and COPY-12 say, for all values; the rest is refused"
     induction = 2
+    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = _Decoded()

@@ -12,14 +12,20 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("name", proofs())
+def _entry(*values: str) -> object:
+    """A case of a test; long proofs go with the long tests."""
+    return pytest.param(*values, marks=pytest.mark.soak if proofs()[values[0]].long else ())
+
+
+@pytest.mark.parametrize("name", [_entry(name) for name in proofs()])
 def test_holds(name: str) -> None:
     outcome = check(proofs()[name])
     assert outcome.passed, f"{outcome.detail}, see {outcome.folder}"
 
 
 @pytest.mark.parametrize(
-    ("name", "broken"), [(proof.name, one) for proof in proofs().values() for one in proof.breaks]
+    ("name", "broken"),
+    [_entry(proof.name, one) for proof in proofs().values() for one in proof.breaks],
 )
 def test_fails_when_broken(name: str, broken: str) -> None:
     outcome = check(proofs()[name], broken)
