@@ -6,6 +6,7 @@ write only their own memory and semaphores, or shared words in an order that wai
 schedule ends in the same state. `tb.models.host` finds that state.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -77,10 +78,12 @@ class Layout:
 
 @dataclass
 class Program:
-    """One channel: `priority` 1 … P; `entries` are segments in dwords, or control words."""
+    """One channel, the `number`th of a set: `priority` 1 … P, `dwords` in segments that end at
+    `cuts`."""
 
     layout: Layout
     priority: int
+    number: int
     dwords: list[int] = field(default_factory=list)
     cuts: set[int] = field(default_factory=set)
     commands: int = 0
@@ -104,18 +107,27 @@ class Program:
 
 
 def generate(
-    numbers: Random, channels: int, levels: int, slots: int, commands: int
+    numbers: Random,
+    channels: Sequence[int],
+    levels: int,
+    slots: int,
+    commands: int,
+    first_slot: int = 0,
+    in_memory: bool = True,
 ) -> list[Program]:
-    """Programs of all channels with about `commands` commands together.
+    """Programs of `channels` with about `commands` commands together.
 
-    Semaphores: slots 0 … levels-2 are the counting semaphores of priorities 2 … levels; then one
-    signal and one private slot per channel (so `slots` is at least levels - 1 + 2 * channels).
+    Semaphores from `first_slot` on: levels - 1 counting semaphores of priorities 2 … levels; then
+    one signal and one private slot per channel; and, `in_memory`, private words.
     """
-    assert slots >= levels - 1 + 2 * channels
-    programs = [Program(Layout(channel), 1 + channel % levels) for channel in range(channels)]
+    assert slots >= first_slot + levels - 1 + 2 * len(channels)
+    programs = [
+        Program(Layout(channel), 1 + number % levels, number)
+        for number, channel in enumerate(channels)
+    ]
     for program in programs:
         _append(program, Pushbuffer().set_object(), numbers)
-    maker = _Maker(numbers, programs, levels)
+    maker = _Maker(numbers, programs, levels, first_slot, in_memory)
     while sum(program.commands for program in programs) < commands:
         maker.one(numbers.choice(programs))
     return programs
@@ -134,6 +146,8 @@ class _Maker:
     numbers: Random
     programs: list[Program]
     levels: int
+    first_slot: int
+    in_memory: bool
 
     def one(self, program: Program) -> None:
         """Append one random command, or one copy with what belongs to it."""
@@ -153,20 +167,20 @@ class _Maker:
         program.commands += count
 
     def _slot(self, number: int) -> int:
-        return WINDOW_BASE + 16 * number
+        return WINDOW_BASE + 16 * (self.first_slot + number)
 
     def _priority_semaphore(self, level: int) -> int:
         return self._slot(level - 2)
 
     def _signal_slot(self, program: Program) -> int:
-        return self._slot(self.levels - 1 + program.layout.channel)
+        return self._slot(self.levels - 1 + program.number)
 
     def _own_slot(self, program: Program) -> int:
-        return self._slot(self.levels - 1 + len(self.programs) + program.layout.channel)
+        return self._slot(self.levels - 1 + len(self.programs) + program.number)
 
     def _word(self, program: Program, wide: bool) -> int:
         """A private semaphore, on chip or in memory."""
-        if self.numbers.random() < 0.5:
+        if not self.in_memory or self.numbers.random() < 0.5:
             return self._own_slot(program)
         return program.layout.words + self.numbers.randrange(16) * (8 if wide else 4)
 

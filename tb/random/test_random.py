@@ -1,38 +1,22 @@
-"""Constrained-random programs; `make soak` runs many more."""
-
-from dataclasses import asdict
+"""Constrained-random and malformed programs; `make soak` runs many more."""
 
 import pytest
 
-from hw.config import Config
 from hw.top import Signalbox
+from tb.random.sizes import SIZES
 from tb.sim.top import simulate_top
 
-SIZES = {
-    "default": {"memory_bytes": 1 << 21, "trace": True},
-    "two-engines": {"memory_bytes": 1 << 21, "trace": True, "copy_engines": 2},
-    "narrow": {
-        "memory_bytes": 1 << 20,
-        "trace": True,
-        "channels": 3,
-        "data_width": 64,
-        "semaphores": 16,
-        "copy_engines": 2,
-        "prefetch_beats": 8,
-    },
-}
 
-
-def _run(simulator: str, size: str, rounds: int, commands: int) -> None:
-    config = Config(**SIZES[size])
+def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> None:
+    config = SIZES[size]
     simulate_top(
         Signalbox(config),
-        "tb.random.cocotb_random",
+        f"tb.random.{tests}",
         simulator=simulator,
         name=f"random-{size}",
         memory_bytes=config.memory_bytes,
         env={
-            "SIGNALBOX_CONFIG": repr(asdict(config)),
+            "SIGNALBOX_SIZE": size,
             "SIGNALBOX_ROUNDS": str(rounds),
             "SIGNALBOX_COMMANDS": str(commands),
         },
@@ -41,13 +25,25 @@ def _run(simulator: str, size: str, rounds: int, commands: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_random_programs(simulator: str, size: str):
-    """10,000 commands and more on Verilator; Icarus, which is 50 times slower, gets a sample."""
+    """More than 10,000 commands on Verilator; Icarus, far slower, gets a sample."""
     rounds, commands = (4, 900) if simulator == "verilator" else (1, 150)
-    _run(simulator, size, rounds, commands)
+    _run("cocotb_random", simulator, size, rounds, commands)
+
+
+def test_malformed_programs(simulator: str):
+    """Random, truncated and mutated pushbuffers and rings (bad input never hangs the machine)."""
+    rounds, commands = (12, 120) if simulator == "verilator" else (1, 60)
+    _run("cocotb_fuzz", simulator, "default", rounds, commands)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("size", SIZES)
 def test_soak(size: str):
-    """A hundred rounds."""
-    _run("verilator", size, 100, 900)
+    """A hundred rounds of programs."""
+    _run("cocotb_random", "verilator", size, 100, 900)
+
+
+@pytest.mark.soak
+def test_malformed_soak():
+    """Two hundred rounds of malformed ones."""
+    _run("cocotb_fuzz", "verilator", "default", 200, 200)
