@@ -23,7 +23,7 @@ from driver.pushbuffer import Pushbuffer
 from hw.config import SLOT_BYTES, WINDOW_BASE
 from hw.errors import CODE_OF, Cause
 from hw.methods import AcquireTimer, GpEntry, SemOp, pack
-from hw.registers import GLOBAL, Wait
+from hw.registers import GLOBAL, Wait, semaphore_address
 from tb.sim.backdoor import SETTINGS
 from tb.sim.machine import SimMachine
 from tb.sim.top import TRACE
@@ -182,6 +182,11 @@ class Bench:
         """Wait until the 32-bit word at `address` is `value`."""
         what = f"word {value:#x} at {address:#x}"
         await self.until(lambda: self.word(address) == value, what, limit)
+
+    async def let_go(self, slot: int, value: int) -> None:
+        """Write the low word of an on-chip semaphore: one update, unlike a write of both halves,
+        after the first of which waiting channels look in vain."""
+        await self.machine.write32(semaphore_address(slot, "PAYLOAD_LO"), value)
 
     async def until_semaphore(self, slot: int, value: int, limit: int = LIMIT) -> None:
         """Wait until an on-chip semaphore is `value`."""

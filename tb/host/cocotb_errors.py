@@ -131,6 +131,7 @@ async def copy_errors(dut):
     dut.memory.error_lo.value = bad
     dut.memory.error_hi.value = bad + 4096
     outside = MEMORY_BYTES
+    ended = await channel.read("COPIES")
     cases = [
         (good, outside, Cause.COPY_READ_FAULT, outside),
         (good, outside - 64, Cause.COPY_READ_FAULT, outside),
@@ -165,7 +166,7 @@ async def copy_errors(dut):
         await bench.until_word(fence, 1)
         await bench.until_idle(channel)
         assert len(await bench.events(Start)) == number
-        assert await channel.read("COPIES") == number
+        assert await channel.read("COPIES") == ended + number
     assert bench.word(bad, 256) == 0
     assert dut.irq.value == 0
 

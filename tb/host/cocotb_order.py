@@ -15,6 +15,10 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 LONG = 1 << 30
 """A slice that never ends."""
 
+LASTING = 16384
+"""Bytes of a copy that outlasts the fetch of another channel's commands, which shares the memory
+port with it."""
+
 Copy = tuple[int, int]
 
 
@@ -50,7 +54,7 @@ async def together(
     for channel, program in zip(channels, programs, strict=True):
         await channel.submit(joined(Pushbuffer().acquire(semaphore(slot), 1), program))
         await bench.until_waits(channel, Wait.ONCHIP)
-    await bench.control.write_semaphore(slot, 1)
+    await bench.let_go(slot, 1)
 
 
 async def until_started(bench: Bench, count: int) -> None:
@@ -91,7 +95,7 @@ async def every_kind_of_command(dut):
     bench = await Bench.start(dut)
     channel = await bench.channel(0, privileged=True)
     copies = bench.copies(3)
-    fence = bench.allocate(16)
+    fence, ended = bench.allocate(16), await channel.read("COPIES")
     commands = Pushbuffer().set_object()
     for number, copy in enumerate(copies, 1):
         commands.add(semaphore(0), 1).copy(*copy, 1024).mem_op(MemOp.MEMBAR)
@@ -112,7 +116,7 @@ async def every_kind_of_command(dut):
         moments += [adds[i], starts[i], dones[i], barriers[2 * i], barriers[2 * i + 1], waits[i]]
         moments += acquires[2 * i : 2 * i + 2]
     assert in_order(*(event.cycle for event in moments))
-    assert await channel.read("COPIES") == 3
+    assert await channel.read("COPIES") == ended + 3
 
 
 @cocotb.test(**LIMIT)
@@ -121,10 +125,10 @@ async def increments_while_engines_are_busy(dut):
     and before the next lower copy is started."""
     bench = await Bench.start(dut, counting=1)
     low, high = await bench.copy_channel(0, slice_cycles=LONG), await bench.copy_channel(1)
-    copies = bench.copies(3, 4096)
-    await low.submit(joined(*(wrapped(1, 2, copy, 4096) for copy in copies[:2])))
+    copies = bench.copies(3, LASTING)
+    await low.submit(joined(*(wrapped(1, 2, copy, LASTING) for copy in copies[:2])))
     await until_started(bench, 1)
-    await high.submit(wrapped(2, 2, copies[2], 4096))
+    await high.submit(wrapped(2, 2, copies[2], LASTING))
     await bench.until_idle(low, high)
     starts, dones = await bench.events(Start), await bench.events(Done)
     increment, decrement = await bench.events(Semaphore)
@@ -133,7 +137,8 @@ async def increments_while_engines_are_busy(dut):
     assert floors[-1].channel == 0
     assert starts[0].cycle < rung < increment.cycle < dones[0].cycle
     cocotb.log.info("increment %d cycles after its doorbell", increment.cycle - rung)
-    assert increment.cycle - rung < 150
+    # Three reads, one after another, each behind read bursts of the running copy.
+    assert increment.cycle - rung < 500
     assert [event.channel for event in starts] == [0, 1, 0]
     assert dones[1].cycle < decrement.cycle < starts[2].cycle
 
@@ -193,7 +198,7 @@ async def later_commands_are_later(dut):
         await channel.kick()
     await bench.until_waits(three, Wait.ONCHIP)
     await bench.wait(200)
-    await bench.control.write_semaphore(7, 1)
+    await bench.let_go(7, 1)
     await bench.until_idle(one, two, three)
     found = [event.data for event in await bench.events(Method, offset=8)]
     cocotb.log.info("order of service: %s", found)
@@ -227,10 +232,10 @@ async def running_copy_completes(dut):
     though the holder has more to do."""
     bench = await Bench.start(dut)
     one, two = await bench.copy_channel(0, slice_cycles=100), await bench.copy_channel(1)
-    copies = bench.copies(4, 4096)
-    await one.submit(joined(*(Pushbuffer().copy(*copy, 4096) for copy in copies[:3])))
+    copies = bench.copies(4, LASTING)
+    await one.submit(joined(*(Pushbuffer().copy(*copy, LASTING) for copy in copies[:3])))
     await until_started(bench, 1)
-    await two.submit(Pushbuffer().copy(*copies[3], 4096))
+    await two.submit(Pushbuffer().copy(*copies[3], LASTING))
     await bench.until_idle(one, two)
     starts, dones = await bench.events(Start), await bench.events(Done)
     assert [event.channel for event in dones] == [0, 1, 0, 0]
@@ -238,7 +243,7 @@ async def running_copy_completes(dut):
     assert dones[0].cycle - starts[0].cycle > 100
     change = next(e for e in await bench.events(Floor, channel=1) if e.cycle > starts[0].cycle)
     assert dones[0].cycle <= change.cycle < starts[1].cycle
-    assert all(bench.copied(*copy, 4096) for copy in copies)
+    assert all(bench.copied(*copy, LASTING) for copy in copies)
 
 
 @cocotb.test(**LIMIT)
@@ -370,7 +375,7 @@ async def first_worked_example(dut):
     bench = await Bench.start(dut, counting=1)
     low = await bench.copy_channel(0, slice_cycles=LONG)
     high = await bench.copy_channel(1, slice_cycles=100)
-    size = 4096
+    size = LASTING
     low1, low2, low3, high1, high2 = bench.copies(5, size)
     assert await bench.control.read_semaphore(0) == 0
     await low.submit(wrapped(1, 2, low1, size))
@@ -402,7 +407,7 @@ async def first_worked_example(dut):
 @cocotb.test(**LIMIT)
 async def second_worked_example(dut):
     """Without priorities the same requests complete in issue order within slices."""
-    size = 4096
+    size = LASTING
     for slice_cycles, expected in ((LONG, [0, 0, 0, 1, 1]), (100, [0, 1, 0, 1, 0])):
         bench = await Bench.start(dut)
         low = await bench.copy_channel(0, slice_cycles=slice_cycles)
@@ -423,13 +428,13 @@ async def later_high_copy_overtakes_waiting_low_one(dut):
     for counting in (1, 0):
         bench = await Bench.start(dut, counting=counting)
         first, second, high = [await bench.copy_channel(i) for i in range(3)]
-        a, x, y = bench.copies(3, 4096)
-        await first.submit(wrapped(1, 2, a, 4096))
+        a, x, y = bench.copies(3, LASTING)
+        await first.submit(wrapped(1, 2, a, LASTING))
         await until_started(bench, 1)
-        await second.submit(wrapped(1, 2, x, 4096))
+        await second.submit(wrapped(1, 2, x, LASTING))
         await bench.wait(150)
         assert await bench.events(Done) == []
-        await high.submit(wrapped(2, 2, y, 4096))
+        await high.submit(wrapped(2, 2, y, LASTING))
         await bench.until_idle(first, second, high)
         starts = await bench.events(Start)
         assert [event.channel for event in starts] == [0, 2, 1], counting

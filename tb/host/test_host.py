@@ -9,19 +9,27 @@ from hw.top import Signalbox
 from tb.host.bench import PUBLIC
 from tb.sim.top import MEMORY_BYTES, simulate_top
 
-SIZES = {
-    "default": CONFIGS["default"],
-    "two-engines": CONFIGS["two-engines"],
-    "tiny": CONFIGS["tiny"],
-    "narrow": Config(channels=3, data_width=64, prefetch_beats=8, semaphores=16, counters=4),
+NARROW = Config(channels=3, data_width=64, prefetch_beats=8, semaphores=16, counters=4)
+
+SINGLE = {
+    "cocotb_rings": 15,
+    "cocotb_headers": 8,
+    "cocotb_methods": 13,
+    "cocotb_semaphores": 8,
+    "cocotb_acquires": 6,
+    "cocotb_errors": 8,
+    "cocotb_copies": 9,
 }
+"""Modules whose tests look at channels one by one, and how many tests they have."""
+
+TOGETHER = {"cocotb_order": 19, "cocotb_priorities": 8}
+"""Modules whose tests need several channels."""
 
 
-def run(simulator: str, size: str, module: str, minimum: int) -> None:
+def run(config: Config, simulator: str, size: str, module: str, minimum: int) -> None:
     """Run a module of cocotb tests; all of one size share a build."""
-    config = replace(SIZES[size], memory_bytes=MEMORY_BYTES, trace=True)
     simulate_top(
-        Signalbox(config),
+        Signalbox(replace(config, memory_bytes=MEMORY_BYTES, trace=True)),
         f"tb.host.{module}",
         simulator=simulator,
         name=f"host-{size}",
@@ -30,17 +38,20 @@ def run(simulator: str, size: str, module: str, minimum: int) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "cocotb_rings",
-        "cocotb_headers",
-        "cocotb_methods",
-        "cocotb_semaphores",
-        "cocotb_acquires",
-        "cocotb_order",
-    ],
-)
+@pytest.mark.parametrize("module", [*SINGLE, *TOGETHER])
 def test_default(simulator: str, module: str):
-    """One engine, 128-bit bus."""
-    run(simulator, "default", module, 1)
+    """One engine, eight channels, 128-bit bus."""
+    run(CONFIGS["default"], simulator, "default", module, (SINGLE | TOGETHER)[module])
+
+
+@pytest.mark.parametrize("module", ["cocotb_priorities", "cocotb_copies"])
+def test_two_engines(simulator: str, module: str):
+    """Two engines."""
+    run(CONFIGS["two-engines"], simulator, "two-engines", module, (SINGLE | TOGETHER)[module])
+
+
+@pytest.mark.parametrize("module", ["cocotb_rings", "cocotb_headers", "cocotb_errors"])
+@pytest.mark.parametrize("size", ["tiny", "narrow"])
+def test_small(simulator: str, size: str, module: str):
+    """One channel, and three; 64-bit bus, the smallest prefetch buffer."""
+    run({**CONFIGS, "narrow": NARROW}[size], simulator, size, module, SINGLE[module])
