@@ -19,3 +19,14 @@ def test_driver(simulator: str, name: str):
         name=f"driver-{name}",
         minimum=4,
     )
+
+
+def test_example(simulator: str):
+    """The README's test, as it stands there."""
+    config = replace(CONFIGS["default"], memory_bytes=MEMORY_BYTES)
+    simulate_top(
+        Signalbox(config),
+        "tb.driver.cocotb_example",
+        simulator=simulator,
+        name="driver-default",
+    )

@@ -1,0 +1,26 @@
+"""The example of the README: an urgent copy overtakes queued ones."""
+
+import cocotb
+import numpy as np
+
+from driver.device import Device
+from driver.policy import PriorityPolicy
+from tb.sim.machine import SimMachine
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def urgent_copy_overtakes(dut):
+    device = await Device.open(await SimMachine.start(dut), PriorityPolicy(levels=2))
+    bulk, urgent = await device.stream(priority=0), await device.stream(priority=-1)
+    data = np.random.default_rng(1).integers(0, 256, 4096, np.uint8)
+    src = device.upload(data)
+    copies = []
+    for number in range(8):
+        stream = urgent if number == 7 else bulk
+        dst, done = device.allocate(data.nbytes), device.event(interrupt=False)
+        await stream.memcpy_async(dst, src, data.nbytes, done=done)
+        copies.append((dst, done))
+    await device.synchronize()
+    assert all(np.array_equal(dst.read(), data) for dst, _ in copies)
+    ends = [done.cycle for _, done in copies]
+    assert sum(end < ends[7] for end in ends) <= 2, "only what had begun may end before it"
