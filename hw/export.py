@@ -5,6 +5,7 @@ are vectors, `clk` and `rst` are added when the design is clocked.
 """
 
 import os
+import re
 
 from amaranth import Value
 from amaranth._toolchain.yosys import find_yosys  # `write_verilog -sv` has no public switch
@@ -16,6 +17,19 @@ from amaranth.lib import wiring
 __all__ = ["ports", "verilog"]
 
 _HIDDEN = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding")
+
+_COMB = """\
+`ifdef __ICARUS__
+// In Icarus 11.0 a change wakes unrelated always_comb blocks, some for ever
+// (steveicarus/iverilog#508). Its always @* needs an event to run at time 0.
+`define COMB_START reg comb_start = 0; initial #0 comb_start = 1;
+`define COMB always @* if (comb_start)
+`else
+`define COMB_START
+`define COMB always_comb
+`endif
+
+"""
 
 
 def ports(design: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
@@ -36,8 +50,9 @@ def ports(design: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
 def verilog(design: wiring.Component, name: str = "top") -> str:
     """SystemVerilog of `design` as module `name`, with Amaranth's own Yosys.
 
-    SystemVerilog on purpose: in plain Verilog, Icarus leaves combinational outputs undefined
-    (amaranth-lang/amaranth#1629). Source locations are left out, they differ between machines.
+    SystemVerilog on purpose: `always_comb` runs at time 0, Amaranth's plain Verilog does not in
+    Icarus (amaranth-lang/amaranth#1629). Icarus itself sees `always @*` with a start of its own.
+    Source locations are left out, they differ between machines.
     """
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     text = rtlil.convert(design, name=name, ports=ports(design), emit_src=False)
@@ -51,4 +66,14 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
         "write_verilog -sv -norename",
     ]
     yosys = find_yosys(lambda version: version >= (0, 40))
-    return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+    return _portable(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True))
+
+
+def _portable(text: str) -> str:
+    """Every `always_comb` behind a macro, with what the macro needs in its module."""
+    first, *modules = re.split(r"^(?=module )", text, flags=re.MULTILINE)
+    for number, module in enumerate(modules):
+        blocks, found = re.subn(r"^  always_comb\b", "  `COMB", module, flags=re.MULTILINE)
+        if found:
+            modules[number] = blocks.replace(");\n", ");\n  `COMB_START\n", 1)
+    return "".join([first, _COMB, *modules, "`undef COMB\n`undef COMB_START\n"])
