@@ -400,7 +400,8 @@ class Execute(wiring.Component):
             self._refuse(m, Cause.SEM_UNSUPPORTED, work.semaphore.va)
         with m.Elif(self._is["copying"]):
             self._park(m, Wait.COPIES)
-        with m.Elif(window & priority):
+        # What was asked is taken, even if COUNTING has changed since.
+        with m.Elif(window & priority & ~self.asked):
             self._acquire_counting(m)
         with m.Elif(window):
             self._on_chip(m)
