@@ -38,9 +38,9 @@ class Bursts(wiring.Component):
         left = Signal(self.i.p.beats.shape())
         """Destination beats of the line from this chunk on, minus 1."""
         tail = Signal()
-        with m.FSM():
+        with m.FSM() as fsm:
+            m.d.comb += self.i.ready.eq(fsm.ongoing("LINE"))
             with m.State("LINE"):
-                m.d.comb += self.i.ready.eq(1)
                 self._load(m, left, tail)
                 with m.If(self.i.valid & self.i.p.end):
                     m.d.sync += self.o.valid.eq(1)

@@ -50,25 +50,23 @@ class Fetch(wiring.Component):
         self.tail = Signal()
         m.submodules.register = self.register = StreamRegister(self.request.payload.shape())
         wiring.connect(m, self.register.o, wiring.flipped(self.request))
-        admitted = self._admit(m)
-        with m.FSM():
+        with m.FSM() as fsm:
             with m.State("CHUNK"):
-                m.d.comb += admitted.eq(1)
                 with m.If(self.i.valid & self.i.ready & ~self.i.p.end):
                     self._split(m)
                     m.next = "REQUEST"
             with m.State("REQUEST"):
                 self._request(m)
+        self._admit(m, fsm.ongoing("CHUNK"))
         return m
 
-    def _admit(self, m: Module) -> Signal:
-        """Reserve room for a chunk and plan its write when the returned level is 1."""
-        admitted = Signal()
+    def _admit(self, m: Module, free) -> None:
+        """Reserve room for a chunk and plan its write, when the part after this is free."""
         chunk, write = self.i.p, self.write.p
         room = Signal(range(DATA_BEATS + 1), init=DATA_BEATS)
         go = Signal()
         m.d.comb += [
-            go.eq(admitted & (chunk.end | room[(BURST_BEATS - 1).bit_length() :].any())),
+            go.eq(free & (chunk.end | room[(BURST_BEATS - 1).bit_length() :].any())),
             self.write.valid.eq(self.i.valid & go),
             self.i.ready.eq(self.write.ready & go),
             write.end.eq(chunk.end),
@@ -82,7 +80,6 @@ class Fetch(wiring.Component):
         with m.If(self.i.valid & self.i.ready & ~chunk.end):
             m.d.comb += taken.eq(chunk.puts + 1)
         m.d.sync += room.eq(room - taken + self.freed)
-        return admitted
 
     def _split(self, m: Module) -> None:
         """Prepare the first request, up to the end of the 4 KiB page."""

@@ -45,9 +45,10 @@ class Lines(wiring.Component):
         no_more = Signal()
         """No line is left to be made."""
         done = Signal()
-        with m.FSM():
+        self._measure(m)
+        with m.FSM() as fsm:
+            m.d.comb += self.command.ready.eq(fsm.ongoing("ACCEPT"))
             with m.State("ACCEPT"):
-                m.d.comb += self.command.ready.eq(1)
                 with m.If(self.command.valid):
                     m.d.sync += [
                         self.copy.eq(self.command.payload),
@@ -71,17 +72,27 @@ class Lines(wiring.Component):
                     m.next = "ACCEPT"
         return m
 
-    def _make(self, m: Module, start: Signal, end) -> None:
-        """Measure the line in destination beats, and how its two ends fall into source beats."""
+    def _measure(self, m: Module) -> None:
+        """The line in destination beats, and how its two ends fall into source beats."""
         low = self.config.offset_bits
-        copy, extent = self.copy, self.extent
-        source, target = copy.src[:low], copy.dst[:low]
+        extent = self.extent
+        source, target = self.copy.src[:low], self.copy.dst[:low]
         source_carry = (source + extent[:low])[low]
-        reach = Signal(33)
-        lead = Signal()
-        line = self.o.p
-        m.d.comb += [reach.eq(extent + target), lead.eq(source > target)]
         target_carry = (target + extent[:low])[low]
+        self.reach = Signal(33)
+        """Index of the last byte, counted from the start of the first destination beat."""
+        self.lead, self.tail, self.rotate = Signal(), Signal(), Signal(low)
+        m.d.comb += [
+            self.reach.eq(extent + target),
+            self.rotate.eq(source - target),
+            self.lead.eq(source > target),
+            # Steps are lead + destination beats = source beats + tail, and tail is one bit.
+            self.tail.eq(self.lead ^ target_carry ^ source_carry),
+        ]
+
+    def _make(self, m: Module, start: Signal, end) -> None:
+        low = self.config.offset_bits
+        copy, line = self.copy, self.o.p
         m.d.sync += [
             line.asid.eq(copy.asid),
             line.src_physical.eq(copy.src_physical),
@@ -91,12 +102,11 @@ class Lines(wiring.Component):
             line.start.eq(start),
             line.src.eq(copy.src),
             line.dst.eq(copy.dst),
-            line.beats.eq(reach[low:]),
-            line.final.eq(reach[:low]),
-            line.rotate.eq(source - target),
-            line.lead.eq(lead),
-            # Steps are lead + destination beats = source beats + tail, and tail is one bit.
-            line.tail.eq(lead ^ target_carry ^ source_carry),
+            line.beats.eq(self.reach[low:]),
+            line.final.eq(self.reach[:low]),
+            line.rotate.eq(self.rotate),
+            line.lead.eq(self.lead),
+            line.tail.eq(self.tail),
         ]
 
     def _advance(self, m: Module) -> None:

@@ -51,12 +51,20 @@ class Retire(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         copy, done, request = self.ending.p, self.done, self.semaphore.request
+        response = self.semaphore.response
         releases = Signal()
         m.d.comb += releases.eq(
             (copy.semaphore != LaunchSemaphore.NONE) & (self.outcome.p.error == CopyError.NONE)
         )
         self._describe(m)
-        with m.FSM():
+        with m.FSM() as fsm:
+            m.d.comb += [
+                request.valid.eq(fsm.ongoing("RELEASE")),
+                response.ready.eq(fsm.ongoing("RESPONSE")),
+                done.valid.eq(fsm.ongoing("DONE")),
+                self.ending.ready.eq(done.valid & done.ready),
+                self.outcome.ready.eq(fsm.ongoing("WAIT") & self.ending.valid),
+            ]
             with m.State("WAIT"):
                 m.d.sync += [
                     done.p.channel.eq(copy.channel),
@@ -64,17 +72,12 @@ class Retire(wiring.Component):
                     done.p.va.eq(self.outcome.p.va),
                 ]
                 with m.If(self.ending.valid & self.outcome.valid):
-                    m.d.comb += self.outcome.ready.eq(1)
                     m.next = "DONE"
                     with m.If(releases):
                         m.next = "RELEASE"
-            with m.State("RELEASE"):
-                m.d.comb += request.valid.eq(1)
-                with m.If(request.ready):
-                    m.next = "RESPONSE"
+            with m.State("RELEASE"), m.If(request.ready):
+                m.next = "RESPONSE"
             with m.State("RESPONSE"):
-                response = self.semaphore.response
-                m.d.comb += response.ready.eq(1)
                 with m.If(response.valid):
                     with m.If(response.p.error != SemaphoreError.NONE):
                         m.d.sync += [
@@ -82,10 +85,8 @@ class Retire(wiring.Component):
                             done.p.va.eq(copy.semaphore_va),
                         ]
                     m.next = "DONE"
-            with m.State("DONE"):
-                m.d.comb += [done.valid.eq(1), self.ending.ready.eq(done.ready)]
-                with m.If(done.ready):
-                    m.next = "WAIT"
+            with m.State("DONE"), m.If(done.ready):
+                m.next = "WAIT"
         return m
 
     def _describe(self, m: Module) -> None:

@@ -262,7 +262,7 @@ def random_copy(bench: Bench, index: int, longest: int) -> Copy:
     length = rng.randint(1, length)
     lines = rng.choice([1, 1, 1, 2, 5, 17]) if length <= 12 * BEAT else rng.choice([1, 1, 2])
     near = [0x10000, 0x10000 - rng.randint(0, length), rng.randrange(0x10000)]
-    pitch = [length, length + rng.randint(0, 3 * BEAT), 0x1000, 4 * BEAT + length]
+    pitch = [length, length + rng.randint(0, 3 * BEAT), max(0x1000, length), 4 * BEAT + length]
     copy = Copy(
         index % ASIDS,
         rng.choice(near),
