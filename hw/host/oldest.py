@@ -54,7 +54,7 @@ class Oldest(wiring.Component):
         stamps = [self.stamps[channel] for channel in range(channels)]
         if channels <= _ONE_STEP:
             first = _first(m, "first", self.candidates, stamps)
-            m.d.sync += [self.found.eq(first.any()), self.channel.eq(encode(first))]
+            m.d.sync += [self.found.eq(self.candidates.any()), self.channel.eq(encode(first))]
             return m
 
         groups = [slice(low, low + _GROUP) for low in range(0, channels, _GROUP)]
@@ -62,11 +62,10 @@ class Oldest(wiring.Component):
             self._winner(m, number, self.candidates[group], stamps[group])
             for number, group in enumerate(groups)
         ]
-        first = _first(
-            m, "first", Cat(one.valid for one in winners), [one.stamp for one in winners]
-        )
+        valid = Cat(one.valid for one in winners)
+        first = _first(m, "first", valid, [one.stamp for one in winners])
         m.d.sync += [
-            self.found.eq(first.any()),
+            self.found.eq(valid.any()),
             self.channel.eq(Cat(_chosen(first, [one.index for one in winners]), encode(first))),
         ]
         return m
