@@ -68,27 +68,20 @@ class Scheduler(wiring.Component):
         floor_ready, floor_copying = Signal(), Signal()
         renew, promote, lose = Signal(), Signal(), Signal()
         rivals = Signal(self._config.channels)
+        # Register, one-hot: who has the floor.
+        owner = Signal(self._config.channels)
 
-        for channel in range(self._config.channels):
-            excluded = (self.floor_valid & (self.floor == channel)) | (
-                self.serving & (self.served == channel)
-            )
-            m.d.comb += [
-                oldest.candidates[channel].eq(self.ready[channel] & ~excluded),
-                rivals[channel].eq(
-                    self.ready[channel] & ~(self.floor_valid & (self.floor == channel))
-                ),
-            ]
+        served = (1 << self.served) & self.serving.replicate(self._config.channels)
+        m.d.comb += [
+            rivals.eq(self.ready & ~owner),
+            oldest.candidates.eq(rivals & ~served),
+        ]
         m.d.comb += [
             oldest.stamps.eq(self.stamps),
-            has_floor.eq(self.floor_valid & (self.floor == self.served)),
+            has_floor.eq(owner.bit_select(self.served, 1)),
             floor_ready.eq(self.floor_valid & self.ready.bit_select(self.floor, 1)),
             floor_copying.eq(self.floor_valid & self.copying.bit_select(self.floor, 1)),
-            other.eq(
-                oldest.found
-                & self.ready.bit_select(oldest.channel, 1)
-                & ~(self.floor_valid & (self.floor == oldest.channel))
-            ),
+            other.eq(oldest.found & rivals.bit_select(oldest.channel, 1)),
         ]
         with m.If(floor_copying & (over | ~floor_ready)):
             m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
@@ -112,7 +105,15 @@ class Scheduler(wiring.Component):
                 ),
             ]
         counters = (left, over), (guest_left, guest_over)
-        self._slices(m, *counters, fresh, renew, promote, lose, has_floor)
+        self._slices(m, *counters, fresh, renew, promote, has_floor)
+        with m.If(self.take & promote):
+            m.d.sync += [
+                self.floor_valid.eq(1),
+                self.floor.eq(oldest.channel),
+                owner.eq(1 << oldest.channel),
+            ]
+        with m.Elif(~self.take & ~self.serving & lose):
+            m.d.sync += [self.floor_valid.eq(0), owner.eq(0)]
         # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
         alone = ~rivals.any() & ~floor_copying & ~self.give_up
         with m.If(self.serving & has_floor & over & alone):
@@ -126,7 +127,7 @@ class Scheduler(wiring.Component):
         left, over = counter
         m.d.sync += [left.eq(value), over.eq(Value.cast(value) == 0)]
 
-    def _slices(self, m, holder, guest, fresh, renew, promote, lose, has_floor) -> None:
+    def _slices(self, m, holder, guest, fresh, renew, promote, has_floor) -> None:
         for left, over in (holder, guest):
             with m.If(~over):
                 m.d.sync += [left.eq(left - 1), over.eq(left == 1)]
@@ -134,12 +135,8 @@ class Scheduler(wiring.Component):
             # Until the slice itself is known, one cycle later, it is not over.
             m.d.sync += fresh.eq(promote | renew)
             self._set(m, guest, FOREVER)
-            with m.If(promote):
-                m.d.sync += [self.floor_valid.eq(1), self.floor.eq(self.target)]
             with m.If(promote | renew):
                 self._set(m, holder, FOREVER)
-        with m.Elif(~self.serving & lose):
-            m.d.sync += self.floor_valid.eq(0)
         with m.If(self.slice_valid):
             self._set(m, guest, self.slice)
             with m.If(fresh):

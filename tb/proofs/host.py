@@ -327,6 +327,7 @@ class SchedulerProof(Proof):
         m.d.comb += [
             Assert(inside.signal("over") == over),
             Assert(inside.signal("guest_over") == (inside.signal("guest_left") == 0)),
+            Assert(inside.signal("owner") == (1 << dut.floor) * dut.floor_valid),
         ]
         floor = (dut.floor_valid, dut.floor)
         ready = self._of(dut.ready, *floor)
