@@ -1,0 +1,269 @@
+"""What channels, engines and semaphores did during a run, made of its trace and its records.
+
+Cycles count from the start of the run; what came before, setting channels up, is left out.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from driver.disassemble import method_name
+from driver.replay import CopyRecord, Result
+from driver.workload import requests
+from hw.config import SLOT_BYTES, WINDOW_BASE
+from hw.methods import CeMethod, HostMethod, Reduction, SemaphoreExecute, SemOp
+from tb.sim import trace
+
+__all__ = ["Activity", "CopySpan", "Span", "activity"]
+
+_SHORTEST_WAIT = 16
+"""Gaps between methods shorter than this are the pipeline's own time, not waits."""
+
+_PUSHED = 8
+"""Cycles by which the answer to a doorbell's write may precede the doorbell itself."""
+
+OWN_COPY = "own copy runs"
+"""Name of the wait for a copy of the same channel."""
+
+_ENGINE = "waits for a copy engine"
+_TURN = "waits for its turn"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that lasted from `start` to `end`."""
+
+    start: int
+    end: int
+    name: str
+
+
+@dataclass(frozen=True)
+class CopySpan:
+    """One copy on its engine.
+
+    `doorbell` announced it; the engine `accepted` it, and worked on it from `start` (later when
+    it was queued behind another of the channel) to `end`.
+    """
+
+    name: str
+    record: CopyRecord
+    engine: int
+    doorbell: int
+    accepted: int
+    start: int
+    end: int
+
+
+@dataclass
+class Activity:
+    """Everything that happened, per channel, engine and semaphore; see the module.
+
+    Members
+    -------
+    end : cycle of the last event.
+    copies : in the order of their ends.
+    methods, waits : spans of every channel, without overlaps. doorbells : cycles.
+    floor : who held the time slice; names are channel numbers.
+    semaphores : (cycle, value) of every change, by number on chip, from (0, 0).
+    errors : (cycle, channel, cause).
+    """
+
+    end: int = 0
+    copies: list[CopySpan] = field(default_factory=list)
+    methods: dict[int, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    waits: dict[int, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    doorbells: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    floor: list[Span] = field(default_factory=list)
+    semaphores: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    errors: list[tuple[int, int, str]] = field(default_factory=list)
+
+    priorities: bool = True
+    """Whether on-chip semaphores are those of a priority policy, S2, S3, …"""
+
+    def semaphore_name(self, index: int) -> str:
+        """Name of an on-chip semaphore: S(p) of COPY-20, or its number."""
+        return f"S{index + 2}" if self.priorities else f"semaphore {index}"
+
+    def of_engine(self, engine: int) -> list[CopySpan]:
+        """Copies of one engine, in order and without overlaps."""
+        return [copy for copy in self.copies if copy.engine == engine]
+
+    def busy_cycles(self, engine: int) -> int:
+        """Cycles during which an engine worked."""
+        return sum(copy.end - copy.start for copy in self.of_engine(engine))
+
+
+def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
+    """Interpret the trace of a run."""
+    found = _Reader(result)
+    for event in events:
+        found.take(event)
+    return found.finish()
+
+
+@dataclass
+class _Channel:
+    """What is known of a channel: its copies to come, its semaphore registers, its last method."""
+
+    records: list[CopyRecord]
+    launched: int = 0
+    fences: int = 0
+    address_low: int = 0
+    address_high: int = 0
+    payload: int = 0
+    methods: list[tuple[int, str, str]] = field(default_factory=list)
+    """Cycle, name, and what it waited for if it had to."""
+
+
+class _Reader:
+    """Takes events in order."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._activity = Activity(priorities=result.policy != "none")
+        counts = {copy.name: copy.count for copy in result.workload.copies}
+        self._names = {
+            (r.name, r.index): r.name if counts[r.name] == 1 else f"{r.name}[{r.index}]"
+            for r in result.records
+        }
+        self._needs = {request.key: request.needs for request in requests(result.workload.copies)}
+        self._channel_of = {(r.name, r.index): r.channel for r in result.records}
+        self._channels: dict[int, _Channel] = {}
+        for record in result.records:
+            self._channels.setdefault(record.channel, _Channel([])).records.append(record)
+        self._running: dict[int, list[tuple[int, CopyRecord]]] = defaultdict(list)
+        self._floor: tuple[int, int | None] = 0, None
+
+    def take(self, event: trace.Event) -> None:
+        """One more event."""
+        cycle = event.cycle - self._result.start
+        done = self._activity
+        match event:
+            case trace.Floor(_, channel):
+                self._floor_to(max(0, cycle), channel)
+            case trace.Semaphore(_, index, value):
+                done.semaphores.setdefault(index, [(0, 0)]).append((max(0, cycle), value))
+            case trace.Method():
+                self._method(cycle, event)
+        if cycle < 0:
+            return
+        done.end = cycle
+        match event:
+            case trace.Doorbell(_, channel):
+                done.doorbells[channel].append(cycle)
+            case trace.Start(_, engine, channel):
+                state = self._channels[channel]
+                self._running[engine].append((cycle, state.records[state.launched]))
+                state.launched += 1
+                state.fences = 0
+            case trace.Done(_, engine):
+                self._ended(cycle, engine)
+            case trace.Error(_, channel, cause):
+                done.errors.append((cycle, channel, cause.name))
+
+    def _floor_to(self, cycle: int, channel: int | None) -> None:
+        since, holder = self._floor
+        if holder is not None and cycle > since:
+            self._activity.floor.append(Span(since, cycle, str(holder)))
+        self._floor = cycle, channel
+
+    def _ended(self, cycle: int, engine: int) -> None:
+        accepted, record = self._running[engine].pop(0)
+        before = self._activity.of_engine(engine)
+        start = max(accepted, before[-1].end if before else 0)
+        bells = self._activity.doorbells[record.channel]
+        doorbell = max(bell for bell in bells if bell <= record.submitted + _PUSHED)
+        name = self._names[record.name, record.index]
+        span = CopySpan(name, record, engine, doorbell, accepted, start, cycle)
+        self._activity.copies.append(span)
+
+    # Methods
+
+    def _method(self, cycle: int, event: trace.Method) -> None:
+        state = self._channels.get(event.channel)
+        if state is None:
+            return
+        match event.offset:
+            case HostMethod.SEM_ADDR_LO:
+                state.address_low = event.data
+            case HostMethod.SEM_ADDR_HI:
+                state.address_high = event.data
+            case HostMethod.SEM_PAYLOAD_LO:
+                state.payload = event.data
+        if cycle < 0:
+            return
+        name, wait = method_name(event.offset), _TURN
+        if event.offset == HostMethod.SEM_EXECUTE:
+            name, wait = self._semaphore(state, event.data)
+        elif event.offset == CeMethod.LAUNCH_DMA:
+            wait = _ENGINE
+        state.methods.append((cycle, name, wait))
+
+    def _semaphore(self, state: _Channel, word: int) -> tuple[str, str]:
+        """An operation in words, and what it waits for if it has to."""
+        fields = SemaphoreExecute.from_bits(word)
+        address = state.address_high << 32 | state.address_low
+        target, operation = self._target(address), SemOp(fields.operation)
+        if operation == SemOp.RELEASE:
+            return f"release {target}", _TURN
+        if operation == SemOp.REDUCTION:
+            if fields.reduction == Reduction.IADD:
+                amount = state.payload - (state.payload >> 31 << 32)
+                return f"{target} {amount:+}", _TURN
+            return f"{target} {Reduction(fields.reduction).name}", _TURN
+        sign = "==" if operation == SemOp.ACQUIRE else operation.name
+        if address >= WINDOW_BASE:
+            return f"acquire {target} {sign} {state.payload}", f"waits for {target} {sign} 0"
+        copy = self._awaited(state)
+        return f"acquire end of {copy}", f"waits for the end of {copy}"
+
+    def _target(self, address: int) -> str:
+        """Name of a semaphore."""
+        if address < WINDOW_BASE:
+            return f"fence {address:#x}"
+        index = (address - WINDOW_BASE) // SLOT_BYTES
+        return self._activity.semaphore_name(index)
+
+    def _awaited(self, state: _Channel) -> str:
+        """Which copy the channel's next fence in memory stands for."""
+        record = state.records[state.launched]
+        needs = self._needs[record.name, record.index]
+        others = [need for need in needs if self._channel_of[need] != record.channel]
+        state.fences += 1
+        return self._names[others[state.fences - 1]]
+
+    # Waits
+
+    def finish(self) -> Activity:
+        """All of it."""
+        done = self._activity
+        self._floor_to(done.end, None)
+        for channel, state in self._channels.items():
+            copies = [copy for copy in done.copies if copy.record.channel == channel]
+            self._waits(channel, state, copies)
+        return done
+
+    def _waits(self, channel: int, state: _Channel, copies: list[CopySpan]) -> None:
+        """Spans of methods, and what happens in the gaps between them."""
+        done, before = self._activity, 0
+        for cycle, name, wait in [*state.methods, (done.end, "", "")]:
+            self._gap(channel, copies, before, cycle, wait)
+            if name:
+                done.methods[channel].append(Span(cycle, cycle + 1, name))
+            before = cycle + 1
+
+    def _gap(self, channel: int, copies: list[CopySpan], start: int, end: int, wait: str) -> None:
+        """Name the time from `start` to `end`, when the channel executed nothing."""
+        waits = self._activity.waits[channel]
+        running = [copy.end for copy in copies if copy.accepted <= start < copy.end]
+        if running:
+            until = min(end, max(running))
+            if until > start:
+                waits.append(Span(start, until, OWN_COPY))
+            start = until
+        if not any(copy.doorbell <= start and copy.accepted >= end for copy in copies):
+            bells = self._activity.doorbells[channel]
+            start = next((bell for bell in bells if start <= bell < end), end)
+        if wait and end - start >= _SHORTEST_WAIT:
+            waits.append(Span(start, end, wait))

@@ -1,0 +1,165 @@
+"""One workload on the RTL: builds, simulates, reads back records and trace.
+
+run = simulate_workload(Path("driver/workloads/video.toml"), "priority", seed=1)
+run.result.total_cycles
+"""
+
+import contextlib
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from driver.replay import CopyRecord, Result
+from driver.workload import Workload, WorkloadError, load
+from hw.config import Config
+from hw.top import Signalbox
+from tb.sim import trace
+from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top
+
+__all__ = ["JOB", "RESULT", "Progress", "Run", "RunError", "machine", "simulate_workload"]
+
+JOB = "WORKLOAD_JOB"
+"""Environment variable: JSON object with `file`, `policy`, `seed` and `progress`, a file that takes
+one line "<copies done> <cycle> <cycles per second>" about every second."""
+
+RESULT = "result.json"
+"""In the run's directory: `records` and `start`, or `error` with `kind` ("failed" or "refused") and
+`message`; `policy`; `cycles` and `seconds` of the simulation."""
+
+_LOG = "simulation.log"
+
+_MOST_MEMORY = 1 << 28
+"""Largest simulated memory."""
+
+_POLL_SECONDS = 0.1
+
+
+class RunError(Exception):
+    """A run went wrong: other bytes than expected, a halted channel, nothing moves any more."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: copies that ended, of `total`; simulated `cycle`; cycles per second."""
+
+    done: int
+    total: int
+    cycle: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: what the driver saw, what the trace recorded, and how long it took.
+
+    `cycles` are all simulated ones, `seconds` the wall clock's.
+    """
+
+    result: Result
+    events: list[trace.Event]
+    folder: Path
+    cycles: int
+    seconds: float
+
+    @property
+    def waves(self) -> Path | None:
+        """Waveform, if one was recorded."""
+        file = self.folder / "dump.fst"
+        return file if file.exists() else None
+
+
+def machine(workload: Workload) -> Config:
+    """Configuration that a workload is simulated on: with a trace, and no more memory than the
+    workload needs. Raises `WorkloadError` when that is too much to simulate."""
+    asked = workload.config
+    needed = 2 * asked.channels * (1 << 16)
+    for copy in workload.copies:
+        needed += copy.count * ((copy.src_pitch + copy.dst_pitch) * copy.height + 4096)
+    size = MEMORY_BYTES
+    while size < needed:
+        size *= 2
+    if size > _MOST_MEMORY:
+        raise WorkloadError(
+            f"{workload.name}: its copies need {needed >> 20} MiB of memory, more than the "
+            f"{_MOST_MEMORY >> 20} MiB that a simulation has"
+        )
+    return replace(asked, trace=True, memory_bytes=min(size, asked.memory_bytes))
+
+
+def simulate_workload(
+    file: Path,
+    policy: str,
+    *,
+    seed: int = 0,
+    simulator: str = "verilator",
+    waves: bool = False,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Run:
+    """Run a workload file under a policy ("priority" or "none").
+
+    `seed` makes the random data. The simulation is built first, unless it is there already.
+
+    Raises `WorkloadError` for a file that cannot be run, `RunError` for a run that went wrong,
+    `RuntimeError` when a tool is missing or the design does not build.
+    """
+    workload = load(file)
+    config = machine(workload)
+    total = sum(copy.count for copy in workload.copies)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder) / "progress"
+        lines.touch()
+        job = {"file": str(file.resolve()), "policy": policy, "seed": seed, "progress": str(lines)}
+        with _following(lines, total, progress):
+            try:
+                run = simulate_top(
+                    Signalbox(config),
+                    "tb.sim.cocotb_workload",
+                    simulator=simulator,
+                    name="workload",
+                    memory_bytes=config.memory_bytes,
+                    env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},
+                    seed=seed,
+                    waves=waves,
+                    log=_LOG,
+                )
+            except AssertionError as error:
+                raise RunError(str(error)) from error
+    return _read(run, workload)
+
+
+def _read(folder: Path, workload: Workload) -> Run:
+    """What a simulation left in its directory."""
+    outcome = json.loads((folder / RESULT).read_text())
+    if "error" in outcome:
+        kind, message = outcome["error"]["kind"], outcome["error"]["message"]
+        if kind == "refused":
+            raise WorkloadError(f"{workload.name}: {message}")
+        raise RunError(f"{message}; trace: {folder / TRACE}")
+    records = tuple(CopyRecord(**record) for record in outcome["records"])
+    result = Result(workload, outcome["policy"], records, outcome["start"])
+    events = trace.read(folder / TRACE)
+    return Run(result, events, folder, outcome["cycles"], outcome["seconds"])
+
+
+@contextlib.contextmanager
+def _following(file: Path, total: int, progress: Callable[[Progress], None]) -> Generator[None]:
+    """Hand every line that is written to `file` meanwhile to `progress`."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        with file.open() as lines:
+            while not ended.wait(_POLL_SECONDS):
+                for line in lines:
+                    done, cycle, rate = line.split()
+                    progress(Progress(int(done), total, int(cycle), float(rate)))
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,200 @@
+"""Runs a workload on the RTL, with priorities and without, and shows what became of it.
+
+    python -m tb.workload [FILE] [--policy none] [--simulator icarus] [--waves]
+
+Exit status: 0 when every byte of both runs was verified, 1 when a run went wrong, 2 when the
+workload or the machine is not usable as given.
+"""
+
+import argparse
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from driver import report
+from driver.workload import Workload, WorkloadError, load
+from tb import timeline
+from tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
+from tb.sim.activity import Activity, activity
+from tb.sim.workload import Progress, Run, RunError, simulate_workload
+
+__all__ = ["main"]
+
+DEFAULT = ROOT / "driver" / "workloads" / "video.toml"
+
+WITH, WITHOUT = "with priorities", "without priorities"
+"""Names of the two runs in tables."""
+
+_TITLES = {"priority": WITH, "none": WITHOUT}
+
+_FEW_COPIES = 12
+"""Up to so many copies are listed one by one."""
+
+
+def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
+    """Run the command; gives its exit status."""
+    chosen = _parser().parse_args(arguments)
+    out = out or sys.stdout
+    try:
+        return _run(chosen, out)
+    except WorkloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except RunError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tb.workload",
+        description="Run a workload on the RTL, with priorities and without.",
+    )
+    parser.add_argument(
+        "file", nargs="?", type=Path, default=DEFAULT, help="workload; default: the video pipeline"
+    )
+    parser.add_argument("--policy", choices=tuple(_TITLES), help="instead of the file's own")
+    parser.add_argument("--no-baseline", action="store_true", help="one run only")
+    parser.add_argument("--simulator", choices=SIMULATORS, default=SIMULATORS[0])
+    parser.add_argument("--seed", type=int, help="of the random data; default: a fresh one")
+    parser.add_argument("--waves", action="store_true", help="record waveforms (FST)")
+    return parser
+
+
+def _run(chosen: argparse.Namespace, out: TextIO) -> int:
+    workload = load(chosen.file)
+    policies = [chosen.policy or workload.policy.kind]
+    if policies[0] != "none" and not chosen.no_baseline:
+        policies.append("none")
+    seed = choose_seed(chosen.seed)
+    _introduce(workload, chosen, seed, out)
+    runs: dict[str, Run] = {}
+    for policy in policies:
+        title = _TITLES[policy]
+        print(f"\n{title}:", file=out, flush=True)
+        runs[title] = _simulate(chosen, policy, seed, out)
+    done = {title: activity(run.result, run.events) for title, run in runs.items()}
+    _show(workload, runs, done, out)
+    file = SIM_BUILD / f"timeline-{workload.name}.pftrace"
+    timeline.write(file, done)
+    _show_files(file, runs, out)
+    return 0
+
+
+def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: TextIO) -> None:
+    copies = sum(copy.count for copy in workload.copies)
+    size = sum(copy.count * copy.size for copy in workload.copies)
+    config = workload.config
+    print(
+        f"Workload {workload.name}: {copies} copies, {report.number(size)} bytes,",
+        file=out,
+        end=" ",
+    )
+    print(f"{len(workload.streams)} streams (seed {seed})", file=out)
+    print(
+        f"Machine: {config.channels} channels, {config.copy_engines} copy engine(s), "
+        f"{config.data_width}-bit memory port, time slices of {workload.policy.slice} cycles; "
+        f"RTL on {chosen.simulator.capitalize()}",
+        file=out,
+    )
+    print("A machine that was not simulated before is built first: one to three minutes.", file=out)
+    out.flush()
+
+
+def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -> Run:
+    """One run, with its progress shown."""
+
+    def show(progress: Progress) -> None:
+        share = 100 * progress.done // progress.total
+        print(
+            f"  {share:3d} % of the copies done, cycle {report.number(progress.cycle)}, "
+            f"{report.number(progress.rate)} cycles per second",
+            file=out,
+            flush=True,
+        )
+
+    began = time.monotonic()
+    with contextlib.redirect_stdout(io.StringIO()):
+        run = simulate_workload(
+            chosen.file,
+            policy,
+            seed=seed,
+            simulator=chosen.simulator,
+            waves=chosen.waves,
+            progress=show,
+        )
+    copies = len(run.result.records)
+    print(
+        f"  100 % of the copies done, every byte verified: {copies} copies in "
+        f"{report.number(run.result.total_cycles)} cycles ({time.monotonic() - began:.0f} s, "
+        f"{report.number(run.cycles / run.seconds)} cycles per second)",
+        file=out,
+        flush=True,
+    )
+    return run
+
+
+# Tables
+
+
+def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], out: TextIO) -> None:
+    results = {title: run.result for title, run in runs.items()}
+    line = report.pipeline(workload)
+    if line is not None:
+        print(
+            f"\nPipeline of {line.frames} frames through {', '.join(line.stages)}; latencies in "
+            "cycles from when a stage\ncould begin (its input is complete) to its last byte; "
+            "jitter = largest - smallest:\n",
+            file=out,
+        )
+        print(report.stages_table(line, results), file=out)
+        print("\nLatency of every frame, by stage:\n", file=out)
+        print(report.frames_table(line, results), file=out)
+    if len(next(iter(results.values())).records) <= _FEW_COPIES:
+        print("\nCopies in the order of their ends (cycles from the start of the run):\n", file=out)
+        print(report.order_table(results), file=out)
+    print("\nLatency of copies by stream, in cycles (lower priority numbers are more", file=out)
+    print("urgent, as in CUDA), from when a copy could begin to its last byte:\n", file=out)
+    print(report.streams_table(results), file=out)
+    print("\nThe machine:\n", file=out)
+    print(_machine_table(workload, runs, done), file=out)
+
+
+def _machine_table(workload: Workload, runs: dict[str, Run], done: dict[str, Activity]) -> str:
+    """Total time, use of the engines, speed of the simulation."""
+    rows: list[list[str]] = [["total cycles"]]
+    rows[0] += [report.number(run.result.total_cycles) for run in runs.values()]
+    for engine in range(workload.config.copy_engines):
+        row = [f"copy engine {engine} busy"]
+        for title, run in runs.items():
+            busy = done[title].busy_cycles(engine) / run.result.total_cycles
+            row.append(f"{100 * busy:.1f} %")
+        rows.append(row)
+    rows.append(["bytes per cycle"])
+    rows[-1] += [f"{r.result.total_bytes / r.result.total_cycles:.2f}" for r in runs.values()]
+    rows.append(["simulated cycles per second"])
+    rows[-1] += [report.number(run.cycles / run.seconds) for run in runs.values()]
+    return report.table(rows, ["", *runs])
+
+
+def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:
+    print(f"\nTimeline: {file.relative_to(ROOT)}", file=out)
+    print(
+        "  Open https://ui.perfetto.dev in a browser and drop the file there (it stays on your\n"
+        "  machine): channels, waits, semaphores and copy engines of both runs, 1 ns = 1 cycle.",
+        file=out,
+    )
+    for title, run in runs.items():
+        if run.waves is not None:
+            print(f"Waveform {title}: {run.waves.relative_to(ROOT)}", file=out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
