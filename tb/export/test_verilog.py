@@ -87,6 +87,11 @@ def test_manifest_names_the_ports(folder: Path):
     assert CONFIGS[folder.name].channels == manifest["config"]["channels"]
 
 
+def test_names_without_brackets(folder: Path):
+    """Yosys 0.70 fails an assertion in `synth_ecp5` when a name looks like a bit select."""
+    assert not re.search(r"\\\S*\[", (folder / SOURCE).read_text())
+
+
 def test_nothing_of_this_machine(folder: Path):
     for name in (SOURCE, MAP, HEADER, MANIFEST):
         text = (folder / name).read_text()
