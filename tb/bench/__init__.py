@@ -1,0 +1,1 @@
+"""Cycles of the whole machine, measured from its trace and compared with recorded ones."""

@@ -1,0 +1,199 @@
+"""The rows of `tb.bench.rows`, each measured in cycles from the trace of the whole machine.
+
+No register is read while something is measured, so that nothing disturbs it.
+"""
+
+import cocotb
+
+from driver.policy import PriorityPolicy
+from driver.pushbuffer import Pushbuffer
+from hw.methods import HostMethod, LaunchTransfer, SemaphoreExecute, SemOp, pack
+from tb.bench.rows import BIG, OPERATIONS, PIPELINED_BIG, PIPELINED_PAGES
+from tb.bench.scenes import HIGH, LOW, bound, report, request
+from tb.host.bench import Bench, RawChannel, semaphore, setup
+from tb.host.cocotb_order import joined, nops
+from tb.sim.trace import Acquire, Done, Doorbell, Method, Semaphore, Start
+
+LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
+
+SLOT = 7
+"""A semaphore that counts nothing."""
+
+FAR = 100
+"""Memory latency, cycles, of the copies whose efficiency is measured (page 70)."""
+
+PAGE = 4096
+
+SAMPLES, LOW_COPIES = 96, 320
+"""Urgent copies, each asked for at another moment of a low copy; and enough of those."""
+
+
+def one_nop() -> Pushbuffer:
+    """A method that takes one dword."""
+    return Pushbuffer().host(HostMethod.NOP)
+
+
+async def prefetched(bench: Bench, first: RawChannel, second: RawChannel, end: Pushbuffer) -> None:
+    """`first` executes NOPs, then `end`; before that, `second` has a NOP ready."""
+    await first.submit(joined(nops(*range(600)), end))
+    await second.submit(one_nop())
+    await bench.wait(1000)
+
+
+@cocotb.test(**LIMIT)
+async def decode(dut):
+    """1,000 methods of one group."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    await channel.submit(nops(*range(1000)))
+    await bench.wait(1500)
+    methods = await bench.events(Method, offset=int(HostMethod.NOP))
+    assert [method.data for method in methods] == list(range(1000))
+    report(decode=methods[-1].cycle - methods[0].cycle + 1)
+
+
+@cocotb.test(**LIMIT)
+async def semaphore_operations(dut):
+    """Releases of one channel, one after the other, on chip; the first is offered in the cycle
+    after the method before it."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    execute = pack(SemaphoreExecute, operation=SemOp.RELEASE)
+    commands = Pushbuffer().inc(0, HostMethod.SEM_ADDR_LO, semaphore(SLOT) & 0xFFFF_FFFF)
+    commands.inc(0, HostMethod.SEM_ADDR_HI, semaphore(SLOT) >> 32, 5, 0, execute)
+    commands.non_inc(0, HostMethod.SEM_EXECUTE, *[execute] * OPERATIONS)
+    await channel.submit(commands)
+    await bench.wait(800)
+    updates = [event.cycle for event in await bench.events(Semaphore, index=SLOT)]
+    assert len(updates) == 1 + OPERATIONS
+    (before,) = await bench.events(Method, offset=int(HostMethod.SEM_PAYLOAD_HI))
+    report(
+        semaphore_visible=updates[0] - (before.cycle + 1),
+        semaphore_operations=updates[-1] - updates[1] + 1,
+    )
+
+
+async def switch(bench: Bench, first: RawChannel, target: int, payload: int) -> int:
+    """Cycles from an acquire that does not hold to the next method of another channel."""
+    second = await bench.channel(1)
+    await prefetched(bench, first, second, Pushbuffer().acquire(target, payload))
+    (failed,) = await bench.events(Acquire, channel=0, passed=False)
+    (following,) = await bench.events(Method, channel=1)
+    return following.cycle - failed.cycle
+
+
+@cocotb.test(**LIMIT)
+async def switch_when_blocked(dut):
+    """An acquire does not hold, of any semaphore or of a counting one before a copy."""
+    bench = await Bench.start(dut)
+    report(switch_blocked=await switch(bench, await bench.channel(0), semaphore(SLOT), 1))
+    bench = await Bench.start(dut, counting=1)
+    await bench.control.write_semaphore(0, 1)
+    report(switch_counting=await switch(bench, await bench.copy_channel(0), semaphore(0), 0))
+
+
+@cocotb.test(**LIMIT)
+async def switch_when_slice_is_over(dut):
+    """From the last method of a slice to the first of the next channel."""
+    bench = await Bench.start(dut)
+    first, second = await bench.channel(0, slice_cycles=400), await bench.channel(1)
+    await prefetched(bench, first, second, nops(*range(600)))
+    (following,) = await bench.events(Method, channel=1)
+    before = [e.cycle for e in await bench.events(Method, channel=0) if e.cycle < following.cycle]
+    assert len(before) < 1200, "no slice was over"
+    report(switch_slice=following.cycle - before[-1])
+
+
+async def wake(bench: Bench, channel: RawChannel, slot: int, before: int, after: int) -> int:
+    """Cycles from the update of a semaphore to the new decision of an acquire of `after`."""
+    await bench.control.write_semaphore(slot, before)
+    await channel.submit(Pushbuffer().acquire(semaphore(slot), after))
+    await bench.wait(200)
+    await bench.control.write_semaphore(slot, after)
+    await bench.wait(50)
+    update = (await bench.events(Semaphore, index=slot, value=after))[-1]
+    (passed,) = await bench.events(Acquire, channel=channel.index, passed=True)
+    return passed.cycle - update.cycle
+
+
+@cocotb.test(**LIMIT)
+async def wake_up(dut):
+    """The CPU writes the semaphore that a channel waits for."""
+    bench = await Bench.start(dut)
+    report(wake=await wake(bench, await bench.channel(0), SLOT, 0, 1))
+    bench = await Bench.start(dut, counting=1)
+    report(wake_counting=await wake(bench, await bench.copy_channel(0), 0, 1, 0))
+
+
+@cocotb.test(**LIMIT)
+async def doorbell(dut):
+    """From a doorbell to the first method of an idle channel, memory near and far."""
+    for name, latency in (("doorbell_near", 2), ("doorbell_far", FAR)):
+        bench = await Bench.start(dut, read_latency=latency)
+        channel = await bench.channel(0)
+        await channel.submit(one_nop())
+        await bench.wait(600)
+        (rung,) = await bench.events(Doorbell)
+        (method,) = await bench.events(Method)
+        report(**{name: method.cycle - rung.cycle})
+
+
+async def copies(dut, count: int, size: int) -> tuple[int, int]:
+    """Cycles from the end of the first of `count` pipelined copies to that of the last, and those
+    of the first alone."""
+    bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
+    channel = await bench.channel(0)
+    ((dst, src),) = bench.copies(1, size)
+    commands = setup()
+    for _ in range(count):
+        commands.copy(dst, src, size, transfer=LaunchTransfer.PIPELINED)
+    await channel.submit(commands)
+    await bench.wait(1000 + count * (size // 16 + 100))
+    starts, ends = await bench.events(Start), await bench.events(Done, failed=False)
+    assert len(ends) == count
+    assert bench.copied(dst, src, size)
+    return ends[-1].cycle - ends[0].cycle, ends[0].cycle - starts[0].cycle
+
+
+@cocotb.test(**LIMIT)
+async def copy_efficiency(dut):
+    """Pipelined copies; the first, and its way through memory, is not counted."""
+    pages, _ = await copies(dut, 1 + PIPELINED_PAGES, PAGE)
+    big, alone = await copies(dut, 1 + PIPELINED_BIG, BIG)
+    report(copy_pages=pages, copy_big=big, copy_alone=alone)
+
+
+def beyond(moment: int, start: int, runs: list[tuple[int, int]]) -> int:
+    """Cycles from `moment` to `start`, without what was left of the low copy that then ran."""
+    ends = [end for begin, end in runs if begin <= moment < end]
+    return start - max([moment, *ends])
+
+
+@cocotb.test(**LIMIT)
+async def priority_wait(dut):
+    """Urgent copies while the low channel is saturated; the worst of them."""
+    bench = await Bench.start(dut, counting=1)
+    policy = bound(PriorityPolicy(2))
+    low, high = await bench.copy_channel(LOW), await bench.copy_channel(HIGH)
+    lows, urgent = bench.copies(2, PAGE)
+    await low.submit(joined(*[request(policy, LOW, *lows, PAGE) for _ in range(LOW_COPIES)]))
+    for sample in range(SAMPLES):
+        await bench.wait(700 + 37 * sample % 400)
+        await high.submit(request(policy, HIGH, *urgent, 512))
+    await bench.wait(2000)
+    rung = [e.cycle for e in await bench.events(Doorbell, channel=HIGH)][-SAMPLES:]
+    counted = [e.cycle for e in await bench.events(Semaphore, index=0, value=1)]
+    started = [e.cycle for e in await bench.events(Start, channel=HIGH)]
+    begins = [e.cycle for e in await bench.events(Start, channel=LOW)]
+    ends = [e.cycle for e in await bench.events(Done, channel=LOW)]
+    assert len(rung) == len(counted) == len(started) == SAMPLES
+    assert begins[-1] > started[-1], "the low channel was not saturated"
+    runs = list(zip(begins, ends, strict=False))
+    requests = list(zip(rung, counted, started, strict=True))
+    for _, count, start in requests:
+        assert not [begin for begin in begins if count < begin < start], "a low copy overtakes"
+    report(
+        priority_wait=max(beyond(count, start, runs) for _, count, start in requests),
+        priority_count=max(count - ring for ring, count, _ in requests),
+        priority_doorbell=max(beyond(ring, start, runs) for ring, _, start in requests),
+    )

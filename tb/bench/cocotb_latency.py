@@ -1,0 +1,63 @@
+"""Latency of an urgent copy behind queued low copies, with priorities and without; and how fast
+the simulation is."""
+
+import time
+
+import cocotb
+
+from driver.policy import NoPriorityPolicy, Policy, PriorityPolicy
+from tb.bench.latency import NUMBERS, SERIES, SIZES, URGENT, key
+from tb.bench.scenes import HIGH, LOW, bound, report, request
+from tb.host.bench import Bench
+from tb.host.cocotb_order import joined, until_started
+from tb.sim.trace import Done, Doorbell
+
+LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
+
+LOW_DST, LOW_SRC, HIGH_DST, HIGH_SRC = (0xA0_0000 + (part << 17) for part in range(4))
+
+
+def policy_of(series: str) -> Policy:
+    """Policy of a series."""
+    kind = PriorityPolicy if SERIES[series].priorities else NoPriorityPolicy
+    return bound(kind(2))
+
+
+async def latency(dut, series: str, number: int, size: int) -> int:
+    """Cycles from the doorbell of an urgent copy to its end. It is asked for while the first of
+    `number` low copies runs, which were all received before it."""
+    policy, slice_cycles = policy_of(series), SERIES[series].slice_cycles
+    bench = await Bench.start(dut, counting=policy.semaphores)
+    low = await bench.copy_channel(LOW, slice_cycles=slice_cycles)
+    high = await bench.copy_channel(HIGH, slice_cycles=slice_cycles)
+    await low.submit(joined(*[request(policy, LOW, LOW_DST, LOW_SRC, size)] * number))
+    await until_started(bench, 1)
+    await high.submit(request(policy, HIGH, HIGH_DST, HIGH_SRC, URGENT))
+    end = bench.now() + 2 * number * size // 16 + 5000
+    while not (done := await bench.events(Done, channel=HIGH)):
+        assert bench.now() < end, "the urgent copy does not end"
+        await bench.wait(100)
+    rung = (await bench.events(Doorbell, channel=HIGH))[-1]
+    return done[0].cycle - rung.cycle
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(series=list(SERIES))
+async def sweep(dut, series: str):
+    """Every number and size."""
+    for number in NUMBERS:
+        for size in SIZES:
+            value = await latency(dut, series, number, size)
+            report(**{key(series, number, size): value})
+
+
+@cocotb.test(**LIMIT)
+async def speed(dut):
+    """Simulated cycles per second of the wall clock, while copies run."""
+    bench = await Bench.start(dut)
+    policy = policy_of("baseline")
+    low = await bench.copy_channel(LOW)
+    await low.submit(joined(*[request(policy, LOW, LOW_DST, LOW_SRC, 1 << 16)] * 12))
+    began, first = time.monotonic(), bench.now()
+    await bench.wait(40_000)
+    report(speed=round((bench.now() - first) / (time.monotonic() - began)))

@@ -1,0 +1,48 @@
+"""The recorded rows: what each measures, and its budget (spec page 70). All in cycles."""
+
+from dataclasses import dataclass
+
+__all__ = ["BIG", "OPERATIONS", "PIPELINED_BIG", "PIPELINED_PAGES", "ROWS", "Row"]
+
+OPERATIONS = 64
+PIPELINED_PAGES, PIPELINED_BIG = 23, 3
+BIG = 65_536
+
+_SHARE = 0.98
+"""Least share of cycles with a beat; a beat has 16 bytes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement; `budget` in cycles at most, None without one."""
+
+    what: str
+    budget: int | None = None
+
+
+def _beats(count: int, size: int) -> Row:
+    beats = count * size // 16
+    what = f"{count} pipelined copies of {size >> 10} KiB, {beats} beats, memory latency 100"
+    return Row(what, int(beats / _SHARE))
+
+
+ROWS = {
+    "decode": Row("pushbuffer decode: 1,000 methods", 1000),
+    "semaphore_visible": Row("on-chip operation: offered to visible", 2),
+    "semaphore_operations": Row(f"{OPERATIONS} on-chip operations of one channel"),
+    "switch_blocked": Row("acquire blocked to next method of a prefetched channel", 4),
+    "switch_counting": Row("the same, acquire of a counting semaphore before a copy", 4),
+    "switch_slice": Row("slice over: last method to next channel's first", 4),
+    "wake": Row("semaphore update to blocked acquire decided again", 4),
+    "wake_counting": Row("the same, counting semaphore before a copy", 4),
+    "copy_pages": _beats(PIPELINED_PAGES, 4096),
+    "copy_big": _beats(PIPELINED_BIG, BIG),
+    "copy_alone": Row("one copy of 64 KiB, 4096 beats, start to end, memory latency 100"),
+    "priority_wait": Row("urgent copy: counted and engine free to its start, at worst", 16),
+    "priority_count": Row("urgent copy: doorbell to counted, memory busy, latency 16, at worst"),
+    "priority_doorbell": Row(
+        "urgent copy: doorbell and low copy of then over to its start, at worst"
+    ),
+    "doorbell_near": Row("doorbell to first method, memory latency 2"),
+    "doorbell_far": Row("doorbell to first method, memory latency 100"),
+}
