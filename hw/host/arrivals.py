@@ -60,7 +60,8 @@ class Arrivals(wiring.Component):
         write, read = ram.write_port(), ram.read_port(domain="comb")
 
         counts = Signal(data.ArrayLayout(unsigned(3), config.channels))
-        heads = Signal(data.ArrayLayout(range(RECORDS), config.channels))
+        # Slot of the record behind the head's.
+        seconds = Signal(data.ArrayLayout(range(RECORDS), config.channels))
         puts = Signal(data.ArrayLayout(INDEX_BITS, config.channels))
         scrubbed = Signal(range(config.channels))
 
@@ -72,7 +73,9 @@ class Arrivals(wiring.Component):
             count.eq(counts[arriving]),
             full.eq(count == RECORDS),
             data.View(row, write.addr).channel.eq(arriving),
-            data.View(row, write.addr).slot.eq(heads[arriving] + Mux(full, RECORDS - 1, count)),
+            data.View(row, write.addr).slot.eq(
+                seconds[arriving] + Mux(full, RECORDS - 2, count + (RECORDS - 1))
+            ),
             write.en.eq(self.announce.valid),
             write.data.put.eq(self.announce.put),
             write.data.stamp.eq(self.announce.stamp),
@@ -84,7 +87,7 @@ class Arrivals(wiring.Component):
 
         m.d.comb += [
             data.View(row, read.addr).channel.eq(self.finish.channel),
-            data.View(row, read.addr).slot.eq(heads[self.finish.channel] + 1),
+            data.View(row, read.addr).slot.eq(seconds[self.finish.channel]),
         ]
         m.d.sync += scrubbed.eq(scrubbed + 1)
         with m.If(scrubbed == config.channels - 1):
@@ -123,9 +126,9 @@ class Arrivals(wiring.Component):
                     self.stamps[channel].eq(read.data.stamp),
                 ]
             m.d.sync += [
-                heads[channel].eq(heads[channel] + popped),
+                seconds[channel].eq(seconds[channel] + popped),
                 counts[channel].eq(counts[channel] + (announced & ~full) - popped),
             ]
             with m.If(self.clear.valid & (self.clear.channel == channel)):
-                m.d.sync += [counts[channel].eq(0), heads[channel].eq(0)]
+                m.d.sync += [counts[channel].eq(0), seconds[channel].eq(0)]
         return m

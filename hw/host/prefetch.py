@@ -1,6 +1,6 @@
 """Prefetch buffer: one FIFO of beats per channel, all in one RAM (HOST-1)."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -66,11 +66,14 @@ class Prefetch(wiring.Component):
             self.head.eq(read.data),
         ]
         head, count = heads[self.select], counts[self.select]
+        after = Signal(pointer)
         m.d.comb += [
             data.View(row, write.addr).pointer.eq(tails[self.fill.channel]),
             data.View(row, write.addr).channel.eq(self.fill.channel),
-            # `take` comes late: what follows is ready for both of its values.
-            data.View(row, read.addr).pointer.eq(Mux(self.take, (head + 1)[: len(head)], head)),
+            # `take` comes late: what follows is ready for both of its values. The increment
+            # is without a carry chain, which takes longer in so few bits.
+            after.eq(Cat(bit ^ head[:i].all() for i, bit in enumerate(head))),
+            data.View(row, read.addr).pointer.eq(Mux(self.take, after, head)),
             data.View(row, read.addr).channel.eq(self.select),
         ]
         m.d.sync += self.head_valid.eq(Mux(self.take, count > 1, count != 0))
