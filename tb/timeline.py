@@ -99,7 +99,8 @@ class _Process:
     def _channel(self, activity: Activity, channel: int, flows: Mapping[int, int]) -> None:
         """Methods and waits of a channel; its doorbells, and the ends of its copies."""
         track = self._track(channel_track(activity, channel))
-        for span in [*activity.waits[channel], *activity.methods[channel]]:
+        spans = [*activity.waits[channel], *activity.methods[channel]]
+        for span in sorted(spans, key=lambda span: (span.start, span.end)):
             self._slice(track, span.start, span.end, span.name)
         copies = [copy for copy in activity.copies if copy.record.channel == channel]
         announced: dict[int, list[Any]] = {}

@@ -14,19 +14,16 @@ from hw.config import SLOT_BYTES, WINDOW_BASE
 from hw.methods import CeMethod, HostMethod, Reduction, SemaphoreExecute, SemOp
 from tb.sim import trace
 
-__all__ = ["Activity", "CopySpan", "Span", "activity"]
+__all__ = ["OWN_COPY", "Activity", "CopySpan", "Span", "activity"]
 
 _SHORTEST_WAIT = 16
 """Gaps between methods shorter than this are the pipeline's own time, not waits."""
-
-_PUSHED = 8
-"""Cycles by which the answer to a doorbell's write may precede the doorbell itself."""
 
 OWN_COPY = "own copy runs"
 """Name of the wait for a copy of the same channel."""
 
 _ENGINE = "waits for a copy engine"
-_TURN = "waits for its turn"
+_TURN = "waits for commands or turn"
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ class _Reader:
         before = self._activity.of_engine(engine)
         start = max(accepted, before[-1].end if before else 0)
         bells = self._activity.doorbells[record.channel]
-        doorbell = max(bell for bell in bells if bell <= record.submitted + _PUSHED)
+        doorbell = max(bell for bell in bells if bell <= record.submitted)
         name = self._names[record.name, record.index]
         span = CopySpan(name, record, engine, doorbell, accepted, start, cycle)
         self._activity.copies.append(span)

@@ -43,17 +43,16 @@ async def workload(dut):
     job = json.loads(os.environ[JOB])
     spec = load(job["file"])
     outcome: dict[str, Any] = {}
-    began = time.monotonic()
     device = await _open(await SimMachine.start(dut), spec, job["policy"], outcome)
     if device is not None:
         replay = Replay(device, spec, seed=job["seed"])
         running = cocotb.start_soon(_run(replay, outcome))
-        if not await _watch(spec, device, replay, outcome, Path(job["progress"])):
+        watch = _Watch(spec, device, replay, Path(job["progress"]))
+        if not await watch.until(outcome):
             running.cancel()
             outcome["error"] = {"kind": "failed", "message": await _stuck(device, replay)}
         outcome["policy"] = job["policy"]
-        outcome["cycles"] = device.machine.now()
-        outcome["seconds"] = time.monotonic() - began
+        outcome["rate"] = watch.rate
     Path(RESULT).write_text(json.dumps(outcome))
 
 
@@ -83,28 +82,49 @@ def _described(error: Exception) -> dict[str, str]:
     return {"kind": kind, "message": str(error)}
 
 
-async def _watch(
-    spec: Workload, device: Device, replay: Replay, outcome: dict[str, Any], progress: Path
-) -> bool:
-    """Report progress until there is an outcome; False when nothing ends any more."""
-    machine = device.machine
-    quiet = _PATIENCE_CYCLES + 4 * max(copy.size for copy in spec.copies)
-    quiet += max(request.at for request in requests(spec.copies))
-    done, changed = 0, machine.now()
-    reported, reported_at = time.monotonic(), machine.now()
-    while not outcome:
-        await Timer(_LOOK_CYCLES * CLOCK_NS, unit="ns")
-        now, seconds = machine.now(), time.monotonic()
-        if (found := replay.finished()) != done:
-            done, changed = found, now
-        if now - changed > quiet:
-            return False
-        if seconds - reported >= _REPORT_SECONDS:
-            rate = (now - reported_at) / (seconds - reported)
-            with progress.open("a") as file:
-                file.write(f"{done} {now} {rate:.0f}\n")
-            reported, reported_at = seconds, now
-    return True
+class _Watch:
+    """Looks at a run from time to time, reports how far it is, and notices when it is stuck.
+
+    `rate`: simulated cycles per second while copies ran, without the preparation of their data.
+    """
+
+    def __init__(self, spec: Workload, device: Device, replay: Replay, progress: Path) -> None:
+        self._machine = device.machine
+        self._replay = replay
+        self._progress = progress
+        self._quiet = _PATIENCE_CYCLES + 4 * max(copy.size for copy in spec.copies)
+        self._quiet += max(request.at for request in requests(spec.copies))
+        self.rate = 0.0
+
+    async def until(self, outcome: dict[str, Any]) -> bool:
+        """Go on until there is an outcome; False when nothing ends any more."""
+        done, changed = 0, self._machine.now()
+        first, reported = None, self._moment()
+        while True:
+            await Timer(_LOOK_CYCLES * CLOCK_NS, unit="ns")
+            if outcome:
+                return True
+            now, moment = self._machine.now(), self._moment()
+            if (found := self._replay.finished()) != done:
+                done, changed = found, now
+            if now - changed > self._quiet:
+                return False
+            if first is not None:
+                self.rate = _rate(first, moment)
+            elif done:
+                first = moment
+            if moment[1] - reported[1] >= _REPORT_SECONDS:
+                with self._progress.open("a") as file:
+                    file.write(f"{done} {now} {_rate(reported, moment):.0f}\n")
+                reported = moment
+
+    def _moment(self) -> tuple[int, float]:
+        return self._machine.now(), time.monotonic()
+
+
+def _rate(earlier: tuple[int, float], later: tuple[int, float]) -> float:
+    """Cycles per second between two moments."""
+    return (later[0] - earlier[0]) / (later[1] - earlier[1])
 
 
 async def _stuck(device: Device, replay: Replay) -> str:

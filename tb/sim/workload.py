@@ -19,7 +19,16 @@ from hw.top import Signalbox
 from tb.sim import trace
 from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top
 
-__all__ = ["JOB", "RESULT", "Progress", "Run", "RunError", "machine", "simulate_workload"]
+__all__ = [
+    "JOB",
+    "RESULT",
+    "Progress",
+    "Run",
+    "RunError",
+    "machine",
+    "read_run",
+    "simulate_workload",
+]
 
 JOB = "WORKLOAD_JOB"
 """Environment variable: JSON object with `file`, `policy`, `seed` and `progress`, a file that takes
@@ -27,7 +36,7 @@ one line "<copies done> <cycle> <cycles per second>" about every second."""
 
 RESULT = "result.json"
 """In the run's directory: `records` and `start`, or `error` with `kind` ("failed" or "refused") and
-`message`; `policy`; `cycles` and `seconds` of the simulation."""
+`message`; `policy`; `rate`, simulated cycles per second."""
 
 _LOG = "simulation.log"
 
@@ -53,16 +62,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: what the driver saw, what the trace recorded, and how long it took.
+    """A finished run: what the driver saw, what the trace recorded, and its speed.
 
-    `cycles` are all simulated ones, `seconds` the wall clock's.
+    `rate` is in simulated cycles per second, 0 when the run was too short to tell.
     """
 
     result: Result
     events: list[trace.Event]
     folder: Path
-    cycles: int
-    seconds: float
+    rate: float
 
     @property
     def waves(self) -> Path | None:
@@ -127,11 +135,11 @@ def simulate_workload(
                 )
             except AssertionError as error:
                 raise RunError(str(error)) from error
-    return _read(run, workload)
+    return read_run(run, workload)
 
 
-def _read(folder: Path, workload: Workload) -> Run:
-    """What a simulation left in its directory."""
+def read_run(folder: Path, workload: Workload) -> Run:
+    """What a simulation of `workload` left in its directory. Raises as `simulate_workload`."""
     outcome = json.loads((folder / RESULT).read_text())
     if "error" in outcome:
         kind, message = outcome["error"]["kind"], outcome["error"]["message"]
@@ -141,7 +149,7 @@ def _read(folder: Path, workload: Workload) -> Run:
     records = tuple(CopyRecord(**record) for record in outcome["records"])
     result = Result(workload, outcome["policy"], records, outcome["start"])
     events = trace.read(folder / TRACE)
-    return Run(result, events, folder, outcome["cycles"], outcome["seconds"])
+    return Run(result, events, folder, outcome["rate"])
 
 
 @contextlib.contextmanager

@@ -1,0 +1,250 @@
+"""The main job: example workloads on the RTL, what it prints, its timeline, its errors."""
+
+import io
+import json
+from collections import Counter, defaultdict
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+from driver import report
+from driver.workload import WorkloadError, load, parse
+from tb import timeline, workload
+from tb.runner import ROOT
+from tb.sim import trace
+from tb.sim.activity import OWN_COPY, activity
+from tb.sim.workload import RESULT, Run, RunError, machine, read_run, simulate_workload
+
+EXAMPLES = ROOT / "driver" / "workloads"
+PUBLISHED = EXAMPLES / "published-order.toml"
+
+
+@cache
+def played(name: str, policy: str, simulator: str = "verilator") -> Run:
+    """A run of an example; two tests share it."""
+    return simulate_workload(EXAMPLES / f"{name}.toml", policy, seed=1, simulator=simulator)
+
+
+def both(name: str) -> dict[str, Run]:
+    return {policy: played(name, policy) for policy in ("priority", "none")}
+
+
+def test_published_order(simulator: str):
+    """COPY, worked examples 1 and 2."""
+    runs = {policy: played("published-order", policy, simulator) for policy in ("priority", "none")}
+    orders = {policy: run.result.completion_order() for policy, run in runs.items()}
+    assert orders["priority"] == ["low1", "high1", "high2", "low2", "low3"]
+    assert orders["none"] == ["low1", "low2", "low3", "high1", "high2"]
+    done = activity(runs["priority"].result, runs["priority"].events)
+    values = [value for _, value in done.semaphores[0]]
+    changes = [later for earlier, later in pairwise(values) if earlier != later]
+    assert changes == [1, 0, 1, 0]
+    risen = next(cycle for cycle, value in done.semaphores[0] if value == 1)
+    assert done.copies[0].name == "low1"
+    assert done.copies[0].start < risen < done.copies[0].end
+
+
+def test_video():
+    """Frames beside a saturating bulk stream: same requests, fewer cycles, less jitter."""
+    runs = both("video")
+    with_priorities, without = runs["priority"].result, runs["none"].result
+    for first, second in zip(with_priorities.records, without.records, strict=True):
+        assert (first.name, first.index) == (second.name, second.index)
+        assert abs(first.submitted - second.submitted) < 100
+    line = report.pipeline(with_priorities.workload)
+    assert line is not None
+    assert list(line.stages) == ["decode", "scale", "filter", "encode"]
+    urgent = report.Spread.of(line.frame_latencies(with_priorities))
+    plain = report.Spread.of(line.frame_latencies(without))
+    assert plain.mean / urgent.mean > 2
+    assert plain.jitter / urgent.jitter > 2
+    last_frame = max(r.completed for r in with_priorities.of("encode out"))
+    for run in runs.values():
+        done = activity(run.result, run.events)
+        busy = sum(copy.end - copy.start for copy in done.copies if copy.end <= last_frame)
+        assert busy > 0.9 * last_frame
+
+
+def test_eight_priorities():
+    runs = both("eight-priorities")
+    means = defaultdict(dict)
+    for policy, run in runs.items():
+        for stream in run.result.workload.streams:
+            latencies = [r.latency for r in run.result.records if r.stream == stream.name]
+            means[stream.name][policy] = report.Spread.of(latencies).mean
+    assert means["now"]["none"] > 1.5 * means["now"]["priority"]
+
+
+def test_waits_are_named():
+    run = played("published-order", "priority")
+    done = activity(run.result, run.events)
+    low, high = done.waits[0], done.waits[1]
+    assert "waits for S2 == 0" in {span.name for span in low}
+    assert OWN_COPY in {span.name for span in high}
+    for spans in (low, high):
+        ordered = sorted(spans, key=lambda span: span.start)
+        assert all(a.end <= b.start for a, b in pairwise(ordered))
+    assert [copy.record.completed for copy in done.copies] == pytest.approx(
+        [copy.end for copy in done.copies], abs=80
+    )
+
+
+def test_timeline_says_what_the_trace_says(tmp_path: Path):
+    """Tracks, slices, counters and arrows of the file, read back, against the trace."""
+    runs = both("published-order")
+    done = {policy: activity(run.result, run.events) for policy, run in runs.items()}
+    file = tmp_path / "timeline.pftrace"
+    timeline.write(file, done)
+    read = Trace.FromString(file.read_bytes())
+    tracks, processes = {}, {}
+    for packet in read.packet:
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            if track.HasField("process"):
+                processes[track.uuid] = track.process.process_name
+            else:
+                tracks[track.uuid] = processes[track.parent_uuid], track.name
+    assert set(processes.values()) == {"priority", "none"}
+    events = defaultdict(list)
+    for packet in read.packet:
+        if packet.HasField("track_event"):
+            event = packet.track_event
+            events[tracks[event.track_uuid]].append((packet.timestamp, event))
+    for policy, run in runs.items():
+        later = [event for event in run.events if event.cycle >= run.result.start]
+        check_process(policy, run, later, events)
+    flows = Counter(
+        flow
+        for listed in events.values()
+        for _, event in listed
+        for flow in (*event.flow_ids, *event.terminating_flow_ids)
+    )
+    assert len(flows) == 10
+    assert set(flows.values()) == {3}
+
+
+def check_process(policy: str, run: Run, later: list, events: dict) -> None:
+    """One run's tracks."""
+    start = run.result.start
+    starts = [event.cycle - start for event in later if isinstance(event, trace.Start)]
+    ends = [event.cycle - start for event in later if isinstance(event, trace.Done)]
+    engine = events[policy, timeline.engine_track(0)]
+    assert balanced(engine)
+    assert [cycle for cycle, event in engine if event.type == TrackEvent.TYPE_SLICE_END] == ends
+    begun = [(cycle, e.name) for cycle, e in engine if e.type == TrackEvent.TYPE_SLICE_BEGIN]
+    assert begun[0] == (starts[0], "low: low1")
+    assert all(cycle >= start for (cycle, _), start in zip(begun, starts, strict=True))
+    for channel, name in enumerate(("channel 0 (low)", "channel 1 (high)")):
+        listed = events[policy, name]
+        assert balanced(listed)
+        bells = [e.cycle - start for e in later if e == trace.Doorbell(e.cycle, channel)]
+        assert bells == [cycle for cycle, event in listed if event.name.startswith("doorbell")]
+        methods = [e for e in later if isinstance(e, trace.Method) and e.channel == channel]
+        launches = [event for _, event in listed if event.name == "LAUNCH_DMA"]
+        assert len(launches) == sum(method.offset == 0x300 for method in methods) > 0
+    assert balanced(events[policy, timeline.FLOOR])
+    counted = [
+        (event.cycle - start, event.value) for event in later if isinstance(event, trace.Semaphore)
+    ]
+    counters = [(cycle, event.counter_value) for cycle, event in events.get((policy, "S2"), [])]
+    assert counters[-len(counted) :] == counted if counted else policy == "none"
+
+
+def balanced(listed: list) -> bool:
+    """Whether slices of a track neither overlap nor stay open."""
+    opened, last = False, 0
+    for cycle, event in listed:
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            if opened or cycle < last:
+                return False
+            opened, last = True, cycle
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            if not opened or cycle < last:
+                return False
+            opened, last = False, cycle
+    return not opened
+
+
+def test_what_is_printed(capsys: pytest.CaptureFixture):
+    out = io.StringIO()
+    assert workload.main([str(PUBLISHED), "--seed", "1"], out) == 0
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.count("every byte verified") == 2
+    rows = [line.split() for line in text.splitlines()]
+    order = [(row[1], row[4]) for row in rows if row and row[0] in set("12345") and len(row) == 7]
+    assert order == [
+        ("low1", "low1"),
+        ("high1", "low2"),
+        ("high2", "low3"),
+        ("low2", "high1"),
+        ("low3", "high2"),
+    ]
+    assert "sim_build/timeline-published-order.pftrace" in text
+    assert "ui.perfetto.dev" in text
+    assert (ROOT / "sim_build" / "timeline-published-order.pftrace").stat().st_size > 1000
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[stream", "not TOML"),
+        ("[machine]\nchannels = 65", "channels = 65 is outside its limits 1 … 64"),
+        ("[[stream]]\nname = 's'\n", r"there is no [[copy]]"),
+        (
+            "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 4000000000",
+            "MiB of memory, more than the 256 MiB that a simulation has",
+        ),
+    ],
+)
+def test_unusable_workloads(tmp_path: Path, capsys: pytest.CaptureFixture, text: str, message: str):
+    file = tmp_path / "broken.toml"
+    file.write_text(text)
+    assert workload.main([str(file)], io.StringIO()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+
+
+def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert workload.main([str(tmp_path / "nowhere.toml")], io.StringIO()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nowhere.toml: cannot be read" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RuntimeError("Icarus Verilog (iverilog) is not installed"), 2),
+        (RunError("frame[2]: 3 of 100 bytes are wrong"), 1),
+    ],
+)
+def test_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, error: Exception, status: int
+):
+    def fail(*arguments: object, **options: object) -> Run:
+        raise error
+
+    monkeypatch.setattr(workload, "simulate_workload", fail)
+    assert workload.main([str(PUBLISHED)], io.StringIO()) == status
+    assert str(error) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "error"), [("failed", RunError), ("refused", WorkloadError)])
+def test_errors_of_the_simulation(tmp_path: Path, kind: str, error: type[Exception]):
+    outcome = {"error": {"kind": kind, "message": "channel 3 halted"}}
+    (tmp_path / RESULT).write_text(json.dumps(outcome))
+    with pytest.raises(error, match="channel 3 halted"):
+        read_run(tmp_path, load(PUBLISHED))
+
+
+def test_memory_follows_the_workload():
+    text = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 20000000"
+    config = machine(parse(text))
+    assert config.trace
+    assert config.memory_bytes == 1 << 26
+    assert machine(load(PUBLISHED)).memory_bytes == 1 << 24
