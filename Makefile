@@ -9,15 +9,18 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
 WORKLOAD ?=
 # 1: record a waveform (FST).
 WAVES ?= 0
+# What `make raw` runs: little-endian dwords, and a memory image (`driver/raw.py`).
+PUSHBUFFER ?=
+IMAGE ?=
 # Which pytest tests: make test TESTS=tb/copy
 TESTS ?= tb
-# Further arguments of `make verilog`, `make bench`, `make soak`, `make prove`, `make synth`.
+# Further arguments of the targets that run a command: sim, raw, verilog, bench, soak, prove, synth.
 ARGS ?=
 
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim test lint prove bench soak verilog synth plan clean
+.PHONY: help venv sim raw picture test lint prove bench soak verilog synth plan clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +43,13 @@ $(VENV)/.checks: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.tools
 
 sim: $(VENV)/.tools ## run a workload on the RTL (WORKLOAD=file, WAVES=1), show latencies and a timeline
-	$(RUN) -m tb.workload $(WORKLOAD)
+	$(RUN) -m tb.workload $(WORKLOAD) $(ARGS)
+
+raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL (PUSHBUFFER=file IMAGE=file)
+	$(RUN) -m tb.sim.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
+
+picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
+	$(RUN) -m tb.picture
 
 test: $(VENV)/.tools ## run the tests on Verilator, and on Icarus where it is installed
 	$(RUN) -m pytest $(TESTS) --junitxml sim_build/tests.xml $(ARGS)
