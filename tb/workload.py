@@ -111,7 +111,13 @@ def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: T
 def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -> Run:
     """One run, with its progress shown."""
 
+    began = time.monotonic()
+
     def show(progress: Progress) -> None:
+        if not progress.cycle:
+            passed = time.monotonic() - began
+            print(f"  building the simulation ... {passed:.0f} s", file=out, flush=True)
+            return
         share = 100 * progress.done // progress.total
         print(
             f"  {share:3d} % of the copies done, cycle {report.number(progress.cycle)}, "
@@ -120,7 +126,6 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
             flush=True,
         )
 
-    began = time.monotonic()
     with contextlib.redirect_stdout(io.StringIO()):
         run = simulate_workload(
             chosen.file,

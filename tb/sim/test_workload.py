@@ -19,6 +19,7 @@ from tb.sim.activity import OWN_COPY, activity
 from tb.sim.workload import RESULT, Run, RunError, machine, read_run, simulate_workload
 
 EXAMPLES = ROOT / "driver" / "workloads"
+ONE_COPY = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 100\n"
 PUBLISHED = EXAMPLES / "published-order.toml"
 
 
@@ -193,10 +194,10 @@ def test_what_is_printed(capsys: pytest.CaptureFixture):
     ("text", "message"),
     [
         ("[[stream", "not TOML"),
-        ("[machine]\nchannels = 65", "channels = 65 is outside its limits 1 … 64"),
+        (ONE_COPY + "[machine]\nchannels = 65", "channels = 65 is outside its limits 1 … 64"),
         ("[[stream]]\nname = 's'\n", r"there is no [[copy]]"),
         (
-            "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 4000000000",
+            ONE_COPY.replace("100", "4000000000"),
             "MiB of memory, more than the 256 MiB that a simulation has",
         ),
     ],
@@ -243,8 +244,7 @@ def test_errors_of_the_simulation(tmp_path: Path, kind: str, error: type[Excepti
 
 
 def test_memory_follows_the_workload():
-    text = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 20000000"
-    config = machine(parse(text))
+    config = machine(parse(ONE_COPY.replace("100", "20000000")))
     assert config.trace
     assert config.memory_bytes == 1 << 26
     assert machine(load(PUBLISHED)).memory_bytes == 1 << 24

@@ -8,6 +8,7 @@ import contextlib
 import json
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,9 @@ _MOST_MEMORY = 1 << 28
 
 _POLL_SECONDS = 0.1
 
+_BUILD_SECONDS = 10.0
+"""Time between signs of life before the simulation runs."""
+
 
 class RunError(Exception):
     """A run went wrong: other bytes than expected, a halted channel, nothing moves any more."""
@@ -52,7 +56,8 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: copies that ended, of `total`; simulated `cycle`; cycles per second."""
+    """How far a run is: copies that ended, of `total`; simulated `cycle`, 0 while the simulation is
+    being built; cycles per second."""
 
     done: int
     total: int
@@ -158,11 +163,16 @@ def _following(file: Path, total: int, progress: Callable[[Progress], None]) -> 
     ended = threading.Event()
 
     def follow() -> None:
+        started, shown = False, time.monotonic()
         with file.open() as lines:
             while not ended.wait(_POLL_SECONDS):
                 for line in lines:
                     done, cycle, rate = line.split()
                     progress(Progress(int(done), total, int(cycle), float(rate)))
+                    started = True
+                if not started and time.monotonic() - shown > _BUILD_SECONDS:
+                    progress(Progress(0, total, 0, 0.0))
+                    shown = time.monotonic()
 
     thread = threading.Thread(target=follow)
     thread.start()
