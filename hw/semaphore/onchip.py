@@ -80,8 +80,10 @@ class OnChip(wiring.Component):
         self.sweep = Signal(config.semaphore_bits)
         # Neither memory is transparent: the bypass below is explicit (page 70: known miscompiles).
         attrs = {"ram_style": "distributed"} if config.semaphores <= DISTRIBUTED_ROWS else {}
-        self.values = memory.Memory(shape=64, depth=config.semaphores, init=[], attrs=attrs)
-        self.stamps = memory.Memory(shape=64, depth=config.semaphores, init=[])
+        # Rows for every index: reading past the end would be undefined in simulation.
+        rows = 1 << config.semaphore_bits
+        self.values = memory.Memory(shape=64, depth=rows, init=[], attrs=attrs)
+        self.stamps = memory.Memory(shape=64, depth=rows, init=[])
 
     def elaborate(self, platform) -> Module:
         m = Module()
