@@ -224,23 +224,28 @@ async def last_method_address(dut):
 
 @cocotb.test(**LIMIT)
 async def one_method_per_cycle(dut):
-    """256 methods of one group in 256 cycles, from memory 16 cycles away."""
+    """256 methods of one group in 256 cycles, from memory 16 cycles away, when the prefetch buffer
+    covers that latency; the smallest one reaches half."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
+    width = await bench.control.read("DATA_WIDTH")
+    ahead = await bench.control.read("PREFETCH_BEATS") * width // 32
+    most = 255 if ahead >= 64 else 511
     # The pipeline begins with full buffers, as it does in a channel that waited for its turn.
     await channel.submit(Pushbuffer().acquire(semaphore(0), 1))
     await bench.until_waits(channel, Wait.ONCHIP)
     await channel.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(256)))
     await bench.wait(300)
-    await bench.control.write_semaphore(0, 1)
+    await bench.let_go(0, 1)
     await bench.until_idle(channel)
     nops = await bench.events(Method, offset=int(HostMethod.NOP))
     assert [event.data for event in nops] == list(range(256))
-    assert nops[-1].cycle - nops[0].cycle == 255
+    cocotb.log.info("256 methods in %d cycles", nops[-1].cycle - nops[0].cycle + 1)
+    assert nops[-1].cycle - nops[0].cycle <= most
     # The same while the data is still being fetched.
     await channel.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(256)))
     await bench.until_idle(channel)
     nops = (await bench.events(Method, offset=int(HostMethod.NOP)))[256:]
     cocotb.log.info("cold: 256 methods in %d cycles", nops[-1].cycle - nops[0].cycle + 1)
-    assert nops[-1].cycle - nops[0].cycle <= 300
+    assert nops[-1].cycle - nops[0].cycle <= most + 45
     assert (await bench.events(Served))[-1].channel is None

@@ -269,7 +269,7 @@ async def fetch_errors(dut):
     for number, (address, length, cause) in enumerate([
         (MEMORY_BYTES, 4, Cause.FETCH_FAULT),
         (bad, 40, Cause.FETCH_BUS),
-        (MEMORY_BYTES - 64, 500, Cause.FETCH_FAULT),
+        (MEMORY_BYTES - 64, 100, Cause.FETCH_FAULT),
     ]):
         channel.push(pack(GpEntry, address=address // 4, length=length))
         channel.segment(nops(number))
@@ -280,11 +280,12 @@ async def fetch_errors(dut):
             await other.submit(nops(number))
             await bench.until_idle(other)
             assert await executed(bench, last) == list(range(number + 1))
-        await channel.clear()
-        for _ in range(20):
-            await bench.wait(100)
-            if (await channel.status())["HALTED"]:
-                await channel.clear()  # each burst of a long segment fails for itself
+        # Each beat of a segment, of 8 bytes or more, fails for itself.
+        for _ in range(2 + length // 2):
+            await channel.clear()
+            await bench.wait(80)
+            if not (await channel.status())["HALTED"]:
+                break
         await bench.until_idle(channel)
         assert await executed(bench) == list(range(number + 1))
 
