@@ -105,6 +105,18 @@ class Pipeline(wiring.Component):
             self.release.channel.eq(self.served),
             self.park.channel.eq(self.served),
         ]
+        unit = self.execute
+        # All that only `run` gives a meaning to is there in every state, to be early.
+        m.d.comb += [
+            unit.work.eq(work),
+            unit.channel.eq(self.served),
+            unit.leave.eq(self.leave | self.edit.valid),
+            self.method.channel.eq(self.served),
+            self.method.method.eq(work.method),
+            self.finished.channel.eq(self.served),
+            self.finished.get.eq(work.finish.get),
+        ]
+        self._next_dword(m)
         with m.FSM(name="service"):
             with m.State("SELECT"):
                 m.d.comb += save.en.eq(dirty)
@@ -148,13 +160,8 @@ class Pipeline(wiring.Component):
         occupied = self.occupied.bit_select(self.served, 1)
         gone, room = Signal(), Signal()
         m.d.comb += [
-            unit.work.eq(work),
-            unit.channel.eq(self.served),
             unit.run.eq((alive | unit.asked) & work.method.valid),
-            unit.leave.eq(self.leave | self.edit.valid),
             self.method.valid.eq(unit.done),
-            self.method.channel.eq(self.served),
-            self.method.method.eq(work.method),
             room.eq((~work.method.valid | unit.done) & ~work.finish.pending),
         ]
         with m.If(unit.update):
@@ -183,25 +190,27 @@ class Pipeline(wiring.Component):
         with m.If(work.finish.pending & ~work.method.valid):
             m.d.comb += self.finished.valid.eq(1)
             m.d.sync += work.finish.pending.eq(0)
+
+    def _next_dword(self, m: Module) -> None:
+        """The next dword and what the decoder makes of it; looked at whether it is taken or not,
+        since whether it is comes late."""
+        work, head, decoder = self._work, self.head, self._decoder
+        position = Signal(4)
+        self._last = Signal()
         m.d.comb += [
-            self.finished.channel.eq(self.served),
-            self.finished.get.eq(work.finish.get),
+            position.eq(head.low + work.taken),
+            self._last.eq(head.empty | (head.cause != 0) | (position == head.high)),
+            decoder.group.eq(work.group),
+            decoder.dword.eq(head.data.word_select(position, 32)),
+            self.started.channel.eq(self.served),
+            self.started.get.eq(head.get),
         ]
 
     def _take(self, m: Module) -> None:
-        work, head, decoder = self._work, self.head, self._decoder
-        position = Signal(4)
-        empty, last = Signal(), Signal()
+        work, head, decoder, last = self._work, self.head, self._decoder, self._last
         m.d.comb += [
-            position.eq(head.low + work.taken),
-            empty.eq(head.empty | (head.cause != 0)),
-            last.eq(empty | (position == head.high)),
-            decoder.group.eq(work.group),
-            decoder.dword.eq(head.data.word_select(position, 32)),
             self.take.eq(last),
             self.started.valid.eq(head.first & (work.taken == 0)),
-            self.started.channel.eq(self.served),
-            self.started.get.eq(head.get),
         ]
         m.d.sync += work.taken.eq(Mux(last, 0, work.taken + 1))
         with m.If(last & head.end):
