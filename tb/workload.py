@@ -99,7 +99,7 @@ def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: T
     )
     print(f"{len(workload.streams)} streams (seed {seed})", file=out)
     print(
-        f"Machine: {config.channels} channels, {config.copy_engines} copy engine(s), "
+        f"Machine: {config.channels} channels, {config.copy_engines} copy engine{plural}, "
         f"{config.data_width}-bit memory port, time slices of {workload.policy.slice} cycles; "
         f"RTL on {chosen.simulator.capitalize()}",
         file=out,
@@ -116,7 +116,7 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
     def show(progress: Progress) -> None:
         if not progress.cycle:
             passed = time.monotonic() - began
-            print(f"  building the simulation ... {passed:.0f} s", file=out, flush=True)
+            print(f"  preparing the simulation ... {passed:.0f} s", file=out, flush=True)
             return
         share = 100 * progress.done // progress.total
         print(

@@ -52,10 +52,10 @@ def test_examples_run(path: Path):
 
 def test_video_is_a_chain():
     workload = load(EXAMPLES[2])
-    stages = [copy.name for copy in workload.copies if copy.name != "bulk"]
+    stages = [copy.name for copy in workload.copies if "bulk" not in copy.name]
     assert stages == [f"{s} {d}" for s in ("decode", "scale", "filter", "encode") for d in IN_OUT]
     priorities = {stream.name: stream.priority for stream in workload.streams}
-    assert min(priorities, key=lambda name: priorities[name]) == "encode"
+    assert all((priorities[name] == 0) == ("bulk" in name) for name in priorities)
     short = tuple(replace(copy, count=min(copy.count, 2)) for copy in workload.copies)
     result = play(replace(workload, copies=short))
     for frame in range(2):
