@@ -92,6 +92,7 @@ def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: T
     copies = sum(copy.count for copy in workload.copies)
     size = sum(copy.count * copy.size for copy in workload.copies)
     config = workload.config
+    plural = "s" if config.copy_engines > 1 else ""
     print(
         f"Workload {workload.name}: {copies} copies, {report.number(size)} bytes,",
         file=out,

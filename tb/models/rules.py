@@ -149,8 +149,8 @@ class Rules:
         )
 
     def _start(self, event: trace.Start) -> None:
-        """COPY-13: since the last acquire no other copy started on this engine; or, when the channel
-        has waited for something else in between, its group of counting semaphores holds again."""
+        """COPY-13: since the last acquire no other copy started on this engine; or, when the
+        channel waited for something else in between, its group of counting semaphores holds."""
         channel = self.channels[event.channel]
         self.copies += 1
         if channel.acquired:

@@ -5,7 +5,7 @@ from random import Random
 
 from hw.config import Config
 from hw.methods import AcquireTimer, pack
-from hw.registers import address, channel_address
+from hw.registers import CHANNEL, address, channel_address
 from tb.models.host import HostModel, Ring
 from tb.random.programs import ENTRIES, Program, generate
 from tb.sim.machine import SimMachine
@@ -108,16 +108,20 @@ class Round:
         """Wait until every channel has executed everything."""
         for program in self.programs:
             index = program.layout.channel
-            for _ in range(PATIENCE):
-                status = await self.machine.read32(channel_address(index, "STATUS"))
-                assert not status & 2, await self._error(index)
-                if not status & 0xFF0010:
-                    break
+            waited = 0
+            while not await self._idle(index):
+                waited += 1
+                assert waited < PATIENCE, f"channel {index} still works"
                 await self.machine.wait_cycles(1000)
-            else:
-                raise AssertionError(f"channel {index} still works: STATUS {status:#x}")
         # The last write-backs of GP_GET and REF.
         await self.machine.wait_cycles(1000)
+
+    async def _idle(self, index: int) -> bool:
+        """Whether the channel has nothing left to do; it must not be halted."""
+        word = await self.machine.read32(channel_address(index, "STATUS"))
+        status = CHANNEL["STATUS"].unpack(word)
+        assert not status["HALTED"], await self._error(index)
+        return not status["PENDING"] and not status["COPIES"]
 
     async def _error(self, index: int) -> str:
         names = ("CAUSE", "METHOD0", "DATA0", "ERROR_VA", "GP_GET")
