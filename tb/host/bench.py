@@ -116,13 +116,24 @@ class Bench:
     async def start(cls, dut: Any, *, counting: int = 0, **memory: int) -> "Bench":
         """Reset the machine; `memory`: settings of the memory model; `counting`: so many counting
         semaphores. Errors raise the interrupt line."""
+        machine = await SimMachine.start(dut)
+        return await cls._begin(machine, counting, memory)
+
+    async def again(self, *, counting: int = 0, **memory: int) -> "Bench":
+        """A new bench on the same machine after a reset; as `start`, within one test."""
+        self.dut.reset_request.value = 1
+        await self.wait(2)
+        self.dut.reset_request.value = 0
+        await self.wait(16)
+        return await self._begin(self.machine, counting, memory)
+
+    @classmethod
+    async def _begin(cls, machine: SimMachine, counting: int, memory: dict[str, int]) -> "Bench":
         for name in SETTINGS:
             if name != "random":
-                getattr(dut.memory, name).value = (MEMORY | memory).get(name, 0)
-        dut.monitor.flush.value = 0
-        machine = await SimMachine.start(dut)
-        await _flush(dut, machine)
-        bench = cls(dut, machine)
+                getattr(machine.dut.memory, name).value = (MEMORY | memory).get(name, 0)
+        await _flush(machine.dut, machine)
+        bench = cls(machine.dut, machine)
         await bench.control.write("SEM_COUNTING", COUNT=counting)
         await bench.control.write("INTR_ENABLE", ERROR=1)
         return bench

@@ -283,8 +283,9 @@ async def alone_past_the_slice(dut):
 async def nothing_slips_in(dut):
     """COPY-9: …decrement to 0, increment… of a channel with the floor, its commands fetched: a
     lower channel's parked acquire never passes in between, at any memory latency and slice."""
+    bench = await Bench.start(dut)
     for latency, slice_cycles in itertools.product((2, 9, 40), (60, 250, LONG)):
-        bench = await Bench.start(dut, counting=1, read_latency=latency, write_latency=latency)
+        bench = await bench.again(counting=1, read_latency=latency, write_latency=latency)
         low = await bench.copy_channel(0)
         high = await bench.copy_channel(1, slice_cycles=slice_cycles)
         copies = bench.copies(6, 512)
@@ -405,8 +406,9 @@ async def first_worked_example(dut):
 async def second_worked_example(dut):
     """Without priorities the same requests complete in issue order within slices."""
     size = LASTING
+    bench = await Bench.start(dut)
     for slice_cycles, expected in ((LONG, [0, 0, 0, 1, 1]), (100, [0, 1, 0, 1, 0])):
-        bench = await Bench.start(dut)
+        bench = await bench.again()
         low = await bench.copy_channel(0, slice_cycles=slice_cycles)
         high = await bench.copy_channel(1, slice_cycles=slice_cycles)
         low1, low2, low3, high1, high2 = bench.copies(5, size)
@@ -422,8 +424,9 @@ async def second_worked_example(dut):
 async def later_high_copy_overtakes_waiting_low_one(dut):
     """COPY-13, third worked example: X waits in a low channel, the engine is busy with another
     channel's low copy; Y arrives in a high channel; Y runs before X."""
+    bench = await Bench.start(dut)
     for counting in (1, 0):
-        bench = await Bench.start(dut, counting=counting)
+        bench = await bench.again(counting=counting)
         first, second, high = [await bench.copy_channel(i) for i in range(3)]
         a, x, y = bench.copies(3, LASTING)
         await first.submit(wrapped(1, 2, a, LASTING))

@@ -82,8 +82,9 @@ async def random_arrival(bench: Bench, most: int, slice_cycles: int) -> None:
 
 
 async def random_group(dut, most: int, slices: tuple[int, ...]) -> None:
+    bench = await Bench.start(dut)
     for slice_cycles in slices:
-        bench = await Bench.start(dut, counting=most - 1)
+        bench = await bench.again(counting=most - 1)
         await random_arrival(bench, most, slice_cycles)
 
 
@@ -115,8 +116,9 @@ async def eight_priorities(dut):
 async def short_slices(dut):
     """Slices so short that reservations are lost: a copy still starts only while no higher copy
     is counted."""
+    bench = await Bench.start(dut)
     for slice_cycles in (1, 5, 20, 60):
-        bench = await Bench.start(dut, counting=2)
+        bench = await bench.again(counting=2)
         await random_arrival_safe(bench, 3, slice_cycles)
 
 
