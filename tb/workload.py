@@ -94,15 +94,14 @@ def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: T
     config = workload.config
     plural = "s" if config.copy_engines > 1 else ""
     print(
-        f"Workload {workload.name}: {copies} copies, {report.number(size)} bytes,",
+        f"Workload {workload.name}: {copies} copies, {report.number(size)} bytes, "
+        f"{len(workload.streams)} streams (seed {seed})",
         file=out,
-        end=" ",
     )
-    print(f"{len(workload.streams)} streams (seed {seed})", file=out)
     print(
         f"Machine: {config.channels} channels, {config.copy_engines} copy engine{plural}, "
-        f"{config.data_width}-bit memory port, time slices of {workload.policy.slice} cycles; "
-        f"RTL on {chosen.simulator.capitalize()}",
+        f"{config.data_width}-bit memory port, slices of {workload.policy.slice} cycles; "
+        f"on {chosen.simulator.capitalize()}",
         file=out,
     )
     print("A machine that was not simulated before is built first: one to three minutes.", file=out)
