@@ -4,7 +4,7 @@ import itertools
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.methods import CeMethod, HostMethod, MemOp, SemOp
 from hw.registers import Wait
 from tb.host.bench import Bench, RawChannel, in_order, semaphore
@@ -350,20 +350,29 @@ async def parked_channels_cost_nothing(dut):
 
 @cocotb.test(**LIMIT)
 async def no_wake_up_is_lost(dut):
-    """COPY-10: releases by the CPU and by another channel at every moment round a channel's
+    """COPY-10: releases by the CPU and by a copy engine in every cycle round a channel's
     parking."""
     bench = await Bench.start(dut)
-    one, two = await bench.channel(0), await bench.channel(1)
-    for number in range(1, 60):
-        delay = bench.numbers.randrange(30)
+    one, two = await bench.channel(0), await bench.copy_channel(1)
+    tries: list[int] = []
+    for number in range(1, 140):
+        seen = len(await bench.events(Acquire, channel=0))
         await one.submit(Pushbuffer().acquire(semaphore(0), number))
-        if number % 2:
-            await bench.wait(1 + delay + number)
-            await bench.control.write_semaphore(0, number)
-        else:
-            wait = nops(*[0] * (delay + number // 2))
-            await two.submit(joined(wait, Pushbuffer().release(semaphore(0), number)))
+        await bench.wait(number)
+        await bench.let_go(0, number)
+        await bench.until_idle(one, limit=2000)
+        tries.append(len(await bench.events(Acquire, channel=0)) - seen)
+    assert set(tries) == {1, 2}, "the CPU was never before, or never after the acquire"
+    tries, (copy,) = [], bench.copies(1, 16)
+    for number in range(80):
+        fence = CopyFence(semaphore(0), 1000 + number, timestamp=False)
+        acquire = Pushbuffer().acquire(semaphore(0), 1000 + number)
+        programs = [Pushbuffer().copy(*copy, 16, fence), joined(nops(*[0] * number), acquire)]
+        await together(bench, [two, one], programs)
         await bench.until_idle(one, two, limit=2000)
+        seen = await bench.events(Acquire, channel=0)
+        tries.append(1 if seen[-2].passed else 2)
+    assert set(tries) == {1, 2}, "the engine was never before, or never after the acquire"
 
 
 @cocotb.test(**LIMIT)

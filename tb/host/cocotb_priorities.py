@@ -4,10 +4,11 @@ import itertools
 
 import cocotb
 
-from hw.methods import CeMethod
-from tb.host.bench import Bench, RawChannel
+from driver.pushbuffer import Pushbuffer
+from hw.methods import CeMethod, HostMethod
+from tb.host.bench import Bench, RawChannel, semaphore
 from tb.host.cocotb_order import LONG, joined, until_started, wrapped
-from tb.sim.trace import Acquire, Done, Event, Method, Semaphore, Start
+from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 
@@ -183,34 +184,25 @@ async def engines_overlap(dut):
 @cocotb.test(**LIMIT)
 async def reservation_is_kept(dut):
     """COPY-13: between a low acquire's passing and its copy's start, no other copy takes the
-    engine, though others could; methods between the two are many."""
+    engine, though another channel has the floor by then and could."""
     bench = await Bench.start(dut, counting=1)
-    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
+    one, two = await bench.copy_channel(0, slice_cycles=600), await bench.copy_channel(1)
     engines = await bench.control.read("COPY_ENGINES")
     mine, *others = bench.copies(1 + 2 * engines, 512)
-    low = wrapped(1, 2, mine, 512)
-    low.dwords[6:6] = joined(*[nothing(60)]).dwords
-    await one.submit(low)
+    acquire = Pushbuffer().acquire(semaphore(0), 0)
+    nothing = Pushbuffer().non_inc(0, HostMethod.NOP, *[0] * 1500)
+    await one.submit(joined(acquire, nothing, wrapped(1, 1, mine, 512)))
     await until_acquired(bench, one)
-    for copy in others:
-        await two.submit(wrapped(1, 1, copy, 512))
+    await two.submit(joined(*(wrapped(1, 1, copy, 512) for copy in others)))
     await bench.until_idle(one, two)
-    passed = (await bench.events(Acquire, channel=0, passed=True))[0]
+    (passed,) = await bench.events(Acquire, channel=0, passed=True)
     (start,) = await bench.events(Start, channel=0)
-    between = [
-        event
-        for event in await bench.events(Start, engine=start.engine)
-        if passed.cycle < event.cycle < start.cycle
-    ]
-    assert between == []
-    assert start.cycle - passed.cycle >= 60
-
-
-def nothing(count: int):
-    """NOP methods."""
-    from driver.pushbuffer import Pushbuffer
-
-    return Pushbuffer().non_inc(0, 0x08, *[0] * count)
+    assert start.cycle - passed.cycle >= 1500
+    floors = await bench.events(Floor, channel=1)
+    assert any(passed.cycle < event.cycle < start.cycle for event in floors)
+    between = [e for e in await bench.events(Start) if passed.cycle < e.cycle < start.cycle]
+    assert all(event.engine != start.engine for event in between)
+    assert bool(between) == (engines > 1)
 
 
 async def until_acquired(bench: Bench, channel: RawChannel) -> None:
