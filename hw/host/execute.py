@@ -552,6 +552,11 @@ class Execute(wiring.Component):
             with m.If(~self.leave):
                 self._park(m, Wait.ENGINE)
         with m.Elif(~self.free):
+            # Who has only to confirm keeps its engine, or others would start on it every time.
+            m.d.comb += [
+                self.reserve.valid.eq(with_engine & confirm),
+                self.keep.eq(with_engine & confirm),
+            ]
             self._park(m, Wait.FENCE_UNIT)
         with m.Else():
             m.d.comb += [
