@@ -87,6 +87,7 @@ class Drain(wiring.Component):
         m.submodules.queue = queue = Queue(layout, DATA_BEATS)
         granted = Signal(range(QUEUE * 2))
         """Accepted requests whose last beat has not left."""
+        left = Signal.like(granted)
         accepted, ended, open_ = Signal(), Signal(), Signal()
         out = queue.o
         moved = out.valid & out.ready
@@ -95,11 +96,11 @@ class Drain(wiring.Component):
             queue.i.p.data.eq(self.beat.data),
             queue.i.p.strobe.eq(self.beat.strobe),
             queue.i.p.last.eq(self.beat.close),
-            open_.eq(granted.any()),
             self.data.payload.eq(out.payload),
             self.data.valid.eq(out.valid & open_),
             out.ready.eq(self.data.ready & open_),
             accepted.eq(self.request.valid & self.request.ready),
             ended.eq(moved & out.p.last),
         ]
-        m.d.sync += [granted.eq(granted + accepted - ended), self.freed.eq(moved)]
+        m.d.comb += left.eq(granted + accepted - ended)
+        m.d.sync += [granted.eq(left), open_.eq(left.any()), self.freed.eq(moved)]

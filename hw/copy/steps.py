@@ -65,14 +65,14 @@ class Steps(wiring.Component):
         self.active = Signal()
         self.fill = Signal()
         """The burst ended early; its remaining beats are made up."""
-        self.taking, self.fire = Signal(), Signal()
+        self.taking, self.only, self.ending = Signal(), Signal(), Signal()
+        """Source beats are left; exactly one is; the next step is the segment's last."""
+        self.fire = Signal()
         finish = Signal()
-        part = self.part
         m.d.comb += [
-            self.taking.eq(part.takes != 0),
             self.beat.ready.eq(self.active & self.taking & ~self.fill),
             self.fire.eq(self.active & (~self.taking | self.fill | self.beat.valid)),
-            finish.eq(self.fire & Mux(self.taking, (part.takes == 1) & ~part.tail, 1)),
+            finish.eq(self.fire & self.ending),
             self.segment.ready.eq(~self.active | finish),
         ]
         put = self._advance(m, finish)
@@ -86,15 +86,17 @@ class Steps(wiring.Component):
         put, head = Signal(), Signal()
         m.d.comb += put.eq(~(self.taking & part.lead))
         with m.If(self.fire):
-            m.d.sync += [part.lead.eq(0), part.takes.eq(part.takes - self.taking)]
+            m.d.sync += part.lead.eq(0)
+            self._count(m, part.takes - 1, part.tail)
             with m.If(self.taking & ~self.fill):
-                m.d.sync += self.fill.eq(self.beat.p.last & (part.takes != 1))
+                m.d.sync += self.fill.eq(self.beat.p.last & ~self.only)
             with m.If(put):
                 m.d.sync += head.eq(0)
-        with m.If(self.fill & (part.takes == 1)):
+        with m.If(self.fill & self.only):
             m.d.sync += self.fill.eq(0)
         with m.If(self.segment.ready):
             m.d.sync += [self.active.eq(self.segment.valid), part.eq(self.segment.payload)]
+            self._count(m, self.segment.p.takes, self.segment.p.tail)
             with m.If(self.segment.valid & self.segment.p.first):
                 m.d.sync += head.eq(1)
         m.d.sync += [
@@ -103,6 +105,15 @@ class Steps(wiring.Component):
             self.o.close.eq(finish & part.close),
         ]
         return put
+
+    def _count(self, m: Module, takes, tail) -> None:
+        """Set the number of source beats that are left, and what follows from it."""
+        m.d.sync += [
+            self.part.takes.eq(takes),
+            self.taking.eq(takes != 0),
+            self.only.eq(takes == 1),
+            self.ending.eq(Mux(tail, takes == 0, takes == 1)),
+        ]
 
     def _fail(self, m: Module, finish: Signal) -> tuple[Signal, Signal]:
         """Remember a failed read until its copy ends, and that this chunk was the first hit."""
