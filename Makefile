@@ -20,7 +20,7 @@ ARGS ?=
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim raw picture test lint prove bench soak verilog synth plan clean
+.PHONY: help venv sim raw picture test lint prove bench soak coverage verilog synth plan clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones
 
 soak: $(VENV)/.tools ## run the long random tests
 	$(RUN) -m pytest -s -m soak tb $(ARGS)
+
+coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach
+	$(RUN) -m tb.coverage $(ARGS)
 
 verilog: $(VENV)/.tools ## write SystemVerilog and the register map (ARGS=--help shows the options)
 	$(RUN) -m hw.verilog $(ARGS)

@@ -12,19 +12,13 @@ from driver.control import Control
 from driver.fault import ChannelError, ChannelTimeout, read_error
 from driver.memory import Buffer, Memory
 from driver.pushbuffer import Pushbuffer
-from hw.methods import AcquireTimer, GpEntry, HostMethod, pack
+from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
 
 __all__ = ["Channel", "ChannelSettings"]
 
-USERD_BYTES = 512
-"""Size and alignment of USERD (3.3)."""
-
-GP_GET_OFFSET = 0x88
-GP_PUT_OFFSET = 0x8C
-"""Byte offsets in USERD (3.3)."""
-
 POLL_CYCLES = 200
-"""Cycles between looks at GP_GET while a ring or its pushbuffer memory is full."""
+"""Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
+that is being closed."""
 
 _DWORD = 4
 _ENTRY_BYTES = 8
@@ -42,6 +36,8 @@ class ChannelSettings:
     asid : address space.
     privileged : whether privileged methods are allowed.
     acquire_timeout_ns : time-out of acquires, 0 for none; rounded up.
+    early_waits : waits for events of other streams need no copy engine, only the acquires of a
+        priority policy do (COPY-13); without it, every acquire before a copy needs one.
     """
 
     slice_cycles: int = 2000
@@ -50,6 +46,7 @@ class ChannelSettings:
     asid: int = 0
     privileged: bool = False
     acquire_timeout_ns: int = 0
+    early_waits: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.slice_cycles <= 1 << 31:
@@ -124,15 +121,22 @@ class Channel:
         await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
         await self._write("USERD", userd & 0xFFFF_FFFF)
         await self._write("USERD_HI", ADDRESS=userd >> 32)
-        await self._write("CONFIG", ASID=settings.asid, AUTH_LEVEL=int(settings.privileged))
+        await self._write(
+            "CONFIG",
+            ASID=settings.asid,
+            AUTH_LEVEL=int(settings.privileged),
+            EARLY_WAITS=int(settings.early_waits),
+        )
         await self._write("SLICE", settings.slice_cycles)
         await self._write("ACQUIRE", settings.acquire)
         await self._write("CONTROL", ENABLE=1)
         await self.ring_doorbell()
 
     async def close(self) -> None:
-        """Switch the channel off and give its memory back."""
+        """Switch the channel off and give its memory back, once the hardware is done with it."""
         await self._write("CONTROL", ENABLE=0)
+        while (await self.control.read_channel_fields(self.index, "STATUS"))["ACTIVE"]:
+            await self.machine.wait_cycles(POLL_CYCLES)
         for buffer in (self._ring, self._userd, self._arena):
             buffer.free()
 
@@ -199,7 +203,7 @@ class Channel:
         self._ring.write(entry.to_bytes(_ENTRY_BYTES, "little"), position * _ENTRY_BYTES)
         self._submitted += 1
         put = self._submitted % entries
-        self._userd.write(put.to_bytes(_DWORD, "little"), GP_PUT_OFFSET)
+        self._userd.write(put.to_bytes(_DWORD, "little"), Userd.GP_PUT)
 
     def _full(self) -> bool:
         return self._submitted - self._started >= self.settings.ring_entries - 1
@@ -237,6 +241,14 @@ class Channel:
         get = await self.control.read_channel(self.index, "GP_GET")
         self._started += (get - self._started) % self.settings.ring_entries
         return self._started
+
+    async def progress(self) -> int:
+        """A number that changes while the channel executes methods, or is the time while its
+        copies run."""
+        status = await self.control.read_channel_fields(self.index, "STATUS")
+        if status["COPIES"]:
+            return self.machine.now()
+        return await self.control.read_channel(self.index, "METHODS")
 
     @property
     def submitted(self) -> int:

@@ -34,7 +34,8 @@ _HALTED_POLL_CYCLES = 1000
 """Cycles between looks at the interrupt status while a channel stays halted."""
 
 _HALTED_PATIENCE = 100
-"""So many looks until a wait is given up that another channel's error may hold back."""
+"""So many looks without progress until a wait is given up that another channel's error may hold
+back."""
 
 _SERVED_ELSEWHERE_CYCLES = 4
 """Cycles between looks whether another task has served the interrupt."""
@@ -257,9 +258,9 @@ class Device:
         """Wait until `done()`, looked at after every interrupt; errors as `wait_fence`.
 
         A channel that is halted elsewhere may hold this wait back for ever, by a semaphore say:
-        its error is raised when nothing else has ended the wait for long.
+        its error is raised when `channels` have done nothing for long.
         """
-        patience = _HALTED_PATIENCE
+        patience, seen = _HALTED_PATIENCE, []
         while not done():
             for channel in channels:
                 if channel.failure is not None:
@@ -273,7 +274,8 @@ class Device:
                 await self.machine.interrupt()
                 await self._serve()
             elif patience:
-                patience -= 1
+                before, seen = seen, [await channel.progress() for channel in channels]
+                patience = _HALTED_PATIENCE if before != seen else patience - 1
                 await self.machine.wait_cycles(_HALTED_POLL_CYCLES)
                 await self._serve()
             else:

@@ -40,6 +40,7 @@ _MEANING = {
     Cause.COPY_WRITE_BUS: "the bus refused a write of the copy",
     Cause.COPY_WRITE_FAULT: "the copy's destination is not mapped",
     Cause.COPY_SEMAPHORE: "the copy is complete, its semaphore release was refused",
+    Cause.USERD_WRITE: "GP_GET or REF could not be written: USERD refused by the bus or not mapped",
     Cause.FETCH_BUS: "the bus refused a read of USERD, ring or pushbuffer",
     Cause.FETCH_FAULT: "USERD, ring or pushbuffer is not mapped",
 }
@@ -48,14 +49,12 @@ _WITH_ADDRESS = {
     *(cause for cause in Cause if cause.name.startswith(("SEM_", "COPY_READ", "COPY_WRITE"))),
     Cause.COPY_SEMAPHORE,
     Cause.ACQUIRE_TIMEOUT,
-    Cause.FETCH_BUS,
-    Cause.FETCH_FAULT,
 }
 
 _HEADERS = {Cause.HEADER_RESERVED, Cause.HEADER_OBSOLETE, Cause.HEADER_RANGE}
 _NO_METHOD = {
     *(Cause.RING_POINTER, Cause.ENTRY_OPCODE, Cause.ENTRY_RANGE),
-    *(Cause.FETCH_BUS, Cause.FETCH_FAULT),
+    *(Cause.USERD_WRITE, Cause.FETCH_BUS, Cause.FETCH_FAULT),
     *_HEADERS,
 }
 
@@ -74,6 +73,7 @@ class ChannelError(Exception):
     method, subchannel, data : the method to blame (byte offset), None when there is none.
     held : it is tried again when the channel resumes; otherwise the channel goes on behind it.
     va : address of the error, where the cause has one.
+    more : another copy of the channel has failed since.
     """
 
     channel: int
@@ -83,6 +83,7 @@ class ChannelError(Exception):
     data: int
     va: int
     held: bool = True
+    more: bool = False
 
     def __str__(self) -> str:
         code = CODE_OF[self.cause].name if self.cause in CODE_OF else "no public code"
@@ -97,6 +98,8 @@ class ChannelError(Exception):
             parts.append(f"; header {self.data:#010x}")
         if self.cause in _WITH_ADDRESS:
             parts.append(f"; address {self.va:#x}")
+        if self.more:
+            parts.append("; more of its copies have failed since")
         parts.append(_NEXT_HELD if self.held else _NEXT)
         return "".join(parts)
 
@@ -135,4 +138,5 @@ async def read_error(control: Control, channel: int) -> ChannelError | None:
         data=data,
         va=high << 32 | low,
         held=bool(held["VALID"]),
+        more=bool(word["MORE"]),
     )

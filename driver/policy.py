@@ -9,7 +9,14 @@ from typing import Protocol
 
 from driver.pushbuffer import Pushbuffer
 
-__all__ = ["LevelledChannels", "NoPriorityPolicy", "Policy", "PolicyError", "PriorityPolicy"]
+__all__ = [
+    "CountFirstPolicy",
+    "LevelledChannels",
+    "NoPriorityPolicy",
+    "Policy",
+    "PolicyError",
+    "PriorityPolicy",
+]
 
 
 class PolicyError(ValueError):
@@ -146,6 +153,10 @@ class PriorityPolicy(LevelledChannels):
 
     S(p), for p = 2 … `levels`, counts the unexecuted copies of priority p. A copy of priority N
     waits until S(N + 1) … S(`levels`) are all 0, and is counted in S(N) from its turn to its end.
+
+    Only the highest level is counted while it waits for an engine: the acquires of the levels in
+    between stand before their increments and are decided only once an engine is free (COPY-13), so
+    those levels compete with lower ones by age. `CountFirstPolicy` cures that.
     """
 
     def __init__(
@@ -163,14 +174,32 @@ class PriorityPolicy(LevelledChannels):
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
         """Acquire S(p) == 0 for every higher p, in rising order; then increment S(N)."""
-        level = self.level_of_channel(channel)
-        for higher in range(level + 1, self.levels + 1):
-            commands.acquire(self.semaphore(higher), 0)
-        if level > 1:
-            commands.add(self.semaphore(level), 1)
+        self._acquire(channel, commands)
+        self._count(channel, commands)
 
     def after_copy(self, channel: int, commands: Pushbuffer) -> None:
         """Decrement S(N)."""
         level = self.level_of_channel(channel)
         if level > 1:
             commands.add(self.semaphore(level), -1)
+
+    def _acquire(self, channel: int, commands: Pushbuffer) -> None:
+        for higher in range(self.level_of_channel(channel) + 1, self.levels + 1):
+            commands.acquire(self.semaphore(higher), 0)
+
+    def _count(self, channel: int, commands: Pushbuffer) -> None:
+        level = self.level_of_channel(channel)
+        if level > 1:
+            commands.add(self.semaphore(level), 1)
+
+
+class CountFirstPolicy(PriorityPolicy):
+    """As `PriorityPolicy`, but a copy is counted before it waits for the levels above: increment
+    S(N), acquires, copy, decrement. The increment needs no engine (COPY-3), so a copy of any level
+    holds back all lower ones from its arrival on. Levels wait for higher ones only, so there is
+    no deadlock."""
+
+    def before_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Increment S(N); then acquire S(p) == 0 for every higher p, in rising order."""
+        self._count(channel, commands)
+        self._acquire(channel, commands)

@@ -1,7 +1,8 @@
 """Raw submission: pushbuffers from elsewhere, beside a described memory image, and what came of it.
 
-A pushbuffer is a list of dwords, or a binary file of little-endian dwords. The image is a TOML or
-JSON file with the same content:
+A pushbuffer is a list of dwords; or a binary file of little-endian dwords; or a text file (.txt) of
+hexadecimal dwords between spaces, with comments from # to the end of the line. The image is a TOML
+or JSON file with the same content (examples: `driver/pushbuffers/`):
 
     channel = 0                       # default 0
     address = 0x100000                # of the pushbuffer; default: anywhere that is free
@@ -144,7 +145,7 @@ class RawReport:
             _indent(disassemble(self.dwords, copy_subchannels=[4]) or "(nothing)"),
             f"Executed: {self.methods} methods in about {self.cycles} cycles.",
             f"Reference: {self.reference:#x}.",
-            f"Copied: {self.copies} copies completed.",
+            f"Copied: {self.copies} copies ended.",
             f"Refused: {self.error or 'nothing'}",
         ]
         if self.stuck is not None:
@@ -190,17 +191,34 @@ def _mismatch_line(change: Change) -> str:
 
 
 def load_dwords(path: Path | str) -> list[int]:
-    """Dwords of a binary file, little endian. Raises `ImageError`."""
+    """Dwords of a text file (.txt), or of a binary one. Raises `ImageError`."""
     path = Path(path)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {error}") from error
-    if len(data) % 4:
+    if path.suffix == ".txt":
+        dwords = _text_dwords(path, data.decode("utf-8", "replace"))
+    elif len(data) % 4:
         raise ImageError(f"{path}: {len(data)} bytes are not a whole number of 4-byte dwords")
-    if not data:
+    else:
+        dwords = [int(dword) for dword in np.frombuffer(data, "<u4")]
+    if not dwords:
         raise ImageError(f"{path}: the pushbuffer is empty")
-    return [int(dword) for dword in np.frombuffer(data, "<u4")]
+    return dwords
+
+
+def _text_dwords(path: Path, text: str) -> list[int]:
+    dwords = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for word in line.partition("#")[0].split():
+            try:
+                dwords.append(int(word, 16))
+            except ValueError:
+                raise ImageError(f"{path}:{number}: {word!r} is no hexadecimal dword") from None
+            if not 0 <= dwords[-1] < 1 << 32:
+                raise ImageError(f"{path}:{number}: {word} does not fit 32 bits")
+    return dwords
 
 
 def load_image(path: Path | str) -> MemoryImage:
@@ -345,7 +363,7 @@ async def run(
         segment = device.allocate(len(data), name="pushbuffer")
     else:
         segment = _reserve_at(device, image.address, len(data), "pushbuffer")
-    device.settings = replace(device.settings, privileged=image.privileged)
+    device.settings = replace(device.settings, privileged=image.privileged, early_waits=False)
     segment.write(data)
     for slot, value in image.semaphores.items():
         device.semaphore_address(slot)  # refuses a slot that was not built

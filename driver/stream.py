@@ -27,13 +27,16 @@ class EventError(Exception):
 class Event:
     """A moment in a stream, recorded with the machine's time. Made by `Device.event`.
 
-    Recording again moves the event; waits refer to the record that was submitted last.
+    Recording again moves the event; waits refer to the record that was submitted last. There is one
+    fence for each channel that the event was recorded in: two channels would release a common one
+    in any order.
     """
 
     def __init__(self, device: "Device", *, interrupt: bool) -> None:
         self.device = device
         self.interrupt = interrupt
-        self._fence = device.fences.take()
+        self._fences: dict[int, Fence] = {}
+        self._fence: Fence | None = None
         self._channels: tuple[Channel, ...] = ()
 
     @property
@@ -43,13 +46,13 @@ class Event:
 
     def query(self) -> bool:
         """Whether the last record has been executed; an event without one counts as executed."""
-        return self._fence.reached(self._fence.submitted)
+        return self._fence is None or self._fence.reached(self._fence.submitted)
 
     async def record(self, stream: "Stream") -> None:
         """Record when everything submitted to `stream` so far has ended."""
         commands = Pushbuffer()
-        value = self.mark(stream)
-        commands.release(self._fence.address, value, timestamp=True)
+        fence = self._mark(stream)
+        commands.release(fence.address, fence.submitted, timestamp=True)
         if self.interrupt:
             commands.non_stall_interrupt(stream.channel.index)
         await stream.submit(commands)
@@ -59,21 +62,24 @@ class Event:
 
         Within one channel the order of submission says it already.
         """
-        if self.recorded and self._channels != stream.channels:
+        fence = self._fence
+        if fence is not None and self._channels != stream.channels:
             commands = Pushbuffer()
-            target, payload = self._fence.address, self._fence.submitted
-            await stream.submit(commands.acquire(target, payload, SemOp.ACQ_CIRC_GEQ))
+            commands.acquire(fence.address, fence.submitted, SemOp.ACQ_CIRC_GEQ)
+            await stream.submit(commands)
 
     async def synchronize(self) -> None:
         """Wait until the last record has been executed. Raises `ChannelError`, `EventError`."""
         if not self.interrupt and not self.query():
             raise EventError("the event was made with interrupt=False: synchronize its stream")
-        await self.device.wait_fence(self._fence, self._fence.submitted, self._channels)
+        fence = self._fence
+        if fence is not None:
+            await self.device.wait_fence(fence, fence.submitted, self._channels)
 
     @property
     def time_ns(self) -> int:
         """PTIMER of the last record. Raises `EventError` before it was executed."""
-        if not self.recorded:
+        if self._fence is None:
             raise EventError("the event was never recorded")
         if not self.query():
             raise EventError("the event's record has not been executed yet")
@@ -92,14 +98,20 @@ class Event:
         """Clock cycles from `start` to this event."""
         return self.elapsed_ns(start) // self.device.info.cycle_ns
 
-    def mark(self, stream: "Stream") -> int:
-        """Payload of a record that `stream` is about to submit."""
-        self._channels = (stream.channel,)
-        return self._fence.next_value()
-
     def copy_fence(self, stream: "Stream") -> CopyFence:
         """A record by the copy engine, at the end of one copy of `stream`."""
-        return CopyFence(self._fence.address, self.mark(stream))
+        fence = self._mark(stream)
+        return CopyFence(fence.address, fence.submitted)
+
+    def _mark(self, stream: "Stream") -> Fence:
+        """Fence of a record that `stream` is about to submit, with its next value."""
+        index = stream.channel.index
+        if index not in self._fences:
+            self._fences[index] = self.device.fences.take()
+        self._fence = self._fences[index]
+        self._channels = stream.channels
+        self._fence.next_value()
+        return self._fence
 
 
 class Stream:
@@ -111,6 +123,7 @@ class Stream:
         self.priority = 0
         self._channel: Channel | None = None
         self._fence: Fence = device.fences.take()
+        self._unfenced = False
 
     def __str__(self) -> str:
         return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
@@ -143,6 +156,7 @@ class Stream:
 
     async def submit(self, commands: Pushbuffer) -> None:
         """Any commands, behind the stream's earlier work. Raises `ChannelError`."""
+        self._unfenced = True
         await self.channel.submit(commands)
 
     async def memcpy_async(
@@ -210,15 +224,20 @@ class Stream:
         """Submit a release of the stream's fence and an interrupt; the fence and its value."""
         value = self._fence.next_value()
         commands = Pushbuffer().release(self._fence.address, value, timestamp=True)
-        await self.submit(commands.non_stall_interrupt(self.channel.index))
+        commands.non_stall_interrupt(self.channel.index)
+        self._unfenced = False
+        await self.channel.submit(commands)
         return self._fence, value
 
     async def synchronize(self) -> None:
         """Wait until everything submitted so far has ended. Raises `ChannelError`."""
         await self.device.wait_fence(*await self.record_fence(), self.channels)
 
-    def query(self) -> bool:
-        """Whether everything up to the last `synchronize` or `record_fence` has ended."""
+    async def query(self) -> bool:
+        """Whether everything submitted so far has ended; does not wait for it. Raises
+        `ChannelError` when the channel is halted and has no room."""
+        if self._unfenced:
+            await self.record_fence()
         return self._fence.reached(self._fence.submitted)
 
 

@@ -4,7 +4,8 @@
     channels = 8
 
     [policy]                   # optional
-    kind = "priority"          # or "none": the same channels, bare copies
+    kind = "priority"          # the published order; "count-first": all levels are counted while
+                               # they wait; or "none": the same channels, bare copies
     levels = 2                 # internal priorities; default: as many as streams have
     channels_per_level = [1, 1]
     stream_priorities = 2
@@ -39,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from driver.channel import ChannelSettings
-from driver.policy import NoPriorityPolicy, PolicyError, PriorityPolicy
+from driver.policy import CountFirstPolicy, NoPriorityPolicy, PolicyError, PriorityPolicy
 from hw.config import Config, ConfigError
 
 __all__ = [
@@ -64,7 +65,11 @@ DATA = ("random", "picture")
 _LONGEST = 1 << 40
 """Bound of times and counts, far beyond what can be simulated."""
 
-_POLICIES = {"priority": PriorityPolicy, "none": NoPriorityPolicy}
+_POLICIES = {
+    "priority": PriorityPolicy,
+    "count-first": CountFirstPolicy,
+    "none": NoPriorityPolicy,
+}
 
 
 class WorkloadError(ValueError):

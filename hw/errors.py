@@ -54,6 +54,8 @@ class Cause(enum.IntEnum, shape=5):
     """Copy of no bytes."""
     COPY_MODE = 15
     """Block-linear, remap, or another mode that is not modelled."""
+    USERD_WRITE = 16
+    """GP_GET or REF could not be written to USERD: bus error, or not mapped."""
     SEM_UNDERFLOW = 17
     SEM_OVERFLOW = 18
     SEM_UNKNOWN = 19
@@ -90,6 +92,7 @@ CODE_OF = {
     Cause.COPY_METHOD: Code.HCE_ILLEGAL_MTHD,
     Cause.COPY_ZERO: Code.HCE_RE_ILLEGAL_OP,
     Cause.COPY_MODE: Code.HCE_RE_ILLEGAL_OP,
+    Cause.USERD_WRITE: Code.GPFIFO,
     Cause.SEM_UNDERFLOW: Code.SEMAPHORE,
     Cause.SEM_OVERFLOW: Code.SEMAPHORE,
     Cause.SEM_UNKNOWN: Code.SEMAPHORE,

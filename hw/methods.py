@@ -10,6 +10,7 @@ Source: NVIDIA open-gpu-doc class headers clc56f.h and clc7b5.h, as restated on 
 from amaranth.lib import data, enum
 
 __all__ = [
+    "USERD_BYTES",
     "AcquireTimer",
     "CeMethod",
     "CopyLaunch",
@@ -28,9 +29,22 @@ __all__ = [
     "SemOp",
     "SemaphoreExecute",
     "TertOp",
+    "Userd",
     "YieldOp",
     "pack",
 ]
+
+USERD_BYTES = 512
+"""Size and alignment of USERD (3.3)."""
+
+
+class Userd(enum.IntEnum):
+    """Byte offsets in USERD, 512 bytes of memory per channel (3.3). REF and GP_GET are written by
+    the machine, GP_PUT by the driver."""
+
+    REF = 0x48
+    GP_GET = 0x88
+    GP_PUT = 0x8C
 
 
 class SecOp(enum.IntEnum, shape=3):

@@ -165,10 +165,13 @@ def copy_command(config: Config) -> data.StructLayout:
     `line_length` bytes per line; `line_count` lines, `pitch_in`/`pitch_out` bytes apart (unsigned,
     addresses wrap at 49 bits); `transfer` 0 copies nothing. After the last byte is visible the
     semaphore, if any, is released: ONE_WORD payload only, FOUR_WORDS with timestamp;
-    `reduction_enable` makes it a reduction.
+    `reduction_enable` makes it a reduction. `subchannel` and `data` are the method's, and come back
+    with `copy_done`.
     """
     return data.StructLayout({
         "channel": config.channel_bits,
+        "subchannel": 3,
+        "data": 32,
         "asid": config.asid_bits,
         "transfer": 1,
         "src": VA_BITS,
@@ -191,19 +194,27 @@ def copy_command(config: Config) -> data.StructLayout:
 
 def copy_done(config: Config) -> data.StructLayout:
     """End of one copy, in the order in which an engine accepted them; `va` is the first byte of
-    the burst that failed, when one did."""
-    return data.StructLayout({"channel": config.channel_bits, "error": CopyError, "va": VA_BITS})
+    the burst that failed, when one did; `subchannel` and `data` are those of its command."""
+    return data.StructLayout({
+        "channel": config.channel_bits,
+        "subchannel": 3,
+        "data": 32,
+        "error": CopyError,
+        "va": VA_BITS,
+    })
 
 
 class CopyPort(wiring.Signature):
     """A copy engine, seen from the host. `command` is ready while the engine can begin reading at
-    once; `idle` is 1 while nothing that it accepted is unfinished."""
+    once; `idle` is 1 while nothing that it accepted is unfinished. While `stop` is 1 copies end as
+    soon as what was begun of them allows, with a part of their bytes and without release."""
 
     def __init__(self, config: Config) -> None:
         super().__init__({
             "command": Out(stream.Signature(copy_command(config))),
             "done": In(stream.Signature(copy_done(config))),
             "idle": In(1),
+            "stop": Out(1),
         })
 
 

@@ -25,6 +25,23 @@ ignored. A write is answered when it has taken effect. SLVERR without any effect
 without a register, a channel or semaphore that was not built, a write to a read-only register, and
 a write of part of a word to the doorbell, a channel or a semaphore."""
 
+_BRING_UP = f"""\
+## Bringing a channel up
+
+1. Memory: a ring of 2^n entries of 8 bytes; USERD, {methods.USERD_BYTES} zero bytes on as many,
+   with {", ".join(f"{member.name} at {member.value:#x}" for member in methods.Userd)}; segments.
+2. Registers of the channel, which hold nothing in particular before (reset "–"): GP_BASE,
+   GP_BASE_HI, USERD, USERD_HI, CONFIG, SLICE, ACQUIRE; then CONTROL.ENABLE = 1.
+3. Each submission: the segment, its ring entry, the new GP_PUT in USERD, then the channel's number
+   to DOORBELL. GP_GET comes back in USERD and in the register of that name.
+4. An error sets the channel's bit in INTR_ERROR; CAUSE, METHOD0, DATA0 and ERROR_VA say what it
+   was. Writing its bits in INTR_0 and INTR_1 goes on: the held method is tried again, unless
+   METHOD0 was written before with another one, NOP to skip it.
+5. CONTROL.ENABLE = 0 switches it off; its memory is free when STATUS.ACTIVE is 0.
+
+Numbers of methods, bit fields of ring entries, headers and methods are in the C header; numbers in
+brackets are sections of the public manuals' summary that the design was made from."""
+
 _RULES = {
     "ro": "read only; a write is answered with SLVERR",
     "rw": "read and write",
@@ -43,6 +60,7 @@ _NUMBERS = {
     "REDUCTION": methods.Reduction,
     "MEM_OP": methods.MemOp,
     "YIELD_OP": methods.YieldOp,
+    "USERD": methods.Userd,
     "LAUNCH_TRANSFER": methods.LaunchTransfer,
     "LAUNCH_SEMAPHORE": methods.LaunchSemaphore,
     "LAUNCH_INTERRUPT": methods.Interrupt,
@@ -71,6 +89,8 @@ def markdown(config: Config) -> str:
         *_table(("Access", "Meaning"), _RULES.items()),
         "",
         "Built with: " + ", ".join(f"{name} {value}" for name, value in _members(config)) + ".",
+        "",
+        _BRING_UP,
     ]
     for block in REGISTERS:
         lines += ["", *_block_lines(block, config)]
@@ -91,6 +111,7 @@ def header(config: Config) -> str:
         _define("VERSION_MINOR_VALUE", VERSION[1]),
         _define("WINDOW_BASE", WINDOW_BASE),
         _define("SLOT_BYTES", SLOT_BYTES),
+        _define("USERD_BYTES", methods.USERD_BYTES),
     ]
     for block in REGISTERS:
         lines += ["", f"/* {block.name.capitalize()} registers: byte offsets, bit fields. */"]

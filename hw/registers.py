@@ -272,11 +272,12 @@ class Wait(amaranth_enum.Enum, shape=4):
     ONCHIP = 3
     RETRY = 4
     FENCE = 5
-    FENCE_UNIT = 6
+    ENGINE_ONLY = 6
     QUEUE = 7
     ALL_IDLE = 8
     WRITEBACK = 9
     TURN = 10
+    ENGINE_TIMED = 11
 
 
 WAITS = {
@@ -286,11 +287,12 @@ WAITS = {
     Wait.ONCHIP.value: "an update of an on-chip semaphore",
     Wait.RETRY.value: "the retry timer of an acquire in memory",
     Wait.FENCE.value: "its semaphore operation in memory to end",
-    Wait.FENCE_UNIT.value: "the semaphore unit's memory side to be free",
+    Wait.ENGINE_ONLY.value: "an idle copy engine, for an acquire that is in no group",
     Wait.QUEUE.value: "room behind its running copy for a pipelined one",
-    Wait.ALL_IDLE.value: "every engine and fence to be idle (WFI of scope ALL)",
-    Wait.WRITEBACK.value: "the USERD writer to be free (SET_REFERENCE)",
+    Wait.ALL_IDLE.value: "what was under way in engines and fences to end (WFI of scope ALL)",
+    Wait.WRITEBACK.value: "its REF to be written to USERD (SET_REFERENCE)",
     Wait.TURN.value: "its next turn only",
+    Wait.ENGINE_TIMED.value: "as 2, or one of its group not to be 0, from when its time-out runs",
 }
 """The same in words."""
 
@@ -299,7 +301,7 @@ _WAIT_DOC = ", ".join(f"{value} {text}" for value, text in WAITS.items())
 _INTERRUPTS = (
     Field("ERROR", 0, 0, "A channel is halted by an error (INTR_ERROR)."),
     Field("NOTIFY", 1, 1, "A channel executed NON_STALL_INTERRUPT (INTR_NOTIFY)."),
-    Field("COPY", 2, 2, "A copy with an interrupt has completed (INTR_COPY)."),
+    Field("COPY", 2, 2, "A copy with an interrupt has completed, without an error (INTR_COPY)."),
 )
 
 GLOBAL = Block(
@@ -407,7 +409,15 @@ CHANNEL = Block(
             0x00,
             Access.RW,
             "Switches the channel on.",
-            (Field("ENABLE", 0, 0, "The channel fetches and executes."),),
+            (
+                Field(
+                    "ENABLE",
+                    0,
+                    0,
+                    "The channel fetches and executes. 0 stops its running copies: they end with "
+                    "a part of their bytes, without release and without error.",
+                ),
+            ),
         ),
         Register(
             "STATUS",
@@ -420,6 +430,13 @@ CHANNEL = Block(
                 Field("FLOOR", 2, 2, "Its time slice runs."),
                 Field("SERVED", 3, 3, "It has the method pipeline."),
                 Field("PENDING", 4, 4, "It has work, fetched or not."),
+                Field(
+                    "ACTIVE",
+                    5,
+                    5,
+                    "A copy, a read, a write-back or a semaphore operation in memory of it is "
+                    "under way: its memory is in use, also after it was switched off.",
+                ),
                 Field("WAIT", 11, 8, f"What its held method waits for: {_WAIT_DOC}."),
                 Field("ACQUIRE_FAIL", 12, 12, "Its acquire has failed at least once."),
                 Field("COPIES", 23, 16, "Copies launched and not completed."),
@@ -468,6 +485,14 @@ CHANNEL = Block(
             (
                 Field("ASID", 9, 0, "Address space of everything that the channel does."),
                 Field("AUTH_LEVEL", 16, 16, "1: privileged methods are allowed."),
+                Field(
+                    "EARLY_WAITS",
+                    17,
+                    17,
+                    "1: an acquire that is not `== 0` of a counting semaphore needs no copy "
+                    "engine: for waits between streams, which say nothing of priority. 0: every "
+                    "acquire of a channel with a copy object is decided with an engine (COPY-13).",
+                ),
             ),
             reset=None,
         ),
@@ -510,7 +535,16 @@ CHANNEL = Block(
             0x34,
             Access.RO,
             "The error in detail.",
-            (Field("CAUSE", 4, 0, ", ".join(f"{cause.value} {cause.name}" for cause in Cause)),),
+            (
+                Field("CAUSE", 4, 0, ", ".join(f"{cause.value} {cause.name}" for cause in Cause)),
+                Field(
+                    "MORE",
+                    8,
+                    8,
+                    "Another copy of the channel has failed since; this record stays that of the "
+                    "first error. Final once STATUS.COPIES is 0.",
+                ),
+            ),
         ),
         Register("ERROR_VA", 0x38, Access.RO, "Virtual address of the error, bits 31:0."),
         Register(
@@ -532,9 +566,14 @@ CHANNEL = Block(
             ),
         ),
         Register("DATA0", 0x44, Access.RW, "Its data. Writes count only while halted."),
-        Register("REFERENCE", 0x48, Access.RO, "Data of the last SET_REFERENCE."),
-        Register("METHODS", 0x4C, Access.RO, "Methods executed. Wraps at 32 bits."),
-        Register("COPIES", 0x50, Access.RO, "Copies completed. Wraps at 32 bits."),
+        Register(
+            "REFERENCE",
+            0x48,
+            Access.RO,
+            "Data of the last SET_REFERENCE since the channel's start.",
+        ),
+        Register("METHODS", 0x4C, Access.RO, "Methods executed since its start. Wraps at 32 bits."),
+        Register("COPIES", 0x50, Access.RO, "Copies completed since its start. Wraps at 32 bits."),
     ),
 )
 

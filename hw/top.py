@@ -33,7 +33,7 @@ class Signalbox(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         clients = 2 + config.copy_engines
-        self._fabric = MemoryFabric(config, clients, clients)
+        self._fabric = MemoryFabric(config, clients, clients, urgent=2)  # all but copies
         members = {
             "control": In(AxiLite(ADDRESS_BITS)),
             "axi": Out(self._fabric.axi.signature),
@@ -78,7 +78,8 @@ class Signalbox(wiring.Component):
             host.period.eq(control.writeback),
             host.counting.eq(control.counting),
             host.zero.eq(semaphores.zero),
-            host.update.eq(semaphores.update),
+            host.update.valid.eq(semaphores.update.valid),
+            host.update.index.eq(semaphores.update.index),
             semaphores.counting.eq(control.counting),
             semaphores.time.eq(control.time),
             control.error.eq(host.error),
@@ -126,7 +127,7 @@ class Signalbox(wiring.Component):
             trace.acquire.valid.eq(acquire.valid),
             trace.acquire.channel.eq(acquire.channel),
             trace.acquire.passed.eq(acquire.passed),
-            trace.semaphore.eq(semaphores.update),
+            trace.semaphore.eq(semaphores.written),
             trace.error.eq(host.channels.error),
         ]
         for number in range(self._config.copy_engines):

@@ -25,7 +25,7 @@ from cocotb_tools.runner import get_runner
 from hw import export
 from tb import verilator
 
-__all__ = ["DESIGN", "ROOT", "SIMULATORS", "SIM_BUILD", "choose_seed", "simulate"]
+__all__ = ["COVERAGE", "DESIGN", "ROOT", "SIMULATORS", "SIM_BUILD", "choose_seed", "simulate"]
 
 ROOT = Path(__file__).resolve().parent.parent
 """Top folder of the checkout."""
@@ -37,6 +37,9 @@ SIMULATORS = ("verilator", "icarus")
 
 DESIGN = "dut"
 """Module name of the exported design, for simulation tops that instantiate it."""
+
+COVERAGE = "SIGNALBOX_COVERAGE"
+"""Environment variable: folder in which every run on Verilator leaves its coverage (`.dat`)."""
 
 _TIMESCALE = ("1ns", "1ps")
 
@@ -66,7 +69,7 @@ def simulate(
     ----------
     design : exported as module `dut`; None when `sources` are everything.
     simulator : "verilator" or "icarus".
-    name : names the build; folders below `sim_build/<name>/`.
+    name : names the run; it gets a folder below `sim_build/<name>/`.
     env : environment variables that the tests see.
     testcase : run only the cocotb tests whose names end so (a list separated by commas).
     seed : of the tests' random numbers; else `SIGNALBOX_SEED`, else a fresh one. It is printed.
@@ -89,6 +92,7 @@ def simulate(
     RuntimeError : the design did not build, or a usable simulator is missing.
     """
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
+    coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
     seed = choose_seed(seed)
     text = None if design is None else export.verilog(design, DESIGN)
     if design is not None and top == DESIGN:
@@ -97,13 +101,15 @@ def simulate(
         text,
         simulator,
         waves,
+        bool(coverage),
         tuple(sources),
         top,
         dict(parameters or {}),
         tuple(public),
         tuple(build_args),
     )
-    build = _build(recipe, name)
+    build = _build(recipe)
+    (SIM_BUILD / name).mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix=f"run-{simulator}-", dir=SIM_BUILD / name))
     print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {run.relative_to(ROOT)}")
     failure = None
@@ -118,7 +124,11 @@ def simulate(
                 build_dir=build,
                 test_dir=run,
                 results_xml=str(run / "results.xml"),
-                plusargs=[*_wave_arguments(simulator, waves, run), *plusargs],
+                plusargs=[
+                    *_wave_arguments(simulator, waves, run),
+                    *_coverage_arguments(coverage, f"{name}-{run.name}"),
+                    *plusargs,
+                ],
                 log_file=str(run / log) if log else None,
             )
         except RuntimeError as error:
@@ -143,6 +153,7 @@ class _Recipe:
     text: str | None
     simulator: str
     waves: bool
+    coverage: bool
     sources: tuple[Path, ...]
     top: str
     parameters: Mapping[str, int]
@@ -156,9 +167,9 @@ class _Recipe:
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
-def _build(recipe: _Recipe, name: str) -> Path:
+def _build(recipe: _Recipe) -> Path:
     """Directory of the compiled simulation, made now or found."""
-    build = SIM_BUILD / name / f"{recipe.simulator}-{recipe.key()}"
+    build = SIM_BUILD / "builds" / f"{recipe.simulator}-{recipe.key()}"
     build.parent.mkdir(parents=True, exist_ok=True)
     with _lock(build.with_suffix(".lock")):
         if not (build / "stamp").exists():
@@ -179,9 +190,9 @@ def _compile(recipe: _Recipe, build: Path) -> None:
     env: Mapping[str, str] = {}
     if recipe.simulator == "verilator":
         files += [verilator.WAIVERS, verilator.write_public(build, recipe.public)]
-        arguments = [*verilator.arguments(recipe.waves), *arguments]
+        arguments = [*verilator.arguments(recipe.waves, recipe.coverage), *arguments]
         env = verilator.environment(recipe.waves)
-        verilator.restore_runtime(build, recipe.waves)
+        verilator.restore_runtime(build, recipe.waves, recipe.coverage)
     log = build / "build.log"
     with _environment(recipe.waves, env):
         try:
@@ -200,7 +211,7 @@ def _compile(recipe: _Recipe, build: Path) -> None:
             tail = "\n".join(log.read_text().splitlines()[-40:])
             raise RuntimeError(f"{build.name}: {error}\n{tail}") from error
     if recipe.simulator == "verilator":
-        verilator.save_runtime(build, recipe.waves)
+        verilator.save_runtime(build, recipe.waves, recipe.coverage)
 
 
 def _wave_arguments(simulator: str, waves: bool, run: Path) -> list[str]:
@@ -208,6 +219,10 @@ def _wave_arguments(simulator: str, waves: bool, run: Path) -> list[str]:
         return []
     file = str(run / "dump.fst")
     return ["--trace-file", file] if simulator == "verilator" else [f"+dumpfile_path={file}"]
+
+
+def _coverage_arguments(folder: str, name: str) -> list[str]:
+    return [f"+verilator+coverage+file+{folder}/{name}.dat"] if folder else []
 
 
 def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:

@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 from amaranth.hdl import Module, Signal
 from amaranth.hdl._ir import PortDirection
@@ -30,15 +32,20 @@ from hw.config import CONFIGS, Config
 from hw.control.port import ControlPort
 from hw.copy.engine import CopyEngine
 from hw.host.arrivals import Arrivals
+from hw.host.barrier import Barrier
 from hw.host.channels import Channels
 from hw.host.execute import Execute
+from hw.host.fences import Fences
 from hw.host.fetch import Fetch
 from hw.host.launcher import Launcher
 from hw.host.parking import Parking
 from hw.host.pipeline import Pipeline
 from hw.host.prefetch import Prefetch
 from hw.host.scheduler import Scheduler
+from hw.host.timers import Timers
+from hw.host.writeback import Writeback
 from hw.mmu.fabric import MemoryFabric
+from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.top import Signalbox
 from tb.runner import ROOT, SIM_BUILD
@@ -51,19 +58,49 @@ RECORD = Path(__file__).resolve().parent / "synth.json"
 
 def _fabric(config: Config) -> MemoryFabric:
     clients = 2 + config.copy_engines
-    return MemoryFabric(config, clients, clients)
+    return MemoryFabric(config, clients, clients, urgent=2)
+
+
+class _Methods(wiring.Component):
+    """The method pipeline with those ports of `Execute` that the host connects from outside."""
+
+    def __init__(self, config: Config) -> None:
+        execute = Execute(config)
+        self._unit = Pipeline(config, execute)
+        own = ("step", "channel", "run", "select", "load", "loaded", "reset", "replace", "early",
+               "leave", "state")  # fmt: skip
+        members = {
+            name: member for name, member in execute.signature.members.items() if name not in own
+        }
+        outer = wiring.Signature(members)
+        self._outer = SimpleNamespace(
+            signature=outer, **{name: getattr(execute, name) for name in members}
+        )
+        super().__init__({"pipeline": Out(self._unit.signature), "execute": Out(outer)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = self._unit
+        wiring.connect(m, wiring.flipped(self.pipeline), self._unit)
+        wiring.connect(m, wiring.flipped(self.execute), cast(Any, self._outer))
+        return m
 
 
 UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "host.fetch": Fetch,
     "host.prefetch": Prefetch,
     "host.arrivals": Arrivals,
-    "host.pipeline": lambda config: Pipeline(config, Execute(config)),
+    "host.pipeline": _Methods,
     "host.scheduler": Scheduler,
     "host.parking": Parking,
     "host.launcher": Launcher,
     "host.channels": Channels,
+    "host.writeback": Writeback,
+    "host.timers": Timers,
+    "host.fences": Fences,
+    "host.barrier": Barrier,
     "semaphore": SemaphoreUnit,
+    "semaphore.fence": Fence,
     "copy": CopyEngine,
     "mmu": _fabric,
     "control": ControlPort,

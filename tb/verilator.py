@@ -111,14 +111,18 @@ def version(simulator: str) -> str:
     return shown.stdout.partition("\n")[0]
 
 
-def arguments(waves: bool) -> list[str]:
+def arguments(waves: bool, coverage: bool) -> list[str]:
     """Arguments of every build.
 
     RTL assertions are fatal. Only what `write_public` names is visible to cocotb: everything
     public, which cocotb's runner asks for, slows simulation down.
     """
     chosen = ["--assert", "--no-timing", "--no-public-flat-rw"]
-    return [*chosen, "--trace-fst", "--trace-structs"] if waves else chosen
+    if waves:
+        chosen += ["--trace-fst", "--trace-structs"]
+    if coverage:
+        chosen += ["--coverage-line", "--coverage-toggle"]
+    return chosen
 
 
 def write_public(build: Path, public: Sequence[str]) -> Path:
@@ -132,21 +136,21 @@ def write_public(build: Path, public: Sequence[str]) -> Path:
     return file
 
 
-def _runtime(waves: bool) -> Path:
+def _runtime(waves: bool, coverage: bool) -> Path:
     """Where the objects of Verilator's run-time library lie for builds of one kind."""
-    key = "\0".join([version("verilator"), *arguments(waves), str(environment(waves))])
+    key = "\0".join([version("verilator"), *arguments(waves, coverage), str(environment(waves))])
     return _CACHE / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def restore_runtime(build: Path, waves: bool) -> None:
+def restore_runtime(build: Path, waves: bool, coverage: bool) -> None:
     """Put the compiled library into a fresh build, which then compiles only the design."""
-    for file in _runtime(waves).glob("verilated*.o"):
+    for file in _runtime(waves, coverage).glob("verilated*.o"):
         shutil.copyfile(file, build / file.name)
 
 
-def save_runtime(build: Path, waves: bool) -> None:
+def save_runtime(build: Path, waves: bool, coverage: bool) -> None:
     """Keep the compiled library of a build, then drop what running it does not need."""
-    kept = _runtime(waves)
+    kept = _runtime(waves, coverage)
     kept.mkdir(parents=True, exist_ok=True)
     for file in build.glob("verilated*.o"):
         fresh = kept / f"{file.name}.{os.getpid()}"

@@ -29,7 +29,8 @@ DEFAULT = ROOT / "driver" / "workloads" / "video.toml"
 WITH, WITHOUT = "with priorities", "without priorities"
 """Names of the two runs in tables."""
 
-_TITLES = {"priority": WITH, "none": WITHOUT}
+_TITLES = {"priority": WITH, "count-first": WITH, "none": WITHOUT}
+"""What the run under a policy is called."""
 
 _FEW_COPIES = 12
 """Up to so many copies are listed one by one."""

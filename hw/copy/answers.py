@@ -43,25 +43,26 @@ class Answers(wiring.Component):
         m = Module()
         owed_, done = self.owed, self.done
         answered, bad = Signal(), Signal()
-        found = Signal(layouts.outcome())
-        """First failure of the copy whose answers arrive."""
+        found, clean = Signal(layouts.outcome()), Signal(init=1)
+        """First failure of the copy whose answers arrive; there is none."""
         m.d.comb += [
             done.ready.eq(owed_.valid & ~owed_.p.end),
             answered.eq(done.valid & done.ready),
             owed_.ready.eq(Mux(owed_.p.end, 1, done.valid)),
-            bad.eq(answered & (done.p.status != MemoryStatus.OK)),
+            bad.eq(done.p.status != MemoryStatus.OK),
             self.read_failure.ready.eq(answered & owed_.p.failed),
             self.o.valid.eq(owed_.valid & owed_.p.end),
             self.o.payload.eq(found),
         ]
-        with m.If(answered & (found.error == CopyError.NONE)):
-            self._note(m, found, bad)
+        with m.If(answered & clean & (owed_.p.failed | bad)):
+            m.d.sync += clean.eq(0)
+            self._note(m, found)
         with m.If(self.o.valid):
-            m.d.sync += found.error.eq(CopyError.NONE)
-        m.d.sync += [self.failed.eq(bad), self.failed_tag.eq(owed_.p.tag)]
+            m.d.sync += [clean.eq(1), found.error.eq(CopyError.NONE)]
+        m.d.sync += [self.failed.eq(answered & bad), self.failed_tag.eq(owed_.p.tag)]
         return m
 
-    def _note(self, m: Module, found, bad: Signal) -> None:
+    def _note(self, m: Module, found) -> None:
         read = self.read_failure.p
         with m.If(self.owed.p.failed):
             m.d.sync += [
@@ -74,7 +75,7 @@ class Answers(wiring.Component):
                 ),
                 found.va.eq(read.va),
             ]
-        with m.Elif(bad):
+        with m.Else():
             m.d.sync += [
                 found.error.eq(
                     Mux(

@@ -78,16 +78,15 @@ class Drain(wiring.Component):
             request.p.va.eq(plan.p.va),
             request.p.beats.eq(plan.p.puts),
             plan.ready.eq(ready & self.owed.ready),
-            complete.o.ready.eq(plan.ready & ~plan.p.end),
+            complete.o.ready.eq(request.ready & self.owed.ready & plan.valid & ~plan.p.end),
         ]
 
     def _send(self, m: Module) -> None:
         """Beats of accepted requests leave in the order in which they came."""
         layout = write_beat(self.config)
-        m.submodules.queue = queue = Queue(layout, DATA_BEATS)
+        m.submodules.queue = queue = Queue(layout, DATA_BEATS, block=True)
         granted = Signal(range(QUEUE * 2))
         """Accepted requests whose last beat has not left."""
-        left = Signal.like(granted)
         accepted, ended, open_ = Signal(), Signal(), Signal()
         out = queue.o
         moved = out.valid & out.ready
@@ -102,5 +101,8 @@ class Drain(wiring.Component):
             accepted.eq(self.request.valid & self.request.ready),
             ended.eq(moved & out.p.last),
         ]
-        m.d.comb += left.eq(granted + accepted - ended)
-        m.d.sync += [granted.eq(left), open_.eq(left.any()), self.freed.eq(moved)]
+        with m.If(accepted & ~ended):
+            m.d.sync += [granted.eq(granted + 1), open_.eq(1)]
+        with m.If(ended & ~accepted):
+            m.d.sync += [granted.eq(granted - 1), open_.eq(granted != 1)]
+        m.d.sync += self.freed.eq(moved)

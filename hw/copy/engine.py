@@ -16,6 +16,7 @@ from hw.copy.queue import Queue
 from hw.copy.realign import Realign
 from hw.copy.retire import Retire, ending
 from hw.copy.steps import Steps
+from hw.lib.stream import StreamRegister
 from hw.records import CopyPort, ReadPort, SemaphorePort, WritePort
 
 __all__ = ["CopyEngine"]
@@ -25,9 +26,10 @@ class CopyEngine(wiring.Component):
     """Executes copies, reading ahead of writing (HOST-8, COPY-4, COPY-11, COPY-12).
 
     A command is accepted when the reads of the copy before it are issued, so queued copies keep
-    memory busy: one beat per cycle each way with up to 100 cycles of read latency. The first read
-    is requested 7 cycles after the command, the first write about 13 cycles after the last of its
-    read beats; lines shorter than a beat take 3 cycles each.
+    memory busy: one beat per cycle each way with up to 200 cycles of read latency. The first read
+    is requested 7 cycles after the command, the first write 7 cycles after the last of its read
+    beats at 128 bits; lines shorter than a beat take 3 cycles each. It reads ahead only as far as
+    memory's latency asks for (`Window`).
 
     A failed access ends its copy early: no further chunk is begun, what was begun is drained
     without writing anything read after the failure, and the copy is reported without releasing
@@ -36,7 +38,7 @@ class CopyEngine(wiring.Component):
     Members
     -------
     port : the host. `done` comes when every byte is visible and the semaphore was released.
-    read, write : memory. Read bursts are up to 65 beats, write bursts up to 64; `va` of the first
+    read, write : memory. Read bursts are up to 17 beats, write bursts up to 16; `va` of the first
         burst of a line is its first byte.
     semaphore : the semaphore unit.
     read_strobe, write_strobe : a beat moved.
@@ -82,35 +84,38 @@ class CopyEngine(wiring.Component):
         room = Signal(init=1)
         unfinished = Signal(range(COPIES + 1))
         accepted, ended = Signal(), Signal()
-        after = Signal.like(unfinished)
         m.d.comb += [
             lines.command.valid.eq(command.valid & room),
             lines.command.payload.eq(command.payload),
             command.ready.eq(lines.command.ready & room),
             accepted.eq(command.valid & command.ready),
-            self.endings.i.valid.eq(accepted),
             ended.eq(self.port.done.valid & self.port.done.ready),
-            after.eq(unfinished + accepted - ended),
             self.port.idle.eq(unfinished == 0),
         ]
+        # The register that is split into lines has the rest of the command, too.
         m.d.comb += [
-            self.endings.i.p[name].eq(command.p[name]) for name in ending(self.config).members
+            self.endings.i.p[name].eq(lines.copy[name]) for name in ending(self.config).members
         ]
         m.d.sync += [
-            unfinished.eq(after),
-            room.eq(after != COPIES),
+            self.endings.i.valid.eq(accepted),
+            # A cycle late; there is no command in the cycle after one.
+            room.eq(unfinished != COPIES),
             lines.tag.eq(lines.tag + accepted),
         ]
+        with m.If(accepted & ~ended):
+            m.d.sync += unfinished.eq(unfinished + 1)
+        with m.If(ended & ~accepted):
+            m.d.sync += unfinished.eq(unfinished - 1)
 
     def _abort(self, m: Module) -> None:
-        """Stop splitting a copy when one of its accesses has failed."""
+        """Stop splitting a copy when one of its accesses has failed, or the host says so."""
         stop = Signal()
         current = self.lines.current
         by_read = self.steps.failure.valid & (self.steps.failure_tag == current)
         by_write = self.answers.failed & (self.answers.failed_tag == current)
         with m.If(self.lines.command.valid & self.lines.command.ready):
-            m.d.sync += stop.eq(0)
-        with m.Elif(by_read | by_write):
+            m.d.sync += stop.eq(self.port.stop)
+        with m.Elif(by_read | by_write | self.port.stop):
             m.d.sync += stop.eq(1)
         m.d.comb += [self.lines.stop.eq(stop), self.bursts.stop.eq(stop)]
 
@@ -120,7 +125,10 @@ class CopyEngine(wiring.Component):
         wiring.connect(m, self.bursts.o, self.fetch.i)
         wiring.connect(m, self.fetch.request, wiring.flipped(self.read.request))
         wiring.connect(m, self.fetch.segment, segments.i)
-        wiring.connect(m, segments.o, self.steps.segment)
+        # A register each way: whether a step is a segment's last is known late.
+        m.submodules.segment = segment = StreamRegister(layouts.segment(self.config))
+        wiring.connect(m, segments.o, segment.i)
+        wiring.connect(m, segment.o, self.steps.segment)
         wiring.connect(m, wiring.flipped(self.read.beat), self.steps.beat)
         m.d.comb += self.realign.i.eq(self.steps.o)
 
@@ -140,6 +148,7 @@ class CopyEngine(wiring.Component):
             self.drain.beat.eq(self.realign.o),
             self.drain.beat_valid.eq(self.realign.valid),
             self.fetch.freed.eq(self.drain.freed),
+            self.fetch.taken.eq(self.steps.o.take),
             failures.i.valid.eq(self.steps.failure.valid),
             failures.i.payload.eq(self.steps.failure.payload),
         ]
@@ -149,5 +158,6 @@ class CopyEngine(wiring.Component):
         wiring.connect(m, self.answers.o, outcomes.i)
         wiring.connect(m, outcomes.o, self.retire.outcome)
         wiring.connect(m, self.endings.o, self.retire.ending)
+        m.d.comb += self.retire.stop.eq(self.port.stop)
         wiring.connect(m, self.retire.semaphore, wiring.flipped(self.semaphore))
         wiring.connect(m, self.retire.done, wiring.flipped(self.port.done))

@@ -1,12 +1,13 @@
 """From chunks to read requests."""
 
-from amaranth import Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth import Module, Mux, Signal
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.copy import layouts
-from hw.copy.layouts import BURST_BEATS, DATA_BEATS
+from hw.copy.layouts import BURST_BEATS, DATA_BEATS, TAKES_BITS
+from hw.copy.window import Window
 from hw.lib.stream import StreamRegister
 from hw.records import memory_request
 
@@ -18,16 +19,17 @@ PAGE = 4096
 class Fetch(wiring.Component):
     """Requests a chunk's source beats, in two bursts where they cross 4 KiB.
 
-    A chunk is begun only when `DATA_BEATS` has room for all of it, so that read beats never wait.
-    A chunk per 2 cycles, 3 with two bursts.
+    A chunk is begun only when `DATA_BEATS` has room for all of it, so that read beats never wait,
+    and when `Window` lets it. A chunk per 3 cycles, 4 with two bursts.
 
     Members
     -------
     i : chunks; the end of a copy only passes on to `write`.
-    request : to memory, 2 cycles later.
+    request : to memory, 4 cycles later.
     segment : what each request, or the lack of one, contributes to the chunk.
     write : the chunk's write burst, in the order of the chunks.
     freed : strobe; one beat has left the data queue.
+    taken : strobe; one requested beat has come, or will not.
     """
 
     def __init__(self, config: Config) -> None:
@@ -37,38 +39,58 @@ class Fetch(wiring.Component):
             "segment": Out(stream.Signature(layouts.segment(config))),
             "write": Out(stream.Signature(layouts.pending_write(config))),
             "freed": In(1),
+            "taken": In(1),
         })
         self.config = config
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        self.chunk = Signal(layouts.chunk(self.config))
         self.part = Signal(layouts.segment(self.config))
         """What is requested next."""
-        self.space = Signal(data.StructLayout({"asid": self.config.asid_bits, "physical": 1}))
-        self.rest = Signal(7)
+        self.rest = Signal(TAKES_BITS)
         """Beats of the chunk past the 4 KiB boundary."""
-        self.tail = Signal()
+        self.near, self.reach = Signal(), Signal(TAKES_BITS + 1)
+        """The boundary is less than 32 beats away; the chunk's end, from 32 beats before it."""
+        self.silent = Signal()
+        """The chunk has no source beats."""
         m.submodules.register = self.register = StreamRegister(self.request.payload.shape())
+        m.submodules.window = self.window = Window(self.config)
         wiring.connect(m, self.register.o, wiring.flipped(self.request))
+        admitted = Signal()
         with m.FSM() as fsm:
-            with m.State("CHUNK"):
-                with m.If(self.i.valid & self.i.ready & ~self.i.p.end):
-                    self._split(m)
+            m.d.comb += self.i.ready.eq(fsm.ongoing("TAKE"))
+            with m.State("TAKE"):
+                self._measure(m)
+                m.d.sync += self.chunk.eq(self.i.payload)
+                with m.If(self.i.valid):
+                    m.next = "ADMIT"
+            with m.State("ADMIT"):
+                self._split(m)
+                with m.If(admitted):
                     m.next = "REQUEST"
+                    with m.If(self.chunk.end):
+                        m.next = "TAKE"
             with m.State("REQUEST"):
                 self._request(m)
-        self._admit(m, fsm.ongoing("CHUNK"))
+        self._admit(m, fsm.ongoing("ADMIT"), admitted)
         return m
 
-    def _admit(self, m: Module, free) -> None:
-        """Reserve room for a chunk and plan its write, when the part after this is free."""
-        chunk, write = self.i.p, self.write.p
+    def _admit(self, m: Module, here, admitted: Signal) -> None:
+        """Reserve room for the chunk, and plan its write."""
+        chunk, write, window = self.chunk, self.write.p, self.window
         room = Signal(range(DATA_BEATS + 1), init=DATA_BEATS)
-        go = Signal()
+        free = Signal(init=1)
+        """There is room for a chunk. Known, like `window.open`, 3 cycles after the last one."""
+        reserved = Signal(range(BURST_BEATS + 1))
+        begun = Signal()
         m.d.comb += [
-            go.eq(free & (chunk.end | room[(BURST_BEATS - 1).bit_length() :].any())),
-            self.write.valid.eq(self.i.valid & go),
-            self.i.ready.eq(self.write.ready & go),
+            self.write.valid.eq(here & (chunk.end | (free & window.open))),
+            admitted.eq(self.write.valid & self.write.ready),
+            begun.eq(admitted & ~chunk.end),
+            window.wanted.eq(here & ~chunk.end & free & self.write.ready),
+            window.requested.eq(Mux(begun, chunk.takes, 0)),
+            window.taken.eq(self.taken),
             write.end.eq(chunk.end),
             write.tag.eq(chunk.tag),
             write.asid.eq(chunk.asid),
@@ -76,44 +98,49 @@ class Fetch(wiring.Component):
             write.va.eq(chunk.dst),
             write.puts.eq(chunk.puts),
         ]
-        taken = Signal(7)
-        with m.If(self.i.valid & self.i.ready & ~chunk.end):
-            m.d.comb += taken.eq(chunk.puts + 1)
-        m.d.sync += room.eq(room - taken + self.freed)
+        m.d.sync += [
+            reserved.eq(Mux(begun, chunk.puts + 1, 0)),
+            room.eq(room - reserved + self.freed),
+            free.eq(room >= BURST_BEATS),
+        ]
+
+    def _measure(self, m: Module) -> None:
+        """Where the chunk lies in the last 32 beats of its page."""
+        low, page = self.config.offset_bits, (PAGE - 1).bit_length()
+        position = self.i.p.src[low:page]
+        m.d.sync += [
+            self.near.eq(position[TAKES_BITS:].all()),
+            self.reach.eq(position[:TAKES_BITS] + self.i.p.takes),
+            self.silent.eq(self.i.p.takes == 0),
+        ]
 
     def _split(self, m: Module) -> None:
-        """Prepare the first request, up to the end of the 4 KiB page."""
-        chunk, part = self.i.p, self.part
+        """Prepare the first request, up to the boundary."""
+        chunk, part = self.chunk, self.part
         low = self.config.offset_bits
-        page_beats = PAGE // self.config.beat_bytes
-        position = chunk.src[low : (PAGE - 1).bit_length()]
-        here = Signal(range(page_beats + 1))
         crosses = Signal()
-        m.d.comb += [here.eq(Const(page_beats) - position), crosses.eq(chunk.takes > here)]
+        beyond = self.reach[:TAKES_BITS]
+        m.d.comb += crosses.eq(self.near & self.reach[TAKES_BITS] & beyond.any())
         same = ["tag", "start", "first", "last", "lead", "final", "rotate"]
         m.d.sync += [part[name].eq(chunk[name]) for name in same]
         m.d.sync += [
             part.va.eq(chunk.src),
             part.head.eq(chunk.dst[:low]),
-            part.takes.eq(Mux(crosses, here, chunk.takes)),
+            part.takes.eq(Mux(crosses, chunk.takes - beyond, chunk.takes)),
             part.close.eq(~crosses),
             part.tail.eq(chunk.tail & ~crosses),
-            self.tail.eq(chunk.tail),
-            self.rest.eq(chunk.takes - here),
-            self.space.asid.eq(chunk.asid),
-            self.space.physical.eq(chunk.src_physical),
+            self.rest.eq(beyond),
         ]
 
     def _request(self, m: Module) -> None:
         """Send the request and its segment together, then the one past the boundary."""
-        part, register = self.part, self.register
+        chunk, part, register = self.chunk, self.part, self.register
         page = (PAGE - 1).bit_length()
-        silent = part.takes == 0
-        free = register.i.ready | silent
+        free = register.i.ready | self.silent
         m.d.comb += [
-            register.i.valid.eq(~silent & self.segment.ready),
-            register.i.p.asid.eq(self.space.asid),
-            register.i.p.physical.eq(self.space.physical),
+            register.i.valid.eq(~self.silent & self.segment.ready),
+            register.i.p.asid.eq(chunk.asid),
+            register.i.p.physical.eq(chunk.src_physical),
             register.i.p.va.eq(part.va),
             register.i.p.beats.eq(part.takes - 1),
             self.segment.valid.eq(free),
@@ -128,7 +155,7 @@ class Fetch(wiring.Component):
                 part.first.eq(0),
                 part.lead.eq(0),
                 part.close.eq(1),
-                part.tail.eq(self.tail),
+                part.tail.eq(chunk.tail),
             ]
             with m.If(part.close):
-                m.next = "CHUNK"
+                m.next = "TAKE"

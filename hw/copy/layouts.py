@@ -9,19 +9,30 @@ __all__ = [
     "BURST_BEATS",
     "COPIES",
     "DATA_BEATS",
+    "FEWEST_AHEAD",
+    "PUTS_BITS",
     "QUEUE",
     "TAG_BITS",
+    "TAKES_BITS",
     "beat_address_bits",
     "chunk",
     "failure",
     "line",
+    "most_ahead",
     "outcome",
     "pending_write",
     "segment",
 ]
 
-BURST_BEATS = 64
-"""Longest write burst; writes are cut at multiples of it, so none crosses 4 KiB at 512 bits."""
+BURST_BEATS = 16
+"""Longest write burst; writes are cut at multiples of it, so none crosses 4 KiB at 512 bits. So
+short that others wait for little on the bus, so long that its request is on time."""
+
+PUTS_BITS = (BURST_BEATS - 1).bit_length()
+"""Width of a number of destination beats of one chunk, minus 1."""
+
+TAKES_BITS = (BURST_BEATS + 1).bit_length()
+"""Width of a number of source beats of one chunk, at most one more than it puts."""
 
 COPIES = 16
 """Copies accepted and not yet ended; a power of two."""
@@ -30,11 +41,20 @@ TAG_BITS = (COPIES - 1).bit_length()
 """A copy's tag: the count of copies accepted before it, modulo `COPIES`."""
 
 DATA_BEATS = 512
-"""Beats between reading and writing: one block RAM deep on ECP5, and more than 100 cycles of read
-latency, the 64 beats that must be at hand before a burst is offered, and the 64 being written."""
+"""Beats requested and not yet written: one block RAM deep on ECP5, and more than `most_ahead`, the
+burst that must be at hand before it is offered, and the one being written."""
 
-QUEUE = 64
+FEWEST_AHEAD = 48
+"""Beats that may always be on their way: what a copy engine has to have requested in time."""
+
+QUEUE = 32
 """Bursts in flight at each of: reading, waiting for data, written and not answered."""
+
+
+def most_ahead(config: Config) -> int:
+    """Beats of one engine that may be on their way at most: for 200 cycles of memory latency, or,
+    where several engines share memory, at least for 100."""
+    return max(144, 256 // config.copy_engines)
 
 
 def beat_address_bits(config: Config) -> int:
@@ -72,7 +92,7 @@ def chunk(config: Config) -> data.StructLayout:
     """The part of a line that is written by one burst, or (`end`) the end of a copy.
 
     `src` is the first source beat that earlier chunks of the line have not taken; `takes` source
-    beats (0 ... 65) make `puts` + 1 destination beats from `dst`. `first`, `last`: the line begins
+    beats (0 … 17) make `puts` + 1 destination beats from `dst`. `first`, `last`: the line begins
     or ends here. The rest is as in `line`.
     """
     return data.StructLayout({
@@ -83,8 +103,8 @@ def chunk(config: Config) -> data.StructLayout:
         "last": 1,
         "src": VA_BITS,
         "dst": VA_BITS,
-        "takes": 7,
-        "puts": 6,
+        "takes": TAKES_BITS,
+        "puts": PUTS_BITS,
         "final": config.offset_bits,
         "rotate": config.offset_bits,
         "lead": 1,
@@ -107,7 +127,7 @@ def segment(config: Config) -> data.StructLayout:
         "close": 1,
         "lead": 1,
         "tail": 1,
-        "takes": 7,
+        "takes": TAKES_BITS,
         "head": config.offset_bits,
         "final": config.offset_bits,
         "rotate": config.offset_bits,
@@ -123,7 +143,7 @@ def pending_write(config: Config) -> data.StructLayout:
         "asid": config.asid_bits,
         "physical": 1,
         "va": VA_BITS,
-        "puts": 6,
+        "puts": PUTS_BITS,
     })
 
 

@@ -24,6 +24,7 @@ class Lines(wiring.Component):
     stop : level; the copy being split has failed, no more of it is wanted.
     o : its lines, then its end.
     current : tag of the copy being split.
+    copy : its command; `src`, `dst` and `line_count` are those of the next line.
     """
 
     def __init__(self, config: Config) -> None:
@@ -33,12 +34,12 @@ class Lines(wiring.Component):
             "stop": In(1),
             "o": Out(stream.Signature(layouts.line(config))),
             "current": Out(TAG_BITS),
+            "copy": Out(copy_command(config)),
         })
         self.config = config
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        self.copy = Signal(copy_command(self.config))
         self.extent = Signal(32)
         """`line_length` - 1."""
         start = Signal()

@@ -13,9 +13,12 @@ __all__ = ["Retire", "ending"]
 
 
 def ending(config: Config) -> data.StructLayout:
-    """What a copy does when its bytes are written: the part of `copy_command` that says so."""
+    """What a copy does when its bytes are written, and what is reported of it: the part of
+    `copy_command` that says so."""
     return data.StructLayout({
         "channel": config.channel_bits,
+        "subchannel": 3,
+        "data": 32,
         "asid": config.asid_bits,
         "semaphore": LaunchSemaphore,
         "semaphore_va": VA_BITS,
@@ -36,6 +39,7 @@ class Retire(wiring.Component):
     -------
     ending : the copies, in order.
     outcome : how each of them ended.
+    stop : no semaphore is to be released.
     semaphore : the semaphore unit.
     done : to the host.
     """
@@ -44,6 +48,7 @@ class Retire(wiring.Component):
         super().__init__({
             "ending": In(stream.Signature(ending(config))),
             "outcome": In(stream.Signature(layouts.outcome())),
+            "stop": In(1),
             "semaphore": Out(SemaphorePort(config)),
             "done": Out(stream.Signature(copy_done(config))),
         })
@@ -54,7 +59,9 @@ class Retire(wiring.Component):
         response = self.semaphore.response
         releases = Signal()
         m.d.comb += releases.eq(
-            (copy.semaphore != LaunchSemaphore.NONE) & (self.outcome.p.error == CopyError.NONE)
+            (copy.semaphore != LaunchSemaphore.NONE)
+            & (self.outcome.p.error == CopyError.NONE)
+            & ~self.stop
         )
         self._describe(m)
         with m.FSM() as fsm:
@@ -68,6 +75,8 @@ class Retire(wiring.Component):
             with m.State("WAIT"):
                 m.d.sync += [
                     done.p.channel.eq(copy.channel),
+                    done.p.subchannel.eq(copy.subchannel),
+                    done.p.data.eq(copy.data),
                     done.p.error.eq(self.outcome.p.error),
                     done.p.va.eq(self.outcome.p.va),
                 ]

@@ -86,8 +86,8 @@ class Steps(wiring.Component):
         put, head = Signal(), Signal()
         m.d.comb += put.eq(~(self.taking & part.lead))
         with m.If(self.fire):
-            m.d.sync += part.lead.eq(0)
-            self._count(m, part.takes - 1, part.tail)
+            m.d.sync += [part.lead.eq(0), part.takes.eq(part.takes - 1)]
+            self._count(m, part.takes, 1, part.tail)
             with m.If(self.taking & ~self.fill):
                 m.d.sync += self.fill.eq(self.beat.p.last & ~self.only)
             with m.If(put):
@@ -96,7 +96,7 @@ class Steps(wiring.Component):
             m.d.sync += self.fill.eq(0)
         with m.If(self.segment.ready):
             m.d.sync += [self.active.eq(self.segment.valid), part.eq(self.segment.payload)]
-            self._count(m, self.segment.p.takes, self.segment.p.tail)
+            self._count(m, self.segment.p.takes, 0, self.segment.p.tail)
             with m.If(self.segment.valid & self.segment.p.first):
                 m.d.sync += head.eq(1)
         m.d.sync += [
@@ -106,13 +106,12 @@ class Steps(wiring.Component):
         ]
         return put
 
-    def _count(self, m: Module, takes, tail) -> None:
-        """Set the number of source beats that are left, and what follows from it."""
+    def _count(self, m: Module, takes, more: int, tail) -> None:
+        """What follows from the number of source beats that are left, `takes` - `more`."""
         m.d.sync += [
-            self.part.takes.eq(takes),
-            self.taking.eq(takes != 0),
-            self.only.eq(takes == 1),
-            self.ending.eq(Mux(tail, takes == 0, takes == 1)),
+            self.taking.eq(takes != more),
+            self.only.eq(takes == more + 1),
+            self.ending.eq(Mux(tail, takes == more, takes == more + 1)),
         ]
 
     def _fail(self, m: Module, finish: Signal) -> tuple[Signal, Signal]:

@@ -3,10 +3,15 @@
 A channel is started by CONTROL.ENABLE going from 0 to 1: its ring, prefetch and method state are
 empty again once what it had under way has ended. It is halted by an error, whose record is read
 here, and resumed by writing 1 to its bit of INTR_0 or INTR_1: the held method, as METHOD0 and DATA0
-now say, is executed again.
+now say, is executed again. METHODS, COPIES and REFERENCE begin at 0 with every start.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+import itertools
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -17,11 +22,21 @@ from hw.host.context import INDEX_BITS, Method
 from hw.host.pipeline import channel_edit
 from hw.host.prefetch import channel_event
 from hw.host.settings import setting_event
+from hw.lib.onehot import encode
 from hw.methods import CeMethod
 from hw.records import RegisterPort
 from hw.registers import CHANNEL, Access, Wait, channel_word
 
 __all__ = ["Channels"]
+
+_DISTRIBUTED_ROWS = 128
+"""So many rows of settings are distributed RAM; more, for over 8 channels, are block RAM."""
+
+_HELD = ("METHOD0", "DATA0")
+"""The held method, which software can change."""
+
+_OF_ERRORS = ("INTR_0", "INTR_1", "CAUSE", "ERROR_VA", "ERROR_VA_HI", *_HELD)
+"""0 unless the channel is halted."""
 
 
 class Channels(wiring.Component):
@@ -29,19 +44,20 @@ class Channels(wiring.Component):
 
     Members
     -------
-    port : the control port; an access takes about four cycles, a start also what it waits for.
-    setting : strobe of every register that was written.
+    port : the control port; an access takes 6 cycles, a start also what it waits for.
+    setting : strobe of every register that was written, 1 cycle after the write took effect.
     enabled, halted : per channel.
     restart : the ring of `channel` is to be emptied.
     edit : its context is to be changed.
-    copying, fencing : per channel: copies, or a semaphore operation in memory, are under way.
+    active : per channel, a copy, a read, a write-back or a semaphore operation in memory of it is
+        under way.
     halt : the method pipeline halts `channel`. failed : a copy does; taken when no other does.
     ended : a copy has ended; `failed` halts its channel in this very cycle.
     resume : CLEAR_FAULTED for channel `target`. acquire : an acquire was decided.
     executed : a method of `channel` was executed. referenced : SET_REFERENCE.
     floor, floor_valid, served, serving, busy, waits, counts : for STATUS.
     peek : channel whose `peek_put` and `peek_get` come one cycle later.
-    error : strobe, a channel halts for `cause`.
+    error : strobe, a channel was halted for `cause` in the cycle before.
     """
 
     def __init__(self, config: Config) -> None:
@@ -56,8 +72,7 @@ class Channels(wiring.Component):
             "halted": Out(channels),
             "restart": Out(stream.Signature(channel)),
             "edit": Out(stream.Signature(channel_edit(config))),
-            "copying": In(channels),
-            "fencing": In(channels),
+            "active": In(channels),
             "halt": In(channel_event(config, cause=Cause, va=VA_BITS, method=Method)),
             "failed": In(failure),
             "failed_taken": Out(1),
@@ -83,151 +98,322 @@ class Channels(wiring.Component):
         m = Module()
         self._channel = Signal(self._config.channel_bits)
         self._word, self._data, self._write = Signal(6), Signal(32), Signal()
+        self._started = Signal()
+        """Strobe: the channel of this access starts anew."""
+        self._resumed = Signal()
+        """Strobe: its error is cleared."""
         self._errors(m)
-        self._counters(m)
-        self._shadow(m)
+        self._view(m)
+        self._choose(m, self._words(m) | self._tallies(m), self._shadow(m))
         self._serve(m)
+        self._halt(m)
         return m
 
-    # -- storage -----------------------------------------------------------------------------------
+    # -- storage: addressed by the channel of the access, with a register behind every RAM ---------
 
     def _errors(self, m: Module) -> None:
-        """The error record of every channel; of a channel that is not halted it means nothing."""
-        config, channel = self._config, self._channel
-        record = data.StructLayout({"cause": Cause, "va": VA_BITS, "method": Method, "copy": 1})
-        m.submodules.records = ram = Memory(shape=record, depth=1 << config.channel_bits, init=[])
-        write, read = ram.write_port(), ram.read_port()
-        self._record, self._rewrite, self._rewritten = read.data, Signal(), Signal()
-        halting = self.halt.valid
-        failing = ~halting & self.failed.valid
-        changed = Signal(record)
+        """The error record of every channel; of a channel that is not halted it means nothing. It
+        is kept until the channel is resumed: of copies that fail meanwhile it says only `more`.
+
+        Three RAMs, so that METHOD0 and DATA0 can be written without reading the rest.
+        """
+        config = self._config
+        why = data.StructLayout({"cause": Cause, "va": VA_BITS, "copy": 1})
+        head = data.StructLayout({"address": 12, "subchannel": 3, "valid": 1})
+        noted = Signal(channel_event(config, why=why, head=head, data=32))
+        """An error on its way into the RAMs."""
+        halting, failing, another = self.halt.valid, Signal(), Signal()
+        self._noted, more = Signal(config.channels), Signal(config.channels)
+        """The record of the channel's error is in the RAMs; it is not its only one."""
         m.d.comb += [
-            read.addr.eq(channel),
+            failing.eq(~halting & self.failed.valid),
             self.failed_taken.eq(failing),
-            changed.eq(read.data),
-            self._rewritten.eq(self._rewrite & ~halting & ~failing),
-            write.en.eq(halting | failing | self._rewrite),
-            self.error.valid.eq(halting | failing),
-            self.error.channel.eq(write.addr),
-            self.error.cause.eq(write.data.cause),
+            another.eq(self._noted.bit_select(self.failed.channel, 1)),
+            self.error.valid.eq(noted.valid),
+            self.error.channel.eq(noted.channel),
+            self.error.cause.eq(noted.why.cause),
         ]
-        with m.If(self._word == channel_word("METHOD0")):
-            m.d.comb += [
-                changed.method.address.eq(self._data[2:14]),
-                changed.method.subchannel.eq(self._data[16:19]),
-                changed.method.valid.eq(self._data[31]),
-            ]
-        with m.Else():
-            m.d.comb += changed.method.data.eq(self._data)
+        m.d.sync += noted.valid.eq(halting | (self.failed.valid & ~another))
         with m.If(halting):
-            m.d.comb += [
-                write.addr.eq(self.halt.channel),
-                write.data.cause.eq(self.halt.cause),
-                write.data.va.eq(self.halt.va),
-                write.data.method.eq(self.halt.method),
-                write.data.method.cause.eq(Cause.NONE),
+            method = self.halt.method
+            m.d.sync += [
+                noted.channel.eq(self.halt.channel),
+                noted.why.cause.eq(self.halt.cause),
+                noted.why.va.eq(self.halt.va),
+                noted.why.copy.eq(0),
+                noted.head.address.eq(method.address),
+                noted.head.subchannel.eq(method.subchannel),
                 # There is no method behind a bad header or entry: resuming goes on after it.
-                write.data.method.valid.eq(self.halt.method.cause == Cause.NONE),
-            ]
-        with m.Elif(failing):
-            m.d.comb += [
-                write.addr.eq(self.failed.channel),
-                write.data.cause.eq(self.failed.cause),
-                write.data.va.eq(self.failed.va),
-                write.data.method.data.eq(self.failed.data),
-                write.data.method.subchannel.eq(self.failed.subchannel),
-                write.data.method.address.eq(CeMethod.LAUNCH_DMA >> 2),
-                write.data.copy.eq(1),
+                noted.head.valid.eq(method.cause == Cause.NONE),
+                noted.data.eq(method.data),
             ]
         with m.Else():
-            m.d.comb += [write.addr.eq(channel), write.data.eq(changed)]
-
-        self._codes = Signal(64)
-        with m.Switch(read.data.cause):
-            for cause, code in CODE_OF.items():
-                with m.Case(cause):
-                    m.d.comb += self._codes[code].eq(1)
-        self._failed = Signal(config.channels)
-        with m.If(self.acquire.valid):
-            m.d.sync += self._failed.bit_select(self.acquire.channel, 1).eq(~self.acquire.passed)
-        for number in range(config.channels):
-            by_method = halting & (self.halt.channel == number)
-            by_copy = self.ended.valid & self.ended.failed & (self.ended.channel == number)
-            with m.If(by_method | by_copy):
-                m.d.sync += self.halted[number].eq(1)
-
-    def _counters(self, m: Module) -> None:
-        """METHODS, COPIES and REFERENCE. Counted in one cycle, so read combinationally
-        (distributed RAM)."""
-        self._tallies = {}
-        rows = 1 << self._config.channel_bits
-        for name, event in (("METHODS", self.executed), ("COPIES", self.ended)):
-            ram = Memory(shape=32, depth=rows, init=[])
-            m.submodules[name.lower()] = ram
-            write, count = ram.write_port(), ram.read_port(domain="comb")
-            m.d.comb += [
-                count.addr.eq(event.channel),
-                write.addr.eq(event.channel),
-                write.data.eq(count.data + 1),
-                write.en.eq(event.valid),
+            m.d.sync += [
+                noted.channel.eq(self.failed.channel),
+                noted.why.cause.eq(self.failed.cause),
+                noted.why.va.eq(self.failed.va),
+                noted.why.copy.eq(1),
+                noted.head.address.eq(CeMethod.LAUNCH_DMA >> 2),
+                noted.head.subchannel.eq(self.failed.subchannel),
+                noted.head.valid.eq(0),
+                noted.data.eq(self.failed.data),
             ]
-            self._tallies[name] = ram.read_port()
-        m.submodules.references = ram = Memory(shape=32, depth=rows, init=[])
-        write = ram.write_port()
-        m.d.comb += [
-            write.addr.eq(self.referenced.channel),
-            write.data.eq(self.referenced.value),
-            write.en.eq(self.referenced.valid),
-        ]
-        self._tallies["REFERENCE"] = ram.read_port()
-        m.d.comb += [port.addr.eq(self._channel) for port in self._tallies.values()]
 
-    def _shadow(self, m: Module) -> None:
+        written = Signal(head)
+        m.d.comb += [
+            written.address.eq(self._data[2:14]),
+            written.subchannel.eq(self._data[16:19]),
+            written.valid.eq(self._data[31]),
+        ]
+        self._rewrite = {name: Signal(name=f"rewrite_{name.lower()}") for name in _HELD}
+        self._busy = noted.valid
+        self._why = self._ram(m, "causes", noted, noted.why)
+        self._head = self._ram(m, "heads", noted, noted.head, self._rewrite["METHOD0"], written)
+        self._held = self._ram(m, "held", noted, noted.data, self._rewrite["DATA0"], self._data)
+
+        self._more = Signal()
+        m.d.sync += self._more.eq(more.bit_select(self._channel, 1))
+        with m.If(noted.valid):
+            m.d.sync += self._noted.bit_select(noted.channel, 1).eq(1)
+        with m.If(self.failed.valid & another):
+            m.d.sync += more.bit_select(self.failed.channel, 1).eq(1)
+        with m.If(self._started | self._resumed):
+            m.d.sync += [
+                self._noted.bit_select(self._channel, 1).eq(0),
+                more.bit_select(self._channel, 1).eq(0),
+            ]
+
+    def _ram(self, m: Module, name: str, noted, value, rewrite=None, other=None) -> Signal:
+        """A RAM of `value` per channel, where an access may put `other` instead; its word."""
+        shape = value.shape()
+        ram = Memory(shape=shape, depth=1 << self._config.channel_bits, init=[])
+        m.submodules[name] = ram
+        write, read, word = ram.write_port(), ram.read_port(), Signal(shape, name=f"{name}_word")
+        m.d.comb += [
+            write.addr.eq(noted.channel),
+            write.data.eq(value),
+            write.en.eq(noted.valid),
+            read.addr.eq(self._channel),
+        ]
+        if other is not None:
+            with m.If(~noted.valid):
+                m.d.comb += [
+                    write.addr.eq(self._channel),
+                    write.data.eq(other),
+                    write.en.eq(rewrite),
+                ]
+        m.d.sync += word.eq(read.data)
+        return word
+
+    def _tallies(self, m: Module) -> dict[str, Value]:
+        """METHODS, COPIES and REFERENCE, 0 until something happens after a start."""
+        late, value = Signal(channel_event(self._config)), Signal(32)
+        m.d.sync += [
+            late.valid.eq(self.referenced.valid),
+            late.channel.eq(self.referenced.channel),
+            value.eq(self.referenced.value),
+        ]
+        references = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
+        m.submodules.references = references
+        return {
+            "METHODS": self._count(m, "methods", self.executed),
+            "COPIES": self._count(m, "copies", self.ended),
+            "REFERENCE": self._tally(m, references, late, value, self._blank(m, self.referenced)),
+        }
+
+    def _count(self, m: Module, name: str, event) -> Value:
+        """Number of events in the channel. One per cycle: in the first a count is looked up
+        (distributed RAM) or taken from the event before, in the next it is incremented."""
+        counts = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
+        m.submodules[name] = counts
+        blank, read = self._blank(m, event), counts.read_port(domain="comb")
+        looking, adding = (Signal(channel_event(self._config)) for _ in range(2))
+        first, again, count, more = Signal(), Signal(), Signal(32), Signal(32)
+        m.d.comb += [read.addr.eq(looking.channel), more.eq(count + 1)]
+        m.d.sync += [
+            looking.valid.eq(event.valid),
+            looking.channel.eq(event.channel),
+            first.eq(blank.bit_select(event.channel, 1)),
+            again.eq(looking.valid & (looking.channel == event.channel)),
+            adding.eq(looking),
+            count.eq(Mux(again, more, Mux(first, 0, read.data))),
+        ]
+        return self._tally(m, counts, adding, more, blank)
+
+    def _blank(self, m: Module, event) -> Signal:
+        """Per channel: there was no event since the start."""
+        channels = self._config.channels
+        blank = Signal(channels, init=(1 << channels) - 1, name="blank")
+        with m.If(event.valid):
+            m.d.sync += blank.bit_select(event.channel, 1).eq(0)
+        with m.If(self._started):
+            m.d.sync += blank.bit_select(self._channel, 1).eq(1)
+        return blank
+
+    def _tally(self, m: Module, ram: Memory, event, value: Value, blank: Signal) -> Value:
+        """`event` puts `value` into `ram`; what an access sees of it."""
+        write, read = ram.write_port(), ram.read_port()
+        nothing, word = Signal(name="nothing"), Signal(32, name="tally")
+        m.d.comb += [
+            write.addr.eq(event.channel),
+            write.data.eq(value),
+            write.en.eq(event.valid),
+            read.addr.eq(self._channel),
+        ]
+        m.d.sync += [
+            nothing.eq(blank.bit_select(self._channel, 1)),
+            word.eq(Mux(nothing, 0, read.data)),
+        ]
+        return word
+
+    def _shadow(self, m: Module) -> Value:
         """What was written last to every setting, to be read back."""
-        m.submodules.shadow = ram = Memory(shape=32, depth=16 << self._config.channel_bits, init=[])
-        write, self._settings = ram.write_port(), ram.read_port()
+        # A row is looked at long after it was written: no need for logic that says what a read
+        # in the same cycle gives. Few rows are faster outside a block RAM.
+        rows = 16 << self._config.channel_bits
+        style = "distributed" if rows <= _DISTRIBUTED_ROWS else "block"
+        m.submodules.shadow = ram = Memory(
+            shape=32, depth=rows, init=[], attrs={"no_rw_check": 1, "ram_style": style}
+        )
+        write, read = ram.write_port(), ram.read_port()
         masks = {
             channel_word(register.name): register.mask
             for register in CHANNEL
             if register.access is Access.RW
         }
-        mask = Signal(32)
+        mask, word = Signal(32), Signal(32)
         with m.Switch(self._word):
-            for word, bits in masks.items():
-                with m.Case(word):
+            for number, bits in masks.items():
+                with m.Case(number):
                     m.d.comb += mask.eq(bits)
         m.d.comb += [
             write.addr.eq(Cat(self._word[:4], self._channel)),
             write.data.eq(self.setting.value),
             write.en.eq(self.setting.valid),
-            self._settings.addr.eq(Cat(self._word[:4], self._channel)),
+            read.addr.eq(write.addr),
             self.setting.channel.eq(self._channel),
             self.setting.word.eq(self._word),
+        ]
+        # Two registers: the first has to lie close to the block RAM, whose output is slow.
+        near = Signal(32)
+        m.d.sync += [
             self.setting.value.eq(self._data & mask),
+            near.eq(read.data),
+            word.eq(near),
+        ]
+        return word
+
+    # -- what an access sees, from the second cycle after its channel is known ---------------------
+
+    def _view(self, m: Module) -> None:
+        """The channel's state, through two registers; an error is seen when its record is."""
+        channel = self._channel
+        self._enabled, self._halted, self._gone = Signal(), Signal(), Signal()
+        for name, bits, seen in (
+            ("enabled", self.enabled, self._enabled),
+            ("halted", self.halted & self._noted, self._halted),
+            ("gone", ~self.active, self._gone),
+        ):
+            chosen = Signal(name=f"{name}_chosen")
+            m.d.sync += [chosen.eq(bits.bit_select(channel, 1)), seen.eq(chosen)]
+        self._acquire_failed = Signal(self._config.channels)
+        with m.If(self._started):
+            m.d.sync += self._acquire_failed.bit_select(channel, 1).eq(0)
+        with m.If(self.acquire.valid):
+            m.d.sync += self._acquire_failed.bit_select(self.acquire.channel, 1).eq(
+                ~self.acquire.passed
+            )
+        self._codes = Signal(64)
+        with m.Switch(self._why.cause):
+            for cause, code in CODE_OF.items():
+                with m.Case(cause):
+                    m.d.comb += self._codes.eq(1 << code)
+
+    def _words(self, m: Module) -> dict[str, Value]:
+        """Registers that say how the channel is doing."""
+        head, va = self._head, self._why.va
+        put, get = Signal.like(self.peek_put), Signal.like(self.peek_get)
+        m.d.comb += self.peek.eq(self._channel)
+        m.d.sync += [put.eq(self.peek_put), get.eq(self.peek_get)]
+        return {
+            "CONTROL": self._enabled,
+            "STATUS": self._status(m),
+            "GP_PUT": put,
+            "GP_GET": get,
+            "INTR_0": self._codes[:32],
+            "INTR_1": self._codes[32:],
+            "CAUSE": Cat(self._why.cause, Const(0, 3), self._more),
+            "ERROR_VA": va[:32],
+            "ERROR_VA_HI": va[32:],
+            "METHOD0": Cat(
+                Const(0, 2), head.address, Const(0, 2), head.subchannel, Const(0, 12), head.valid
+            ),
+            "DATA0": self._held,
+        }
+
+    def _status(self, m: Module) -> Value:
+        channel, status = self._channel, CHANNEL["STATUS"]
+        bits = {
+            "FLOOR": self.floor_valid & (self.floor == channel),
+            "SERVED": self.serving & (self.served == channel),
+            "PENDING": self.busy.bit_select(channel, 1),
+            "ACTIVE": self.active.bit_select(channel, 1),
+            "WAIT": self.waits[channel].as_value(),
+            "ACQUIRE_FAIL": self._acquire_failed.bit_select(channel, 1),
+            "COPIES": self.counts[channel],
+        }
+        found: dict[str, Value] = {"ENABLED": self._enabled, "HALTED": self._halted}
+        for name, value in bits.items():
+            found[name] = Signal(len(value), name=f"status_{name.lower()}")
+            m.d.sync += found[name].eq(value)
+        return reduce(or_, (value << status.field(name).lo for name, value in found.items()))
+
+    def _choose(self, m: Module, sources: Mapping[str, Value], setting: Value) -> None:
+        """What a read gives, and whether a write clears the error: in the third cycle, for the
+        fourth. The sources are chosen by registers, which say which one it is."""
+        halted = self._halted
+        self._value, self._clears = Signal(32), Signal()
+        stored, chosen = Signal(init=1), []
+        m.d.sync += stored.eq(~self._word.matches(*map(channel_word, sources)))
+        for name, source in sources.items():
+            here = Signal(name=f"reads_{name.lower()}")
+            m.d.sync += here.eq(self._word == channel_word(name))
+            gate = here & halted if name in _OF_ERRORS else here
+            chosen.append(Mux(gate, source, 0))
+        cleared = [
+            (self._word == channel_word(name)) & (sources[name] & self._data).any()
+            for name in ("INTR_0", "INTR_1")
+        ]
+        m.d.sync += [
+            self._value.eq(reduce(or_, chosen) | Mux(stored, setting, 0)),
+            self._clears.eq(halted & (cleared[0] | cleared[1])),
         ]
 
     # -- accesses ----------------------------------------------------------------------------------
 
     def _serve(self, m: Module) -> None:
-        request, channel = self.port.request, self._channel
-        clearing, target = Signal(), Signal(self._config.channel_bits)
-        self._enabled, self._halted = Signal(), Signal()
+        request, response, channel = self.port.request, self.port.response, self._channel
+        clear = Signal(self._config.channels)
+        """CLEAR_FAULTED is to be done."""
+        due, target, clearing = Signal(), Signal(self._config.channel_bits), Signal()
+        m.d.sync += [due.eq(clear.any()), target.eq(encode(clear & -clear))]
+        m.d.sync += self.setting.valid.eq(0)
         m.d.comb += [
-            self.peek.eq(channel),
-            self._enabled.eq(self.enabled.bit_select(channel, 1)),
-            self._halted.eq(self.halted.bit_select(channel, 1)),
             self.restart.payload.channel.eq(channel),
             self.edit.payload.channel.eq(channel),
-            self.edit.payload.method.eq(self._record.method),
-            self.edit.payload.replace.eq(~self._record.copy),
+            self.edit.payload.method.valid.eq(self._head.valid),
+            self.edit.payload.method.subchannel.eq(self._head.subchannel),
+            self.edit.payload.method.address.eq(self._head.address),
+            self.edit.payload.method.data.eq(self._held),
+            self.edit.payload.replace.eq(~self._why.copy),
+            response.payload.data.eq(self._value),
         ]
-        with m.If(self.resume.valid & (self.resume.target < self._config.channels)):
-            m.d.sync += [clearing.eq(1), target.eq(self.resume.target)]
         with m.FSM(name="access"):
             with m.State("IDLE"):
-                with m.If(clearing):
-                    m.d.sync += [clearing.eq(0), channel.eq(target), self._write.eq(0)]
-                    m.next = "CLEAR"
+                m.d.sync += clearing.eq(due)
+                with m.If(due):
+                    m.d.sync += [clear.bit_select(target, 1).eq(0), channel.eq(target)]
+                    m.next = "LOOK"
                 with m.Else():
                     m.d.comb += request.ready.eq(1)
                     m.d.sync += [
@@ -237,116 +423,71 @@ class Channels(wiring.Component):
                         self._write.eq(request.payload.write),
                     ]
                     with m.If(request.valid):
-                        m.next = "READ"
-            with m.State("CLEAR"):
-                m.next = "CLEARING"
-            with m.State("CLEARING"):
-                m.next = "IDLE"
-                with m.If(self._halted):
-                    m.next = "RESUME"
-            with m.State("READ"):
+                        m.next = "LOOK"
+            for state, following in itertools.pairwise(("LOOK", "READ", "HOLD", "CHOOSE")):
+                with m.State(state):
+                    m.next = following
+            with m.State("CHOOSE"):
                 m.next = "RESPOND"
-                with m.If(self._write):
+                with m.If(clearing):
+                    m.next = "IDLE"
+                    with m.If(self._halted):
+                        m.next = "RESUME"
+                with m.Elif(self._write):
                     m.next = "WRITE"
             with m.State("WRITE"):
                 self._perform(m)
             with m.State("RESTART"):
-                gone = ~self.copying.bit_select(channel, 1) & ~self.fencing.bit_select(channel, 1)
-                m.d.comb += self.restart.valid.eq(gone)
-                with m.If(gone & self.restart.ready):
+                m.d.comb += self.restart.valid.eq(self._gone)
+                with m.If(self._gone & self.restart.ready):
                     m.next = "RESET"
             with m.State("RESET"):
                 m.d.comb += [self.edit.valid.eq(1), self.edit.payload.reset.eq(1)]
                 with m.If(self.edit.ready):
+                    m.d.comb += self._started.eq(1)
                     m.d.sync += self.enabled.bit_select(channel, 1).eq(1)
                     m.d.sync += self.halted.bit_select(channel, 1).eq(0)
                     m.next = "RESPOND"
             with m.State("RESUME"):
                 m.d.comb += self.edit.valid.eq(1)
                 with m.If(self.edit.ready):
+                    m.d.comb += self._resumed.eq(1)
                     m.d.sync += self.halted.bit_select(channel, 1).eq(0)
-                    m.next = "IDLE"
-                    with m.If(self._write):
-                        m.next = "RESPOND"
+                    m.next = "RESPOND"
+                    with m.If(clearing):
+                        m.next = "IDLE"
             with m.State("RESPOND"):
-                self._respond(m)
+                m.d.comb += response.valid.eq(1)
+                with m.If(response.ready):
+                    m.next = "IDLE"
+        with m.If(self.resume.valid & (self.resume.target < self._config.channels)):
+            m.d.sync += clear.bit_select(self.resume.target, 1).eq(1)
 
     def _perform(self, m: Module) -> None:
         """Carry out a write; one that has no effect is answered all the same."""
-        codes = self._codes
         m.next = "RESPOND"
         with m.Switch(self._word):
             with m.Case(channel_word("CONTROL")):
-                m.d.comb += self.setting.valid.eq(1)
+                m.d.sync += self.setting.valid.eq(1)
                 with m.If(~self._data[0]):
                     m.d.sync += self.enabled.bit_select(self._channel, 1).eq(0)
                 with m.Elif(~self._enabled):
                     m.next = "RESTART"
-            with m.Case(channel_word("INTR_0")):
-                with m.If(self._halted & (codes[:32] & self._data).any()):
+            with m.Case(channel_word("INTR_0"), channel_word("INTR_1")):
+                with m.If(self._clears):
                     m.next = "RESUME"
-            with m.Case(channel_word("INTR_1")):
-                with m.If(self._halted & (codes[32:] & self._data).any()):
-                    m.next = "RESUME"
-            with m.Case(channel_word("METHOD0"), channel_word("DATA0")):
-                m.d.comb += self._rewrite.eq(self._halted)
-                with m.If(self._halted & ~self._rewritten):
-                    m.next = "WRITE"
+            for name, rewrite in self._rewrite.items():
+                with m.Case(channel_word(name)):
+                    m.d.comb += rewrite.eq(self._halted)
+                    with m.If(self._busy):
+                        m.next = "WRITE"
             with m.Default():
-                m.d.comb += self.setting.valid.eq(1)
+                m.d.sync += self.setting.valid.eq(1)
 
-    def _respond(self, m: Module) -> None:
-        response, value = self.port.response, Signal(32)
-        m.d.comb += [response.valid.eq(1), response.payload.data.eq(value)]
-        with m.If(response.ready):
-            m.next = "IDLE"
-        record, codes = self._record, self._codes
-        errors = {
-            "INTR_0": codes[:32],
-            "INTR_1": codes[32:],
-            "CAUSE": record.cause,
-            "ERROR_VA": record.va[:32],
-            "ERROR_VA_HI": record.va[32:],
-            "METHOD0": Cat(
-                Const(0, 2),
-                record.method.address,
-                Const(0, 2),
-                record.method.subchannel,
-                Const(0, 12),
-                record.method.valid,
-            ),
-            "DATA0": record.method.data,
-        }
-        reads = {
-            "CONTROL": self._enabled,
-            "STATUS": self._status(),
-            "GP_PUT": self.peek_put,
-            "GP_GET": self.peek_get,
-            **{name: port.data for name, port in self._tallies.items()},
-            **{name: Mux(self._halted, bits, 0) for name, bits in errors.items()},
-        }
-        with m.If(~self._write):
-            with m.Switch(self._word):
-                for name, bits in reads.items():
-                    with m.Case(channel_word(name)):
-                        m.d.comb += value.eq(bits)
-                with m.Default():
-                    m.d.comb += value.eq(self._settings.data)
-
-    def _status(self):
-        channel, status = self._channel, CHANNEL["STATUS"]
-        waits, counts = self.waits[channel], self.counts[channel]
-        bits = {
-            "ENABLED": self._enabled,
-            "HALTED": self._halted,
-            "FLOOR": self.floor_valid & (self.floor == channel),
-            "SERVED": self.serving & (self.served == channel),
-            "PENDING": self.busy.bit_select(channel, 1),
-            "WAIT": waits.as_value(),
-            "ACQUIRE_FAIL": self._failed.bit_select(channel, 1),
-            "COPIES": counts,
-        }
-        word = Const(0, 32)
-        for name, value in bits.items():
-            word |= value << status.field(name).lo
-        return word
+    def _halt(self, m: Module) -> None:
+        """A channel halts at once, also one that is just being resumed."""
+        for number in range(self._config.channels):
+            by_method = self.halt.valid & (self.halt.channel == number)
+            by_copy = self.ended.valid & self.ended.failed & (self.ended.channel == number)
+            with m.If(by_method | by_copy):
+                m.d.sync += self.halted[number].eq(1)

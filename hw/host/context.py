@@ -14,9 +14,16 @@ __all__ = [
     "INDEX_BITS",
     "GroupMode",
     "GroupState",
+    "Kind",
     "Method",
     "ObjectKind",
+    "Refusal",
+    "Step",
+    "Traits",
     "channel_context",
+    "head_beat",
+    "method_flow",
+    "method_state",
     "prefetch_beat",
 ]
 
@@ -32,11 +39,21 @@ class GroupMode(enum.Enum, shape=2):
     ONE_INC = 2
 
 
+class Refusal(enum.Enum, shape=2):
+    """Why a dword is not a legal method header."""
+
+    NONE = 0
+    OBSOLETE = 1
+    RESERVED = 2
+    RANGE = 3
+
+
 class GroupState(data.Struct):
-    """The open method group: `count` data dwords are still to come. `skip`: END_PB_SEGMENT was
-    met, the rest of the segment is passed over."""
+    """The open method group: `count` data dwords are still to come, none unless `open`. `skip`:
+    END_PB_SEGMENT was met, the rest of the segment is passed over."""
 
     mode: GroupMode
+    open: 1
     count: 13
     subchannel: 3
     address: 12
@@ -51,6 +68,35 @@ class Method(data.Struct):
     subchannel: 3
     address: 12
     data: 32
+
+
+class Kind(data.Struct):
+    """How a method is executed, known from its address alone; all 0 for those that need a closer
+    look. `host`, `copy`: it sets state at most, and is complete at once; `copy`, `launch`: if its
+    subchannel has a copy object. `semaphore`: SEM_EXECUTE or SEMAPHORED."""
+
+    host: 1
+    copy: 1
+    semaphore: 1
+    launch: 1
+
+
+class Traits(data.Struct):
+    """What the data of a semaphore method or launch ask for. `acquires`: not a release or a
+    reduction; `plain`: ACQUIRE of 32 bits; `modelled`: a copy of a mode that is modelled, as far
+    as these data tell."""
+
+    acquires: 1
+    plain: 1
+    modelled: 1
+
+
+class Step(data.Struct):
+    """A decoded method."""
+
+    method: Method
+    kind: Kind
+    traits: Traits
 
 
 class ObjectKind(enum.Enum, shape=2):
@@ -79,22 +125,63 @@ def prefetch_beat(config: Config) -> data.StructLayout:
     })
 
 
-def channel_context(config: Config) -> data.StructLayout:
-    """Progress and method state of one channel.
+def head_beat(config: Config) -> data.StructLayout:
+    """A beat as it leaves the prefetch buffer. `single`: with its first dword, if any, it is used
+    up. `refusals`: of each dword, were it a header."""
+    return data.StructLayout({
+        "beat": prefetch_beat(config),
+        "single": 1,
+        "refusals": data.ArrayLayout(Refusal, config.beat_dwords),
+    })
 
-    `taken`: dwords already taken from the head beat. `method`: decoded, not yet complete.
-    `finish`: the entry whose last dword was taken, reported once that method is complete.
-    `confirm`: an acquire in memory held without an engine, and is read again with one.
-    `failed`, `deadline`: a failed acquire and when it times out, in units of 1,024 ns (2.4).
+
+def method_flow() -> data.StructLayout:
+    """How far a channel has got with its dwords.
+
+    `begun`: dwords were taken from the head beat; then `place` is the next one, and `final` says
+    that it is the beat's last.
+    `step`: decoded, not yet complete. `later`: the one after it, if that is decoded already.
+    `finish`: the entry whose last dword was taken, reported once all methods are complete.
     """
     return data.StructLayout({
         "group": GroupState,
-        "taken": 4,
-        "method": Method,
+        "begun": 1,
+        "place": 4,
+        "final": 1,
+        "step": Step,
+        "later": Step,
         "finish": data.StructLayout({"pending": 1, "get": INDEX_BITS}),
+    })
+
+
+def method_state() -> data.StructLayout:
+    """What methods have set, and what an acquire has come to.
+
+    `copies`: a copy object is bound to a subchannel.
+    `semaphore`: besides address and payload what follows from them, known when they are set:
+    `low`, `high`: the address's halves are those of the on-chip window; `counter`: its low half is
+    that of a counting semaphore; `nonzero`: the low half of the payload is.
+    `confirm`: an acquire in memory held without an engine, and is read again with one.
+    `again`: an acquire on chip was asked and did not hold.
+    `referred`: SET_REFERENCE has handed its value over, and waits until it is in memory.
+    `failed`, `deadline`: a failed acquire and when it times out, in units of 1,024 ns (2.4).
+    `copy.bytes`, `copy.lines`: line length and line count are not 0. `copy.src_refused`,
+    `copy.dst_refused`: a physical source or destination is not modelled.
+    """
+    return data.StructLayout({
         "objects": data.ArrayLayout(ObjectKind, 8),
-        "semaphore": data.StructLayout({"va": 40, "payload": 64}),
+        "copies": 1,
+        "semaphore": data.StructLayout({
+            "va": 40,
+            "payload": 64,
+            "low": 1,
+            "high": 1,
+            "counter": 1,
+            "nonzero": 1,
+        }),
         "confirm": 1,
+        "again": 1,
+        "referred": 1,
         "failed": 1,
         "deadline": 32,
         "copy": data.StructLayout({
@@ -104,9 +191,16 @@ def channel_context(config: Config) -> data.StructLayout:
             "pitch_out": 32,
             "line_length": 32,
             "line_count": 32,
+            "bytes": 1,
+            "lines": 1,
             "semaphore_va": VA_BITS,
             "payload": 64,
-            "src_target": 2,
-            "dst_target": 2,
+            "src_refused": 1,
+            "dst_refused": 1,
         }),
     })
+
+
+def channel_context() -> data.StructLayout:
+    """Progress and method state of one channel."""
+    return data.StructLayout({"flow": method_flow(), "state": method_state()})

@@ -4,25 +4,27 @@ Methods that only set state take effect at once, also while an earlier copy of t
 All others wait for the channel's own copies (COPY-1, COPY-4).
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, WINDOW_BASE, Config
 from hw.errors import Cause
 from hw.host.acquire import AcquireSpans
-from hw.host.context import Method, ObjectKind, channel_context
+from hw.host.context import Method, ObjectKind, Step, channel_context, method_state
 from hw.host.prefetch import channel_event
+from hw.host.rare import Action, Rare, verdict
 from hw.host.settings import setting_event, setting_ram
 from hw.methods import (
     CeMethod,
     CopyLaunch,
     HostMethod,
-    LaunchSemaphore,
     LaunchTransfer,
     LegacySemaphore,
-    MemOp,
-    ObjectClass,
     SemaphoreExecute,
     SemOp,
 )
@@ -37,25 +39,20 @@ from hw.registers import Wait
 
 __all__ = ["Execute"]
 
-ENGINE_METHODS = 0x100
-"""First byte offset of the methods that go to the object of the subchannel (1.2)."""
-
-SOFTWARE_ENGINE = 0x1F
-"""SET_OBJECT ENGINE of software objects."""
-
 PEER = 3
 """Physical-mode target that is not modelled: memory of another device."""
 
-RENDER_TRUE = 1
-"""SET_RENDER_ENABLE_C mode that is modelled: unconditional."""
+_PHYSICAL_MODES = {
+    CeMethod.SET_SRC_PHYS_MODE: "src_refused",
+    CeMethod.SET_DST_PHYS_MODE: "dst_refused",
+}
+"""Fields that tell whether what these set is not modelled."""
 
 _COPY_FIELDS = {
     CeMethod.SET_SEMAPHORE_A: ("semaphore_va", 32, 17),
     CeMethod.SET_SEMAPHORE_B: ("semaphore_va", 0, 32),
     CeMethod.SET_SEMAPHORE_PAYLOAD: ("payload", 0, 32),
     CeMethod.SET_SEMAPHORE_PAYLOAD_UPPER: ("payload", 32, 32),
-    CeMethod.SET_SRC_PHYS_MODE: ("src_target", 0, 2),
-    CeMethod.SET_DST_PHYS_MODE: ("dst_target", 0, 2),
     CeMethod.OFFSET_IN_UPPER: ("src", 32, 17),
     CeMethod.OFFSET_IN_LOWER: ("src", 0, 32),
     CeMethod.OFFSET_OUT_UPPER: ("dst", 32, 17),
@@ -78,22 +75,60 @@ _SEM_CAUSES = {
 }
 
 
-class Execute(wiring.Component):
-    """Executes the method held in `work.method`.
+_NONZERO = {CeMethod.LINE_LENGTH_IN: "bytes", CeMethod.LINE_COUNT: "lines"}
+"""Fields that tell whether what these set is not 0."""
 
-    Combinational from `work`; an operation on an on-chip semaphore takes some cycles, during which
-    `busy` is 1 and `work` stays.
+_UNKNOWN = 7
+"""OPERATION that does not exist."""
+
+
+class _Outcome:
+    """What becomes of a method in this cycle: `done`; `park`, for `wait`; `busy`; `refuse`, for
+    `cause`; or nothing, while the channel is to be let go. `disarm`: its timer is stopped.
+    `passes`, `fails`: an acquire is decided."""
+
+    def __init__(self, name: str) -> None:
+        self.done = Signal(name=f"{name}_done")
+        self.park = Signal(name=f"{name}_park")
+        self.busy = Signal(name=f"{name}_busy")
+        self.disarm = Signal(name=f"{name}_disarm")
+        self.refuse = Signal(name=f"{name}_refuse")
+        self.passes = Signal(name=f"{name}_passes")
+        self.fails = Signal(name=f"{name}_fails")
+        self.wait = Signal(Wait, name=f"{name}_wait")
+        self.cause = Signal(Cause, name=f"{name}_cause")
+
+
+def _any(bits: Iterable[Value]) -> Value:
+    return reduce(or_, bits)
+
+
+class Execute(wiring.Component):
+    """Executes the method held in `step`; owns what methods set.
+
+    Outcomes are combinational from registers; an operation on an on-chip semaphore takes some
+    cycles, and a method that is looked at more closely (`Rare`) two: then `busy` is 1.
+
+    An acquire that was asked on chip before is asked anew while the context arrives, so that its
+    answer comes a cycle earlier.
 
     Members
     -------
-    work, channel, run : the served channel's context; `run`: execute its method.
+    step, channel, run : the served channel and its method; `run`: execute it.
+    state : what the channel's methods have set.
+    select : the channel that is served in the next cycle, or still is.
+    load, loaded : in the next cycle `state` is that of the context `loaded`; with `reset`, as
+        nothing had been set; with `replace`, another method has taken the held one's place.
+    early : the context that is loaded is the served channel's, and is going to run.
     leave : the channel is to be let go: decide no acquire, start no copy.
-    done : the method is complete; `update`: the context becomes `next_work` (always with `done`).
+    done : the method is complete. sets : it is, for it only sets state; this is known early.
     park, wait : it is not, and has to wait; `keep`: without losing its reserved engine.
     busy : it is not, and needs a few cycles more. asked : the semaphore unit has been asked, and
         its answer must be taken.
     copying, able, queue, held, ended : per channel; see `Launcher`, `Parking`, `Fences`.
-    spent, free, result, all_idle, writeback_free : see there.
+    await_all, drop, over : a WFI of scope ALL waits, is complete or gone; see `Barrier`.
+    all_idle : it need not wait: neither copies nor changes of semaphores in memory are under way.
+    spent, result : see there.
     """
 
     def __init__(self, config: Config) -> None:
@@ -101,13 +136,19 @@ class Execute(wiring.Component):
         channels, event = config.channels, channel_event(config)
         counter = channel_event(config, counter=config.semaphore_bits)
         super().__init__({
-            "work": In(channel_context(config)),
+            "step": In(Step),
             "channel": In(config.channel_bits),
             "run": In(1),
+            "state": Out(method_state()),
+            "select": In(config.channel_bits),
+            "load": In(1),
+            "loaded": In(channel_context()),
+            "reset": In(1),
+            "replace": In(1),
+            "early": In(1),
             "leave": In(1),
             "done": Out(1),
-            "update": Out(1),
-            "next_work": Out(channel_context(config)),
+            "sets": Out(1),
             "park": Out(1),
             "wait": Out(Wait),
             "keep": Out(1),
@@ -119,11 +160,10 @@ class Execute(wiring.Component):
             "queue": In(channels),
             "held": In(channels),
             "ended": In(channels),
+            "over": In(channels),
             "result": In(semaphore_response()),
-            "free": In(1),
             "spent": In(1),
             "all_idle": In(1),
-            "writeback_free": In(1),
             "zero": In(config.counters),
             "counting": In(range(config.counters + 1)),
             "cycles": In(32),
@@ -140,17 +180,15 @@ class Execute(wiring.Component):
                     config,
                     behind=1,
                     interrupt=1,
-                    data=32,
-                    subchannel=3,
                     command=copy_command(config),
                 )
             ),
             "arm": Out(channel_event(config, units=1, due=32)),
             "disarm": Out(event),
-            "reference": Out(
-                stream.Signature(data.StructLayout({"channel": config.channel_bits, "value": 32}))
-            ),
+            "reference": Out(channel_event(config, value=32)),
             "notify": Out(event),
+            "await_all": Out(event),
+            "drop": Out(event),
             "resume": Out(channel_event(config, target=12)),
             "give_up": Out(1),
             "halt": Out(channel_event(config, cause=Cause, va=VA_BITS, method=Method)),
@@ -159,21 +197,53 @@ class Execute(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, work = self._config, self.work
+        config, method, kind = self._config, self.step.method, self.step.kind
         (self._setup,) = setting_ram(m, config, self.setting, "CONFIG")
-        m.submodules.spans = self._spans = spans = AcquireSpans(config)
-        m.d.comb += [
-            self._setup.addr.eq(self.channel),
-            spans.setting.eq(self.setting),
-            spans.channel.eq(self.channel),
-        ]
+        m.d.comb += self._setup.addr.eq(self.select)
         self._pick(m)
-        m.d.comb += [
-            self.next_work.eq(work),
-            self.update.eq(self.done),
-            self.halt.method.eq(work.method),
+        self._spans(m)
+        self._semaphore_fields(m)
+        self._ask(m)
+        m.d.comb += [event.channel.eq(self.channel) for event in self._events()]
+        m.d.comb += self.halt.method.eq(method)
+
+        for_copies = self._bound == ObjectKind.COPY
+        rare = ~kind.host & ~kind.semaphore & ~((kind.copy | kind.launch) & for_copies)
+        self._set_host(m, self.run & kind.host)
+        self._set_copy(m, self.run & kind.copy & for_copies)
+        outcomes = [
+            self._semaphore(m, self.run & kind.semaphore),
+            self._launch(m, self.run & kind.launch & for_copies),
+            self._rare(m, self.run & rare),
         ]
-        for event in (
+        m.d.comb += [
+            self.sets.eq(self.run & (kind.host | (kind.copy & for_copies))),
+            self.done.eq(self.sets | _any(one.done for one in outcomes)),
+            self.park.eq(_any(one.park for one in outcomes)),
+            self.busy.eq(_any(one.busy for one in outcomes)),
+            self.disarm.valid.eq(_any(one.disarm for one in outcomes)),
+            self.halt.valid.eq(_any(one.refuse for one in outcomes)),
+            self.halt.va.eq(Mux(kind.semaphore, self.state.semaphore.va, 0)),
+        ]
+        # Of a kind even while nothing of that kind happens, to be early.
+        with m.If(kind.semaphore):
+            m.d.comb += [self.wait.eq(outcomes[0].wait), self.halt.cause.eq(outcomes[0].cause)]
+        with m.Elif(kind.launch & for_copies):
+            m.d.comb += [self.wait.eq(outcomes[1].wait), self.halt.cause.eq(outcomes[1].cause)]
+        with m.Else():
+            m.d.comb += [self.wait.eq(outcomes[2].wait), self.halt.cause.eq(outcomes[2].cause)]
+        with m.If(self.done):
+            m.d.sync += self.state.again.eq(0)
+        with m.If(self.load):
+            m.d.sync += self.state.eq(self.loaded.state)
+        with m.If(self.reset):
+            m.d.sync += self.state.eq(0)
+        with m.If(self.replace):
+            m.d.sync += self.state.again.eq(0)
+        return m
+
+    def _events(self) -> tuple:
+        return (
             self.begin,
             self.collect,
             self.watch,
@@ -183,507 +253,508 @@ class Execute(wiring.Component):
             self.launch,
             self.arm,
             self.disarm,
+            self.reference,
             self.notify,
+            self.await_all,
+            self.drop,
             self.resume,
             self.halt,
             self.acquire,
-        ):
-            m.d.comb += event.channel.eq(self.channel)
-        self._semaphore_fields(m)
-        engine = work.method.address >= ENGINE_METHODS >> 2
-        with m.If(self.run):
-            with m.If(work.method.cause != Cause.NONE):
-                self._refuse(m, work.method.cause)
-            with m.Elif(engine):
-                self._engine_method(m)
-            with m.Else():
-                self._host_method(m)
-        m.d.comb += self.asked.eq(~self._asking.ongoing("IDLE"))
-        return m
-
-    def _pick(self, m: Module) -> None:
-        """The served channel's bit of everything that is kept per channel."""
-        names = ("copying", "able", "queue", "held", "ended")
-        self._is = {name: Signal(name=f"is_{name}") for name in names}
-        for name, bit in self._is.items():
-            m.d.comb += bit.eq(getattr(self, name).bit_select(self.channel, 1))
-        self._copy_channel = Signal()
-        m.d.comb += self._copy_channel.eq(
-            Cat(self.work.objects[i] == ObjectKind.COPY for i in range(8)).any()
         )
 
-    # -- outcomes ----------------------------------------------------------------------------------
+    def _pick(self, m: Module) -> None:
+        """The served channel's bit of everything that is kept per channel; what is bound.
 
-    def _refuse(self, m: Module, cause: Cause, va: object = 0) -> None:
-        """Halt the channel; the method stays readable (HOST-6)."""
-        m.d.comb += [self.halt.valid.eq(1), self.halt.cause.eq(cause), self.halt.va.eq(va)]
-
-    def _park(self, m: Module, wait: Wait) -> None:
-        m.d.comb += [self.park.eq(1), self.wait.eq(wait)]
-
-    def _finish(self, m: Module) -> None:
-        m.d.comb += self.done.eq(1)
-
-    def _after_copies(self, m: Module):
-        """Block for what must wait for the channel's own copies."""
-        with m.If(self._is["copying"]):
-            self._park(m, Wait.COPIES)
-        return m.Else()
-
-    # -- host methods (spec 2) ---------------------------------------------------------------------
-
-    def _host_method(self, m: Module) -> None:
-        method, state = self.work.method, self.next_work
-        value = method.data
-        with m.Switch(method.address[:6]):
-            with m.Case(HostMethod.SET_OBJECT >> 2):
-                self._set_object(m)
-            with m.Case(HostMethod.ILLEGAL >> 2):
-                self._refuse(m, Cause.METHOD_ILLEGAL)
-            with m.Case(
-                HostMethod.NOP >> 2,
-                HostMethod.MEM_OP_A >> 2,
-                HostMethod.MEM_OP_B >> 2,
-                HostMethod.MEM_OP_C >> 2,
-            ):
-                self._finish(m)
-            with m.Case(HostMethod.SEM_ADDR_LO >> 2, HostMethod.SEMAPHOREB >> 2):
-                m.d.comb += state.semaphore.va[:32].eq(value & ~3)
-                self._finish(m)
-            with m.Case(HostMethod.SEM_ADDR_HI >> 2, HostMethod.SEMAPHOREA >> 2):
-                m.d.comb += state.semaphore.va[32:].eq(value)
-                self._finish(m)
-            with m.Case(HostMethod.SEM_PAYLOAD_LO >> 2, HostMethod.SEMAPHOREC >> 2):
-                m.d.comb += state.semaphore.payload[:32].eq(value)
-                self._finish(m)
-            with m.Case(HostMethod.SEM_PAYLOAD_HI >> 2):
-                m.d.comb += state.semaphore.payload[32:].eq(value)
-                self._finish(m)
-            with m.Case(HostMethod.SEM_EXECUTE >> 2, HostMethod.SEMAPHORED >> 2):
-                self._semaphore(m)
-            with m.Case(HostMethod.NON_STALL_INTERRUPT >> 2):
-                with self._after_copies(m):
-                    m.d.comb += self.notify.valid.eq(1)
-                    self._finish(m)
-            with m.Case(HostMethod.FB_FLUSH >> 2):
-                with self._after_copies(m):
-                    self._finish(m)
-            with m.Case(HostMethod.MEM_OP_D >> 2):
-                self._mem_op(m)
-            with m.Case(HostMethod.SET_REFERENCE >> 2):
-                self._set_reference(m)
-            with m.Case(HostMethod.WFI >> 2):
-                self._wait_for_idle(m)
-            with m.Case(HostMethod.YIELD >> 2):
-                m.d.comb += self.give_up.eq(value[1])
-                self._finish(m)
-            with m.Case(HostMethod.CLEAR_FAULTED >> 2):
-                self._clear_faulted(m)
-            with m.Default():
-                self._refuse(m, Cause.METHOD_UNDEFINED)
-
-    def _set_object(self, m: Module) -> None:
-        method = self.work.method
-        binding = self.next_work.objects[method.subchannel]
-        with m.If(method.data[16:21] == SOFTWARE_ENGINE):
-            m.d.comb += binding.eq(ObjectKind.SOFTWARE)
-            self._finish(m)
-        with m.Elif(method.data[:16] == ObjectClass.COPY):
-            m.d.comb += binding.eq(ObjectKind.COPY)
-            self._finish(m)
-        with m.Else():
-            self._refuse(m, Cause.OBJECT_CLASS)
-
-    def _privileged(self):
-        return self._setup.data[16]
-
-    def _mem_op(self, m: Module) -> None:
-        """Barriers and invalidations. All that they order has happened once the channel's copies
-        have ended: there is no cache, and the identity translator remembers nothing."""
-        with m.If(~self._privileged()):
-            self._refuse(m, Cause.METHOD_PRIVILEGED)
-        with m.Else():
-            with m.Switch(self.work.method.data[27:32]):
-                with m.Case(*MemOp):
-                    with self._after_copies(m):
-                        self._finish(m)
-                with m.Default():
-                    self._refuse(m, Cause.METHOD_UNDEFINED)
-
-    def _set_reference(self, m: Module) -> None:
-        m.d.comb += [
-            self.reference.payload.channel.eq(self.channel),
-            self.reference.payload.value.eq(self.work.method.data),
+        All but `held` are those of the cycle before, known from the first cycle of a service on:
+        what they tell ends only with something that this channel does, or is waited for anyway.
+        """
+        names = ("copying", "able", "queue", "held", "ended", "over")
+        self._is = {name: Signal(name=f"is_{name}") for name in names}
+        now = {name: getattr(self, name).bit_select(self.channel, 1) for name in names}
+        self._now = now
+        m.d.comb += self._is["held"].eq(now["held"])
+        m.d.sync += [
+            self._is["copying"].eq(now["copying"] | self.launch.valid),
+            self._is["able"].eq(now["able"]),
+            self._is["queue"].eq(now["queue"] & ~self.launch.valid),
+            self._is["ended"].eq(now["ended"] & ~self.collect.valid),
+            self._is["over"].eq(now["over"] & ~self.drop.valid),
         ]
-        with self._after_copies(m):
-            with m.If(self.reference.ready):
-                m.d.comb += self.reference.valid.eq(1)
-                self._finish(m)
-            with m.Else():
-                self._park(m, Wait.WRITEBACK)
+        self._bound = Signal(ObjectKind)
+        m.d.comb += self._bound.eq(self.state.objects[self.step.method.subchannel])
 
-    def _wait_for_idle(self, m: Module) -> None:
-        everyone = self.work.method.data[0]
-        with self._after_copies(m):
-            with m.If(everyone & ~(self.all_idle & self.free)):
-                self._park(m, Wait.ALL_IDLE)
-            with m.Else():
-                self._finish(m)
+    def _spans(self, m: Module) -> None:
+        """When an acquire that does not hold now is looked at again and when it is late; sums and
+        comparison are those of the cycle before, known from the first cycle of a service on, the
+        comparison from the second on."""
+        m.submodules.spans = spans = AcquireSpans(self._config)
+        self._timed = spans.timeout_enable
+        self._due_cycles, self._due_units = Signal(32), Signal(32)
+        fresh, past = Signal(), Signal()
+        self._late, self._unsettled = Signal(), Signal()
+        m.d.comb += [spans.setting.eq(self.setting), spans.channel.eq(self.select)]
+        m.d.sync += [
+            self._due_cycles.eq(self.cycles + spans.retry),
+            self._due_units.eq(self.units + spans.timeout),
+            past.eq(~(self.units - self.state.deadline)[31]),
+            fresh.eq(self.load),
+        ]
+        m.d.comb += [
+            self._late.eq(self._timed & self.state.failed & past),
+            self._unsettled.eq(self.state.failed & fresh),
+        ]
 
-    def _clear_faulted(self, m: Module) -> None:
-        with m.If(~self._privileged()):
-            self._refuse(m, Cause.METHOD_PRIVILEGED)
-        with m.Else():
-            m.d.comb += [
-                self.resume.valid.eq(1),
-                self.resume.target.eq(self.work.method.data[:12]),
-            ]
-            self._finish(m)
+    # -- settings ----------------------------------------------------------------------------------
+
+    def _set_host(self, m: Module, now: Value) -> None:
+        """Host methods that only set state, or do nothing."""
+        method, place = self.step.method, self.state.semaphore
+        value = method.data
+        # Every cycle, for the number of counting semaphores may change.
+        m.d.sync += place.counter.eq(self._is_counter(place.va))
+        with m.If(now):
+            with m.Switch(method.address[:6]):
+                with m.Case(HostMethod.SEM_ADDR_LO >> 2, HostMethod.SEMAPHOREB >> 2):
+                    m.d.sync += [
+                        place.va[:32].eq(value & ~3),
+                        place.low.eq(value[16:] == (WINDOW_BASE >> 16) & 0xFFFF),
+                        place.counter.eq(self._is_counter(value)),
+                    ]
+                with m.Case(HostMethod.SEM_ADDR_HI >> 2, HostMethod.SEMAPHOREA >> 2):
+                    m.d.sync += [
+                        place.va[32:].eq(value),
+                        place.high.eq(value[:8] == WINDOW_BASE >> 32),
+                    ]
+                with m.Case(HostMethod.SEM_PAYLOAD_LO >> 2, HostMethod.SEMAPHOREC >> 2):
+                    m.d.sync += [place.payload[:32].eq(value), place.nonzero.eq(value != 0)]
+                with m.Case(HostMethod.SEM_PAYLOAD_HI >> 2):
+                    m.d.sync += place.payload[32:].eq(value)
+                with m.Case(HostMethod.YIELD >> 2):
+                    m.d.comb += self.give_up.eq(value[1])
+
+    def _is_counter(self, va: Value) -> Value:
+        """The low half of a semaphore's address is that of a counting semaphore on chip."""
+        window = va[16:32] == (WINDOW_BASE >> 16) & 0xFFFF
+        return window & (va[2:4] == 0) & (va[4:16] < self.counting)
+
+    def _set_copy(self, m: Module, now: Value) -> None:
+        """Methods of the copy class that only set state, or do nothing."""
+        method, copy = self.step.method, self.state.copy
+        with m.If(now):
+            with m.Switch(method.address):
+                for name, (field, low, width) in _COPY_FIELDS.items():
+                    with m.Case(name >> 2):
+                        m.d.sync += copy[field][low : low + width].eq(method.data)
+                        if name in _NONZERO:
+                            m.d.sync += copy[_NONZERO[name]].eq(method.data != 0)
+                for name, field in _PHYSICAL_MODES.items():
+                    with m.Case(name >> 2):
+                        target, kind = method.data[:2], method.data[2:6]
+                        m.d.sync += copy[field].eq((target == PEER) | (kind != 0))
+
+    # -- methods that need a closer look -----------------------------------------------------------
+
+    def _rare(self, m: Module, now: Value) -> _Outcome:
+        """Look in one cycle, do it in the next."""
+        m.submodules.rare = rare = Rare()
+        looked = Signal()
+        found = Signal(verdict)
+        out = _Outcome("rare")
+        method, copying = self.step.method, self._is["copying"]
+        m.d.comb += [
+            rare.step.eq(self.step),
+            rare.bound.eq(self._bound),
+            rare.privileged.eq(self._setup.data[16]),
+        ]
+        m.d.sync += [found.eq(rare.verdict), looked.eq(now & ~out.done)]
+        acts, refers, action = Signal(), Signal(), found.action
+        idle = action == Action.IDLE
+        at_once = (action == Action.NOTHING) | (action == Action.BIND) | (action == Action.RESUME)
+        later = (
+            (action == Action.NOTIFY)
+            | (action == Action.BARRIER)
+            | ((action == Action.REFERENCE) & self.state.referred)
+            | (idle & (~method.data[0] | self.all_idle | self._is["over"]))
+        )
+        m.d.comb += [
+            acts.eq(now & looked),
+            out.busy.eq(now & ~looked),
+            out.refuse.eq(acts & (action == Action.REFUSE)),
+            out.cause.eq(found.cause),
+            out.done.eq(acts & (at_once | (later & ~copying))),
+            out.park.eq(acts & ~at_once & (action != Action.REFUSE) & ~(later & ~copying)),
+            out.wait.eq(Mux(action == Action.REFERENCE, Wait.WRITEBACK, Wait.ALL_IDLE)),
+            self.notify.valid.eq(out.done & (action == Action.NOTIFY)),
+            refers.eq(acts & ~copying & (action == Action.REFERENCE)),
+            self.reference.valid.eq(refers & ~self.state.referred),
+            self.reference.value.eq(method.data),
+            self.await_all.valid.eq(out.park & idle & ~copying),
+            self.drop.valid.eq((out.done & idle) | self.reset | self.replace),
+            self.resume.valid.eq(out.done & (action == Action.RESUME)),
+            self.resume.target.eq(method.data),
+        ]
+        # Parked until REF is in memory, and complete when it is served again.
+        with m.If(refers):
+            m.d.sync += self.state.referred.eq(~self.state.referred)
+        with m.If(copying):
+            m.d.comb += out.wait.eq(Wait.COPIES)
+        with m.If(out.done & (action == Action.BIND)):
+            self._bind(m, method.subchannel, found.object)
+        return out
+
+    def _bind(self, m: Module, subchannel: Value, kind: data.View) -> None:
+        objects = Signal.like(self.state.objects)
+        m.d.comb += [objects.eq(self.state.objects), objects[subchannel].eq(kind)]
+        m.d.sync += [
+            self.state.objects.eq(objects),
+            self.state.copies.eq(Cat(objects[i] == ObjectKind.COPY for i in range(8)).any()),
+        ]
 
     # -- semaphores (spec 2.1 … 2.4) ---------------------------------------------------------------
 
     def _semaphore_fields(self, m: Module) -> None:
-        """The operation of SEM_EXECUTE or SEMAPHORED, as a request."""
-        config, work = self._config, self.work
-        value = work.method.data
-        legacy = work.method.address == HostMethod.SEMAPHORED >> 2
-        new, old = data.View(SemaphoreExecute, value), data.View(LegacySemaphore, value)
+        """The operation of SEM_EXECUTE or SEMAPHORED, as a request; while a context arrives, that
+        of its acquire."""
+        config, loaded, method = self._config, self.loaded, self.step.method
+        new, old = data.View(SemaphoreExecute, method.data), data.View(LegacySemaphore, method.data)
+        legacy, operation = self._operation(m, "held", method)
+        _, arriving = self._operation(m, "arriving", loaded.flow.step.method)
+        place = Signal.like(self.state.semaphore)
+        self._place = place
         self._request = request = Signal(semaphore_request(config))
-        self._known, self._acquires = Signal(), Signal()
-        operation = Signal(3)
+        self._known, self._acquires, self._engine_first = Signal(), Signal(), Signal()
+        self._copy_counter, self._zero = Signal(), Signal()
+        slot = self.state.semaphore.va[4:][: max(1, (config.counters - 1).bit_length())]
         m.d.comb += [
+            self._zero.eq(self.zero.bit_select(slot, 1)),
+            place.eq(Mux(self.load, loaded.state.semaphore, self.state.semaphore)),
             request.asid.eq(self._setup.data[: config.asid_bits]),
-            request.va.eq(work.semaphore.va),
-            request.operation.eq(operation),
+            request.va.eq(place.va),
+            request.operation.eq(Mux(self.load, arriving.code, operation.code)),
             request.reduction.eq(Mux(legacy, old.reduction, new.reduction)),
             request.unsigned.eq(Mux(legacy, old.unsigned, new.unsigned)),
-            request.wide.eq(~legacy & new.wide),
+            request.wide.eq(Mux(self.load, arriving.wide, operation.wide)),
             request.timestamp.eq(
-                ~self._acquires & Mux(legacy, ~old.one_word, new.release_timestamp)
+                ~self.load & ~self._acquires & Mux(legacy, ~old.one_word, new.release_timestamp)
             ),
-            request.payload.eq(Mux(request.wide, work.semaphore.payload, self._low_payload())),
-            self._known.eq(operation <= SemOp.REDUCTION),
-            self._acquires.eq((operation != SemOp.RELEASE) & (operation != SemOp.REDUCTION)),
+            request.payload.eq(Mux(request.wide, place.payload, place.payload[:32])),
+            self._known.eq(operation.code != _UNKNOWN),
+            self._acquires.eq(self.step.traits.acquires),
+            # Whether COPY-13 holds for an acquire that is not of a counting semaphore.
+            self._engine_first.eq(self._acquires & self.state.copies & ~self._setup.data[17]),
         ]
+        # An acquire at 0, of 32 bits, of a counting semaphore, in a channel with a copy object.
+        here = self.state.semaphore
+        m.d.comb += self._copy_counter.eq(
+            (here.low & here.high & here.counter & ~here.nonzero)
+            & self.step.traits.plain
+            & self.state.copies
+        )
+
+    @staticmethod
+    def _operation(m: Module, name: str, method: data.View) -> tuple[Value, data.View]:
+        """Whether a semaphore method is the legacy one; which operation it asks for."""
+        new, old = data.View(SemaphoreExecute, method.data), data.View(LegacySemaphore, method.data)
+        # Of the two methods' addresses.
+        legacy = method.address[2]
+        operation = Signal(data.StructLayout({"code": 3, "wide": 1}), name=f"operation_{name}")
+        m.d.comb += operation.wide.eq(~legacy & new.wide)
         with m.If(~legacy):
-            m.d.comb += operation.eq(new.operation)
+            m.d.comb += operation.code.eq(new.operation)
         with m.Else():
             with m.Switch(old.operation):
-                for code, name in enumerate((
+                for bit, code in enumerate((
                     SemOp.ACQUIRE,
                     SemOp.RELEASE,
                     SemOp.ACQ_CIRC_GEQ,
                     SemOp.ACQ_AND,
                     SemOp.REDUCTION,
                 )):
-                    with m.Case(1 << code):
-                        m.d.comb += operation.eq(name)
+                    with m.Case(1 << bit):
+                        m.d.comb += operation.code.eq(code)
                 with m.Default():
-                    m.d.comb += operation.eq(7)
+                    m.d.comb += operation.code.eq(_UNKNOWN)
+        return legacy, operation
 
-    def _low_payload(self):
-        return self.work.semaphore.payload[:32]
-
-    def _semaphore(self, m: Module) -> None:
-        work, request = self.work, self._request
-        window = work.semaphore.va[16:] == WINDOW_BASE >> 16
-        self._slot = work.semaphore.va[4:16]
-        priority = (
-            (self._slot < self.counting)
-            & (work.semaphore.va[:4] == 0)
-            & (request.operation == SemOp.ACQUIRE)
-            & ~request.wide
-            & (self._low_payload() == 0)
-            & self._copy_channel
-        )
-        with m.If(~self._known):
-            self._refuse(m, Cause.SEM_UNSUPPORTED, work.semaphore.va)
-        with m.Elif(self._is["copying"]):
-            self._park(m, Wait.COPIES)
-        # What was asked is taken, even if COUNTING has changed since.
-        with m.Elif(window & priority & ~self.asked):
-            self._acquire_counting(m)
-        with m.Elif(window):
-            self._on_chip(m)
-        with m.Else():
-            self._in_memory(m)
-
-    def _decided(self, m: Module, passed: int) -> None:
-        m.d.comb += [self.acquire.valid.eq(1), self.acquire.passed.eq(passed)]
-
-    def _acquired(self, m: Module) -> None:
-        """The condition holds: keep the engine for the copy that follows (COPY-13)."""
-        self._decided(m, 1)
-        self._finish(m)
-        m.d.comb += [
-            self.reserve.valid.eq(self._copy_channel),
-            self.next_work.failed.eq(0),
-            self.next_work.confirm.eq(0),
-            self.disarm.valid.eq(1),
-        ]
-
-    def _not_acquired(self, m: Module, wait: Wait) -> None:
-        """The condition does not hold: park, or time out (2.4)."""
-        spans, work = self._spans, self.work
-        deadline = Signal(32, name=f"deadline_{wait.name.lower()}")
-        late = Signal(name=f"late_{wait.name.lower()}")
-        since = (self.units - work.deadline)[:32]
-        m.d.comb += [
-            late.eq(work.failed & ~since[31]),
-            deadline.eq(Mux(work.failed, work.deadline, self.units + spans.timeout)),
-        ]
-        self._decided(m, 0)
-        with m.If(spans.timeout_enable & late):
-            self._refuse(m, Cause.ACQUIRE_TIMEOUT, work.semaphore.va)
-            m.d.comb += [self.update.eq(1), self.next_work.failed.eq(0)]
-        with m.Else():
-            self._park(m, wait)
-            m.d.comb += [
-                self.update.eq(1),
-                self.next_work.failed.eq(spans.timeout_enable),
-                self.next_work.deadline.eq(deadline),
-                self.next_work.confirm.eq(0),
-            ]
-            if wait is Wait.RETRY:
-                m.d.comb += [self.arm.valid.eq(1), self.arm.due.eq(self.cycles + spans.retry)]
-            else:
-                m.d.comb += [
-                    self.arm.valid.eq(spans.timeout_enable),
-                    self.disarm.valid.eq(~spans.timeout_enable),
-                    self.arm.units.eq(1),
-                    self.arm.due.eq(deadline),
-                ]
-
-    def _acquire_counting(self, m: Module) -> None:
-        """Decided here, against the zero flags: the whole group holds at this moment, or not."""
-        holds = Signal()
-        m.d.comb += [
-            holds.eq(self._is["held"] & self.zero.bit_select(self._slot, 1)),
-            self.guard.counter.eq(self._slot),
-        ]
-        with m.If(~self.leave):
-            m.d.comb += self.guard.valid.eq(1)
-            with m.If(~self._is["able"]):
-                self._park(m, Wait.ENGINE)
-                m.d.comb += self.disarm.valid.eq(1)
-            with m.Elif(holds):
-                self._acquired(m)
-            with m.Else():
-                self._not_acquired(m, Wait.ENGINE)
-
-    def _on_chip(self, m: Module) -> None:
+    def _ask(self, m: Module) -> None:
         """Ask the semaphore unit and wait for its answer, which takes about two cycles."""
-        start, port = Signal(), self.semaphore
-        held_back = self._acquires & self._copy_channel & ~(self._is["able"] & self._is["held"])
+        port = self.semaphore
+        self._asks, again = Signal(), Signal()
         m.d.comb += [
+            again.eq(
+                (self.early & self.loaded.state.again & ~self.leave & ~self._now["copying"])
+                & (self._now["able"] | ~self.loaded.state.copies | self._setup.data[17])
+            ),
             port.request.payload.eq(self._request),
-            self.watch.index.eq(self._slot),
-            self.unguard.counter.eq(self._slot),
+            self.watch.index.eq(self._place.va[4:16]),
+            self.guard.counter.eq(self.state.semaphore.va[4:16]),
+            self.unguard.counter.eq(self.state.semaphore.va[4:16]),
+            self.watch.valid.eq(again | (self._asks & self._acquires)),
         ]
         with m.FSM(name="on_chip") as asking:
             with m.State("IDLE"):
-                with m.If(self._acquires & self.leave):
-                    pass
-                with m.Elif(held_back):
-                    self._park(m, Wait.ENGINE)
-                    m.d.comb += self.disarm.valid.eq(1)
-                with m.Else():
-                    m.d.comb += [
-                        start.eq(1),
-                        port.request.valid.eq(1),
-                        self.busy.eq(1),
-                        self.watch.valid.eq(self._acquires),
-                    ]
+                with m.If(self._asks | again):
+                    m.d.comb += port.request.valid.eq(1)
                     m.next = "ASKED"
                     with m.If(~port.request.ready):
                         m.next = "ASKING"
             with m.State("ASKING"):
-                m.d.comb += [port.request.valid.eq(1), self.busy.eq(1)]
+                m.d.comb += port.request.valid.eq(1)
                 with m.If(port.request.ready):
                     m.next = "ASKED"
             with m.State("ASKED"):
-                m.d.comb += [port.response.ready.eq(1), self.busy.eq(~port.response.valid)]
+                m.d.comb += port.response.ready.eq(1)
                 with m.If(port.response.valid):
-                    self._answered(m, port.response.payload, Wait.ONCHIP)
-                    # Who changes a semaphore of its own group does not wait for it.
-                    m.d.comb += self.unguard.valid.eq(~self._acquires)
                     m.next = "IDLE"
         self._asking = asking
+        m.d.comb += self.asked.eq(~asking.ongoing("IDLE"))
 
-    def _answered(self, m: Module, answer: data.View, wait: Wait) -> None:
-        with m.If(answer.error != SemaphoreError.NONE):
-            with m.Switch(answer.error):
-                for error, cause in _SEM_CAUSES.items():
-                    with m.Case(error):
-                        self._refuse(m, cause, self.work.semaphore.va)
-        with m.Elif(~self._acquires):
-            self._finish(m)
-        with m.Elif(answer.passed):
-            self._acquired(m)
+    def _semaphore(self, m: Module, now: Value) -> _Outcome:
+        """What becomes of a semaphore method; each case by itself, for much is known late."""
+        out = _Outcome("semaphore")
+        state, response, acquires = self.state, self.semaphore.response, self._acquires
+        goes = Signal()
+        m.d.comb += goes.eq(now & self._known & ~self._is["copying"] & ~self.asked)
+        answered = now & response.ready & response.valid
+        cases = [
+            # Of these the operation is known.
+            self._counting(
+                m, self._copy_counter & now & ~self._is["copying"] & ~self.asked & ~self.leave
+            ),
+            self._on_chip(m, goes & state.semaphore.low & state.semaphore.high),
+            self._judge(m, "answer", answered, response.payload),
+            self._in_memory(m, goes & ~(state.semaphore.low & state.semaphore.high)),
+        ]
+        passes, fails, times_out = Signal(), Signal(), Signal()
+        m.d.comb += [
+            passes.eq(_any(one.passes for one in cases)),
+            fails.eq(_any(one.fails for one in cases)),
+            times_out.eq(fails & self._late),
+            out.done.eq(_any(one.passes | one.done for one in cases)),
+            out.park.eq(
+                (now & self._known & self._is["copying"])
+                | _any(one.park for one in cases)
+                | (fails & ~self._late)
+            ),
+            out.busy.eq((now & self.asked & ~answered) | _any(one.busy for one in cases)),
+            out.disarm.eq(passes | _any(one.disarm for one in cases)),
+            out.refuse.eq((now & ~self._known) | times_out | _any(one.refuse for one in cases)),
+        ]
+        self._decide(m, passes, fails, out)
+        # Who changes a semaphore of its own group does not wait for it.
+        with m.If(answered & ~acquires):
+            m.d.comb += self.unguard.valid.eq(1)
+        self._describe(m, out)
+        return out
+
+    def _decide(self, m: Module, passes: Value, fails: Value, out: _Outcome) -> None:
+        """An acquire whose condition holds keeps the engine for the copy that follows (COPY-13);
+        one whose condition does not is looked at again, or times out (2.4)."""
+        state = self.state
+        in_memory, in_group = ~self.asked & ~self._copy_counter, ~self.asked & self._copy_counter
+        m.d.comb += [
+            self.acquire.valid.eq(passes | fails),
+            self.acquire.passed.eq(passes),
+            self.arm.units.eq(~in_memory),
+            self.arm.due.eq(
+                Mux(
+                    in_memory,
+                    self._due_cycles,
+                    Mux(state.failed, state.deadline, self._due_units),
+                )
+            ),
+            self.arm.valid.eq(fails & ~self._late & (in_memory | self._timed)),
+        ]
+        with m.If(passes & (in_group | self._engine_first)):
+            m.d.comb += self.reserve.valid.eq(1)
+        with m.If(fails & ~in_memory & ~self._timed):
+            m.d.comb += out.disarm.eq(1)
+        with m.If(passes | fails):
+            m.d.sync += [
+                state.failed.eq(~passes & ~self._late & self._timed),
+                state.confirm.eq(0),
+                state.again.eq(~passes & self.asked),
+            ]
+        with m.If(fails & ~state.failed):
+            m.d.sync += state.deadline.eq(self._due_units)
+
+    def _describe(self, m: Module, out: _Outcome) -> None:
+        """For what a semaphore method waits, if it does, and for what it is refused."""
+        state, able = self.state, self._is["able"] & self._is["held"]
+        on_chip = state.semaphore.low & state.semaphore.high
+        with m.If(self._is["copying"]):
+            m.d.comb += out.wait.eq(Wait.COPIES)
+        with m.Elif(self.asked):
+            m.d.comb += out.wait.eq(Wait.ONCHIP)
+        with m.Elif(on_chip & ~self._copy_counter):
+            m.d.comb += out.wait.eq(Wait.ENGINE_ONLY)
+        with m.Elif(on_chip):
+            timed = self._timed & self._is["held"] & self._zero
+            m.d.comb += out.wait.eq(Mux(timed, Wait.ENGINE_TIMED, Wait.ENGINE))
+        with m.Elif(self._is["ended"]):
+            m.d.comb += out.wait.eq(Mux(self.result.passed, Wait.ENGINE, Wait.RETRY))
+        with m.Elif(self._engine_first & state.confirm & ~able):
+            m.d.comb += out.wait.eq(Wait.ENGINE)
         with m.Else():
-            self._not_acquired(m, wait)
+            m.d.comb += out.wait.eq(Wait.FENCE)
 
-    def _in_memory(self, m: Module) -> None:
+        answer = Mux(self.asked, self.semaphore.response.payload.error, self.result.error)
+        with m.Switch(answer):
+            for error, cause in _SEM_CAUSES.items():
+                with m.Case(error):
+                    m.d.comb += out.cause.eq(cause)
+            with m.Default():
+                m.d.comb += out.cause.eq(Cause.ACQUIRE_TIMEOUT)
+        with m.If(on_chip & ~self.asked):
+            m.d.comb += out.cause.eq(Cause.ACQUIRE_TIMEOUT)
+        with m.If(~self._known):
+            m.d.comb += out.cause.eq(Cause.SEM_UNSUPPORTED)
+
+    def _judge(self, m: Module, name: str, now: Value, answer: data.View) -> _Outcome:
+        """What an answer means: refused, done, or an acquire's condition."""
+        case, good = _Outcome(name), answer.error == SemaphoreError.NONE
+        m.d.comb += [
+            case.refuse.eq(now & ~good),
+            case.done.eq(now & good & ~self._acquires),
+            case.passes.eq(now & good & self._acquires & answer.passed),
+            case.fails.eq(now & good & self._acquires & ~answer.passed),
+        ]
+        return case
+
+    def _counting(self, m: Module, now: Value) -> _Outcome:
+        """Decided here, against the zero flags: the whole group holds at this moment, or not; it
+        passes only with an engine. `now`: and the channel stays."""
+        case = _Outcome("counting")
+        holds = self._is["held"] & self._zero
+        m.d.comb += [
+            self.guard.valid.eq(now),
+            case.park.eq(now & holds & ~self._is["able"]),
+            case.disarm.eq(case.park),
+            case.passes.eq(now & holds & self._is["able"]),
+            case.fails.eq(now & ~holds & ~self._unsettled),
+            case.busy.eq(now & ~holds & self._unsettled),
+        ]
+        return case
+
+    def _on_chip(self, m: Module, now: Value) -> _Outcome:
+        """Any other semaphore on chip: ask the unit, acquires only with an engine."""
+        case = _Outcome("on_chip")
+        decides = now & ~self._copy_counter & ~(self._acquires & self.leave)
+        held_back = self._engine_first & ~self._is["able"]
+        settled = decides & held_back & ~self._unsettled
+        m.d.comb += [
+            case.fails.eq(settled & self._late),
+            case.park.eq(settled & ~self._late),
+            case.disarm.eq(case.park & ~self.state.failed),
+            self._asks.eq(decides & ~held_back),
+            case.busy.eq(decides & (~held_back | self._unsettled)),
+        ]
+        return case
+
+    def _in_memory(self, m: Module, now: Value) -> _Outcome:
         """Start the operation, park, and come back for its result.
 
         In a channel with a copy object an acquire that holds is read once more with an engine
         reserved, so that it is decided when a copy can start at once (COPY-13) and polling keeps no
         engine from others.
         """
-        with_engine = self._acquires & self._copy_channel
-        confirm, able = self.work.confirm, self._is["able"] & self._is["held"]
-        m.d.comb += self.begin.request.eq(self._request)
-        with m.If(self._is["ended"]):
-            with m.If(with_engine & ~confirm & self.result.passed):
-                m.d.comb += [
-                    self.collect.valid.eq(1),
-                    self.update.eq(1),
-                    self.next_work.confirm.eq(1),
-                    self.disarm.valid.eq(1),
-                ]
-                self._park(m, Wait.ENGINE)
-            with m.Elif(with_engine & confirm & self.result.passed & ~able):
-                m.d.comb += self.collect.valid.eq(1)
-                self._park(m, Wait.ENGINE)
-            with m.Else():
-                m.d.comb += self.collect.valid.eq(1)
-                self._answered(m, self.result, Wait.RETRY)
-        with m.Elif(with_engine & confirm & (self.leave | ~able)):
-            with m.If(~self.leave):
-                self._park(m, Wait.ENGINE)
-        with m.Elif(~self.free):
+        confirm, able = self.state.confirm, self._is["able"] & self._is["held"]
+        with_engine = self._engine_first
+        confirms = with_engine & confirm
+        collects, starts, repeats = Signal(), Signal(), Signal()
+        m.d.comb += [
+            collects.eq(now & self._is["ended"] & ~self._unsettled),
+            repeats.eq(with_engine & self.result.passed & ~(confirm & able)),
+            starts.eq(now & ~self._is["ended"] & ~(confirms & (self.leave | ~able))),
+        ]
+        case = self._judge(m, "result", collects & ~repeats, self.result)
+        m.d.comb += [
+            case.busy.eq(now & self._is["ended"] & self._unsettled),
+            case.park.eq(
+                (collects & repeats)
+                | starts
+                | (now & ~self._is["ended"] & confirms & ~able & ~self.leave)
+            ),
+            case.disarm.eq(collects & repeats & ~confirm),
+            self.collect.valid.eq(collects),
+            self.begin.request.eq(self._request),
+            self.begin.valid.eq(starts),
             # Who has only to confirm keeps its engine, or others would start on it every time.
-            m.d.comb += [
-                self.reserve.valid.eq(with_engine & confirm),
-                self.keep.eq(with_engine & confirm),
-            ]
-            self._park(m, Wait.FENCE_UNIT)
-        with m.Else():
-            m.d.comb += [
-                self.begin.valid.eq(1),
-                self.reserve.valid.eq(with_engine & confirm),
-                self.keep.eq(with_engine & confirm),
-            ]
-            self._park(m, Wait.FENCE)
+            self.keep.eq(starts & confirms),
+            self.reserve.valid.eq(starts & confirms),
+        ]
+        with m.If(collects & repeats):
+            m.d.sync += confirm.eq(1)
+        return case
 
-    # -- copy class (spec 4) -----------------------------------------------------------------------
-
-    def _engine_method(self, m: Module) -> None:
-        method = self.work.method
-        with m.Switch(self.work.objects[method.subchannel]):
-            with m.Case(ObjectKind.COPY):
-                self._copy_method(m)
-            with m.Case(ObjectKind.SOFTWARE):
-                self._refuse(m, Cause.OBJECT_SOFTWARE)
-            with m.Default():
-                self._refuse(m, Cause.OBJECT_UNBOUND)
-
-    def _copy_method(self, m: Module) -> None:
-        method, state = self.work.method, self.next_work.copy
-        with m.Switch(method.address):
-            for name, (field, low, width) in _COPY_FIELDS.items():
-                with m.Case(name >> 2):
-                    part = state[field][low : low + width]
-                    m.d.comb += part.eq(method.data)
-                    self._finish(m)
-            with m.Case(
-                CeMethod.NOP >> 2,
-                CeMethod.SET_RENDER_ENABLE_A >> 2,
-                CeMethod.SET_RENDER_ENABLE_B >> 2,
-                CeMethod.SET_REMAP_CONST_A >> 2,
-                CeMethod.SET_REMAP_CONST_B >> 2,
-                CeMethod.SET_REMAP_COMPONENTS >> 2,
-            ):
-                self._finish(m)
-            with m.Case(CeMethod.SET_RENDER_ENABLE_C >> 2):
-                with m.If(method.data[:3] == RENDER_TRUE):
-                    self._finish(m)
-                with m.Else():
-                    self._refuse(m, Cause.COPY_MODE)
-            with m.Case(CeMethod.LAUNCH_DMA >> 2):
-                self._launch(m)
-            with m.Default():
-                self._refuse(m, Cause.COPY_METHOD)
+    # -- copies (spec 4) ---------------------------------------------------------------------------
 
     def _launch_legal(self, m: Module, launch: data.View) -> tuple[Signal, Signal]:
         """Whether the mode is modelled, and whether the copy has no bytes."""
-        copy = self.work.copy
+        copy = self.state.copy
         copies, bad, zero = launch.transfer != LaunchTransfer.NONE, Signal(), Signal()
         m.d.comb += [
             bad.eq(
-                (launch.transfer == 3)
-                | (copies & ~(launch.src_pitch & launch.dst_pitch))
-                | launch.remap
-                | (launch.semaphore == LaunchSemaphore.CONDITIONAL_INTERRUPT)
-                | (launch.interrupt == 3)
-                | (launch.reduction_enable & launch.reduction[3])
-                | (launch.vpr_mode != 0)
-                | (launch.reserved != 0)
-                | (launch.src_physical & (copy.src_target == PEER))
-                | (launch.dst_physical & (copy.dst_target == PEER))
+                ~self.step.traits.modelled
+                | (launch.src_physical & copy.src_refused)
+                | (launch.dst_physical & copy.dst_refused)
             ),
-            zero.eq(
-                copies & ((copy.line_length == 0) | (launch.multi_line & (copy.line_count == 0)))
-            ),
+            zero.eq(copies & (~copy.bytes | (launch.multi_line & ~copy.lines))),
         ]
         return bad, zero
 
-    def _launch(self, m: Module) -> None:
-        method = self.work.method
-        launch = data.View(CopyLaunch, method.data)
+    def _launch(self, m: Module, now: Value) -> _Outcome:
+        launch = data.View(CopyLaunch, self.step.method.data)
+        out = _Outcome("launch")
         bad, zero = self._launch_legal(m, launch)
+        copying, able, held = self._is["copying"], self._is["able"], self._is["held"]
+        # A copy has ended in this cycle: one more, to know what is so now.
+        ended = copying & ~self._now["copying"]
         behind = (launch.transfer == LaunchTransfer.PIPELINED) & (launch.interrupt == 0)
-        self._describe_copy(m, launch)
-        with m.If(bad):
-            self._refuse(m, Cause.COPY_MODE)
-        with m.Elif(zero):
-            self._refuse(m, Cause.COPY_ZERO)
-        with m.Elif(self._is["copying"] & (~behind | self.spent)):
-            self._park(m, Wait.COPIES)
-        with m.Elif(self.leave):
-            pass
-        with m.Elif(self._is["copying"]):
-            with m.If(self._is["queue"] & self._is["held"]):
-                m.d.comb += self.launch.behind.eq(1)
-                self._start(m)
-            with m.Elif(self._is["held"]):
-                self._park(m, Wait.QUEUE)
-            with m.Else():
-                self._park(m, Wait.COPIES)
-        with m.Elif(self._is["able"] & self._is["held"]):
-            self._start(m)
-        with m.Else():
-            self._park(m, Wait.ENGINE)
-            m.d.comb += self.disarm.valid.eq(1)
-
-    def _start(self, m: Module) -> None:
+        follows = behind & ~self.spent
+        legal, can, may = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.launch.valid.eq(1),
-            self.unguard.valid.eq(1),
-            self.unguard.all.eq(1),
+            legal.eq(now & ~bad & ~zero),
+            can.eq(held & Mux(copying, follows & self._is["queue"], able)),
+            may.eq(~self.leave & ~ended),
+            out.refuse.eq(now & (bad | zero)),
+            out.cause.eq(Mux(bad, Cause.COPY_MODE, Cause.COPY_ZERO)),
+            out.done.eq(legal & can & may),
+            out.park.eq(legal & ((copying & ~follows) | (may & ~can))),
+            out.wait.eq(Mux(copying, Mux(follows & held, Wait.QUEUE, Wait.COPIES), Wait.ENGINE)),
+            out.busy.eq(legal & ~self.leave & ended & follows),
+            out.disarm.eq(out.park & ~copying),
         ]
-        self._finish(m)
+        with m.If(out.done):
+            m.d.comb += [
+                self.launch.valid.eq(1),
+                self.unguard.valid.eq(1),
+                self.unguard.all.eq(1),
+            ]
+        self._describe_copy(m, launch)
+        return out
 
     def _describe_copy(self, m: Module, launch: data.View) -> None:
-        work, command = self.work, self.launch.command
+        method, copy, command = self.step.method, self.state.copy, self.launch.command
         m.d.comb += [
+            self.launch.behind.eq(self._is["copying"]),
             self.launch.interrupt.eq(launch.interrupt != 0),
-            self.launch.data.eq(work.method.data),
-            self.launch.subchannel.eq(work.method.subchannel),
             command.channel.eq(self.channel),
+            command.subchannel.eq(method.subchannel),
+            command.data.eq(method.data),
             command.asid.eq(self._setup.data[: self._config.asid_bits]),
             command.transfer.eq(launch.transfer != LaunchTransfer.NONE),
-            command.src.eq(work.copy.src),
-            command.dst.eq(work.copy.dst),
+            command.src.eq(copy.src),
+            command.dst.eq(copy.dst),
             command.src_physical.eq(launch.src_physical),
             command.dst_physical.eq(launch.dst_physical),
-            command.pitch_in.eq(work.copy.pitch_in),
-            command.pitch_out.eq(work.copy.pitch_out),
-            command.line_length.eq(work.copy.line_length),
-            command.line_count.eq(Mux(launch.multi_line, work.copy.line_count, Const(1, 32))),
+            command.pitch_in.eq(copy.pitch_in),
+            command.pitch_out.eq(copy.pitch_out),
+            command.line_length.eq(copy.line_length),
+            command.line_count.eq(Mux(launch.multi_line, copy.line_count, Const(1, 32))),
             command.semaphore.eq(launch.semaphore),
-            command.semaphore_va.eq(work.copy.semaphore_va),
-            command.payload.eq(work.copy.payload),
+            command.semaphore_va.eq(copy.semaphore_va),
+            command.payload.eq(copy.payload),
             command.wide.eq(launch.wide),
             command.reduction_enable.eq(launch.reduction_enable),
             command.reduction.eq(launch.reduction),

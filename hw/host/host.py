@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
 from hw.host.arrivals import Arrivals
+from hw.host.barrier import Barrier
 from hw.host.channels import Channels
 from hw.host.execute import Execute
 from hw.host.fences import Fences
@@ -36,8 +37,8 @@ class Host(wiring.Component):
     semaphore, fence : the semaphore unit: on-chip operations, and those in memory.
     zero, update : its zero flags, and its updates.
     engine : the copy engines.
-    error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, end of a copy with an
-        interrupt (strobes).
+    error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, completion of a copy
+        with an interrupt, which neither failed nor was stopped (strobes).
     method, acquire, halt : strobes for counters and trace.
     """
 
@@ -82,11 +83,16 @@ class Host(wiring.Component):
         m.submodules.parking = parking = self.parking
         m.submodules.launcher = launcher = self.launcher
         m.submodules.fences = fences = Fences(config)
+        m.submodules.barrier = barrier = Barrier(config)
         m.submodules.timers = timers = Timers(config)
         execute = pipeline.execute
         alive, drained, empty = (Signal(config.channels) for _ in range(3))
-        cycles = Signal(32)
-        m.d.sync += cycles.eq(cycles + 1)
+        cycles, all_idle = Signal(32), Signal()
+        m.d.sync += [
+            cycles.eq(cycles + 1),
+            # A cycle late: the channel that asks has had nothing of its own under way since then.
+            all_idle.eq(launcher.all_idle & ~fences.changing.any()),
+        ]
 
         connect(m, flipped(self.registers), channels.port)
         connect(m, flipped(self.doorbell), fetch.doorbell)
@@ -98,7 +104,6 @@ class Host(wiring.Component):
             connect(m, flipped(outer), inner)
         connect(m, channels.restart, fetch.restart)
         connect(m, channels.edit, pipeline.edit)
-        connect(m, execute.reference, writeback.reference)
 
         # Settings, and what starts anew with a channel.
         for unit in (fetch, writeback, execute):
@@ -109,6 +114,8 @@ class Host(wiring.Component):
             prefetch.clear.eq(fetch.cleared),
             arrivals.clear.eq(fetch.cleared),
             writeback.cleared.eq(fetch.cleared),
+            writeback.enabled.eq(channels.enabled),
+            writeback.reference.eq(execute.reference),
             fetch.enabled.eq(channels.enabled),
             alive.eq(channels.enabled & ~channels.halted),
         ]
@@ -116,6 +123,7 @@ class Host(wiring.Component):
         m.d.comb += [
             prefetch.fill.eq(fetch.fill),
             prefetch.select.eq(pipeline.select),
+            prefetch.serving.eq(pipeline.serving),
             prefetch.take.eq(pipeline.take),
             fetch.popped.valid.eq(pipeline.take),
             fetch.popped.channel.eq(pipeline.select),
@@ -129,6 +137,7 @@ class Host(wiring.Component):
             writeback.started.eq(pipeline.started),
             writeback.period.eq(self.period),
             fetch.drained.eq(drained),
+            fetch.unwritten.eq(writeback.failed),
             writeback.empty.eq(empty),
         ]
         for number in range(config.channels):
@@ -167,9 +176,8 @@ class Host(wiring.Component):
             parking.queue.eq(launcher.queue),
             parking.retry.eq(timers.expired),
             parking.fenced.eq(fences.ended),
-            parking.fence_free.eq(fences.free),
-            parking.all_idle.eq(launcher.all_idle & fences.free),
-            parking.writeback_free.eq(writeback.reference.ready),
+            parking.over.eq(barrier.over),
+            parking.referring.eq(writeback.referring),
             timers.arm.eq(execute.arm),
             timers.disarm.eq(execute.disarm),
             timers.cycles.eq(cycles),
@@ -182,10 +190,9 @@ class Host(wiring.Component):
             execute.held.eq(parking.held),
             execute.ended.eq(fences.ended),
             execute.result.eq(fences.result),
-            execute.free.eq(fences.free),
             execute.spent.eq(scheduler.spent),
-            execute.all_idle.eq(launcher.all_idle),
-            execute.writeback_free.eq(writeback.reference.ready),
+            execute.over.eq(barrier.over),
+            execute.all_idle.eq(all_idle),
             execute.zero.eq(self.zero),
             execute.counting.eq(self.counting),
             execute.cycles.eq(cycles),
@@ -194,16 +201,20 @@ class Host(wiring.Component):
             fences.collect.eq(execute.collect),
             fences.clear.eq(fetch.cleared),
             fences.peek.eq(pipeline.served),
+            barrier.ask.eq(execute.await_all),
+            barrier.drop.eq(execute.drop),
+            barrier.started.eq(launcher.started),
+            barrier.finished.eq(launcher.finished),
+            barrier.changing.eq(fences.changing),
             launcher.launch.eq(execute.launch),
             launcher.reserve.eq(execute.reserve),
             launcher.release.eq(pipeline.release),
+            launcher.enabled.eq(channels.enabled),
             launcher.alive.eq(alive),
             launcher.failed_taken.eq(channels.failed_taken),
         ]
         # Registers and errors.
         m.d.comb += [
-            channels.copying.eq(launcher.copying),
-            channels.fencing.eq(fences.busy),
             channels.halt.eq(execute.halt),
             channels.failed.eq(launcher.failed),
             channels.ended.eq(launcher.ended),
@@ -211,9 +222,7 @@ class Host(wiring.Component):
             channels.acquire.eq(execute.acquire),
             channels.executed.valid.eq(pipeline.method.valid),
             channels.executed.channel.eq(pipeline.method.channel),
-            channels.referenced.valid.eq(execute.reference.valid & execute.reference.ready),
-            channels.referenced.channel.eq(execute.reference.payload.channel),
-            channels.referenced.value.eq(execute.reference.payload.value),
+            channels.referenced.eq(writeback.referenced),
             channels.floor_valid.eq(scheduler.floor_valid),
             channels.floor.eq(scheduler.floor),
             channels.serving.eq(pipeline.serving),
@@ -227,10 +236,16 @@ class Host(wiring.Component):
             channels.peek_get.eq(writeback.peek_get),
             self.error.eq(channels.halted),
         ]
+        m.d.sync += channels.active.eq(
+            launcher.copying | fences.busy | fetch.reading | writeback.writing
+        )
+        ended = launcher.ended
         for number in range(config.channels):
-            ended = launcher.ended
-            m.d.comb += [
-                self.notify[number].eq(execute.notify.valid & (execute.notify.channel == number)),
-                self.copied[number].eq(ended.valid & ended.interrupt & (ended.channel == number)),
-            ]
+            m.d.comb += self.notify[number].eq(
+                execute.notify.valid & (execute.notify.channel == number)
+            )
+            m.d.sync += self.copied[number].eq(
+                (ended.valid & (ended.channel == number) & channels.enabled[number])
+                & (ended.interrupt & ~ended.failed)
+            )
         return m

@@ -5,7 +5,6 @@ from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
@@ -40,8 +39,9 @@ class Launcher(wiring.Component):
     engine : the copy engines.
     launch : `command` starts now, in the engine reserved for its channel, else in the idle one
         with the lowest number, else (`behind`) in the one of its running copy. `interrupt`: its
-        end is to be reported. `launch_data`: the method's data, kept for the error record.
+        end is to be reported.
     reserve, release : an idle engine is kept for the channel, or no longer.
+    enabled : per channel, switched on; copies of another one are stopped.
     alive : per channel, enabled and not halted; a reservation of another one ends.
     able : per channel, an engine can take its copy at once.
     queue : per channel, its running copy's engine can take one behind it.
@@ -63,13 +63,12 @@ class Launcher(wiring.Component):
                     config,
                     behind=1,
                     interrupt=1,
-                    data=32,
-                    subchannel=3,
                     command=copy_command(config),
                 )
             ),
             "reserve": In(channel_event(config)),
             "release": In(channel_event(config)),
+            "enabled": In(channels),
             "alive": In(channels),
             "able": Out(channels),
             "queue": Out(channels),
@@ -99,6 +98,8 @@ class Launcher(wiring.Component):
                 free[number].eq(idle[number] & ~reserved[number]),
                 port.command.valid.eq(queued[number]),
                 port.command.payload.eq(commands[number]),
+                # All that is under way in an engine belongs to the channel of its latest command.
+                port.stop.eq(~self.enabled.bit_select(commands[number].channel, 1)),
             ]
             with m.If(port.command.ready & queued[number]):
                 m.d.sync += queued[number].eq(0)
@@ -158,21 +159,11 @@ class Launcher(wiring.Component):
 
     def _end(self, m: Module, interrupt: Signal) -> None:
         """Take one engine's `done` per cycle."""
-        config, engines = self._config, self._config.copy_engines
+        engines = self._config.copy_engines
         m.submodules.turns = turns = RoundRobin(engines)
-        layout = data.StructLayout({"data": 32, "subchannel": 3})
-        m.submodules.launches = launches = Memory(
-            shape=layout, depth=1 << config.channel_bits, init=[]
-        )
-        write, read = launches.write_port(), launches.read_port()
         done = Signal.like(self.engine[0].done.payload)
         pending, cause = Signal(), Signal(Cause)
         m.d.comb += [
-            write.addr.eq(self.launch.channel),
-            write.data.data.eq(self.launch.data),
-            write.data.subchannel.eq(self.launch.subchannel),
-            write.en.eq(self.launch.valid),
-            read.addr.eq(done.channel),
             turns.requests.eq(
                 Cat(port.done.valid for port in self.engine) & (~pending).replicate(engines)
             ),
@@ -197,13 +188,9 @@ class Launcher(wiring.Component):
                 self.failed.channel.eq(done.channel),
                 self.failed.cause.eq(cause),
                 self.failed.va.eq(done.va),
+                self.failed.data.eq(done.data),
+                self.failed.subchannel.eq(done.subchannel),
             ]
         with m.Elif(self.failed_taken):
             m.d.sync += pending.eq(0)
-        m.d.comb += [
-            self.failed.valid.eq(pending),
-            self.failed.data.eq(read.data.data),
-            self.failed.subchannel.eq(read.data.subchannel),
-        ]
-        with m.If(pending):
-            m.d.comb += read.addr.eq(self.failed.channel)
+        m.d.comb += self.failed.valid.eq(pending)

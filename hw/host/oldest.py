@@ -28,14 +28,14 @@ class Oldest(wiring.Component):
     two small trees; above 16 channels, in groups of 8 and then among their winners, so that the
     comparisons grow with the channels and not with their square.
 
-    Registered: `found` and `channel` show the choice among the previous cycle's inputs; for more
+    Registered: `found` and `choice` show the choice among the previous cycle's inputs; for more
     than 16 channels there is one register more in the middle. Equal stamps: the lower channel.
 
     Members
     -------
     candidates : per channel, whether it may be chosen.
     stamps : arrival of each channel's head command.
-    found, channel : the choice.
+    found, choice, channel : whether there is a choice, one-hot, and its number.
     """
 
     def __init__(self, config: Config, stamp_bits: int = STAMP_BITS) -> None:
@@ -45,16 +45,18 @@ class Oldest(wiring.Component):
             "candidates": In(config.channels),
             "stamps": In(data.ArrayLayout(stamp_bits, config.channels)),
             "found": Out(1),
+            "choice": Out(config.channels),
             "channel": Out(config.channel_bits),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels = self._config.channels
+        m.d.comb += self.channel.eq(encode(self.choice))
         stamps = [self.stamps[channel] for channel in range(channels)]
         if channels <= _ONE_STEP:
             first = _first(m, "first", self.candidates, stamps)
-            m.d.sync += [self.found.eq(self.candidates.any()), self.channel.eq(encode(first))]
+            m.d.sync += [self.found.eq(self.candidates.any()), self.choice.eq(first)]
             return m
 
         groups = [slice(low, low + _GROUP) for low in range(0, channels, _GROUP)]
@@ -64,20 +66,18 @@ class Oldest(wiring.Component):
         ]
         valid = Cat(one.valid for one in winners)
         first = _first(m, "first", valid, [one.stamp for one in winners])
-        m.d.sync += [
-            self.found.eq(valid.any()),
-            self.channel.eq(Cat(_chosen(first, [one.index for one in winners]), encode(first))),
-        ]
+        chosen = [one.first & first[i].replicate(_GROUP) for i, one in enumerate(winners)]
+        m.d.sync += [self.found.eq(valid.any()), self.choice.eq(Cat(chosen))]
         return m
 
     def _winner(self, m: Module, number: int, valid: Value, stamps: Sequence[Value]) -> data.View:
-        """Oldest of one group, one cycle later; `index` within the group."""
-        layout = data.StructLayout({"valid": 1, "index": range(_GROUP), "stamp": self._stamp_bits})
+        """Oldest of one group, one cycle later; `first`, one-hot, within the group."""
+        layout = data.StructLayout({"valid": 1, "first": _GROUP, "stamp": self._stamp_bits})
         winner = Signal(layout, name=f"winner_{number}")
         first = _first(m, f"first_{number}", valid, stamps)
         m.d.sync += [
             winner.valid.eq(valid.any()),
-            winner.index.eq(encode(first)),
+            winner.first.eq(first),
             winner.stamp.eq(_chosen(first, stamps)),
         ]
         return winner

@@ -1,6 +1,6 @@
 """Which channels can proceed, and what the others wait for (COPY-5, COPY-7, COPY-10, COPY-13)."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -30,10 +30,10 @@ class Parking(wiring.Component):
     unguard : it leaves it; with `all`, the whole group ends.
     clear : the channel starts anew and belongs to no group.
     zero : per counting semaphore, whether it is 0.
-    copying, engine, queue, retry, fenced : per channel: own copies run; an engine can take its
-        copy; its own running copy has room behind it; its timer ran out; its semaphore operation
-        in memory has ended.
-    fence_free, all_idle, writeback_free : what the other waits are for.
+    copying, engine, queue, retry, fenced, over : per channel: own copies run; an engine can take
+        its copy; its own running copy has room behind it; its timer ran out; its semaphore
+        operation in memory has ended; what it waits for in `Barrier` has.
+    referring : per channel, its REF is not in memory yet.
     ready : per channel, its head can proceed.
     held : per channel, all semaphores of its group are 0.
     woken : strobe when an update made a channel ready.
@@ -61,9 +61,8 @@ class Parking(wiring.Component):
             "queue": In(channels),
             "retry": In(channels),
             "fenced": In(channels),
-            "fence_free": In(1),
-            "all_idle": In(1),
-            "writeback_free": In(1),
+            "over": In(channels),
+            "referring": In(channels),
             "ready": Out(channels),
             "held": Out(channels),
             "woken": Out(1),
@@ -87,17 +86,19 @@ class Parking(wiring.Component):
             self._wait(m, channel, maybe)
         return m
 
-    def _watch(self, m: Module, channel: int, woken: Signal) -> Signal:
-        """Whether the on-chip semaphore that the channel watches was written since."""
+    def _watch(self, m: Module, channel: int, woken: Signal) -> Value:
+        """Whether the on-chip semaphore that the channel watches was written since, or is in this
+        very cycle."""
         index = Signal(self._config.semaphore_bits, name=f"index_{channel}")
         maybe = Signal(name=f"maybe_{channel}")
-        hit = self.update.valid & (self.update.index == index)
+        hit = Signal(name=f"hit_{channel}")
+        m.d.comb += hit.eq(self.update.valid & (self.update.index == index))
         with m.If(self.watch.valid & (self.watch.channel == channel)):
             m.d.sync += [index.eq(self.watch.index), maybe.eq(0)]
         with m.Elif(hit):
             m.d.sync += maybe.eq(1)
             m.d.comb += woken[channel].eq((self.waits[channel] == Wait.ONCHIP) & ~maybe)
-        return maybe
+        return maybe | hit
 
     def _guard(self, m: Module, channel: int, joining: Signal, leaving: Signal) -> None:
         """Which counting semaphores are in the channel's group, and whether all of them are 0."""
@@ -111,7 +112,7 @@ class Parking(wiring.Component):
             | (group & ~(leaving & leaves.replicate(len(group))) & ~cleared.replicate(len(group)))
         )
 
-    def _wait(self, m: Module, channel: int, maybe: Signal) -> None:
+    def _wait(self, m: Module, channel: int, maybe: Value) -> None:
         wait, over = self.waits[channel], Signal(name=f"over_{channel}")
         with m.If(self.park.valid & (self.park.channel == channel)):
             m.d.sync += wait.eq(self.park.wait)
@@ -132,14 +133,16 @@ class Parking(wiring.Component):
                 m.d.comb += over.eq(self.retry[channel])
             with m.Case(Wait.FENCE):
                 m.d.comb += over.eq(self.fenced[channel])
-            with m.Case(Wait.FENCE_UNIT):
-                m.d.comb += over.eq(self.fence_free)
+            with m.Case(Wait.ENGINE_ONLY):
+                m.d.comb += over.eq(self.engine[channel] | self.retry[channel])
+            with m.Case(Wait.ENGINE_TIMED):
+                m.d.comb += over.eq(self.engine[channel] | ~self.held[channel])
             with m.Case(Wait.QUEUE):
                 m.d.comb += over.eq(self.queue[channel] | ~self.copying[channel])
             with m.Case(Wait.ALL_IDLE):
-                m.d.comb += over.eq(self.all_idle)
+                m.d.comb += over.eq(self.over[channel])
             with m.Case(Wait.WRITEBACK):
-                m.d.comb += over.eq(self.writeback_free)
+                m.d.comb += over.eq(~self.referring[channel])
             with m.Case(Wait.TURN):
                 m.d.comb += over.eq(1)
         m.d.comb += self.ready[channel].eq(over & self.alive[channel])

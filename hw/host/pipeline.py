@@ -4,6 +4,10 @@ States of a service: SELECT takes the scheduler's target and reads its context; 
 RUN decodes a dword and executes the method decoded before it, per cycle. The context is written
 back in the SELECT after RUN. So the first method of the next channel executes three cycles after
 the last one of the channel before it was found blocked.
+
+Whether a method is complete is known late in its cycle. The decoder does not wait to hear of it:
+it goes on while there is room for one method behind the one that executes. Only of a method that
+sets state it is known early; after another one a cycle passes before the next executes.
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -12,8 +16,17 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.host.context import INDEX_BITS, Method, channel_context, prefetch_beat
-from hw.host.decode import Decoder
+from hw.errors import Cause
+from hw.host.context import (
+    INDEX_BITS,
+    GroupState,
+    Method,
+    Step,
+    channel_context,
+    head_beat,
+    method_flow,
+)
+from hw.host.decode import Decoder, assign, kind_of, traits_of
 from hw.host.execute import Execute
 from hw.host.prefetch import channel_event
 from hw.registers import Wait
@@ -59,7 +72,7 @@ class Pipeline(wiring.Component):
             "alive": In(config.channels),
             "occupied": In(config.channels),
             "select": Out(config.channel_bits),
-            "head": In(prefetch_beat(config)),
+            "head": In(head_beat(config)),
             "head_valid": In(1),
             "take": Out(1),
             "target": In(config.channel_bits),
@@ -80,43 +93,49 @@ class Pipeline(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self._config
-        layout = channel_context(config)
+        config, unit = self._config, self.execute
         m.submodules.contexts = contexts = Memory(
-            shape=layout, depth=1 << config.channel_bits, init=[]
+            shape=channel_context(), depth=1 << config.channel_bits, init=[]
         )
-        m.submodules.decoder = self._decoder = Decoder()
-        m.submodules.execute = self.execute
-        save = contexts.write_port()
-        load = contexts.read_port(transparent_for=[save])
-        self._work = work = Signal(layout)
+        m.submodules.execute = unit
+        save, load = contexts.write_port(), contexts.read_port()
+        self._flow = flow = Signal(method_flow())
+        self._alive, self._was_alive, self._accepts = Signal(), Signal(), Signal()
+        # A cycle late, to be early: who is halted by a copy may do one thing more, but nothing
+        # that waits for copies, for these have not ended a cycle ago.
+        m.d.sync += self._was_alive.eq(self._alive)
         dirty = Signal()
+        kept = Signal()
         edited = Signal(channel_edit(config))
         editing = Signal()
         next_channel = Signal(config.channel_bits)
 
         m.d.comb += [
             save.addr.eq(self.served),
-            save.data.eq(work),
+            save.data.flow.eq(flow),
+            save.data.state.eq(unit.state),
             load.addr.eq(next_channel),
             self.select.eq(Mux(self.serving, self.served, next_channel)),
             next_channel.eq(Mux(self.edit.valid, self.edit.payload.channel, self.target)),
             self.unpark.channel.eq(self.served),
             self.release.channel.eq(self.served),
             self.park.channel.eq(self.served),
+            self._alive.eq(self.alive.bit_select(self.served, 1)),
         ]
-        unit = self.execute
         # All that only `run` gives a meaning to is there in every state, to be early.
         m.d.comb += [
-            unit.work.eq(work),
+            unit.step.eq(flow.step),
             unit.channel.eq(self.served),
+            unit.select.eq(self.select),
+            unit.loaded.eq(load.data),
             unit.leave.eq(self.leave | self.edit.valid),
             self.method.channel.eq(self.served),
-            self.method.method.eq(work.method),
+            self.method.method.eq(flow.step.method),
             self.finished.channel.eq(self.served),
-            self.finished.get.eq(work.finish.get),
+            self.finished.get.eq(flow.finish.get),
         ]
-        self._next_dword(m)
+        self._decode(m)
+        self._move(m)
         with m.FSM(name="service"):
             with m.State("SELECT"):
                 m.d.comb += save.en.eq(dirty)
@@ -127,6 +146,8 @@ class Pipeline(wiring.Component):
                         self.served.eq(next_channel),
                         edited.eq(self.edit.payload),
                         editing.eq(self.edit.valid),
+                        # What is being saved is not read yet, but still in the registers.
+                        kept.eq(dirty & (next_channel == self.served)),
                     ]
                     m.next = "LOAD"
             with m.State("LOAD"):
@@ -134,8 +155,12 @@ class Pipeline(wiring.Component):
                     self.serving.eq(1),
                     self.unpark.valid.eq(1),
                     self.slice_now.eq(~editing),
+                    unit.load.eq(~kept),
+                    unit.early.eq(~kept & ~editing & self._alive),
                 ]
-                m.d.sync += [work.eq(load.data), dirty.eq(1)]
+                m.d.sync += dirty.eq(1)
+                with m.If(~kept):
+                    m.d.sync += flow.eq(load.data.flow)
                 m.next = "RUN"
                 with m.If(editing):
                     self._change(m, edited)
@@ -146,82 +171,124 @@ class Pipeline(wiring.Component):
         return m
 
     def _change(self, m: Module, edited: data.View) -> None:
+        flow, unit = self._flow, self.execute
         with m.If(edited.reset):
-            m.d.sync += self._work.eq(0)
+            m.d.sync += flow.eq(0)
+            m.d.comb += unit.reset.eq(1)
         with m.Else():
             m.d.comb += [self.park.valid.eq(1), self.park.wait.eq(Wait.TURN)]
             with m.If(edited.replace):
-                m.d.sync += self._work.method.eq(edited.method)
+                m.d.comb += unit.replace.eq(1)
+                step = Signal(Step)
+                m.d.comb += step.method.eq(edited.method)
+                assign(m, step.kind, kind_of(edited.method.address))
+                assign(m, step.traits, traits_of(edited.method.data, edited.method.address[2]))
+                m.d.sync += flow.step.eq(step)
 
     def _run(self, m: Module) -> None:
-        """Execute the held method; take the next dword when there is room for its method."""
-        work, unit = self._work, self.execute
-        alive = self.alive.bit_select(self.served, 1)
+        """Execute the held method; take the next dword while there is room for its method."""
+        flow, unit = self._flow, self.execute
+        held, later, finish = flow.step.method.valid, flow.later.method.valid, flow.finish.pending
         occupied = self.occupied.bit_select(self.served, 1)
-        gone, room = Signal(), Signal()
+        accepts = self._accepts
         m.d.comb += [
-            unit.run.eq((alive | unit.asked) & work.method.valid),
+            unit.run.eq((self._was_alive | unit.asked) & held),
             self.method.valid.eq(unit.done),
-            room.eq((~work.method.valid | unit.done) & ~work.finish.pending),
+            accepts.eq(self._was_alive & ~later & ~finish & self.head_valid),
         ]
-        with m.If(unit.update):
-            m.d.sync += work.eq(unit.next_work)
-        with m.If(unit.done):
-            m.d.sync += work.method.valid.eq(0)
-        self._finish(m)
-        dry = ~work.method.valid & ~work.finish.pending & ~self.head_valid & ~occupied
+        self._take(m, accepts)
+        with m.If(finish & ~held & ~later):
+            m.d.comb += self.finished.valid.eq(1)
+            m.d.sync += finish.eq(0)
+
+        gone = Signal()
+        dry = ~held & ~later & ~finish & ~occupied
         # After YIELD no further method before the scheduler's next choice (2.6).
         wanted = self.leave | self.edit.valid | unit.give_up
-        unfinished = work.method.valid & (~unit.done | work.finish.pending)
-        m.d.comb += gone.eq(unit.park | ~alive | dry | wanted)
+        unfinished = later | accepts | (held & (~unit.done | finish))
+        dead = unit.halt.valid | ~self._alive
+        m.d.comb += gone.eq(unit.park | dead | dry | wanted)
         with m.If(gone & ~unit.busy):
             m.d.comb += [
-                self.release.valid.eq((unit.park & ~unit.keep) | ~alive | dry),
+                self.release.valid.eq((unit.park & ~unit.keep) | dead | dry),
                 self.park.valid.eq(unit.park | (wanted & unfinished)),
                 self.park.wait.eq(Mux(unit.park, unit.wait, Wait.TURN)),
             ]
             m.next = "SELECT"
-        with m.Elif(room & self.head_valid):
-            self._take(m)
 
-    def _finish(self, m: Module) -> None:
-        """Report an entry once the method of its last dword is complete."""
-        work = self._work
-        with m.If(work.finish.pending & ~work.method.valid):
-            m.d.comb += self.finished.valid.eq(1)
-            m.d.sync += work.finish.pending.eq(0)
-
-    def _next_dword(self, m: Module) -> None:
+    def _decode(self, m: Module) -> None:
         """The next dword and what the decoder makes of it; looked at whether it is taken or not,
-        since whether it is comes late."""
-        work, head, decoder = self._work, self.head, self._decoder
-        position = Signal(4)
-        self._last = Signal()
-        m.d.comb += [
-            position.eq(head.low + work.taken),
-            self._last.eq(head.empty | (head.cause != 0) | (position == head.high)),
-            decoder.group.eq(work.group),
-            decoder.dword.eq(head.data.word_select(position, 32)),
-            self.started.channel.eq(self.served),
-            self.started.get.eq(head.get),
-        ]
-
-    def _take(self, m: Module) -> None:
-        work, head, decoder, last = self._work, self.head, self._decoder, self._last
-        m.d.comb += [
-            self.take.eq(last),
-            self.started.valid.eq(head.first & (work.taken == 0)),
-        ]
-        m.d.sync += work.taken.eq(Mux(last, 0, work.taken + 1))
-        with m.If(last & head.end):
-            m.d.sync += [work.finish.pending.eq(1), work.finish.get.eq(head.get)]
-        with m.If(head.cause != 0):
-            m.d.sync += [
-                work.method.eq(0),
-                work.method.valid.eq(1),
-                work.method.cause.eq(head.cause),
+        since whether it is comes late. `_next`: the method."""
+        flow, beat, dwords = self._flow, self.head.beat, self._config.beat_dwords
+        self._place, self._last, self._next = Signal(4), Signal(), Signal(Step)
+        # All dwords are decoded, while it is found out which is the next one.
+        decoded = data.StructLayout({"step": Step, "next_group": GroupState})
+        steps, step = Signal(data.ArrayLayout(decoded, dwords)), Signal(decoded)
+        for number in range(dwords):
+            m.submodules[f"decoder_{number}"] = decoder = Decoder()
+            m.d.comb += [
+                decoder.group.eq(flow.group),
+                decoder.dword.eq(beat.data.word_select(number, 32)),
+                decoder.refusal.eq(self.head.refusals[number]),
+                steps[number].step.eq(decoder.step),
+                steps[number].next_group.eq(decoder.next_group),
             ]
-        with m.Elif(~head.empty):
-            m.d.sync += [work.group.eq(decoder.next_group), work.method.eq(decoder.method)]
-        with m.If(last & head.end):
-            m.d.sync += work.group.skip.eq(0)
+        self._next_group = step.next_group
+        m.d.comb += [
+            self._place.eq(Mux(flow.begun, flow.place, beat.low)),
+            self._last.eq(Mux(flow.begun, flow.final, self.head.single)),
+            step.eq(steps[self._place]),
+            self._next.eq(step.step),
+            self.started.channel.eq(self.served),
+            self.started.get.eq(beat.get),
+        ]
+        with m.If(beat.cause != Cause.NONE):
+            m.d.comb += [
+                self._next.method.valid.eq(1),
+                self._next.method.cause.eq(beat.cause),
+                self._next.kind.eq(0),
+            ]
+        with m.Elif(beat.empty):
+            m.d.comb += self._next.method.valid.eq(0)
+
+    def _take(self, m: Module, accepts: Signal) -> None:
+        """Go on to the next dword."""
+        flow, beat, last = self._flow, self.head.beat, self._last
+        m.d.comb += [
+            self.take.eq(accepts & last),
+            self.started.valid.eq(accepts & beat.first & ~flow.begun),
+        ]
+        with m.If(accepts):
+            m.d.sync += [
+                flow.begun.eq(~last),
+                flow.place.eq(self._place + 1),
+                flow.final.eq((self._place + 1)[:4] == beat.high),
+            ]
+            with m.If(~beat.empty & (beat.cause == Cause.NONE)):
+                m.d.sync += flow.group.eq(self._next_group)
+            with m.Elif(~beat.empty | (beat.cause == Cause.ENTRY_RANGE)):
+                # Dwords are lost: what follows is not the open group's data.
+                m.d.sync += flow.group.eq(0)
+            with m.If(last & beat.end):
+                m.d.sync += [
+                    flow.finish.pending.eq(1),
+                    flow.finish.get.eq(beat.get),
+                    flow.group.skip.eq(0),
+                ]
+
+    def _move(self, m: Module) -> None:
+        """The held method, and the one behind it; in every state, to be early."""
+        flow = self._flow
+        valid = self._accepts & self._next.method.valid
+        later = flow.later.method.valid
+        free = ~flow.step.method.valid | self.execute.sets
+        with m.If(self.execute.done):
+            m.d.sync += flow.step.method.valid.eq(0)
+        with m.If(free):
+            m.d.sync += [
+                flow.step.eq(Mux(later, flow.later, self._next)),
+                flow.step.method.valid.eq(later | valid),
+            ]
+        with m.If(~later):
+            m.d.sync += flow.later.eq(self._next)
+        m.d.sync += later.eq(~free & (later | valid))

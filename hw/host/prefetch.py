@@ -1,12 +1,13 @@
 """Prefetch buffer: one FIFO of beats per channel, all in one RAM (HOST-1)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.host.context import prefetch_beat
+from hw.host.context import head_beat, prefetch_beat
+from hw.host.decode import Refusals
 
 __all__ = ["Prefetch", "channel_event"]
 
@@ -19,27 +20,30 @@ def channel_event(config: Config, **fields: int) -> data.StructLayout:
 class Prefetch(wiring.Component):
     """Beats that were fetched and not yet taken, per channel in order.
 
-    The head of the selected channel is offered two cycles after `select` moved and, from beat to
-    beat of one channel, every cycle. Space is the filler's business: `fill` is always accepted.
+    Behind the RAM, whose output comes late, lies a register, the head; the RAM's output is the
+    beat after it. So the head is offered in the cycle after `serving` rose, and from beat to beat
+    of one channel every cycle; a beat that finds nothing before it, three cycles after its fill.
+    Space is the filler's business: `fill` is always accepted.
 
     Members
     -------
     fill : one beat for `channel`.
     clear : all beats of `channel` are dropped.
-    select : channel whose head is wanted.
-    head, head_valid : its oldest beat.
+    select : channel whose head is wanted; stays from the cycle before `serving` on.
+    serving : beats of `select` are taken.
+    head, head_valid : its oldest beat, from registers; `single`: it is done with after one step.
     take : the head leaves; only with `head_valid`.
-    occupied : per channel, whether it holds beats.
+    occupied : per channel, whether it holds beats, the head included.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._beat = prefetch_beat(config)
         super().__init__({
-            "fill": In(channel_event(config, beat=self._beat)),
+            "fill": In(channel_event(config, beat=prefetch_beat(config))),
             "clear": In(channel_event(config)),
             "select": In(config.channel_bits),
-            "head": Out(self._beat),
+            "serving": In(1),
+            "head": Out(head_beat(config)),
             "head_valid": Out(1),
             "take": In(1),
             "occupied": Out(config.channels),
@@ -50,33 +54,9 @@ class Prefetch(wiring.Component):
         config, depth = self._config, self._config.prefetch_beats
         pointer = unsigned((depth - 1).bit_length())
         counter = unsigned(depth.bit_length())
-        row = data.StructLayout({"pointer": pointer, "channel": config.channel_bits})
-
-        m.submodules.ram = ram = Memory(
-            shape=self._beat, depth=depth << config.channel_bits, init=[]
-        )
-        write, read = ram.write_port(), ram.read_port()
         heads = Signal(data.ArrayLayout(pointer, config.channels))
         tails = Signal(data.ArrayLayout(pointer, config.channels))
         counts = Signal(data.ArrayLayout(counter, config.channels))
-
-        m.d.comb += [
-            write.en.eq(self.fill.valid),
-            write.data.eq(self.fill.beat),
-            self.head.eq(read.data),
-        ]
-        head, count = heads[self.select], counts[self.select]
-        after = Signal(pointer)
-        m.d.comb += [
-            data.View(row, write.addr).pointer.eq(tails[self.fill.channel]),
-            data.View(row, write.addr).channel.eq(self.fill.channel),
-            # `take` comes late: what follows is ready for both of its values. The increment
-            # is without a carry chain, which takes longer in so few bits.
-            after.eq(Cat(bit ^ head[:i].all() for i, bit in enumerate(head))),
-            data.View(row, read.addr).pointer.eq(Mux(self.take, after, head)),
-            data.View(row, read.addr).channel.eq(self.select),
-        ]
-        m.d.sync += self.head_valid.eq(Mux(self.take, count > 1, count != 0))
         for channel in range(config.channels):
             filled = self.fill.valid & (self.fill.channel == channel)
             taken = self.take & (self.select == channel)
@@ -89,4 +69,74 @@ class Prefetch(wiring.Component):
                 m.d.sync += counts[channel].eq(counts[channel] + Mux(filled, 1, -1))
             with m.If(self.clear.valid & (self.clear.channel == channel)):
                 m.d.sync += [tails[channel].eq(0), heads[channel].eq(0), counts[channel].eq(0)]
+        self._read(m, self._store(m, tails), heads, counts)
         return m
+
+    def _store(self, m: Module, tails: data.View) -> tuple:
+        """Write what comes; returns the RAM's read port and its address as a record."""
+        config = self._config
+        row = data.StructLayout({
+            "pointer": (config.prefetch_beats - 1).bit_length(),
+            "channel": config.channel_bits,
+        })
+        m.submodules.ram = ram = Memory(
+            shape=head_beat(config),
+            depth=config.prefetch_beats << config.channel_bits,
+            init=[],
+            # A beat is not read while it is written, for it does not count yet.
+            attrs={"no_rw_check": 1},
+        )
+        write, read = ram.write_port(), ram.read_port()
+        beat = self.fill.beat
+        for number in range(config.beat_dwords):
+            m.submodules[f"refusals_{number}"] = one = Refusals()
+            m.d.comb += [
+                one.dword.eq(beat.data.word_select(number, 32)),
+                write.data.refusals[number].eq(one.refusal),
+            ]
+        m.d.comb += [
+            write.en.eq(self.fill.valid),
+            write.data.beat.eq(beat),
+            write.data.single.eq(beat.empty | (beat.cause != 0) | (beat.low == beat.high)),
+            data.View(row, write.addr).pointer.eq(tails[self.fill.channel]),
+            data.View(row, write.addr).channel.eq(self.fill.channel),
+        ]
+        return read, data.View(row, read.addr)
+
+    def _read(self, m: Module, port: tuple, heads: data.View, counts: data.View) -> None:
+        """Bring the beats of `select` one after the other to the RAM's output and to the head."""
+        read, address = port
+        # The beat that is read next, and how many are neither read nor in flight.
+        place = Signal.like(heads[0])
+        unread = Signal.like(counts[0])
+        next_valid = Signal()
+        moves, reads = Signal(), Signal()
+        first, count = Signal.like(place), Signal.like(unread)
+        filled = self.fill.valid & (self.fill.channel == self.select)
+        cleared = self.clear.valid & (self.clear.channel == self.select)
+        m.d.comb += [
+            first.eq(Mux(self.serving, place, heads[self.select])),
+            count.eq(Mux(self.serving, unread, counts[self.select])),
+            moves.eq(~self.head_valid | self.take),
+            reads.eq(~self.serving | ~next_valid | moves),
+            read.en.eq(reads),
+            address.pointer.eq(first),
+            address.channel.eq(self.select),
+        ]
+        with m.If(reads):
+            m.d.sync += next_valid.eq((count != 0) & ~cleared)
+        with m.If(reads & (count != 0)):
+            m.d.sync += [place.eq(self._after(first)), unread.eq(count - 1 + filled)]
+        with m.Else():
+            m.d.sync += [place.eq(first), unread.eq(count + filled)]
+        with m.If(moves):
+            m.d.sync += [self.head.eq(read.data), self.head_valid.eq(next_valid & self.serving)]
+        with m.If(~self.serving | cleared):
+            m.d.sync += self.head_valid.eq(0)
+        with m.If(cleared):
+            m.d.sync += [next_valid.eq(0), unread.eq(0), place.eq(0)]
+
+    @staticmethod
+    def _after(place: Value) -> Value:
+        """The increment, without a carry chain, which takes longer in so few bits."""
+        return Cat(bit ^ place[:i].all() for i, bit in enumerate(place))

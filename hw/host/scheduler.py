@@ -1,6 +1,6 @@
 """Floor, slices and choice of the channel to serve (COPY-5 … COPY-9). Rules: `hw/README.md`."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,9 +8,6 @@ from hw.config import Config
 from hw.host.oldest import STAMP_BITS, Oldest
 
 __all__ = ["Scheduler"]
-
-FOREVER = (1 << 32) - 1
-"""Cycles of a slice whose length is not yet known."""
 
 
 class Scheduler(wiring.Component):
@@ -56,32 +53,27 @@ class Scheduler(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.oldest = oldest = Oldest(self._config)
-        left = Signal(32)
-        guest_left = Signal(32)
-        fresh = Signal()
-        span = Signal(32)
-        # Registers: the counter is 0.
-        over = Signal(init=1)
-        guest_over = Signal(init=1)
+        config = self._config
+        m.submodules.oldest = oldest = Oldest(config)
+        # Register, one-hot: who has the floor.
+        self._owner = owner = Signal(config.channels)
+        # Registers: the slice of the holder, that of a guest is over.
+        self._over = over = Signal(init=1)
+        self._guest_over = Signal(init=1)
         has_floor, other = Signal(), Signal()
         floor_ready, floor_copying = Signal(), Signal()
         renew, promote, lose = Signal(), Signal(), Signal()
-        rivals = Signal(self._config.channels)
-        # Register, one-hot: who has the floor.
-        owner = Signal(self._config.channels)
+        rivals = Signal(config.channels)
 
-        served = (1 << self.served) & self.serving.replicate(self._config.channels)
+        served = (1 << self.served) & self.serving.replicate(config.channels)
         m.d.comb += [
             rivals.eq(self.ready & ~owner),
             oldest.candidates.eq(rivals & ~served),
-        ]
-        m.d.comb += [
             oldest.stamps.eq(self.stamps),
-            has_floor.eq(owner.bit_select(self.served, 1)),
-            floor_ready.eq(self.floor_valid & self.ready.bit_select(self.floor, 1)),
-            floor_copying.eq(self.floor_valid & self.copying.bit_select(self.floor, 1)),
-            other.eq(oldest.found & rivals.bit_select(oldest.channel, 1)),
+            has_floor.eq(self.floor_valid & (self.served == self.floor)),
+            floor_ready.eq((self.ready & owner).any()),
+            floor_copying.eq((self.copying & owner).any()),
+            other.eq((oldest.choice & rivals).any()),
         ]
         with m.If(floor_copying & (over | ~floor_ready)):
             m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
@@ -100,49 +92,62 @@ class Scheduler(wiring.Component):
                         over & ~floor_copying & other,
                         (floor_ready & ~over)
                         | (self.floor_valid & over & ~floor_copying)
-                        | (guest_over & other),
+                        | (self._guest_over & other),
                     )
                 ),
             ]
-        counters = (left, over), (guest_left, guest_over)
-        self._slices(m, *counters, fresh, renew, promote, has_floor)
         with m.If(self.take & promote):
             m.d.sync += [
                 self.floor_valid.eq(1),
                 self.floor.eq(oldest.channel),
-                owner.eq(1 << oldest.channel),
+                owner.eq(oldest.choice),
             ]
         with m.Elif(~self.take & ~self.serving & lose):
             m.d.sync += [self.floor_valid.eq(0), owner.eq(0)]
         # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
-        alone = ~rivals.any() & ~floor_copying & ~self.give_up
-        with m.If(self.serving & has_floor & over & alone):
-            self._set(m, counters[0], span)
-        with m.If(self.slice_valid & fresh):
-            m.d.sync += span.eq(self.slice)
+        alone = self.serving & has_floor & ~rivals.any() & ~floor_copying
+        self._slices(m, promote | renew, has_floor, alone)
         return m
 
-    @staticmethod
-    def _set(m: Module, counter: tuple[Signal, Signal], value: ValueLike) -> None:
-        left, over = counter
-        m.d.sync += [left.eq(value), over.eq(Value.cast(value) == 0)]
-
-    def _slices(self, m, holder, guest, fresh, renew, promote, has_floor) -> None:
-        for left, over in (holder, guest):
-            with m.If(~over):
-                m.d.sync += [left.eq(left - 1), over.eq(left == 1)]
+    def _slices(self, m: Module, begins: Value, has_floor: Value, alone: Value) -> None:
+        """Time that is left of both slices. What comes late decides only whether they are over; a
+        counter is set one cycle later, and means nothing while its slice is over."""
+        left = Signal(32)
+        guest_left = Signal(32)
+        over, guest_over = self._over, self._guest_over
+        # The taken channel's slice is the holder's; the holder's slice has begun anew.
+        fresh = Signal()
+        renewed = Signal()
+        # The holder's slice less one cycle, and whether it is no time, or one cycle.
+        rest = Signal(32)
+        none = Signal()
+        single = Signal(init=1)
+        granted = self.slice_valid & fresh
+        m.d.sync += [left.eq(left - 1), guest_left.eq(guest_left - 1), renewed.eq(0)]
+        with m.If(left == 1):
+            m.d.sync += over.eq(1)
+        with m.If(guest_left == 1):
+            m.d.sync += guest_over.eq(1)
+        with m.If(renewed):
+            m.d.sync += [left.eq(rest), over.eq(single)]
         with m.If(self.take):
-            # Until the slice itself is known, one cycle later, it is not over.
-            m.d.sync += fresh.eq(promote | renew)
-            self._set(m, guest, FOREVER)
-            with m.If(promote | renew):
-                self._set(m, holder, FOREVER)
+            # The slice itself comes in the next cycle.
+            m.d.sync += [fresh.eq(begins), guest_over.eq(0)]
+            with m.If(begins):
+                m.d.sync += over.eq(0)
         with m.If(self.slice_valid):
-            self._set(m, guest, self.slice)
-            with m.If(fresh):
-                self._set(m, holder, self.slice)
-        with m.Elif(self.give_up):
+            m.d.sync += [guest_left.eq(self.slice), guest_over.eq(self.slice == 0)]
+        with m.If(granted):
+            m.d.sync += [left.eq(self.slice), over.eq(self.slice == 0)]
+            m.d.sync += [
+                rest.eq(self.slice - 1),
+                none.eq(self.slice == 0),
+                single.eq(self.slice == 1),
+            ]
+        with m.If(self.give_up & ~self.slice_valid):
             with m.If(has_floor):
-                self._set(m, holder, 0)
+                m.d.sync += over.eq(1)
             with m.Else():
-                self._set(m, guest, 0)
+                m.d.sync += guest_over.eq(1)
+        with m.If(alone & over & ~none & ~self.give_up):
+            m.d.sync += [over.eq(0), renewed.eq(1)]

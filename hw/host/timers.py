@@ -13,7 +13,7 @@ __all__ = ["Timers"]
 
 class Timers(wiring.Component):
     """One timer per channel; one comparison per cycle goes round the channels, so a timer is late
-    by at most `channels` cycles.
+    by at most `channels` + 2 cycles.
 
     Members
     -------
@@ -42,23 +42,37 @@ class Timers(wiring.Component):
         # atomically.
         m.submodules.ram = ram = Memory(shape=timer, depth=1 << config.channel_bits, init=[])
         write, read = ram.write_port(), ram.read_port(domain="comb")
-        turn, late, passed = Signal(range(config.channels)), Signal(32), Signal()
-        armed = Signal(config.channels)
+        turn = Signal(range(config.channels))
+        # Registers, one stage after the other: the timer that was looked at, and how late it is.
+        found = Signal(timer)
+        late, in_units = Signal(32), Signal()
+        # One-hot: whose it is, if it was not touched since.
+        looked, timed = Signal(config.channels), Signal(config.channels)
+        armed, passed = Signal(config.channels), Signal()
         m.d.comb += [
             write.addr.eq(self.arm.channel),
             write.data.units.eq(self.arm.units),
             write.data.due.eq(self.arm.due),
             write.en.eq(self.arm.valid),
             read.addr.eq(turn),
-            late.eq(Mux(read.data.units, self.units, self.cycles) - read.data.due),
-            passed.eq(Mux(read.data.units, ~late[31], ~late[23])),
+            passed.eq(Mux(in_units, ~late[31], ~late[23])),
         ]
-        m.d.sync += turn.eq(Mux(turn == config.channels - 1, 0, turn + 1))
+        m.d.sync += [
+            turn.eq(Mux(turn == config.channels - 1, 0, turn + 1)),
+            found.eq(read.data),
+            late.eq(Mux(found.units, self.units, self.cycles) - found.due),
+            in_units.eq(found.units),
+        ]
         for channel in range(config.channels):
-            with m.If(self.arm.valid & (self.arm.channel == channel)):
-                m.d.sync += [armed[channel].eq(1), self.expired[channel].eq(0)]
-            with m.Elif(self.disarm.valid & (self.disarm.channel == channel)):
-                m.d.sync += [armed[channel].eq(0), self.expired[channel].eq(0)]
-            with m.Elif((turn == channel) & armed[channel] & passed):
+            arms = self.arm.valid & (self.arm.channel == channel)
+            disarms = self.disarm.valid & (self.disarm.channel == channel)
+            touched = arms | disarms
+            m.d.sync += [
+                looked[channel].eq((turn == channel) & armed[channel] & ~touched),
+                timed[channel].eq(looked[channel] & ~touched),
+            ]
+            with m.If(touched):
+                m.d.sync += [armed[channel].eq(arms), self.expired[channel].eq(0)]
+            with m.Elif(timed[channel] & passed):
                 m.d.sync += self.expired[channel].eq(1)
         return m

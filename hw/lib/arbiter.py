@@ -1,45 +1,100 @@
 """Who goes next: a fair arbiter."""
 
-from amaranth import Module, Mux, Signal
+from itertools import combinations
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["RoundRobin"]
+__all__ = ["FEW", "RoundRobin"]
+
+FEW = 8
+"""Up to so many requesters are compared pair by pair."""
 
 
 class RoundRobin(wiring.Component):
-    """Grants one of several requests, in turn.
+    """Grants one of several requests, in turn, or in two classes, one before the other.
 
     Combinational from `requests` to `grant`; until `advance` the last turn's order holds, so a
     grant may still move to another request that comes up.
 
-    Fairness: a request that stays is granted after at most `count` - 1 turns of others.
+    Fairness: a request that stays is granted after at most one turn of each other requester of its
+    class, and as many as there are of the class before it.
 
-    Cost: two subtractions of `count` bits (carry chains, in parallel) and a multiplexer, `count`
-    flip-flops; the depth grows with the carry chain only. `x ^ (x - 1)` marks the lowest request
-    and everything below it, which gives both the grant and the mask for the next turn.
+    Cost: for few requesters a flip-flop per pair, which tells who of the two comes first; the depth
+    is a gate of two inputs per requester. For many, two subtractions of `count` bits (carry chains,
+    in parallel) and a multiplexer, `count` flip-flops: `x ^ (x - 1)` marks the lowest request and
+    everything below it, which gives both the grant and the mask for the next turn.
+
+    Parameters
+    ----------
+    count : requesters.
+    first : so many of them go before all others; only among few.
 
     Members
     -------
     requests : one bit per requester.
     grant : one-hot, 0 when nothing is requested.
     advance : the grant is used in this cycle; its holder becomes the last in turn.
+
+    Attributes
+    ----------
+    later : requesters behind the last one that was granted (state, for proofs).
+    turned : per pair of few requesters, the second comes before the first (state, for proofs).
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, first: int = 0) -> None:
         if count < 1:
             raise ValueError(f"count = {count!r} is not at least 1")
+        if first and not 0 < first <= count <= FEW:
+            raise ValueError(f"first = {first!r} of count = {count!r}: needs at most {FEW}")
         super().__init__({
             "requests": In(count),
             "grant": Out(count),
             "advance": In(1),
         })
         self.count = count
+        self.classes = (range(first), range(first, count))
         self.later = Signal(count)
-        """Requesters behind the last one that was granted (state, for proofs)."""
+        pairs = combinations(range(count), 2) if count <= FEW else ()
+        self.turned = {
+            pair: Signal(name=f"turned_{pair[0]}_{pair[1]}")
+            for pair in pairs
+            if any(set(pair) <= set(one) for one in self.classes)
+        }
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        if self.count <= FEW:
+            self._grant_by_pairs(m)
+        else:
+            self._grant_by_carry(m)
+        return m
+
+    def _grant_by_pairs(self, m: Module) -> None:
+        for index in range(self.count):
+            before = [
+                self.requests[other] & self._precedes(other, index)
+                for other in range(self.count)
+                if other != index
+            ]
+            m.d.comb += self.grant[index].eq(self.requests[index] & ~Cat(before).any())
+        for members in self.classes:
+            mine = self.grant[members.start : members.stop]
+            with m.If(self.advance & mine.any()):
+                for (one, other), turned in self.turned.items():
+                    if one in members:
+                        m.d.sync += turned.eq(self.grant[one:other].any())
+                for index in members:
+                    m.d.sync += self.later[index].eq(self.grant[members.start : index].any())
+
+    def _precedes(self, one: int, other: int) -> Value:
+        """Whether `one` comes before `other`."""
+        if (one, other) in self.turned:
+            return ~self.turned[one, other]
+        return self.turned.get((other, one), Const(int(one < other)))
+
+    def _grant_by_carry(self, m: Module) -> None:
         first = Signal(self.count)
         first_upto = Signal(self.count)
         any_upto = Signal(self.count)
@@ -51,6 +106,5 @@ class RoundRobin(wiring.Component):
             upto.eq(Mux(first.any(), first_upto, any_upto)),
             self.grant.eq(Mux(first.any(), first & first_upto, self.requests & any_upto)),
         ]
-        with m.If(self.advance):
+        with m.If(self.advance & self.requests.any()):
             m.d.sync += self.later.eq(~upto)
-        return m

@@ -31,9 +31,12 @@ class MemoryFabric(wiring.Component):
     translator an unloaded request is on AR or AW 2 cycles after it was offered, the first beat on
     W 3 cycles after; R and B take 1 cycle to the client.
 
-    Fairness: a request is translated after at most one of each other client of its direction.
-    What a client can do to others: take time on the bus, and hold R or B when it does not take
-    its answers. So a client asks only for what it can take without waiting for another access.
+    Fairness: a request is translated after at most one of each other client of its direction and
+    class. Urgent clients go before all others, so they must not ask without end: the host has few
+    reads at a time, and fetches as many as it executes, at most one beat in as many cycles as a
+    beat has dwords; the semaphore unit has one access at a time. What a client can do to others:
+    take time on the bus, and hold R or B when it does not take its answers. So a client asks only
+    for what it can take without waiting for another access.
 
     A burst that faults never reaches the bus. Its client gets one beat, or after its write beats
     were consumed one `done`, with FAULT, in order. SLVERR and DECERR give BUS on that beat or
@@ -42,6 +45,7 @@ class MemoryFabric(wiring.Component):
     Parameters
     ----------
     readers, writers : clients of each kind, at least 1.
+    urgent : so many clients of each kind, the first, go before all others.
     outstanding : bursts that each client may have on their way; a power of two from 2 to 32.
     translator : makes the two translators, one for each direction, kept as `read_translator` and
         `write_translator`.
@@ -59,6 +63,7 @@ class MemoryFabric(wiring.Component):
         readers: int,
         writers: int,
         *,
+        urgent: int = 0,
         outstanding: int = 16,
         translator: TranslatorFactory = IdentityTranslator,
     ) -> None:
@@ -80,7 +85,7 @@ class MemoryFabric(wiring.Component):
             ),
         })
         self.config = config
-        arguments = {"outstanding": outstanding, "translator": translator}
+        arguments = {"outstanding": outstanding, "urgent": urgent, "translator": translator}
         self.reads = ReadPath(config, readers, id_width, **arguments)
         self.writes = WritePath(config, writers, id_width, **arguments)
         self.read_translator = self.reads.front.translator

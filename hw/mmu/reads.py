@@ -8,7 +8,6 @@ from hw.config import Config
 from hw.lib.stream import StreamRegister
 from hw.mmu import channels
 from hw.mmu.front import RequestFront, TranslatorFactory
-from hw.mmu.order import BurstOrder
 from hw.records import MemoryStatus, ReadPort
 
 __all__ = ["ReadPath"]
@@ -33,6 +32,7 @@ class ReadPath(wiring.Component):
         id_width: int,
         *,
         outstanding: int,
+        urgent: int,
         translator: TranslatorFactory,
     ) -> None:
         super().__init__({
@@ -41,19 +41,21 @@ class ReadPath(wiring.Component):
             "r": In(stream.Signature(channels.read_data(config, id_width))),
         })
         self.config = config
-        self.front = RequestFront(config, clients, write=False, translator=translator)
-        self.orders = [BurstOrder(outstanding) for _ in range(clients)]
+        self.front = RequestFront(
+            config,
+            clients,
+            outstanding=outstanding,
+            urgent=urgent,
+            write=False,
+            translator=translator,
+        )
+        self.orders = self.front.orders
 
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.front = self.front
-        for index, (port, order) in enumerate(zip(self.ports, self.orders, strict=True)):
-            m.submodules[f"order_{index}"] = order
-            wiring.connect(m, wiring.flipped(port.request), self.front.requests[index])
-            m.d.comb += [
-                self.front.room[index].eq(order.room),
-                order.admit.eq(self.front.granted[index]),
-            ]
+        for port, request in zip(self.ports, self.front.requests, strict=True):
+            wiring.connect(m, wiring.flipped(port.request), request)
         self._issue(m)
         self._return(m)
         return m

@@ -8,7 +8,6 @@ from hw.config import Config
 from hw.lib.stream import StreamRegister
 from hw.mmu import channels
 from hw.mmu.front import RequestFront, TranslatorFactory
-from hw.mmu.order import BurstOrder
 from hw.records import MemoryStatus, WritePort, write_beat
 
 __all__ = ["WritePath"]
@@ -34,6 +33,7 @@ class WritePath(wiring.Component):
         id_width: int,
         *,
         outstanding: int,
+        urgent: int,
         translator: TranslatorFactory,
     ) -> None:
         super().__init__({
@@ -43,8 +43,15 @@ class WritePath(wiring.Component):
             "b": In(stream.Signature(channels.write_response(id_width))),
         })
         self.config = config
-        self.front = RequestFront(config, clients, write=True, translator=translator)
-        self.orders = [BurstOrder(outstanding) for _ in range(clients)]
+        self.front = RequestFront(
+            config,
+            clients,
+            outstanding=outstanding,
+            urgent=urgent,
+            write=True,
+            translator=translator,
+        )
+        self.orders = self.front.orders
         turn = data.StructLayout({"client": self.front.tag["client"].shape, "fault": 1})
         self.turns = StreamRegister(turn)
         """Whose beats are next, in the order of AW."""
@@ -52,13 +59,8 @@ class WritePath(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.front = self.front
-        for index, (port, order) in enumerate(zip(self.ports, self.orders, strict=True)):
-            m.submodules[f"order_{index}"] = order
-            wiring.connect(m, wiring.flipped(port.request), self.front.requests[index])
-            m.d.comb += [
-                self.front.room[index].eq(order.room),
-                order.admit.eq(self.front.granted[index]),
-            ]
+        for port, request in zip(self.ports, self.front.requests, strict=True):
+            wiring.connect(m, wiring.flipped(port.request), request)
         self._issue(m)
         self._move(m)
         self._return(m)

@@ -13,7 +13,7 @@ from hw.records import (
     WritePort,
     semaphore_response,
 )
-from hw.semaphore.alu import Alu, Control
+from hw.semaphore.alu import Alu, Control, Outcome, Prepared, Preparer
 
 __all__ = ["Fence", "fence_operation"]
 
@@ -38,7 +38,7 @@ class Fence(wiring.Component):
     written (2.2). Accesses are single beats; only the bytes concerned are strobed.
 
     Latency: two memory round trips for a reduction, one for the others, one more for a timestamp,
-    and 2 cycles between trips. Errors: BUS and FAULT as the memory reports; then nothing more is
+    and 3 cycles between trips. Errors: BUS and FAULT as the memory reports; then nothing more is
     written, and only a timestamp may have been.
 
     Members
@@ -67,19 +67,26 @@ class Fence(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        m.submodules.preparer = preparer = Preparer()
         m.submodules.alu = alu = Alu()
         operation = self.operation.payload
+        prepared = Signal(Prepared)
         word = Signal(64)  # what was read, then what is written
+        compared = Signal(64)
+        outcome = Signal(Outcome)
         stamp = Signal(64)
         stamping = Signal()  # the write in progress is the timestamp's
         request_sent = Signal()
         beat_sent = Signal()
         result = Signal(semaphore_response())
 
+        m.d.sync += prepared.eq(preparer.prepared)  # which is used from the next state on
         m.d.comb += [
-            alu.control.eq(operation.control),
-            alu.payload.eq(operation.payload),
+            preparer.control.eq(operation.control),
+            preparer.payload.eq(operation.payload),
+            alu.prepared.eq(prepared),
             alu.value.eq(word),
+            alu.compared.eq(compared),
             self.response.tag.eq(operation.tag),
             self.response.result.eq(result),
         ]
@@ -103,20 +110,19 @@ class Fence(wiring.Component):
                 with m.If(reading.request.ready):
                     m.next = "BEAT"
             with m.State("BEAT"):
-                m.d.sync += word.eq(self._from_lane(operation, reading.beat.payload.data))
+                operand = self._from_lane(operation, reading.beat.payload.data)
+                m.d.sync += [word.eq(operand), compared.eq(prepared.comparable(operand))]
                 with m.If(reading.beat.valid):
                     m.next = "EXECUTE"
                     self._refuse_unless_ok(m, reading.beat.payload.status, result)
             with m.State("EXECUTE"):
-                m.d.sync += [
-                    word.eq(alu.result),
-                    stamp.eq(self.time),
-                    result.passed.eq(alu.passed),
-                ]
+                m.d.sync += [outcome.eq(alu.outcome), stamp.eq(self.time)]
+                m.next = "CHOOSE"
+            with m.State("CHOOSE"):
+                m.d.sync += [word.eq(outcome.result), result.passed.eq(outcome.passed)]
+                m.next = "WRITE"
                 with m.If(operation.control.acquire):
                     m.next = "RESPOND"
-                with m.Else():
-                    m.next = "WRITE"
             with m.State("WRITE"):
                 with m.If(writing.request.ready):
                     m.d.sync += request_sent.eq(1)

@@ -20,20 +20,35 @@ from hw.records import (
 )
 from hw.semaphore.alu import Bitwise, Control, Decoder
 from hw.semaphore.fence import Fence, fence_operation
-from hw.semaphore.onchip import OnChip
+from hw.semaphore.onchip import Foreseen, OnChip, update, written
 
 __all__ = ["SemaphoreUnit"]
 
 
 def _taken(config: Config) -> data.StructLayout:
     """An operation in the second stage. `client` is one-hot, 0 for the control port, which has
-    `cpu`: `word` of a slot is read, or with `cpu_write` written."""
+    `cpu`: `word` of a slot is read, or with `cpu_write` written.
+
+    `supported`, `aligned`: rules of 2.2. `window`, all of its bits, and `known`: in the on-chip
+    window, and the start of a slot that was built; `exact`: `known` and `supported`. `next`,
+    `second`: its slot is that of the operation accepted one cycle, or two cycles before.
+    `counting`, `zero`, `minus`, `kind`: see `on_chip_operation`."""
     return data.StructLayout({
         "client": HOST_CLIENTS + config.copy_engines,
         "asid": config.asid_bits,
         "va": VA_BITS,
         "control": Control,
         "supported": 1,
+        "aligned": 1,
+        "window": 3,
+        "known": 1,
+        "exact": 1,
+        "next": 1,
+        "second": 1,
+        "counting": 1,
+        "zero": 2,
+        "minus": 2,
+        "kind": Foreseen,
         "timestamp": 1,
         "payload": 64,
         "cpu": 1,
@@ -45,14 +60,19 @@ def _taken(config: Config) -> data.StructLayout:
 class SemaphoreUnit(wiring.Component):
     """Executes semaphore operations, each atomically with respect to all others (COPY-9).
 
-    Stage 1 (the cycle in which a request is accepted): clients and control port take turns, round
-    robin; nothing ever stalls, so one operation is accepted in every cycle, except that for
-    `config.semaphores` cycles after reset the slots are being cleared. Stage 2: address and
-    operation are checked; an operation on chip takes effect, one in memory joins the fence unit's
-    queue, which has room for one of each client. So slow memory delays nobody else on chip.
+    The cycle in which a request is accepted: every request is decoded and checked, and clients and
+    control port take turns, round robin. One operation is accepted in every cycle, except that one
+    right behind another that writes the same slot goes on a cycle later, and nothing is accepted
+    meanwhile, nor for `config.semaphores` + 2 cycles after reset while slots are cleared. Next
+    cycle: an operation on chip is prepared, one in memory joins the fence unit's queue, which has
+    room for one of each client. So slow memory delays nobody else on chip. The cycle after that:
+    an operation on chip is executed.
 
-    Latency: on chip `response`, `zero` and `update` show an operation 2 cycles after the request
-    was accepted. The control port is answered after 3 cycles; memory: see `Fence`.
+    Latency: on chip `update` shows an operation 2 cycles after the request was accepted, and
+    `response` 3 cycles after. `zero` shows it after 2 cycles, but after 4 where it has to be
+    computed: reductions of counting semaphores other than by one, reductions of others, and one
+    less within 2 cycles after another operation that writes the same semaphore. The control port is
+    answered after 6 cycles; memory: see `Fence`.
 
     Errors (in this order): UNSUPPORTED; in the window UNKNOWN, whatever is not the start of a slot
     that was built; elsewhere ALIGNMENT; then UNDERFLOW and OVERFLOW on chip, BUS and FAULT in
@@ -66,24 +86,27 @@ class SemaphoreUnit(wiring.Component):
         the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
     counting : semaphores below are counting semaphores (COPY-12).
     zero : low 32 bits of semaphore i are 0, for the first `config.counters` semaphores.
-    update : a semaphore on chip was written, by a client or the control port, and now holds
-        `value`; in the cycle in which `zero` shows it (COPY-10).
+    update : a semaphore on chip was written, by a client or the control port, or a counting one
+        refused that (COPY-10, COPY-12).
+    written : only with `config.trace`, with `update`: a semaphore was written and now holds
+        `value`; combinational.
     time : nanoseconds, for timestamps.
     """
 
     def __init__(self, config: Config) -> None:
-        super().__init__({
+        members = {
             "client": In(SemaphorePort(config)).array(HOST_CLIENTS + config.copy_engines),
             "memory_read": Out(ReadPort(config)),
             "memory_write": Out(WritePort(config)),
             "window": In(RegisterPort(12)),
             "counting": In(range(config.counters + 1)),
             "zero": Out(config.counters, init=-1),
-            "update": Out(
-                data.StructLayout({"valid": 1, "index": config.semaphore_bits, "value": 64})
-            ),
+            "update": Out(update(config)),
             "time": In(64),
-        })
+        }
+        if config.trace:
+            members["written"] = Out(written(config))
+        super().__init__(members)
         self.config = config
 
     def elaborate(self, platform) -> Module:
@@ -91,54 +114,67 @@ class SemaphoreUnit(wiring.Component):
         m.submodules.on_chip = on_chip = OnChip(self.config)
         m.submodules.fence = fence = Fence(self.config)
         m.d.comb += [
-            on_chip.counting.eq(self.counting),
             on_chip.time.eq(self.time),
             self.zero.eq(on_chip.zero),
             self.update.eq(on_chip.update),
             fence.time.eq(self.time),
         ]
+        if self.config.trace:
+            m.d.comb += self.written.eq(on_chip.written)
         connect(m, fence.memory_read, flipped(self.memory_read))
         connect(m, fence.memory_write, flipped(self.memory_write))
 
-        taken, valid = self._take_turns(m, on_chip)
-        refusal, in_memory = self._check(m, taken, valid)
-        effective = valid & ~in_memory & (refusal == SemaphoreError.NONE)
-        self._operate(m, taken, effective, on_chip)
-        self._queue(m, taken, valid & in_memory, fence)
-        self._respond(m, taken, valid & ~in_memory, refusal, on_chip, fence)
-        self._answer_window(m, taken, valid, effective, on_chip)
+        taken, moves = self._take_turns(m, on_chip)
+        refusal, in_memory = self._check(m, taken)
+        self._queue(m, taken, moves & in_memory, fence)
+        self._respond(m, taken, moves & ~in_memory, refusal, on_chip, fence)
+        self._answer_window(m, taken, moves, on_chip)
         return m
 
     def _take_turns(self, m: Module, on_chip: OnChip) -> tuple[data.View, Signal]:
-        """Stage 1; returns the register of stage 2 and whether it holds an operation."""
-        offers = [self._offer(m, number) for number in range(len(self.client))]
-        offers.append(self._window_offer(m))
+        """Accept one operation; returns the register behind, and whether what it holds goes on: an
+        operation right behind one that writes the same slot waits for a cycle."""
+        taken = Signal(_taken(self.config))
+        goes, waits, behind, effective = Signal(), Signal(), Signal(), Signal()
+        earlier = (self._slot(taken.va), on_chip.update.index)
+        offers = [self._offer(m, number, earlier) for number in range(len(self.client))]
+        offers.append(self._window_offer(m, earlier))
         ports = [*self.client, self.window]
         m.submodules.turns = turns = RoundRobin(len(ports))
-        m.d.comb += [
-            turns.requests.eq(Cat(port.request.valid & ~on_chip.clearing for port in ports)),
-            turns.advance.eq(turns.requests.any()),
-            Cat(port.request.ready for port in ports).eq(turns.grant),
-        ]
-        chosen = Signal(_taken(self.config))
+        chosen, clash = Signal(_taken(self.config)), Signal()
         gated = (
             offer.as_value() & turns.grant[number].replicate(len(offer.as_value()))
             for number, offer in enumerate(offers)
         )
-        taken = Signal(_taken(self.config))
-        valid = Signal()
+        accepts = ~(waits | on_chip.clearing)
         m.d.comb += [
+            turns.requests.eq(Cat(port.request.valid for port in ports)),
+            turns.advance.eq(accepts),
+            Cat(port.request.ready for port in ports).eq(
+                turns.grant & accepts.replicate(len(ports))
+            ),
             chosen.as_value().eq(reduce(or_, gated)),
-            on_chip.peek.eq(self._slot(chosen.va)),
+            effective.eq(goes & taken.exact & taken.window.all()),
+            clash.eq(chosen.next & effective & ~taken.control.acquire),
+            on_chip.peek.eq(self._slot(Mux(waits, taken.va, chosen.va))),
         ]
-        m.d.sync += [taken.eq(chosen), valid.eq(turns.advance)]
-        return taken, valid
+        with m.If(accepts):
+            m.d.sync += taken.eq(chosen)
+        m.d.sync += [
+            goes.eq(waits | (accepts & turns.requests.any() & ~clash)),
+            waits.eq(accepts & clash),
+            behind.eq(waits | (chosen.second & on_chip.update.valid)),
+        ]
+        self._operate(m, taken, effective, behind, on_chip)
+        return taken, goes
 
-    def _offer(self, m: Module, number: int) -> data.View:
-        """What client `number` asks for, decoded."""
+    def _offer(self, m: Module, number: int, earlier: tuple[Value, Value]) -> data.View:
+        """What client `number` asks for, decoded and checked; `earlier` slots: see `_describe`."""
         request = self.client[number].request.payload
         m.submodules[f"decoder{number}"] = decoder = Decoder()
         offer = Signal(_taken(self.config), name=f"offer{number}")
+        control = decoder.control
+        timestamp = request.timestamp & ~control.acquire
         m.d.comb += [
             decoder.operation.eq(request.operation),
             decoder.reduction.eq(request.reduction),
@@ -147,88 +183,136 @@ class SemaphoreUnit(wiring.Component):
             decoder.timestamp.eq(request.timestamp),
             offer.client.eq(1 << number),
             offer.asid.eq(request.asid),
-            offer.va.eq(request.va),
-            offer.control.eq(decoder.control),
             offer.supported.eq(decoder.supported),
-            offer.timestamp.eq(request.timestamp & ~decoder.control.acquire),
-            offer.payload.eq(request.payload),
+            offer.window.eq(
+                Cat(
+                    request.va[low : low + 11] == (WINDOW_BASE >> low) % (1 << 11)
+                    for low in (16, 27, 38)
+                )
+            ),
+            offer.timestamp.eq(timestamp),
+            offer.aligned.eq(
+                ~Mux(
+                    timestamp,
+                    request.va[:4].any(),
+                    request.va[:2].any() | (request.wide & request.va[2]),
+                )
+            ),
+            *self._describe(
+                offer, control, decoder.supported, request.va, request.payload, earlier
+            ),
         ]
         return offer
 
-    def _window_offer(self, m: Module) -> data.View:
+    def _window_offer(self, m: Module, earlier: tuple[Value, Value]) -> data.View:
         """A read is an acquire whose condition nobody looks at; a write releases one half."""
         request = self.window.request.payload
         offer = Signal(_taken(self.config), name="offer_window")
+        control = Signal(Control, name="control_window")
         word = request.address[:2]
         writes_value = request.write & ~word[1]
+        va = Cat(Const(0, 4), request.address[2:], Const(0, 2)) | WINDOW_BASE
         m.d.comb += [
-            offer.va.eq(Cat(Const(0, 4), request.address[2:], Const(0, 2)) | WINDOW_BASE),
-            offer.control.acquire.eq(~writes_value),
-            offer.control.wide.eq(1),
-            offer.control.always.eq(1),
-            offer.control.bitwise.eq(Bitwise.PAYLOAD),
-            offer.control.low.eq(writes_value & ~word[0]),
-            offer.control.high.eq(writes_value & word[0]),
+            control.acquire.eq(~writes_value),
+            control.wide.eq(1),
+            control.always.eq(writes_value),
+            control.bitwise.eq(Bitwise.PAYLOAD),
+            control.low.eq(writes_value & ~word[0]),
+            control.high.eq(writes_value & word[0]),
             offer.supported.eq(1),
-            offer.payload.eq(request.data.replicate(2)),
+            offer.window.eq(~0),
             offer.cpu.eq(1),
             offer.cpu_write.eq(request.write),
             offer.word.eq(word),
+            *self._describe(offer, control, Const(1), va, request.data.replicate(2), earlier),
         ]
         return offer
+
+    def _describe(
+        self,
+        offer: data.View,
+        control: data.View,
+        supported: Value,
+        va: Value,
+        payload: Value,
+        earlier: tuple[Value, Value],
+    ) -> list:
+        """Operation, address and payload, and what follows from them; `earlier` : slots of the
+        operations accepted one and two cycles before."""
+        slot, low = self._slot(va), payload[:32]
+        known = (va[4:16] < self.config.semaphores) & ~va[:4].any()
+        return [
+            offer.control.eq(control),
+            offer.va.eq(va),
+            offer.payload.eq(payload),
+            offer.known.eq(known),
+            offer.exact.eq(known & supported),
+            offer.next.eq(slot == earlier[0]),
+            offer.second.eq(slot == earlier[1]),
+            offer.counting.eq(slot < self.counting),
+            offer.zero.eq(~Cat(low[:16].any(), low[16:].any())),
+            offer.minus.eq(Cat(low[:16].all(), low[16:].all())),
+            *(offer.kind[name].eq(bit) for name, bit in Foreseen.of(control).items()),
+        ]
 
     def _slot(self, va: Value) -> Value:
         return va[4 : 4 + self.config.semaphore_bits]
 
-    def _check(self, m: Module, taken: data.View, valid: Value) -> tuple[Signal, Signal]:
+    def _check(self, m: Module, taken: data.View) -> tuple[Signal, Signal]:
         """Why the operation is refused before it sees its value, and whether it is in memory."""
         refusal = Signal(SemaphoreError)
         in_memory = Signal()
-        window = taken.va[16:] == WINDOW_BASE >> 16
-        known = (taken.va[4:16] < self.config.semaphores) & ~taken.va[:4].any()
-        aligned = ~Mux(
-            taken.timestamp,
-            taken.va[:4].any(),
-            taken.va[:2].any() | (taken.control.wide & taken.va[2]),
-        )
         located = Mux(
-            window,
-            Mux(known, SemaphoreError.NONE, SemaphoreError.UNKNOWN),
-            Mux(aligned, SemaphoreError.NONE, SemaphoreError.ALIGNMENT),
+            taken.window.all(),
+            Mux(taken.known, SemaphoreError.NONE, SemaphoreError.UNKNOWN),
+            Mux(taken.aligned, SemaphoreError.NONE, SemaphoreError.ALIGNMENT),
         )
-        m.d.comb += refusal.eq(Mux(taken.supported, located, SemaphoreError.UNSUPPORTED))
-        m.d.comb += in_memory.eq(taken.supported & ~window & aligned)
+        m.d.comb += [
+            refusal.eq(Mux(taken.supported, located, SemaphoreError.UNSUPPORTED)),
+            in_memory.eq(taken.supported & ~taken.window.all() & taken.aligned),
+        ]
         return refusal, in_memory
 
-    def _operate(self, m: Module, taken: data.View, effective: Value, on_chip: OnChip) -> None:
-        """Stage 2 on chip."""
+    def _operate(
+        self, m: Module, taken: data.View, effective: Value, behind: Value, on_chip: OnChip
+    ) -> None:
+        """An operation on chip goes on."""
         operation = on_chip.operation
         cpu_stamp = taken.cpu_write & taken.word[1]
         m.d.comb += [
             operation.valid.eq(effective),
+            operation.behind.eq(behind),
             operation.slot.eq(self._slot(taken.va)),
             operation.control.eq(taken.control),
             operation.payload.eq(taken.payload),
+            operation.counting.eq(taken.counting),
+            operation.zero.eq(taken.zero.all()),
+            operation.minus.eq(taken.minus.all()),
+            operation.kind.eq(taken.kind),
             operation.low_stamp.eq(taken.timestamp | (cpu_stamp & ~taken.word[0])),
             operation.high_stamp.eq(taken.timestamp | (cpu_stamp & taken.word[0])),
             operation.cpu.eq(taken.cpu),
         ]
 
     def _queue(self, m: Module, taken: data.View, enters: Value, fence: Fence) -> None:
-        """Stage 2 in memory; the queue is never full, for a client waits for its response."""
+        """An operation in memory waits; never in vain: a client has one operation at a time."""
         entry = Signal(fence_operation(self.config))
         m.submodules.queue = queue = SyncFIFOBuffered(
             width=len(entry.as_value()), depth=len(self.client)
         )
-        m.d.comb += [
+        entered = Signal()
+        m.d.sync += [
+            entered.eq(enters),
             entry.tag.eq(taken.client),
             entry.asid.eq(taken.asid),
             entry.va.eq(taken.va),
             entry.control.eq(taken.control),
             entry.timestamp.eq(taken.timestamp),
             entry.payload.eq(taken.payload),
+        ]
+        m.d.comb += [
             queue.w_data.eq(entry),
-            queue.w_en.eq(enters),
+            queue.w_en.eq(entered),
             fence.operation.valid.eq(queue.r_rdy),
             fence.operation.payload.as_value().eq(queue.r_data),
             queue.r_en.eq(fence.operation.ready),
@@ -243,38 +327,44 @@ class SemaphoreUnit(wiring.Component):
         on_chip: OnChip,
         fence: Fence,
     ) -> None:
-        """A register per client, since fence unit and chip may end operations together."""
+        """Fence unit and chip may end operations together. A client takes its response at once
+        (`SemaphorePort`)."""
+        ended, cause = Signal(len(self.client)), Signal(SemaphoreError)
+        cause_3, fenced = Signal.like(cause), Signal.like(ended)
+        tag = fence.response.tag & fence.response.valid.replicate(len(self.client))
+        m.d.sync += [
+            ended.eq(taken.client & ends.replicate(len(ended))),
+            cause.eq(refusal),
+            cause_3.eq(cause),
+            fenced.eq(tag),
+        ]
         for number, client in enumerate(self.client):
             response = client.response
-            with m.If(response.ready):
-                m.d.sync += response.valid.eq(0)
-            with m.If(fence.response.valid & fence.response.tag[number]):
-                m.d.sync += [response.valid.eq(1), response.payload.eq(fence.response.result)]
-            with m.Elif(ends & taken.client[number]):
-                m.d.sync += response.valid.eq(1)
-                with m.If(refusal == SemaphoreError.NONE):
-                    m.d.sync += [
-                        response.payload.passed.eq(on_chip.passed),
-                        response.payload.error.eq(on_chip.error),
-                    ]
-                with m.Else():
-                    m.d.sync += [
-                        response.payload.passed.eq(0),
-                        response.payload.error.eq(refusal),
-                    ]
+            m.d.sync += response.valid.eq(ended[number] | tag[number])
+            with m.If(fenced[number]):
+                m.d.comb += response.payload.eq(fence.response.result)
+            with m.Elif(cause_3 == SemaphoreError.NONE):
+                m.d.comb += [
+                    response.payload.passed.eq(on_chip.passed),
+                    response.payload.error.eq(on_chip.error),
+                ]
+            with m.Else():
+                m.d.comb += response.payload.error.eq(cause_3)
 
-    def _answer_window(
-        self, m: Module, taken: data.View, valid: Value, effective: Value, on_chip: OnChip
-    ) -> None:
-        """The cycle after stage 2, when the slot's contents are at hand."""
+    def _answer_window(self, m: Module, taken: data.View, moves: Value, on_chip: OnChip) -> None:
+        """When the slot's contents are at hand; a memory's output is, at the end of a cycle."""
         response = self.window.response
-        ending = Signal()
-        known = Signal()
-        word = Signal(2)
-        m.d.sync += [ending.eq(valid & taken.cpu), known.eq(effective), word.eq(taken.word)]
-        slot = Mux(word[1], on_chip.stamp, on_chip.value)
-        half = Mux(word[0], slot[32:], slot[:32])
+        stages = data.StructLayout({"ending": 1, "known": 1, "word": 2})
+        stage, value, stamp = Signal(stages), Signal(64), Signal(64)
+        m.d.comb += [stage.ending.eq(moves & taken.cpu), stage.known.eq(taken.known)]
+        m.d.comb += stage.word.eq(taken.word)
+        for number in range(4):
+            later = Signal(stages, name=f"window_{number}")
+            m.d.sync += later.eq(stage)
+            stage = later
+        m.d.sync += [value.eq(on_chip.value), stamp.eq(on_chip.stamp)]
+        half = Mux(stage.word[1], stamp, value).word_select(stage.word[0], 32)
         with m.If(response.ready):
             m.d.sync += response.valid.eq(0)
-        with m.If(ending):
-            m.d.sync += [response.valid.eq(1), response.payload.data.eq(Mux(known, half, 0))]
+        with m.If(stage.ending):
+            m.d.sync += [response.valid.eq(1), response.payload.data.eq(Mux(stage.known, half, 0))]

@@ -7,32 +7,29 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hw.config import CONFIGS
 from hw.top import Signalbox
 from tb.bench import latency
 from tb.bench.rows import ROWS
 from tb.bench.scenes import collect
-from tb.host.bench import PUBLIC
 from tb.runner import ROOT
-from tb.sim.top import MEMORY_BYTES, simulate_top
+from tb.sim.sizes import SIZES
+from tb.sim.top import simulate_top
 
 RECORDED = Path(__file__).with_name("recorded.json")
 DOCS = ROOT / "docs"
 
 
 def measure(module: str) -> dict[str, int]:
-    """Run a module of measurements on the default size; the build is that of `tb.host`."""
+    """Run a module of measurements on the default size."""
     run = simulate_top(
-        Signalbox(replace(CONFIGS["default"], memory_bytes=MEMORY_BYTES, trace=True)),
+        Signalbox(SIZES["default"]),
         f"tb.bench.{module}",
         simulator="verilator",
-        name="host-default",
-        public=PUBLIC,
+        name="bench",
         seed=0,
         log="bench.log",
     )

@@ -113,6 +113,7 @@ def test_pack_and_unpack():
         "FLOOR": 0,
         "SERVED": 0,
         "PENDING": 0,
+        "ACTIVE": 0,
         "WAIT": 5,
         "ACQUIRE_FAIL": 0,
         "COPIES": 255,

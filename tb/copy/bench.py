@@ -12,7 +12,7 @@ from cocotb.triggers import RisingEdge
 
 from hw.config import Config
 from hw.records import copy_command, copy_done, semaphore_request, semaphore_response
-from tb.copy.memory import BUS, FAULT, OK, Memory, ReadMemory, WriteMemory
+from tb.copy.memory import BURST_BEATS, BUS, FAULT, OK, Memory, ReadMemory, WriteMemory
 from tb.copy.model import Copy
 from tb.copy.streams import Sink, Source
 
@@ -27,6 +27,9 @@ def config(width: int) -> Config:
 
 
 CONFIG = config(int(os.environ.get("COPY_DATA_WIDTH", "128")))
+
+CHUNK_BYTES = BURST_BEATS * CONFIG.beat_bytes
+"""Bytes of a whole write burst."""
 
 
 class Bench:
@@ -69,6 +72,7 @@ class Bench:
         self.cycle = 0
 
     async def start(self) -> None:
+        self.dut.port__stop.value = 0
         self.dut.rst.value = 1
         Clock(self.dut.clk, 10, unit="ns").start(start_high=False)
         for _ in range(3):
@@ -127,7 +131,8 @@ class Bench:
     def _end(self, done: dict[str, int]) -> None:
         copy = self.accepted.popleft()
         copy.error, copy.va = done["error"], done["va"]
-        assert done["channel"] == copy.channel
+        for name in ("channel", "subchannel", "data"):
+            assert done[name] == getattr(copy, name), f"{name} of {copy}"
         self.ended.append(copy)
         if copy.error in {NONE, SEMAPHORE}:
             copy.apply(self.reference)
@@ -162,7 +167,7 @@ class Bench:
         if error in {READ_BUS, READ_FAULT}:
             bad = self.first_bad_byte(copy, va)
             assert found[bad:] == old[bad:], f"written after the failed read of {copy}"
-            whole = self.chunk(copy.dst + va - copy.src) * 64 * CONFIG.beat_bytes - copy.dst
+            whole = self.chunk(copy.dst + va - copy.src) * CHUNK_BYTES - copy.dst
             if whole > 0:
                 assert found[:whole] == wanted[:whole], f"not written before {va:#x} of {copy}"
         self.reference.write(copy.target_space, copy.dst, found)
@@ -178,7 +183,7 @@ class Bench:
 
     @staticmethod
     def chunk(target: int) -> int:
-        return target // (64 * CONFIG.beat_bytes)
+        return target // CHUNK_BYTES
 
     def expected_error(self, copy: Copy) -> tuple[int, int]:
         """First failure in the order of the bytes; in one write burst the read comes first."""

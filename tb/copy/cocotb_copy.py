@@ -5,13 +5,13 @@ import itertools
 import cocotb
 
 from hw.config import VA_BITS
-from tb.copy.bench import CONFIG, SEMAPHORE, WRITE_BUS, WRITE_FAULT, Bench
-from tb.copy.memory import BUS, FAULT, Bad
+from tb.copy.bench import CHUNK_BYTES, CONFIG, SEMAPHORE, WRITE_BUS, WRITE_FAULT, Bench
+from tb.copy.memory import BURST_BEATS, BUS, FAULT, Bad
 from tb.copy.model import Copy
 
 BEAT = CONFIG.beat_bytes
 ASIDS = CONFIG.asids
-BURST = 64 * BEAT
+BURST = CHUNK_BYTES
 
 RELEASES = [
     {"semaphore": 1, "semaphore_va": 0x1234, "payload": 0x89ABCDEF},
@@ -152,7 +152,8 @@ async def failed_reads(dut) -> None:
         status = (BUS, FAULT)[index % 2]
         source, target = bench.rng.choices(edges(), k=2)
         copy = Copy(index, 0x1800 + source, 0x9800 + target, 3 * BURST, semaphore=RELEASES[0])
-        at = bench.rng.choice([0, 0, 1, 62, 63, 64, 65, 128, 190])
+        one = BURST_BEATS
+        at = bench.rng.choice([0, 0, 1, one - 2, one - 1, one, one + 1, 2 * one, 3 * one - 2])
         low = (copy.src // BEAT + at) * BEAT
         bench.read.bad.append(Bad((index, 0), status, range(low, low + BEAT), write=False))
         good = Copy(32 + index, 0x101, 0x2003, bench.rng.randint(1, 3 * BEAT))
@@ -276,6 +277,8 @@ def random_copy(bench: Bench, index: int, longest: int) -> Copy:
         dst_physical=rng.random() < 0.2,
         semaphore=rng.choice([{}, {}, *RELEASES]),
         channel=rng.randrange(CONFIG.channels),
+        subchannel=rng.randrange(8),
+        data=rng.getrandbits(32),
     )
     copy.refuse = rng.randrange(1, 8) if copy.semaphore and rng.random() < 0.2 else 0
     return copy

@@ -1,4 +1,4 @@
-"""How much of the memory's time a queue of copies uses."""
+"""How much of the memory's time a queue of copies uses, and how far it reads ahead."""
 
 import cocotb
 
@@ -10,11 +10,21 @@ LATENCY = 100
 BUDGET = 0.98
 
 
-async def _measure(dut, size: int, count: int, source: int, target: int) -> None:
-    bench = Bench(dut, latency=(LATENCY, LATENCY))
+NEEDED = 64
+"""Beats that may be on their way beyond those that the latency asks for."""
+
+
+async def _measure(
+    dut, size: int, count: int, source: int, target: int, latency: int = LATENCY
+) -> None:
+    bench = Bench(dut, latency=(latency, latency))
     await bench.start()
     for index in range(count):
         bench.submit(Copy(index, 0x10000 + source, 0x80000 + target, size))
+    most = 0
+    while bench.queued or bench.accepted:
+        await bench.step()
+        most = max(most, bench.read.pending)
     await bench.finish()
     shares = {}
     for name, moved in (("read", bench.read.moved), ("write", bench.write.moved)):
@@ -22,9 +32,11 @@ async def _measure(dut, size: int, count: int, source: int, target: int) -> None
     useful = count * size / CONFIG.beat_bytes / (bench.write.moved[-1] - bench.write.moved[0] + 1)
     print(
         f"width {CONFIG.data_width}: {count} copies of {size} bytes, {source} to {target}, latency"
-        f" {LATENCY}: read {shares['read']:.2%}, write {shares['write']:.2%} of cycles,"
-        f" useful {useful:.2%}, {bench.cycle} cycles in all"
+        f" {latency}: read {shares['read']:.2%}, write {shares['write']:.2%} of cycles,"
+        f" useful {useful:.2%}, {bench.cycle} cycles in all,"
+        f" at most {most} beats on their way"
     )
+    assert most <= latency + NEEDED, "others wait behind reads that are far too early"
     assert min(shares.values()) >= BUDGET
     bench.check_memory()
 
@@ -47,3 +59,43 @@ async def queued_4k(dut, case: str) -> None:
 async def one_64k(dut, case: str) -> None:
     source, target = {"aligned": (0, 0), "both odd": (7, 2)}[case]
     await _measure(dut, 65536, 1, source, target)
+
+
+@cocotb.test()
+@cocotb.parametrize(latency=[1, 30])
+async def near_memory(dut, latency: int) -> None:
+    """No fewer beats per cycle, and no more reads ahead than it takes (`Window`)."""
+    await _measure(dut, 4096, 12, 7, 2, latency)
+
+
+@cocotb.test()
+async def slow_memory(dut) -> None:
+    """Memory with a beat in three cycles, where reading ahead never helps: it is bounded."""
+    bench = Bench(dut, share=0.3, latency=(1, 100))
+    await bench.start()
+    bench.submit(Copy(0, 0x10000, 0x80000, 1000 * CONFIG.beat_bytes))
+    most = 0
+    while bench.queued or bench.accepted:
+        await bench.step()
+        most = max(most, bench.read.pending)
+    await bench.finish()
+    assert most <= 256 + 5 + 17, most
+    bench.check_memory()
+
+
+@cocotb.test()
+async def reads_never_wait_for_writes(dut) -> None:
+    """What was requested is taken, though memory takes no write: reads of others pass."""
+    bench = Bench(dut, latency=(20, 20))
+    await bench.start()
+    stuck = True
+    bench.write.request.pace = bench.write.beat.pace = lambda: not stuck
+    for index in range(4):
+        bench.submit(Copy(index, 0x10003, 0x80000, 600 * CONFIG.beat_bytes))
+    for _ in range(1500):
+        await bench.step()
+    assert len(bench.read.moved) > 256 and not bench.read.pending
+    assert not bench.ended and len(bench.read.moved) <= 512 + 17
+    stuck = False
+    await bench.finish()
+    bench.check_memory()

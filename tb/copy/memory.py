@@ -13,9 +13,12 @@ from hw.config import VA_BITS, Config
 from hw.records import MemoryStatus, memory_request, read_beat, write_beat
 from tb.copy.streams import Sink, Source
 
-__all__ = ["Bad", "Memory", "ReadMemory", "WriteMemory"]
+__all__ = ["BURST_BEATS", "Bad", "Memory", "ReadMemory", "WriteMemory"]
 
 PAGE = 4096
+
+BURST_BEATS = 16
+"""Writes are cut at multiples of it; a read may have one beat more."""
 
 OK, BUS, FAULT = (int(status.value) for status in MemoryStatus)
 
@@ -127,7 +130,7 @@ class ReadMemory(_Port):
         if self.beat.step(cycle):
             self.moved.append(cycle)
             self.pending -= 1
-        burst = self.admit(limit=65)
+        burst = self.admit(limit=BURST_BEATS + 1)
         if burst is None:
             return
         low = self.base(burst)
@@ -178,7 +181,7 @@ class WriteMemory(_Port):
             self._take(cycle, beat)
         elif self.open and self.open[0][0] < cycle - 1:
             assert self.beat.offered, "accepted write burst without its data at hand"
-        burst = self.admit(limit=64)
+        burst = self.admit(limit=BURST_BEATS)
         if burst is not None:
             self.open.append((cycle, burst))
             self.pending += 1

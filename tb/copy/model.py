@@ -27,12 +27,16 @@ class Copy:
     refuse: int = 0
     """What the semaphore unit answers."""
     channel: int = 0
+    subchannel: int = 0
+    data: int = 0
     error: int | None = None
     va: int = 0
 
     def command(self) -> dict[str, int]:
         return {
             "channel": self.channel,
+            "subchannel": self.subchannel,
+            "data": self.data,
             "asid": self.asid,
             "transfer": self.transfer,
             "src": self.src,

@@ -12,7 +12,7 @@ WIDTHS = [64, 128, 512]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(("tests", "minimum"), [("cocotb_copy", 14), ("cocotb_rate", 6)])
+@pytest.mark.parametrize(("tests", "minimum"), [("cocotb_copy", 14), ("cocotb_rate", 10)])
 def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:
     simulate(
         CopyEngine(config(width)),

@@ -20,6 +20,7 @@ class FakeMachine:
     -------
     model : the host.
     doorbells : channels rung, in order.
+    linger : cycles that a channel's memory is in use after it was switched off.
     idle_limit : looks at the interrupt line in a row, with nothing to execute, until a wait is
         taken to last for ever and fails.
     """
@@ -32,6 +33,8 @@ class FakeMachine:
         self.doorbells: list[int] = []
         self.idle_limit = idle_limit
         self.paused = False
+        self.linger = 0
+        self._active_until: dict[int, int] = {}
         self._seen = 0
         self._notify = self._copy = self._enable = 0
         self._where = {
@@ -172,6 +175,7 @@ class FakeMachine:
                     ENABLED=int(channel.ring is not None),
                     HALTED=int(channel.halted is not Cause.NONE),
                     PENDING=int(self.model.busy(index)),
+                    ACTIVE=int(self.cycle < self._active_until.get(index, 0)),
                     WAIT=4 if channel.blocked else 0,
                 )
             case "GP_PUT":
@@ -222,6 +226,7 @@ class FakeMachine:
 
         if not on:
             self.model.disable(index)
+            self._active_until[index] = self.cycle + self.linger
             return
         high = CHANNEL["GP_BASE_HI"].unpack(word("GP_BASE_HI"))
         base = high["OFFSET"] << 32 | word("GP_BASE")

@@ -75,7 +75,7 @@ def test_memcpy():
         await stream.memcpy_async(dst, src, 5000)
         await stream.synchronize()
         assert np.array_equal(dst.read(), expected)
-        assert stream.query()
+        assert await stream.query()
         await stream.memcpy_async(dst, src, 0)
         await stream.memcpy_async(dst.at(3), src.at(1, 10), 10)
         await stream.synchronize()
@@ -184,6 +184,47 @@ def test_events():
         assert start.cycle < end.cycle <= machine.now()
 
     run(body, policy=NoPriorityPolicy(2))
+
+
+def test_event_recorded_again():
+    """Waits and queries are for the last record, whichever stream it and earlier ones were in."""
+
+    async def body(device, machine):
+        slow, fast, third = [await device.stream(-number) for number in range(3)]
+        gate = device.semaphore_address(40)
+        src, middle, expected = data_of(device, 100)
+        dst, event = device.allocate(100), device.event()
+        middle.fill(0)
+        await event.record(fast)
+        await slow.submit(Pushbuffer().acquire(gate, 1))
+        await slow.memcpy_async(middle, src, 100)
+        await event.record(slow)
+        await event.wait(third)
+        await third.memcpy_async(dst, middle, 100)
+        await event.record(fast)
+        await event.synchronize()
+        assert event.query() and not await slow.query() and not await third.query()
+        await device.control.write_semaphore(40, 1)
+        await device.synchronize()
+        assert event.query() and await slow.query() and await third.query()
+        await event.synchronize()
+        assert np.array_equal(dst.read(), expected)
+
+    run(body, policy=NoPriorityPolicy(3))
+
+
+def test_query_is_about_all_work():
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst, _ = data_of(device, 100)
+        machine.paused = True
+        await stream.memcpy_async(dst, src, 100)
+        assert not await stream.query()
+        machine.paused = False
+        await stream.synchronize()
+        assert await stream.query()
+
+    run(body)
 
 
 def test_many_waiters():
@@ -315,6 +356,21 @@ def test_failed_copy_is_over():
     run(body, policy=PriorityPolicy(2))
 
 
+def test_long_work_outlasts_an_error_elsewhere():
+    """A wait goes on while its own channel does, however long another one is halted."""
+
+    async def body(device, machine):
+        good, bad = await device.stream(0), await device.stream(-1)
+        await bad.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        work = Pushbuffer().non_inc(0, HostMethod.NOP, *range(4000))
+        for _ in range(30):
+            await good.submit(work)
+        await good.synchronize()
+        assert isinstance(device.first_failure(), ChannelError)
+
+    run(body, policy=NoPriorityPolicy(2), settings=ChannelSettings(pushbuffer_bytes=1 << 20))
+
+
 def test_error_elsewhere_ends_a_wait_that_it_holds_back():
     async def body(device, machine):
         low, high = await device.stream(0), await device.stream(-1)
@@ -390,6 +446,13 @@ def test_channel_settings():
         _ = ChannelSettings(acquire_timeout_ns=1 << 60).acquire
 
 
+def test_error_in_words():
+    error = ChannelError(3, Cause.COPY_READ_FAULT, 0x300, 4, 0x182, 0x1000, held=False)
+    assert "more of its copies" not in str(error)
+    error.more = True
+    assert "; address 0x1000; more of its copies have failed since." in str(error)
+
+
 def test_close():
     async def body(device, machine):
         await (await device.stream()).synchronize()
@@ -397,5 +460,22 @@ def test_close():
         await device.close()
         assert device.memory.free_bytes > used
         assert not machine.line
+
+    run(body)
+
+
+def test_close_waits():
+    """Memory of a channel stays allocated while the hardware may still write it."""
+
+    async def body(device, machine):
+        await (await device.stream()).synchronize()
+        used = device.memory.free_bytes
+        machine.linger, end = 1000, machine.now() + 1000
+        closing = asyncio.create_task(device.close())
+        while not closing.done():
+            assert machine.now() > end or device.memory.free_bytes == used
+            await machine.wait_cycles(1)
+        assert machine.now() > end
+        assert device.memory.free_bytes > used
 
     run(body)

@@ -3,7 +3,7 @@
 import pytest
 
 from driver.disassemble import Method, decode
-from driver.policy import NoPriorityPolicy, PolicyError, PriorityPolicy
+from driver.policy import CountFirstPolicy, NoPriorityPolicy, PolicyError, PriorityPolicy
 from driver.pushbuffer import Pushbuffer
 
 
@@ -45,6 +45,19 @@ def test_sequence(levels: int):
         count = [("increment", level - 2)] if level > 1 else []
         end = [("decrement", level - 2)] if level > 1 else []
         assert operations(policy, channel) == [*acquires, *count, ("copy", 0), *end]
+
+
+@pytest.mark.parametrize("levels", range(1, 9))
+def test_count_first(levels: int):
+    """The same commands as in the published order, the increment before the acquires."""
+    published, early = bound(PriorityPolicy(levels)), bound(CountFirstPolicy(levels))
+    for channel in range(8):
+        level = early.level_of_channel(channel)
+        found = operations(early, channel)
+        assert sorted(found) == sorted(operations(published, channel))
+        if level > 1:
+            assert found[0] == ("increment", level - 2)
+            assert found[-2:] == [("copy", 0), ("decrement", level - 2)]
 
 
 def test_two_levels():

@@ -13,6 +13,7 @@ from driver.raw import ImageError, MemoryImage, load_dwords, load_image, parse_i
 from hw.errors import Cause
 from hw.methods import HostMethod
 from tb.driver.fake import FakeMachine
+from tb.runner import ROOT
 
 IMAGE = """
 channel = 2
@@ -145,7 +146,22 @@ def test_image_errors(tmp_path: Path, text: str, message: str):
         load_image(write(tmp_path, "image.toml", text))
 
 
+def test_example():
+    """The pushbuffer that README runs."""
+    folder = ROOT / "driver" / "pushbuffers"
+    report = execute(load_dwords(folder / "copy.txt"), load_image(folder / "copy.toml"))
+    assert report.good
+    assert (report.methods, report.copies, report.reference) == (12, 1, 9)
+    assert report.semaphores == ((1, 4, 7),)
+
+
 def test_file_errors(tmp_path: Path):
+    with pytest.raises(ImageError, match=r"odd.txt:2: 'nop' is no hexadecimal dword"):
+        load_dwords(write(tmp_path, "odd.txt", "1 2 # 3\nnop"))
+    with pytest.raises(ImageError, match=r"long.txt:1: 123456789 does not fit 32 bits"):
+        load_dwords(write(tmp_path, "long.txt", "123456789"))
+    with pytest.raises(ImageError, match="is empty"):
+        load_dwords(write(tmp_path, "empty.txt", "# nothing"))
     with pytest.raises(ImageError, match="5 bytes are not a whole number of 4-byte dwords"):
         load_dwords(write(tmp_path, "odd.bin", bytes(5)))
     with pytest.raises(ImageError, match="is empty"):

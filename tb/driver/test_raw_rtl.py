@@ -42,7 +42,7 @@ def test_report(simulator: str, tmp_path: Path):
     assert outcome.good, outcome.text
     for part in (
         "Executed: 12 methods",
-        "Copied: 1 copies completed",
+        "Copied: 1 copies ended",
         "Reference: 0x9",
         "semaphore 1: 0x0 → 0x3",
         "0x300001, 4 bytes of target: 55 55 55 55 → 00 01 02 03",

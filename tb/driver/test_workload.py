@@ -195,7 +195,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ("[machine]\nlanes = 1\n" + COPY + "size=1", r"\[machine\]: unknown key 'lanes'"),
         (
             "[policy]\nkind = 'fair'\n" + COPY + "size=1",
-            r"kind = 'fair' is none of 'priority', 'none'",
+            r"kind = 'fair' is none of 'priority', 'count-first', 'none'",
         ),
         ("[policy]\nslice = 0\n" + COPY + "size=1", r"\[policy\]: slice = 0 is outside"),
         ("[policy]\nlevels = 9\n" + COPY + "size=1", r"9 levels need 9 channels, the device has 8"),

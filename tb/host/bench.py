@@ -31,7 +31,6 @@ from tb.sim.trace import Event, parse
 
 __all__ = [
     "COPY_BYTES",
-    "PUBLIC",
     "Bench",
     "Halt",
     "RawChannel",
@@ -40,9 +39,6 @@ __all__ = [
     "semaphore",
     "setup",
 ]
-
-PUBLIC = [f"sim.axi__{name}" for name in ("arvalid", "arready", "araddr", "arlen", "arid")]
-"""Signals of the top that these tests see besides the usual ones: the memory's read requests."""
 
 LIMIT = 20_000
 """Cycles that a wait lasts at most unless told otherwise."""
@@ -90,6 +86,7 @@ class Halt:
     valid: bool
     data: int
     va: int
+    more: bool
 
 
 class Bench:
@@ -328,6 +325,7 @@ class RawChannel:
         privileged: bool = False,
         retry: int = 8,
         timeout_units: int = 0,
+        early_waits: bool = False,
     ) -> None:
         """Write the registers and switch the channel on.
 
@@ -347,7 +345,8 @@ class RawChannel:
         await self.write("GP_BASE_HI", OFFSET=self.ring >> 32, LIMIT2=limit2)
         await self.write("USERD", self.userd)
         await self.write("USERD_HI", ADDRESS=self.userd >> 32)
-        await self.write("CONFIG", ASID=0, AUTH_LEVEL=int(privileged))
+        rights = {"AUTH_LEVEL": int(privileged), "EARLY_WAITS": int(early_waits)}
+        await self.write("CONFIG", ASID=0, **rights)
         await self.write("SLICE", slice_cycles)
         await self.write("ACQUIRE", acquire)
         await self.write("CONTROL", ENABLE=1)
@@ -365,6 +364,12 @@ class RawChannel:
     async def status(self) -> dict[str, int]:
         """Fields of STATUS."""
         return await self.bench.control.read_channel_fields(self.index, "STATUS")
+
+    async def until_inactive(self, limit: int = LIMIT) -> None:
+        """Wait until nothing of the channel is under way in memory."""
+        end = self.bench.now() + limit
+        while (await self.status())["ACTIVE"]:
+            assert self.bench.now() < end, f"channel {self.index} stays active"
 
     # Submission
 
@@ -417,14 +422,16 @@ class RawChannel:
         held = await self.bench.control.read_channel_fields(self.index, "METHOD0")
         low, high = await self.read("ERROR_VA"), await self.read("ERROR_VA_HI")
         codes = await self.read("INTR_1") << 32 | await self.read("INTR_0")
+        why = await self.bench.control.read_channel_fields(self.index, "CAUSE")
         return Halt(
-            Cause(await self.read("CAUSE")),
+            Cause(why["CAUSE"]),
             codes,
             held["ADDRESS"] * 4,
             held["SUBCHANNEL"],
             bool(held["VALID"]),
             await self.read("DATA0"),
             high << 32 | low,
+            bool(why["MORE"]),
         )
 
     async def until_halted(self, cause: Cause, limit: int = LIMIT) -> Halt:

@@ -9,7 +9,8 @@ from hw.errors import Cause
 from hw.methods import HostMethod, SemOp
 from hw.registers import Wait
 from tb.host.bench import Bench, RawChannel, semaphore
-from tb.sim.trace import Acquire, Error, Method, Start
+from tb.host.cocotb_order import until_started
+from tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 
@@ -164,3 +165,109 @@ async def in_copy_channels(dut):
     (start,) = await bench.events(Start, channel=0)
     assert start.cycle > (await bench.events(Acquire, channel=0, passed=True))[0].cycle
     assert all(bench.copied(dst, src, 2048) for dst, src in copies[:5])
+
+
+@cocotb.test(**LIMIT)
+async def early_waits(dut):
+    """With EARLY_WAITS an acquire that says nothing of priority needs no engine: it passes, and
+    the increment after it is executed, while the only engines run other copies. Acquires of
+    counting semaphores go on waiting for one (COPY-13)."""
+    bench = await Bench.start(dut, counting=1)
+    engines = await bench.control.read("COPY_ENGINES")
+    busy = [await bench.copy_channel(i) for i in range(engines)]
+    early = await bench.copy_channel(engines, early_waits=True)
+    for where in (semaphore(9), bench.allocate(16)):
+        await bench.control.write_semaphore(9, 0)
+        started, ended = len(await bench.events(Start)), len(await bench.events(Done))
+        written = await bench.events(Semaphore, index=2)
+        long = bench.copies(engines, 8192)
+        for channel, copy in zip(busy, long, strict=True):
+            await channel.submit(Pushbuffer().copy(*copy, 8192))
+        await until_started(bench, started + engines)
+        ((dst, src),) = bench.copies(1, 512)
+        commands = Pushbuffer().acquire(where, 3).add(semaphore(2), 1).acquire(semaphore(0), 0)
+        await early.submit(commands.copy(dst, src, 512))
+        await bench.wait(60)
+        assert await bench.events(Semaphore, index=2) == written
+        if where == semaphore(9):
+            await bench.control.write_semaphore(9, 3)
+        else:
+            bench.set_word(where, 3)
+        await bench.until_idle(*busy, early)
+        first, second = (await bench.events(Acquire, channel=engines, passed=True))[-2:]
+        counted = (await bench.events(Semaphore, index=2))[-1]
+        done = (await bench.events(Done))[ended]
+        assert first.cycle < counted.cycle < done.cycle <= second.cycle
+        assert bench.copied(dst, src, 512)
+
+
+@cocotb.test(**LIMIT)
+async def pollers_keep_nobody_out(dut):
+    """Semaphore operations in memory take turns: while all other channels poll as often as they
+    can, one that came later releases what they wait for."""
+    bench = await Bench.start(dut, read_latency=100)
+    built = await bench.control.read("CHANNELS")
+    where = bench.allocate(16)
+    pollers = [await bench.channel(i, retry=1) for i in range(built - 1)]
+    late = await bench.channel(built - 1)
+    for channel in pollers:
+        await channel.submit(Pushbuffer().acquire(where, 5, SemOp.ACQ_CIRC_GEQ))
+    await bench.wait(3000)
+    began = bench.now()
+    await late.submit(Pushbuffer().release(where, 5))
+    await bench.until_word(where, 5)
+    # An operation reads and writes; everybody's comes before it once.
+    assert bench.now() - began < 400 * (built + 1)
+    await bench.until_idle(late, *pollers)
+
+
+@cocotb.test(**LIMIT)
+async def time_out_without_engine(dut):
+    """An acquire before a copy times out too while another channel's copy has the engine; and
+    when its condition ceases to hold while it waits for one."""
+    bench = await Bench.start(dut, counting=1)
+    engines = await bench.control.read("COPY_ENGINES")
+    busy = [await bench.copy_channel(i) for i in range(engines)]
+    waiting = engines
+    for first in (1, 0):
+        low = await bench.copy_channel(waiting, timeout_units=10)
+        await bench.control.write_semaphore(0, first)
+        ((dst, src),) = bench.copies(1, 64)
+        commands = Pushbuffer().acquire(semaphore(0), 0).copy(dst, src, 64)
+        long = Pushbuffer().copy_2d(*endless(bench))
+        started = len(await bench.events(Start))
+        if first:
+            await low.submit(commands)
+            await bench.until_waits(low, Wait.ENGINE)
+        for channel in busy:
+            await channel.submit(long)
+        await until_started(bench, started + engines)
+        if not first:
+            await low.submit(commands)
+            await bench.until_waits(low, Wait.ENGINE_TIMED)
+            await bench.control.write_semaphore(0, 1)
+        await low.until_halted(Cause.ACQUIRE_TIMEOUT)
+        assert (await low.halt()).va == semaphore(0)
+        for channel in busy:
+            await channel.write("CONTROL", ENABLE=0)
+        busy = [await bench.copy_channel(i) for i in range(engines)]
+
+
+def endless(bench: Bench) -> tuple[int, int, int, int, int, int]:
+    """Arguments of `copy_2d` for a copy that does not end by itself."""
+    ((dst, src),) = bench.copies(1, 4096)
+    return dst, 0, src, 0, 4096, (1 << 32) - 1
+
+
+@cocotb.test(**LIMIT)
+async def acquires_that_hold_pass(dut):
+    """An acquire whose condition holds passes with an engine idle, whatever has become of an
+    earlier acquire of its channel: else these two would wait for each other."""
+    bench = await Bench.start(dut, counting=1)
+    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
+    commands = Pushbuffer().acquire(semaphore(0), 0).release(semaphore(4), 1)
+    await one.submit(commands.acquire(semaphore(5), 1).release(semaphore(6), 1))
+    await bench.until_semaphore(4, 1)
+    commands = Pushbuffer().add(semaphore(0), 1).release(semaphore(5), 1)
+    await two.submit(commands.acquire(semaphore(6), 1).add(semaphore(0), -1))
+    await bench.until_idle(one, two)

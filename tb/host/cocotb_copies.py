@@ -6,7 +6,9 @@ from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause
 from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, pack
 from tb.host.bench import Bench, semaphore
+from tb.host.cocotb_order import until_started
 from tb.models.semaphores import reduce
+from tb.sim.top import MEMORY_BYTES
 from tb.sim.trace import Done, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
@@ -165,6 +167,26 @@ async def reductions(dut):
 
 
 @cocotb.test(**LIMIT)
+async def no_interrupt_without_completion(dut):
+    """A copy that fails, or is stopped because its channel is switched off, raises none."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    ((dst, src),) = bench.copies(1, 512)
+    await channel.submit(Pushbuffer().copy(MEMORY_BYTES, src, 512, interrupt=2))
+    await channel.until_halted(Cause.COPY_WRITE_FAULT)
+    assert await bench.control.read("INTR_COPY_LO") == 0
+    await channel.clear()
+    endless = Pushbuffer().copy_2d(dst, 0, src, 0, 512, (1 << 32) - 1, interrupt=2)
+    await channel.submit(endless)
+    await until_started(bench, 2)
+    await channel.write("CONTROL", ENABLE=0)
+    await channel.until_inactive()
+    assert (await channel.status())["COPIES"] == 0
+    await bench.wait(10)
+    assert await bench.control.read("INTR_COPY_LO") == 0
+
+
+@cocotb.test(**LIMIT)
 async def interrupts(dut):
     """Blocking and non-blocking interrupts of a copy come when it is visible; without one, none."""
     bench = await Bench.start(dut, write_latency=100)
@@ -187,7 +209,7 @@ async def interrupts(dut):
 @cocotb.test(**LIMIT)
 async def refused_modes(dut):
     """What is not modelled is refused, never copied wrongly: block-linear, remap, conditional
-    interrupts, other reductions, protected regions, peer memory, reserved values."""
+    interrupts, other reductions, protected regions, peer memory, kinds, reserved values."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     ((dst, src),) = bench.copies(1, 64)
@@ -220,11 +242,13 @@ async def refused_modes(dut):
         (CeMethod.SET_SRC_PHYS_MODE, "src_physical"),
         (CeMethod.SET_DST_PHYS_MODE, "dst_physical"),
     ):
-        await channel.submit(Pushbuffer().inc(4, mode, 3).launch(**(LINEAR | {field: 1})))
-        await channel.until_halted(Cause.COPY_MODE)
-        # As a virtual copy the same state is harmless, and another target mends it.
-        await channel.replace(mode, 0, subchannel=4)
-        await bench.until_idle(channel)
+        # Peer memory; each bit of BASIC_KIND.
+        for value in (3, 1 << 2, 1 << 3, 1 << 4 | 2, 1 << 5):
+            await channel.submit(Pushbuffer().inc(4, mode, value).launch(**(LINEAR | {field: 1})))
+            await channel.until_halted(Cause.COPY_MODE)
+            # As a virtual copy the same state is harmless, and another target mends it.
+            await channel.replace(mode, 0, subchannel=4)
+            await bench.until_idle(channel)
     for mode in (0, 2, 3, 4):
         await channel.submit(Pushbuffer().inc(4, CeMethod.SET_RENDER_ENABLE_C, mode))
         await channel.until_halted(Cause.COPY_MODE)

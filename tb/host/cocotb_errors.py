@@ -1,11 +1,13 @@
-"""Every misuse has a defined result (COPY-12, HOST-6)."""
+"""Every misuse has a defined result (COPY-12, HOST-6); what the channel registers say of it, and of
+a channel's work since its start."""
 
 import cocotb
 
 from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause
-from hw.methods import CeMethod, HostMethod, Reduction, SemOp
+from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, pack
 from tb.host.bench import Bench, Halt, RawChannel, semaphore
+from tb.host.cocotb_order import joined, until_started
 from tb.sim.top import MEMORY_BYTES
 from tb.sim.trace import Done, Error, Method, Start
 
@@ -297,3 +299,136 @@ async def error_amid_pipelined_copies(dut):
     assert bench.copied(*copies[0], 512)
     assert bench.copied(*copies[2], 512)
     assert await bench.control.read_semaphore(3) == 1
+
+
+@cocotb.test(**LIMIT)
+async def several_failures_amid_pipelined_copies(dut):
+    """The record is the first failed copy's, with its own data and subchannel though later copies
+    were launched before it ended, until it is cleared; that others failed, too, it says."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    await channel.submit(Pushbuffer().set_object(5))
+    for failing in (2, 1):
+        good = bench.copies(3, 4096)
+        first, second = bench.copies(2, 512)
+        commands = Pushbuffer().copy(*good[0], 4096, transfer=1)
+        commands.copy(MEMORY_BYTES, first[1], 512, transfer=1, flush=0)
+        launch = pack(CopyLaunch, transfer=1, flush=1, src_pitch=1, dst_pitch=1, semaphore=1)
+        if failing == 2:
+            commands.inc(5, CeMethod.OFFSET_IN_UPPER, 0, MEMORY_BYTES, 0, second[0])
+        else:
+            commands.inc(5, CeMethod.OFFSET_IN_UPPER, 0, second[1], 0, second[0])
+        commands.inc(5, CeMethod.SET_SEMAPHORE_A, 0xFF, semaphore(7) & 0xFFFF_FFFF, 9)
+        await channel.submit(commands.inc(5, CeMethod.LAUNCH_DMA, launch))
+        await channel.until_halted(Cause.COPY_WRITE_FAULT)
+        launched = (await bench.events(Method, offset=LAUNCH))[-2:]
+        assert launched[1].data == launch != launched[0].data
+        await bench.wait(600)
+        assert (await channel.status())["COPIES"] == 0
+        halt = await channel.until_halted(Cause.COPY_WRITE_FAULT)
+        assert (halt.method, halt.subchannel, halt.data) == (LAUNCH, 4, launched[0].data)
+        assert (halt.va, halt.valid, halt.more) == (MEMORY_BYTES, False, failing == 2)
+        await channel.clear()
+        await bench.until_idle(channel)
+        assert await bench.control.read_semaphore(7) == (0 if failing == 2 else 9)
+
+
+@cocotb.test(**LIMIT)
+async def endless_copy_is_stopped(dut):
+    """A copy of 2^32 - 1 lines onto each other holds its engine until the channel is switched off:
+    then it ends without release and without error, others get the engine, and the channel can be
+    switched on anew."""
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
+    engines = min(built, await bench.control.read("COPY_ENGINES"))
+    ((dst, src),) = bench.copies(1, 4096)
+    endless = Pushbuffer().copy_2d(
+        dst, 0, src, 0, 4096, (1 << 32) - 1, fence=CopyFence(semaphore(3), 1)
+    )
+    for index in range(engines):
+        channel = await bench.copy_channel(index)
+        await channel.submit(joined(endless, Pushbuffer().release(semaphore(4), 1)))
+    await until_started(bench, engines)
+    others = [await bench.copy_channel(index) for index in range(engines, built)]
+    work = bench.copies(built, 700)
+    for other, copy in zip(others, work, strict=False):
+        await other.submit(Pushbuffer().copy(*copy, 700))
+    await bench.wait(10_000)
+    assert await bench.events(Done) == []
+    for index in range(engines):
+        await bench.control.write_channel(index, "CONTROL", ENABLE=0)
+    await bench.until_idle(*others)
+    for index, copy in zip(range(engines), reversed(work), strict=False):
+        channel = await bench.copy_channel(index)
+        assert (await channel.halt()).cause == Cause.NONE
+        await channel.submit(Pushbuffer().copy(*copy, 700))
+        await bench.until_idle(channel)
+    assert all(bench.copied(*copy, 700) for copy in work)
+    assert len(await bench.events(Done)) == engines + built
+    assert [await bench.control.read_semaphore(slot) for slot in (3, 4)] == [0, 0]
+
+
+TALLIES = ("METHODS", "COPIES", "REFERENCE")
+
+
+async def tallies(channel: RawChannel) -> list[int]:
+    """METHODS, COPIES and REFERENCE."""
+    return [await channel.read(name) for name in TALLIES]
+
+
+@cocotb.test(**LIMIT)
+async def counts_begin_with_the_channel(dut):
+    """METHODS, COPIES and REFERENCE count from a channel's start, and are 0 after a reset; no
+    other channel's are touched. Back-to-back methods are all counted."""
+    bench = await Bench.start(dut)
+    channel, other = await pair(bench)
+    ((dst, src),) = bench.copies(1, 64)
+    commands = Pushbuffer().copy(dst, src, 64)
+    for number in range(1, 41):
+        commands.host(HostMethod.SET_REFERENCE, 0x1F00 + number)
+    both = [one for one in (channel, other) if one]
+    for one in both:
+        await one.submit(Pushbuffer().set_object())
+        await one.submit(commands)
+    await bench.until_idle(*both)
+    found = [await tallies(one) for one in both]
+    for one, (methods, *rest) in zip(both, found, strict=True):
+        assert methods == len(await bench.events(Method, channel=one.index))
+        assert rest == [1, 0x1F28]
+
+    await channel.open()
+    channel.put = 0
+    assert await tallies(channel) == [0, 0, 0]
+    await channel.submit(Pushbuffer().inc(0, HostMethod.NOP, 1).inc(0, HostMethod.NOP, 2))
+    await bench.until_idle(channel)
+    assert await tallies(channel) == [2, 0, 0]
+    if other:
+        assert await tallies(other) == found[1]
+
+    bench = await bench.again()
+    for one in both:
+        assert await tallies(RawChannel(bench, one.index)) == [0, 0, 0]
+    channel = await bench.channel(0)
+    await channel.submit(Pushbuffer().host(HostMethod.SET_REFERENCE, 5))
+    await bench.until_idle(channel)
+    assert await tallies(channel) == [1, 0, 5]
+
+
+@cocotb.test(**LIMIT)
+async def many_are_resumed_at_once(dut):
+    """CLEAR_FAULTED of one channel after the other, a method per cycle: none is forgotten."""
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
+    chief = await bench.channel(built - 1, privileged=True)
+    halted = [await bench.channel(index) for index in range(built - 1)]
+    for channel in halted:
+        await channel.submit(Pushbuffer().host(HostMethod.ILLEGAL, 1).host(HostMethod.NOP, 2))
+    for channel in halted:
+        await channel.until_halted(Cause.METHOD_ILLEGAL)
+        await channel.write("METHOD0", VALID=0)
+    targets = [channel.index for channel in halted]
+    commands = Pushbuffer().non_inc(0, HostMethod.CLEAR_FAULTED, *targets) if targets else None
+    await chief.submit(commands or Pushbuffer().host(HostMethod.CLEAR_FAULTED, 0))
+    await bench.until_idle(chief, *halted)
+    for channel in halted:
+        assert (await bench.events(Method, channel=channel.index))[-1].data == 2

@@ -8,7 +8,8 @@ from hw.errors import Cause
 from hw.methods import HostMethod, LegacySemaphore, MemOp, SemOp, YieldOp, pack
 from hw.registers import Wait
 from tb.host.bench import Bench, semaphore
-from tb.sim.trace import Done, Method, Semaphore, Start
+from tb.host.cocotb_order import until_started
+from tb.sim.trace import Done, Doorbell, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 
@@ -178,6 +179,41 @@ async def set_reference(dut):
 
 
 @cocotb.test(**LIMIT)
+async def reference_comes_before_what_follows(dut):
+    """Who sees a release or a NON_STALL_INTERRUPT behind SET_REFERENCE finds REF in memory, also
+    when many channels write theirs; none is kept waiting for ever."""
+    bench = await Bench.start(dut, write_latency=150)
+    await bench.control.write("INTR_ENABLE", NOTIFY=1)
+    channel = await bench.channel(0)
+    commands = Pushbuffer().host(HostMethod.SET_REFERENCE, 77).non_stall_interrupt()
+    await channel.submit(commands)
+    await bench.until(lambda: dut.irq.value == 1, "interrupt", poll=1)
+    assert bench.word(channel.userd + 0x48) == 77
+    await bench.until_idle(channel)
+    assert await channel.read("REFERENCE") == 77
+    channels = [channel]
+    for index in range(1, await bench.control.read("CHANNELS")):
+        channels.append(await bench.channel(index))
+    fences = [bench.allocate(16) for _ in channels]
+    rounds = 6
+    commands = [Pushbuffer() for _ in channels]
+    for value in range(1, rounds + 1):
+        for one, fence in zip(commands, fences, strict=True):
+            one.host(HostMethod.SET_REFERENCE, value).release(fence, value)
+    for one, work in zip(channels, commands, strict=True):
+        await one.submit(work)
+    last, end = [0] * len(channels), bench.now() + 40_000
+    while min(last) < rounds:
+        assert bench.now() < end, last
+        for number, (one, fence) in enumerate(zip(channels, fences, strict=True)):
+            last[number] = bench.word(fence)
+            assert bench.word(one.userd + 0x48) >= last[number], (one.index, last)
+        await bench.wait(1)
+    await bench.until_idle(*channels)
+    assert [await one.read("REFERENCE") for one in channels] == [rounds] * len(channels)
+
+
+@cocotb.test(**LIMIT)
 async def non_stall_interrupt(dut):
     """NON_STALL_INTERRUPT sets the channel's bit and the line after the channel's copies; the
     channel goes on; writing 1 clears."""
@@ -203,7 +239,7 @@ async def non_stall_interrupt(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_for_idle(dut):
-    """WFI waits for the channel's own copies; with scope ALL for every engine."""
+    """WFI waits for the channel's own copies; with scope ALL for those of others too."""
     bench = await Bench.start(dut)
     one, two = await bench.copy_channel(0), await bench.copy_channel(1)
     for scope in (0, 1):
@@ -221,6 +257,73 @@ async def waits_for_idle(dut):
         await bench.until_idle(one)
         wfi = (await bench.events(Method, offset=0x78))[-1]
         assert wfi.cycle > (await bench.events(Done))[-1].cycle
+
+
+@cocotb.test(**LIMIT)
+async def wait_for_all_is_a_snapshot(dut):
+    """WFI with scope ALL ends although others go on copying and polling: what was under way counts,
+    not what is begun later."""
+    bench = await Bench.start(dut)
+    one, two = await bench.copy_channel(0), await bench.channel(1)
+    pollers = [await bench.channel(index, retry=1) for index in (2, 3, 4)]
+    fence = bench.allocate(16)
+    for poller in pollers:
+        await poller.submit(Pushbuffer().acquire(fence, 1))
+    commands = Pushbuffer()
+    for copy in bench.copies(24):
+        commands.copy(*copy, 1024, transfer=1)
+    await one.submit(commands)
+    await until_started(bench, 3)
+    await two.submit(Pushbuffer().wait_idle())
+    await bench.until_idle(two)
+    (wfi,) = await bench.events(Method, offset=0x78)
+    (rung,) = await bench.events(Doorbell, channel=1)
+    begun = sum(event.cycle < rung.cycle for event in await bench.events(Start))
+    await bench.until_idle(one)
+    ended = sum(event.cycle < wfi.cycle for event in await bench.events(Done))
+    # Two epochs at most, of the few copies that an engine takes ahead.
+    assert begun <= ended < 16, (begun, ended)
+    for _ in range(4):
+        await two.submit(Pushbuffer().wait_idle())
+        await bench.until_idle(two)
+    assert len(await bench.events(Method, offset=0x78)) == 5
+    bench.set_word(fence, 1)
+    await bench.until_idle(*pollers)
+
+
+@cocotb.test(**LIMIT)
+async def wait_for_all_counts_fences(dut):
+    """WFI with scope ALL waits for another channel's release in memory that is under way."""
+    bench = await Bench.start(dut, write_latency=1000)
+    one, two = await bench.channel(0), await bench.channel(1)
+    fence = bench.allocate(16)
+    await one.submit(Pushbuffer().release(fence, 5))
+    await bench.until_waits(one, Wait.FENCE)
+    await two.submit(Pushbuffer().wait_idle().release(semaphore(3), 1))
+    await bench.until_semaphore(3, 1)
+    assert bench.word(fence) == 5
+
+
+@cocotb.test(**LIMIT)
+async def wait_for_all_starts_anew(dut):
+    """A wait that was given up with its channel says nothing of the next one."""
+    bench = await Bench.start(dut)
+    one, two = await bench.copy_channel(0), await bench.channel(1)
+    first, second = bench.copies(2, 0x4000)
+    await one.submit(Pushbuffer().copy(*first, 0x4000))
+    await until_started(bench, 1)
+    await two.submit(Pushbuffer().wait_idle())
+    await bench.until_waits(two, Wait.ALL_IDLE)
+    await two.write("CONTROL", ENABLE=0)
+    await two.open()
+    two.put = 0
+    await bench.until_idle(one)
+    await one.submit(Pushbuffer().copy(*second, 0x4000))
+    await until_started(bench, 2)
+    await two.submit(Pushbuffer().wait_idle())
+    await bench.until_idle(one, two)
+    (wfi,) = await bench.events(Method, offset=0x78)
+    assert wfi.cycle > (await bench.events(Done))[-1].cycle
 
 
 @cocotb.test(**LIMIT)

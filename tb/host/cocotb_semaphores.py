@@ -138,16 +138,37 @@ async def releases(dut):
 
 @cocotb.test(**LIMIT)
 async def stamped_reductions(dut):
-    """A reduction with timestamp combines and stamps."""
-    bench = await Bench.start(dut)
+    """A reduction with timestamp combines and stamps; one of 32 bits clears bytes 4-7, unless it
+    is refused."""
+    bench = await Bench.start(dut, counting=1)
     channel = await bench.channel(0)
-    here = bench.allocate(16)
+    here, upper = bench.allocate(16), 0xEEEE_EEEE << 32
+    bench.set_word(here, upper, 8)
+    await bench.control.write_semaphore(6, upper)
     before = await bench.control.read("TIME_0")
-    for _ in range(3):
-        await channel.submit(Pushbuffer().reduce(here, 5, timestamp=True))
+    for address in (here, semaphore(6)):
+        for _ in range(3):
+            await channel.submit(Pushbuffer().reduce(address, 5, timestamp=True))
     await bench.until_idle(channel)
-    assert bench.word(here, 8) == 15
+    assert bench.word(here, 8) == await bench.control.read_semaphore(6) == 15
     assert before <= bench.word(here + 8, 8) <= await bench.control.read("TIME_0")
+    for value, kind, payload, cause, result in (
+        (0, Reduction.DEC, 7, Cause.SEM_UNDERFLOW, None),
+        (0, Reduction.IADD, 0xFFFF_FFFF, Cause.SEM_UNDERFLOW, None),
+        (7, Reduction.INC, 7, Cause.SEM_OVERFLOW, None),
+        (3, Reduction.DEC, 7, None, 2),
+        (9, Reduction.DEC, 7, None, 7),
+        (6, Reduction.INC, 7, None, 7),
+        (6, Reduction.IADD, 0xFFFF_FFFF, None, 5),
+    ):
+        await bench.control.write_semaphore(0, upper | value)
+        await channel.submit(Pushbuffer().reduce(semaphore(0), payload, kind, timestamp=True))
+        if cause:
+            await channel.until_halted(cause)
+            await channel.replace(HostMethod.NOP)
+        await bench.until_idle(channel)
+        found = await bench.control.read_semaphore(0)
+        assert found == (upper | value if cause else result), (kind, value)
 
 
 async def acquires(bench: Bench, where: int, memory: bool) -> None:

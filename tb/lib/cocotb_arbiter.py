@@ -1,5 +1,6 @@
 """Tests of `hw.lib.arbiter.RoundRobin`."""
 
+import os
 import random
 
 import cocotb
@@ -9,7 +10,7 @@ from cocotb.triggers import RisingEdge
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def goes_round(dut):
-    """The grant is what a walk round from the last one finds first."""
+    """The grant is what a walk round from the last one finds first, class by class."""
     count = len(dut.requests)
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.requests.value = dut.advance.value = 0
@@ -18,14 +19,21 @@ async def goes_round(dut):
     for _ in range(3):
         await RisingEdge(dut.clk)
     dut.rst.value = 0
-    last, requests, advance = count - 1, 0, 0
+    first_class = int(os.environ.get("FIRST", "0"))
+    classes = (range(first_class), range(first_class, count))
+    last = [max(members, default=0) for members in classes]
+    requests, advance = 0, 0
     for cycle in range(1000):
         await RisingEdge(dut.clk)
-        turns = [(last + 1 + step) % count for step in range(count)]
+        turns = [
+            members[(one - members.start + 1 + step) % len(members)]
+            for members, one in zip(classes, last, strict=True)
+            for step in range(len(members))
+        ]
         first = next((one for one in turns if requests >> one & 1), None)
         assert int(dut.grant.value) == (0 if first is None else 1 << first), f"cycle {cycle}"
         if advance and first is not None:
-            last = first
+            last[first >= first_class] = first
         requests = rng.getrandbits(count) & rng.getrandbits(count)
         advance = int(requests != 0 and rng.random() < 0.7)
         dut.requests.value, dut.advance.value = requests, advance

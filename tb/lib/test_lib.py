@@ -19,10 +19,14 @@ def test_stream_register(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("count", [1, 5, 64])
-def test_round_robin(simulator: str, count: int) -> None:
+@pytest.mark.parametrize(("count", "first"), [(1, 0), (5, 0), (64, 0), (5, 2), (8, 1)])
+def test_round_robin(simulator: str, count: int, first: int) -> None:
     simulate(
-        RoundRobin(count), "tb.lib.cocotb_arbiter", simulator=simulator, name=f"lib-arbiter-{count}"
+        RoundRobin(count, first=first),
+        "tb.lib.cocotb_arbiter",
+        simulator=simulator,
+        name=f"lib-arbiter-{count}-{first}",
+        env={"FIRST": str(first)},
     )
 
 
@@ -30,4 +34,6 @@ def test_round_robin(simulator: str, count: int) -> None:
 def test_round_robin_of_nobody() -> None:
     with pytest.raises(ValueError, match="count = 0 is not at least 1"):
         RoundRobin(0)
+    with pytest.raises(ValueError, match="first = 1 of count = 64: needs at most 8"):
+        RoundRobin(64, first=1)
     gc.collect()  # what was begun warns that it was never used

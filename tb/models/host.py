@@ -460,7 +460,8 @@ class HostModel:
     def _launch(self, index: int, channel: Channel, launch: int) -> None:
         registers = channel.copy_registers
         transfer, kind = launch & 3, launch >> 3 & 3
-        peer = [registers.get(register, 0) & 3 == PEER for register in (0x260, 0x264)]
+        modes = [registers.get(register, 0) for register in (0x260, 0x264)]
+        refused = [mode & 3 == PEER or mode >> 2 & 15 != 0 for mode in modes]
         bad = [
             transfer == 3,
             transfer and launch >> 7 & 3 != 3,
@@ -470,8 +471,8 @@ class HostModel:
             launch >> 19 & 1 and launch >> 17 & 1,
             launch >> 22 & 3,
             launch >> 28,
-            launch >> 12 & 1 and peer[0],
-            launch >> 13 & 1 and peer[1],
+            launch >> 12 & 1 and refused[0],
+            launch >> 13 & 1 and refused[1],
         ]
         if any(bad):
             raise Refusal(Cause.COPY_MODE)

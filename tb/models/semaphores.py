@@ -135,7 +135,6 @@ class SemaphoreMemory:
             return acquire(operation, value, payload, bits), "NONE"
         if operation == SemOp.RELEASE:
             value = payload % (1 << bits)
-            bits = 64 if stamped else bits
         else:
             counting = self.on_chip(va) and self._slot(va) < self.counting
             try:
@@ -144,7 +143,7 @@ class SemaphoreMemory:
                 return False, str(refused)
         if stamped:
             self.write_stamp(va, now, asid)
-        self.write(va, value, bits, asid)
+        self.write(va, value, 64 if stamped else bits, asid)
         return True, "NONE"
 
     def refusal(

@@ -9,14 +9,15 @@ from amaranth.lib import data
 
 from hw.config import WINDOW_BASE, Config
 from hw.errors import Cause
-from hw.host.context import GroupMode, GroupState
-from hw.host.decode import Decoder
+from hw.host.context import GroupMode, GroupState, ObjectKind
+from hw.host.decode import Decoder, Refusals, kind_of, traits_of
 from hw.host.execute import Execute
 from hw.host.launcher import MOST_COPIES, Launcher
 from hw.host.oldest import STAMP_BITS, Oldest
 from hw.host.parking import Parking
 from hw.host.pipeline import Pipeline, channel_edit
 from hw.host.prefetch import Prefetch
+from hw.host.rare import Action, verdict
 from hw.host.scheduler import Scheduler
 from hw.methods import Header, HostMethod, SecOp, SemOp
 from hw.registers import Wait
@@ -57,7 +58,8 @@ class ParkingProof(Proof):
     name = "host.parking"
     shows = (
         "a channel that waits for an on-chip semaphore is ready when that semaphore was updated "
-        "since `watch`, until it is served, and no other update makes it ready; `held` says that "
+        "since `watch`, from that cycle until it is served, and no other update makes it ready; "
+        "`held` says that "
         "all semaphores of its group are 0"
     )
     induction = 2
@@ -89,7 +91,8 @@ class ParkingProof(Proof):
             m.d.sync += wait.eq(dut.park.wait)
         with m.Elif(concerns(dut.unpark, channel)):
             m.d.sync += wait.eq(Wait.NONE)
-        hit = dut.update.valid & (dut.update.index == watched) & ~concerns(dut.watch, channel)
+        named = dut.update.valid & (dut.update.index == watched)
+        hit = named & ~concerns(dut.watch, channel)
         with m.If(concerns(dut.watch, channel)):
             m.d.sync += [watched.eq(dut.watch.index), updated.eq(0)]
         with m.Elif(hit):
@@ -103,7 +106,7 @@ class ParkingProof(Proof):
             Assert(inside.signal(f"maybe_{channel}") == updated),
         ]
         with m.If(on_chip & dut.alive[channel]):
-            m.d.comb += Assert(ready == (updated | dut.retry[channel]))
+            m.d.comb += Assert(ready == (updated | named | dut.retry[channel]))
         m.d.comb += Cover(on_chip & updated & ready & ~dut.retry[channel])
         return hit & on_chip & ~updated
 
@@ -322,12 +325,9 @@ class SchedulerProof(Proof):
             age = anything(m, STAMP_BITS - 1, f"age_{channel}")
             m.d.comb += dut.stamps[channel].eq(first + age)
         took, target = Signal(), Signal(2)
-        left = inside.signal("left")
-        over = left == 0
+        over = inside.signal("_over")
         m.d.comb += [
-            Assert(inside.signal("over") == over),
-            Assert(inside.signal("guest_over") == (inside.signal("guest_left") == 0)),
-            Assert(inside.signal("owner") == (1 << dut.floor) * dut.floor_valid),
+            Assert(inside.signal("_owner") == (1 << dut.floor) * dut.floor_valid),
         ]
         floor = (dut.floor_valid, dut.floor)
         ready = self._of(dut.ready, *floor)
@@ -360,7 +360,7 @@ class SchedulerProof(Proof):
             Cover(holder_served & dut.leave),
             Cover(dut.take & copying & (dut.target != dut.floor)),
         ]
-        self._slice(m, dut, took, left, inside.signal("fresh"), holder_served)
+        self._slice(m, dut, inside, took, holder_served)
         self._moves(m, dut, ready, copying)
 
     @staticmethod
@@ -382,17 +382,18 @@ class SchedulerProof(Proof):
         self,
         m: Module,
         dut: Scheduler,
+        inside: Inside,
         took: Value,
-        left: Value,
-        is_fresh: Value,
         holder_served: Value,
     ) -> None:
         """A fresh slice, for a new holder or one whose slice was over, is over after that time or
         when it is given up."""
+        left, over = inside.signal("left"), inside.signal("_over")
+        restarted = inside.signal("renewed")
         renewed, target = Signal(), Signal(2)
         elapsed, granted, yielded = (Signal(4, name=n) for n in ("elapsed", "granted", "yielded"))
         m.d.sync += [
-            renewed.eq(~dut.floor_valid | (dut.floor != dut.target) | (left == 0)),
+            renewed.eq(~dut.floor_valid | (dut.floor != dut.target) | over),
             target.eq(dut.target),
         ]
         fresh = took & renewed & dut.floor_valid & (dut.floor == target)
@@ -404,12 +405,20 @@ class SchedulerProof(Proof):
                 m.d.sync += yielded.eq(1)
         m.d.comb += [
             Assert(granted < 8),
-            Assert((left >= 8) | (left + elapsed >= granted) | yielded.any()),
+            Assert(~restarted | (elapsed >= granted) | yielded.any()),
+            Assert(inside.signal("single") == (inside.signal("rest") == 0)),
         ]
         with m.If(fresh):
-            m.d.comb += Assert(left.all())
+            m.d.comb += Assert(~over)
+        with m.Else():
+            # A counter that runs is not 0 and, with the time so far, makes up the slice.
+            runs = ~over & (left != 0) & (left + elapsed >= granted)
+            m.d.comb += [
+                Assert(runs | (elapsed >= granted) | yielded.any()),
+                Assert(over | restarted | (left != 0)),
+            ]
         with m.If(took):
-            m.d.comb += Assert(is_fresh == fresh)
+            m.d.comb += Assert(inside.signal("fresh") == fresh)
 
     def _moves(self, m: Module, dut: Scheduler, ready: Value, copying: Value) -> None:
         """The floor goes to a target that is taken, or is lost by a holder that is not served and
@@ -430,6 +439,23 @@ class SchedulerProof(Proof):
             m.d.comb += Assert(took & (dut.floor == target) & ~kept)
 
 
+def described(step: Any) -> Value:
+    """What is known of a method beforehand is right, of one that is refused nothing."""
+    refused = Value.cast(step.method.cause) != 0
+    kind = [
+        step.kind[name] == (is_it & ~refused)
+        for name, is_it in kind_of(step.method.address).items()
+    ]
+    legacy = step.method.address == HostMethod.SEMAPHORED >> 2
+    traits = traits_of(step.method.data, legacy)
+    ours = Mux(
+        step.kind.semaphore,
+        Cat(step.traits.acquires == traits["acquires"], step.traits.plain == traits["plain"]).all(),
+        1,
+    )
+    return Cat(*kind, ours, ~step.kind.launch | (step.traits.modelled == traits["modelled"])).all()
+
+
 class _Decoding(Elaboratable):
     """Decoder and the open group, as in the pipeline."""
 
@@ -442,7 +468,12 @@ class _Decoding(Elaboratable):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.decoder = self.decoder
-        m.d.comb += self.decoder.group.eq(self.group)
+        m.submodules.refusals = refusals = Refusals()
+        m.d.comb += [
+            self.decoder.group.eq(self.group),
+            refusals.dword.eq(self.decoder.dword),
+            self.decoder.refusal.eq(refusals.refusal),
+        ]
         with m.If(self.step):
             m.d.sync += self.group.eq(self.decoder.next_group)
             with m.If(self.segment_ends):
@@ -497,10 +528,12 @@ class DecoderProof(Proof):
                 m.d.comb += expected.eq(first)
             with m.Case(5):
                 m.d.comb += expected.eq(first + (position != 0))
-        method = dut.method
+        method = dut.step.method
         m.d.comb += [
             Assert(group.skip == skip),
-            Assert(group.count == count - position),
+            Assert(~(skip & inside)),
+            Assert(group.open == inside),
+            Assert(~inside | (group.count == count - position)),
             Assert(method.valid == (~skip & (inside | (header & ((cause != 0) | (sec_op == 4)))))),
             Cover(inside & (position == 2) & (form == 1)),
             Cover(inside & (position == 2) & (form == 5)),
@@ -522,6 +555,7 @@ class DecoderProof(Proof):
             m.d.comb += Assert((form != 1) | (first + count <= 1 << 12))
         with m.If(method.valid):
             m.d.comb += Assert(Value.cast(method.cause) == Mux(header, cause, 0))
+            m.d.comb += Assert(described(dut.step))
             with m.If(inside):
                 m.d.comb += [
                     Assert(method.address == expected),
@@ -572,20 +606,22 @@ class PrefetchProof(Proof):
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         depth, width = CONFIG.prefetch_beats, CONFIG.data_width
-        look = inside.submodule("ram").read_port(domain="comb")
+        ram = inside.submodule("ram")
+        behind = ram.read_ports[0].data
+        look = ram.read_port(domain="comb")
         channel = Signal(CONFIG.channel_bits)
         m.d.comb += channel.eq(AnyConst(CONFIG.channel_bits))
-        for name in ("select", "take"):
+        for name in ("select", "serving", "take"):
             drive(m, getattr(dut, name), name)
         drive(m, dut.clear, "clear")
         drive(m, dut.fill, "fill", "valid", "channel")
         m.d.comb += dut.fill.beat.data.eq(anything(m, width, "beat"))
 
-        selected, cleared = Signal(CONFIG.channel_bits), Signal()
-        m.d.sync += [selected.eq(dut.select), cleared.eq(concerns(dut.clear, dut.select))]
-        # Who takes has selected the channel before, and not one that has just been cleared.
+        selected = Signal(CONFIG.channel_bits)
+        m.d.sync += selected.eq(dut.select)
         m.d.comb += [
-            Assume(~dut.take | (dut.head_valid & (dut.select == selected) & ~cleared)),
+            Assume(~dut.serving | (dut.select == selected)),
+            Assume(~dut.take | (dut.head_valid & dut.serving)),
         ]
         level = Signal(range(depth + 1))
         fills, clears = concerns(dut.fill, channel), concerns(dut.clear, channel)
@@ -608,19 +644,26 @@ class PrefetchProof(Proof):
         head = inside.signal("heads").word_select(channel, pointer)
         tail = inside.signal("tails").word_select(channel, pointer)
         count = inside.signal("counts").word_select(channel, depth.bit_length())
-        shown = dut.head_valid & (selected == channel) & ~cleared
+        next_valid, ours = inside.signal("next_valid"), selected == channel
+        read = dut.head_valid + next_valid
         m.d.comb += [
             look.addr.eq(Cat((head + before)[:pointer], channel)),
             Assert(count == level),
             Assert((tail - head)[:pointer] == level[:pointer]),
             Assert(dut.occupied.bit_select(channel, 1) == (level != 0)),
-            Assert(~shown | (level != 0)),
             Cover(follow & takes & (before == 0) & (level == depth)),
         ]
+        with m.If(ours):
+            m.d.comb += [
+                Assert(level == read + inside.signal("unread")),
+                Assert(inside.signal("place") == (head + read)[:pointer]),
+            ]
         with m.If(follow):
-            m.d.comb += [Assert(before < level), Assert(look.data.data == word)]
-            with m.If(shown & (before == 0)):
-                m.d.comb += Assert(dut.head.data == word)
+            m.d.comb += [Assert(before < level), Assert(look.data.beat.data == word)]
+            with m.If(ours & dut.head_valid & (before == 0)):
+                m.d.comb += Assert(dut.head.beat.data == word)
+            with m.If(ours & next_valid & (before == dut.head_valid)):
+                m.d.comb += Assert(behind.beat.data == word)
 
 
 class OrderProof(Proof):
@@ -645,7 +688,7 @@ class OrderProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         execute = Execute(CONFIG)
         dut = Pipeline(CONFIG, execute)
-        Inside(execute)
+        execution = Inside(execute)
         inside = Inside(dut)
         ram = inside.submodule("contexts")
         load = ram.read_ports[0]
@@ -657,7 +700,7 @@ class OrderProof(Proof):
         # An edit ends a wait; what else it can do is not order of dwords.
         drive(m, dut.edit, "edit", "valid")
         m.d.comb += dut.edit.payload.channel.eq(anything(m, CONFIG.channel_bits, "edited"))
-        self._units(m, execute)
+        past_copying = self._units(m, execute)
         base = self._dwords(m, dut)
         executed = Signal.like(base)
         done = dut.method
@@ -671,16 +714,27 @@ class OrderProof(Proof):
                 m.d.sync += executed[channel].eq(executed[channel] + 1)
         m.d.comb += Cover(Cat(executed[c] != 0 for c in range(CONFIG.channels)).all())
         self._contexts(m, dut, inside, base, executed, load.data, [look.data for look in looks])
-        self._triggers(m, dut, execute, inside.machine("service").ongoing("RUN"))
+        run = inside.machine("service").ongoing("RUN")
+        self._triggers(m, dut, execute, run)
+        # What is known of the cycle before, or was found out in it, is about the same method.
+        is_copying, looked = execute._is["copying"], execution.signal("looked")
+        found = data.View(verdict, execution.signal("found"))
+        after_copies = _any(execute.step.method.address == name >> 2 for name in self.TRIGGERS)
+        at_once = _any(found.action == one for one in (Action.NOTHING, Action.BIND, Action.RESUME))
+        m.d.comb += [
+            Assert(~run | (is_copying == past_copying.bit_select(dut.served, 1))),
+            Assert(~(run & looked) | ~(after_copies & at_once)),
+            Assert(~execute.asked | ~is_copying),
+        ]
 
-    def _units(self, m: Module, execute: Execute) -> None:
-        """Around `Execute` anything may happen; but only a launch makes copies run."""
-        names = ("able", "queue", "held", "ended", "free", "spent", "all_idle", "zero")
+    def _units(self, m: Module, execute: Execute) -> Value:
+        """Around `Execute` anything may happen; but only a launch makes copies run. Returns whose
+        copies could run in the cycle before."""
+        names = ("able", "queue", "held", "ended", "spent", "all_idle", "over", "zero")
         for name in (*names, "setting", "result", "cycles", "units", "copying"):
             drive(m, getattr(execute, name), name)
         drive(m, execute.semaphore.request, "request", "ready")
         drive(m, execute.semaphore.response, "response", "valid", "payload")
-        drive(m, execute.reference, "reference", "ready")
         m.d.comb += execute.counting.eq(AnyConst(len(execute.counting)))
         before, launched = Signal(CONFIG.channels), Signal(CONFIG.channels)
         m.d.sync += [
@@ -688,6 +742,7 @@ class OrderProof(Proof):
             launched.eq(Cat(concerns(execute.launch, c) for c in range(CONFIG.channels))),
         ]
         m.d.comb += Assume((execute.copying & ~before & ~launched) == 0)
+        return before | launched
 
     def _dwords(self, m: Module, dut: Pipeline) -> Any:
         """The prefetch buffer: immediate methods, whose data are their position in the channel.
@@ -697,10 +752,10 @@ class OrderProof(Proof):
         low, high = (Signal(CONFIG.channels, name=name) for name in ("low", "high"))
         m.d.comb += [low.eq(AnyConst(2)), high.eq(AnyConst(2)), Assume((low & ~high) == 0)]
         m.d.sync += selected.eq(dut.select)
-        head = dut.head
+        head = dut.head.beat
         drive(m, head, "head", "first", "end", "get")
         first, last = low.bit_select(selected, 1), high.bit_select(selected, 1)
-        m.d.comb += [head.low.eq(first), head.high.eq(last)]
+        m.d.comb += [head.low.eq(first), head.high.eq(last), dut.head.single.eq(first == last)]
         for number in range(CONFIG.beat_dwords):
             header = data.View(Header, Signal(32, name=f"header_{number}"))
             m.d.comb += [
@@ -714,7 +769,7 @@ class OrderProof(Proof):
             with m.If(dut.take & (dut.select == channel)):
                 m.d.sync += base[channel].eq(base[channel] + 1 + high[channel] - low[channel])
         self.selected = selected
-        self.room = [high[channel] - low[channel] for channel in range(CONFIG.channels)]
+        self.ends = [(low[channel], high[channel]) for channel in range(CONFIG.channels)]
         return base
 
     def _contexts(
@@ -728,8 +783,8 @@ class OrderProof(Proof):
         kept: list,
     ) -> None:
         """Why: the context of every channel, wherever it is, fits what it has executed."""
-        dirty = inside.signal("dirty")
-        work = dut._work
+        dirty, stays = inside.signal("dirty"), inside.signal("kept")
+        work = (dut._flow, dut.execute.state)
         edited = data.View(channel_edit(CONFIG), inside.signal("edited"))
         service = inside.machine("service")
         select, load, run = (service.ongoing(name) for name in ("SELECT", "LOAD", "RUN"))
@@ -743,38 +798,74 @@ class OrderProof(Proof):
         ]
         for channel in range(CONFIG.channels):
             ours = dut.served == channel
+            copying = dut.execute.copying[channel]
 
-            def fits(context: Any, channel: int = channel) -> Value:
-                method = context.method
-                position = (base[channel] + context.taken)[:13]
-                legal = (Value.cast(method.cause) == 0) & (method.data == executed[channel])
+            def fits(
+                flow: Any, state: Any, channel: int = channel, copying: Any = copying
+            ) -> Value:
                 return (
-                    (context.group.count == 0)
-                    & ~context.group.skip
-                    & (~method.valid | legal)
-                    & (position == (executed[channel] + method.valid)[:13])
-                    & (context.taken <= self.room[channel])
+                    self._in_order(flow, base[channel], executed[channel], *self.ends[channel])
+                    & self._sound(state, dut.execute)
+                    & (~state.again | (self._asked_before(flow.step, state) & ~copying))
                 )
 
-            with m.If(ours & dirty):
-                m.d.comb += Assert(fits(work))
-            with m.Else():
-                m.d.comb += Assert(fits(kept[channel]))
-            with m.If(ours & load):
-                m.d.comb += Assert(fits(loaded))
+            with m.If(ours & (dirty | (load & stays))):
+                m.d.comb += Assert(fits(*work))
+            with m.If(~(ours & dirty)):
+                m.d.comb += Assert(fits(kept[channel].flow, kept[channel].state))
+            with m.If(ours & load & ~stays):
+                m.d.comb += Assert(fits(loaded.flow, loaded.state))
 
     @staticmethod
-    def _counting(execute: Execute) -> Value:
-        """The semaphore operation acquires a counting semaphore for a copy: decided at once."""
-        place, request = execute.work.semaphore, execute._request
+    def _in_order(flow: Any, base: Value, executed: Value, low: Value, high: Value) -> Value:
+        """What is decoded follows what has executed, and is followed by what is not taken."""
+        step, later = flow.step, flow.later
+        taken = Mux(flow.begun, flow.place - low, 0)
+
+        def legal(one: Any, number: Value) -> Value:
+            right = (Value.cast(one.method.cause) == 0) & (one.method.data == number)
+            return ~one.method.valid | (right & described(one))
+
         return (
-            (place.va[4:16] < execute.counting)
-            & (place.va[:4] == 0)
-            & (request.operation == SemOp.ACQUIRE)
-            & ~request.wide
-            & (place.payload[:32] == 0)
-            & execute._copy_channel
+            ~flow.group.open
+            & ~flow.group.skip
+            & legal(step, executed)
+            & legal(later, (executed + step.method.valid)[:13])
+            & ((base + taken)[:13] == (executed + step.method.valid + later.method.valid)[:13])
+            & (~flow.begun | ((flow.place > low) & (flow.place <= high)))
+            & (~flow.begun | (flow.final == (flow.place == high)))
         )
+
+    @staticmethod
+    def _sound(state: Any, execute: Execute) -> Value:
+        """What is known of settings beforehand is right."""
+        place = state.semaphore
+        copies = _any(state.objects[i] == ObjectKind.COPY for i in range(8))
+        low = place.va[16:32] == (WINDOW_BASE >> 16) & 0xFFFF
+        counter = low & (place.va[4:16] < execute.counting) & (place.va[2:4] == 0)
+        return (
+            (place.low == low)
+            & (place.high == (place.va[32:] == WINDOW_BASE >> 32))
+            & (place.counter == counter)
+            & (place.nonzero == place.payload[:32].any())
+            & (place.va[:2] == 0)
+            & (state.copies == copies)
+        )
+
+    @staticmethod
+    def _asked_before(step: Any, state: Any) -> Value:
+        """The held method is an acquire that is asked on chip."""
+        place = state.semaphore
+        counting = place.counter & ~place.nonzero & step.traits.plain & state.copies
+        return (step.method.valid & step.kind.semaphore & step.traits.acquires) & (
+            place.low & place.high & ~counting & OrderProof._exists(step.method)
+        )
+
+    @staticmethod
+    def _exists(method: Any) -> Value:
+        legacy = method.address == HostMethod.SEMAPHORED >> 2
+        known = _any(method.data[:5] == 1 << bit for bit in range(5))
+        return Mux(legacy, known, method.data[:3] <= SemOp.REDUCTION)
 
     def _triggers(self, m: Module, dut: Pipeline, execute: Execute, run: Value) -> None:
         copying = execute.copying.bit_select(dut.served, 1)
@@ -785,7 +876,7 @@ class OrderProof(Proof):
         with m.If(execute.launch.valid):
             m.d.comb += [Assert(execute.launch.behind == copying), Assert(~dut.leave)]
         # An operation on chip is answered to the method that asked for it.
-        method, place = execute.work.method, execute.work.semaphore
+        method, place = execute.step.method, execute.state.semaphore
         asks = (method.address == HostMethod.SEM_EXECUTE >> 2) | (
             method.address == HostMethod.SEMAPHORED >> 2
         )
@@ -795,7 +886,7 @@ class OrderProof(Proof):
             m.d.comb += [
                 Assert(run & ~copying & method.valid & asks),
                 Assert((place.va[16:] == WINDOW_BASE >> 16) & execute._known),
-                Assert(~self._counting(execute)),
+                Assert(~execute._copy_counter),
             ]
         for event in (execute.begin, execute.reserve, execute.semaphore.request):
             m.d.comb += Assert(~event.valid | ~copying)

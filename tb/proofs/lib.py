@@ -60,9 +60,10 @@ class RoundRobinProof(Proof):
     shows = "one grant, to a requester, when any requests; each waits for at most 4 turns (of 5)"
     induction = 2
     cover = 8
+    count = 5
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        count = 5
+        count = self.count
         dut = RoundRobin(count)
         m.submodules.dut = wrap(dut)
         m.d.comb += [
@@ -81,7 +82,7 @@ class RoundRobinProof(Proof):
         turns = Signal(range(count + 1))
         asks = dut.requests.bit_select(chosen, 1)
         granted = dut.grant.bit_select(chosen, 1) & dut.advance
-        m.d.comb += [chosen.eq(AnyConst(3)), Assume(chosen < count)]
+        m.d.comb += [chosen.eq(AnyConst(len(chosen))), Assume(chosen < count)]
         m.d.sync += waiting.eq(asks & ~granted)
         with m.If(waiting):
             m.d.comb += Assume(asks)
@@ -103,6 +104,51 @@ class RoundRobinProof(Proof):
             Assert(~dut.later.all()),
             Assert(turns + ahead <= count - 1),
         ]
+        for (one, other), turned in dut.turned.items():
+            m.d.comb += Assert(turned == dut.later[other] & ~dut.later[one])
 
 
-PROOFS = (StreamRegisterProof(), RoundRobinProof())
+class ManyProof(RoundRobinProof):
+    name = "lib.arbiter_many"
+    shows = "the same among many: each waits for at most 8 turns (of 9)"
+    cover = 12
+    count = 9
+
+
+class ClassesProof(Proof):
+    name = "lib.arbiter_classes"
+    shows = "a requester of the first class (2 of 5) waits for none of the second, and for one turn"
+    induction = 2
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = RoundRobin(5, first=2)
+        m.submodules.dut = wrap(dut)
+        m.d.comb += [
+            dut.requests.eq(anything(m, 5, "requests")),
+            dut.advance.eq(anything(m, 1, "advance")),
+            Assert((dut.grant & (dut.grant - 1)) == 0),
+            Assert((dut.grant & ~dut.requests) == 0),
+            Assert(dut.grant.any() == dut.requests.any()),
+        ]
+        with m.If(dut.requests[:2].any()):
+            m.d.comb += Assert(~dut.grant[2:].any())
+        waited = Signal(2)
+        m.d.sync += waited.eq(
+            dut.requests[:2] & ~dut.grant[:2] & (waited | dut.advance.replicate(2))
+        )
+        for one in range(2):
+            with m.If(waited[one] & dut.requests[one]):
+                m.d.comb += Assert(dut.grant[one])
+        for members in dut.classes:
+            later = dut.later[members.start : members.stop]
+            m.d.comb += [
+                Assert((~later & (~later + 1)[: len(later)]) == 0),
+                Assert(~later.all()),
+            ]
+        for (one, other), turned in dut.turned.items():
+            m.d.comb += Assert(turned == dut.later[other] & ~dut.later[one])
+        m.d.comb += [Cover(waited.any() & dut.advance), Cover(dut.grant[4] & dut.later[4])]
+
+
+PROOFS = (StreamRegisterProof(), RoundRobinProof(), ManyProof(), ClassesProof())

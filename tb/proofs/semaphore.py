@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from amaranth import Elaboratable, Module, Mux, Signal, Value, signed
+from amaranth import Cat, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
 from hw.config import CONFIGS
 from hw.methods import Reduction, SemOp
 from hw.records import SemaphoreError
-from hw.semaphore.alu import Alu, Control, Decoder
-from hw.semaphore.onchip import OnChip
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Proof, Wrap, anything
+from hw.semaphore.alu import Alu, Bitwise, Control, Decoder, Prepared, Preparer
+from hw.semaphore.onchip import Foreseen, OnChip
+from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
 __all__ = ["PROOFS"]
 
@@ -79,7 +79,7 @@ class Specification:
             m.d.comb += [self.passed.eq(1), self.after[:32].eq(new[:32])]
             with m.If(wide):
                 m.d.comb += self.after[32:].eq(new[32:64])
-            with m.Elif((operation == SemOp.RELEASE) & request.timestamp):
+            with m.Elif(request.timestamp):
                 m.d.comb += self.after[32:].eq(0)
 
     def _reduce(
@@ -128,12 +128,13 @@ class Specification:
                 ]
 
 
-class _Decoded(Elaboratable):
-    """Decoder and the register behind it, as in the unit."""
+class _Prepared(Elaboratable):
+    """What comes before the value is there, and the register behind it."""
 
     def __init__(self) -> None:
         self.request = Signal(REQUEST)
-        self.control = Signal(Control)
+        self.counting = Signal()
+        self.prepared = Signal(Prepared)
         self.supported = Signal()
 
     def elaborate(self, platform: Any) -> Module:
@@ -146,7 +147,13 @@ class _Decoded(Elaboratable):
             decoder.wide.eq(self.request.wide),
             decoder.timestamp.eq(self.request.timestamp),
         ]
-        m.d.sync += [self.control.eq(decoder.control), self.supported.eq(decoder.supported)]
+        m.submodules.preparer = preparer = Preparer()
+        m.d.comb += [
+            preparer.control.eq(decoder.control),
+            preparer.payload.eq(self.request.payload),
+            preparer.counting.eq(self.counting),
+        ]
+        m.d.sync += [self.prepared.eq(preparer.prepared), self.supported.eq(decoder.supported)]
         return m
 
 
@@ -157,95 +164,183 @@ class AluProof(Proof):
     long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = _Decoded()
+        dut = _Prepared()
         m.submodules.dut = wrap(dut)
         m.submodules.alu = alu = Alu()
-        request = Signal(REQUEST)
+        request, counting = Signal(REQUEST), Signal()
         started = Signal()
-        m.d.comb += dut.request.eq(anything(m, REQUEST, "offered"))
-        m.d.sync += [request.eq(dut.request), started.eq(1)]
         m.d.comb += [
-            alu.control.eq(dut.control),
-            alu.payload.eq(request.payload),
+            dut.request.eq(anything(m, REQUEST, "offered")),
+            dut.counting.eq(anything(m, 1, "counts")),
+            alu.prepared.eq(dut.prepared),
             alu.value.eq(anything(m, 64, "value")),
-            alu.counting.eq(anything(m, 1, "counting")),
+            alu.compared.eq(dut.prepared.comparable(alu.value)),
         ]
-        spec = Specification(m, request, alu.value, alu.counting)
+        m.d.sync += [request.eq(dut.request), counting.eq(dut.counting), started.eq(1)]
+        spec = Specification(m, request, alu.value, counting)
         with m.If(started):
             m.d.comb += Assert(dut.supported == spec.supported)
+        outcome = alu.outcome
         with m.If(started & spec.supported):
             m.d.comb += [
-                Assert(alu.passed == spec.passed),
-                Assert(alu.write == spec.writes),
-                Assert((alu.error == SemaphoreError.UNDERFLOW) == (spec.refused & spec.underflow)),
-                Assert((alu.error == SemaphoreError.OVERFLOW) == (spec.refused & spec.overflow)),
-                Assert((alu.error == SemaphoreError.NONE) == ~spec.refused),
-            ]
-        with m.If(started & spec.writes):
-            m.d.comb += [
-                Assert(alu.result == spec.after),
-                Assert(alu.zero == (spec.after[:32] == 0)),
+                Assert(outcome.passed == spec.passed),
+                Assert(outcome.result == spec.after),
+                Assert(
+                    (outcome.error == SemaphoreError.UNDERFLOW) == (spec.refused & spec.underflow)
+                ),
+                Assert(
+                    (outcome.error == SemaphoreError.OVERFLOW) == (spec.refused & spec.overflow)
+                ),
+                Assert((outcome.error == SemaphoreError.NONE) == ~spec.refused),
             ]
 
 
 class OnChipProof(Proof):
     name = "semaphore.on_chip"
     shows = (
-        "operations on a slot are atomic, back to back too; zero flags equal value == 0; every "
-        "change strobes update, nothing else does"
+        "operations on a slot are atomic, back to back too; zero flags follow value == 0 within 3 "
+        "cycles, within 1 where that is promised, and never go back; every change strobes update"
     )
-    induction = 3
-    cover = 16
+    induction = 5
+    cover = 18
+    block = False
 
     def build(self, m: Module, wrap: Wrap) -> None:
         config = CONFIGS["tiny"]
-        dut = OnChip(config)
+        dut = OnChip(config, block=self.block)
         look = dut.values.read_port(domain="comb")  # the proof looks into the memory
+        inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         operation = dut.operation
-        m.d.comb += [
-            dut.peek.eq(anything(m, config.semaphore_bits, "peek")),
-            dut.counting.eq(anything(m, dut.counting.shape(), "counting")),
-            operation.control.eq(anything(m, Control, "control")),
-            operation.payload.eq(anything(m, 64, "payload")),
-            operation.valid.eq(anything(m, 1, "valid") & ~dut.clearing),
-        ]
+        self._offer(m, dut)
+        writes = operation.valid & ~operation.control.acquire
+
+        # Turns: nobody comes right behind a write to the same slot, or while slots are cleared.
+        before = [Signal(operation.slot.shape().width + 1, name=f"before_{n}") for n in range(2)]
+        here = Cat(operation.slot, 1)
+        m.d.sync += [before[0].eq(Cat(operation.slot, writes)), before[1].eq(before[0])]
+        m.d.comb += operation.behind.eq(before[1] == here)
         clearing_before = Signal(init=1)
-        m.d.sync += [operation.slot.eq(dut.peek), clearing_before.eq(dut.clearing)]
-        with m.If(clearing_before):
+        m.d.sync += clearing_before.eq(dut.clearing)
+        with m.If((before[0] == here) | dut.clearing):
             m.d.comb += Assume(~operation.valid)
 
-        # Any slot, and what its value must be; `semaphore.alu` shows that the ALU is right.
+        # Any slot, and what its value must be when operations have been executed, in stage 2;
+        # `semaphore.alu` shows that what the ALU makes of it is right.
         slot = Signal(config.semaphore_bits)
-        expected = Signal(64)
-        changed = Signal()
-        m.submodules.alu = alu = Alu()
+        expected, earlier = Signal(64), Signal(64)
+        wanted = Signal(Prepared)
+        alu = inside.submodule("alu")
+        m.submodules.preparer = preparer = Preparer()
         m.d.comb += [
             slot.eq(AnyConst(config.semaphore_bits)),
             look.addr.eq(slot),
-            alu.control.eq(operation.control),
-            alu.payload.eq(operation.payload),
-            alu.value.eq(expected),
-            alu.counting.eq(operation.slot < dut.counting),
+            preparer.control.eq(operation.control),
+            preparer.payload.eq(operation.payload),
+            preparer.counting.eq(operation.counting),
         ]
-        mine = operation.valid & (operation.slot == slot)
-        m.d.sync += changed.eq(mine & alu.write)
-        with m.If(mine):
-            m.d.comb += [Assert(dut.passed == alu.passed), Assert(dut.error == alu.error)]
-            with m.If(alu.write):
-                m.d.sync += expected.eq(alu.result)
-
-        strobe = dut.update.valid & (dut.update.index == slot)
-        m.d.comb += Assert(strobe == changed)
-        with m.If(changed):
-            m.d.comb += Assert(dut.update.value == expected)
+        mine, executed, ended, changed = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += mine.eq(operation.valid & (operation.slot == slot))
+        m.d.sync += [
+            wanted.eq(preparer.prepared),
+            executed.eq(mine),
+            ended.eq(executed),
+            changed.eq(mine & writes),
+            earlier.eq(expected),
+        ]
+        after = Mux(executed, alu.outcome.result, expected)
+        m.d.sync += expected.eq(after)
+        with m.If(executed):
+            m.d.comb += [
+                Assert(alu.value == expected),
+                Assert(alu.compared == wanted.comparable(expected)),
+                Assert(alu.prepared == wanted),
+            ]
+        answer = Signal(5)
+        m.d.sync += answer.eq(Cat(alu.outcome.passed, alu.outcome.error))
+        with m.If(ended):
+            m.d.comb += Assert(Cat(dut.passed, dut.error) == answer)
+        m.d.comb += Assert((dut.update.valid & (dut.update.index == slot)) == changed)
         with m.If(dut.clearing):
-            m.d.comb += [Assert(expected == 0), Assert(clearing_before), Assert(~changed)]
-        with m.If(~dut.clearing | (slot < dut.sweep)):
-            m.d.comb += Assert(look.data == expected)
-        with m.If(slot < config.counters):
-            m.d.comb += Assert(dut.zero.bit_select(slot, 1) == (expected[:32] == 0))
-        m.d.comb += [Cover(changed & mine & alu.write), Cover(changed & (expected == 1))]
+            m.d.comb += [
+                Assert(expected == 0),
+                Assert(clearing_before),
+                Assert(dut.sweep <= config.semaphores + 1),
+            ]
+            with m.If(dut.sweep > slot + 2):
+                m.d.comb += Assert(look.data == 0)
+        with m.Else():
+            m.d.comb += Assert(look.data == earlier)
+        self._zero(m, dut, inside, slot, (after, expected, earlier), mine & writes)
+        m.d.comb += [Cover(changed & ended), Cover(dut.zero[0] & ended & changed)]
+
+    def _offer(self, m: Module, dut: OnChip) -> None:
+        """Any legal operation of a client, or of the control port."""
+        operation = dut.operation
+        request = anything(m, REQUEST, "request")
+        cpu, half = anything(m, 1, "cpu"), anything(m, 1, "half")
+        m.submodules.decoder = decoder = Decoder()
+        low = request.payload[:32]
+        m.d.comb += [
+            decoder.operation.eq(request.operation),
+            decoder.reduction.eq(request.reduction),
+            decoder.unsigned.eq(request.unsigned),
+            decoder.wide.eq(request.wide),
+            decoder.timestamp.eq(request.timestamp),
+            operation.control.eq(decoder.control),
+            operation.valid.eq(anything(m, 1, "valid")),
+            operation.payload.eq(request.payload),
+            operation.counting.eq(anything(m, 1, "counting")),
+            operation.zero.eq(low == 0),
+            operation.minus.eq(low == 0xFFFF_FFFF),
+            *(operation.kind[n].eq(bit) for n, bit in Foreseen.of(operation.control).items()),
+        ]
+        with m.If(cpu):
+            half_write = {"always": 1, "wide": 1, "bitwise": Bitwise.PAYLOAD}
+            m.d.comb += [
+                operation.control.eq(Control.const(half_write)),
+                operation.control.low.eq(~half),
+                operation.control.high.eq(half),
+            ]
+        with m.Elif(operation.valid):
+            m.d.comb += Assume(decoder.supported)
+        # The slot is known a cycle before.
+        m.d.comb += dut.peek.eq(anything(m, len(dut.peek), "peek"))
+        m.d.sync += operation.slot.eq(dut.peek)
+
+    def _zero(
+        self,
+        m: Module,
+        dut: OnChip,
+        inside: Inside,
+        slot: Signal,
+        values: tuple[Value, Value, Value],
+        writes: Value,
+    ) -> None:
+        """The flag of the only counter; `values` after the operations up to now, and before."""
+        operation = dut.operation
+        zero, kind = dut.zero[0], dut.operation.kind
+        states = [word[:32] == 0 for word in values]
+        recent = Signal(3)
+        m.d.sync += recent.eq(Cat(writes, recent[:2]))
+        step = (kind.adds & (operation.minus | ~operation.payload[31])) | kind.steps_down
+        steps = operation.counting & (kind.steps_up | step) & ~recent[:2].any()
+        promised = Signal()
+        m.d.sync += promised.eq(
+            writes & (kind.replaces | (steps & ~(operation.zero & ~kind.steps_down)))
+        )
+        with m.If(slot == 0):
+            m.d.comb += Assert(Cat(zero == state for state in states).any())
+            with m.If(promised | ~recent.any()):
+                m.d.comb += Assert(zero == states[0])
+            with m.If(~recent.any()):
+                m.d.comb += Assert(inside.signal("one_0") == (values[0][:32] == 1))
 
 
-PROOFS = (AluProof(), OnChipProof())
+class OnChipBlockProof(OnChipProof):
+    name = "semaphore.on_chip_block"
+    shows = "the same with the slots in block RAM"
+    block = True
+
+
+PROOFS = (AluProof(), OnChipProof(), OnChipBlockProof())

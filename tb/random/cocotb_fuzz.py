@@ -16,8 +16,8 @@ from hw.errors import Cause
 from hw.registers import CHANNEL, address, channel_address
 from tb.random.programs import ENTRIES, Layout, generate
 from tb.random.rounds import Round
-from tb.random.sizes import SIZES
 from tb.sim.machine import SimMachine
+from tb.sim.sizes import SIZES
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 FUZZED = 0
@@ -35,10 +35,13 @@ def broken_program(numbers: Random) -> list[int]:
     """Dwords of a program that was damaged: flipped bits, lost and strange dwords.
 
     Address spaces are not separated yet, so it has nothing with which it could reach the memory of
-    others: no copies (without SET_OBJECT, its first two dwords) and no semaphores in memory.
+    others: no copies (NOPs in place of SET_OBJECT) and no semaphores in memory.
     """
     (program,) = generate(numbers, [FUZZED], 1, CONFIG.semaphores, 60, FIRST_SLOT, in_memory=False)
-    dwords = program.dwords[2:]
+    bind = Pushbuffer().set_object().dwords
+    first = program.dwords.index(bind[0])
+    assert program.dwords[first : first + len(bind)] == bind
+    dwords = [0] * (first + len(bind)) + program.dwords[first + len(bind) :]
     for _ in range(numbers.randint(1, 30)):
         place = numbers.randrange(len(dwords))
         damage = numbers.randrange(4)

@@ -12,9 +12,9 @@ import cocotb
 
 from tb.models.rules import Rules
 from tb.random.rounds import Round
-from tb.random.sizes import SIZES
 from tb.sim import trace
 from tb.sim.machine import SimMachine
+from tb.sim.sizes import SIZES
 from tb.sim.top import TRACE
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]

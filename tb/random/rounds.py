@@ -81,7 +81,7 @@ class Round:
             "GP_BASE_HI": (ENTRIES.bit_length() - 1) << 16,
             "USERD": layout.userd,
             "USERD_HI": 0,
-            "CONFIG": 1 << 16,
+            "CONFIG": CHANNEL["CONFIG"].pack(AUTH_LEVEL=1, EARLY_WAITS=numbers.randint(0, 1)),
             "SLICE": numbers.choice((1, 20, 300, 5000, 1 << 31)),
             "ACQUIRE": pack(AcquireTimer, retry_man=numbers.randint(1, 9), retry_exp=2),
             "CONTROL": 1,

@@ -3,18 +3,16 @@
 import pytest
 
 from hw.top import Signalbox
-from tb.random.sizes import SIZES
+from tb.sim.sizes import SIZES
 from tb.sim.top import simulate_top
 
 
 def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> None:
-    config = SIZES[size]
     simulate_top(
-        Signalbox(config),
+        Signalbox(SIZES[size]),
         f"tb.random.{tests}",
         simulator=simulator,
         name=f"random-{size}",
-        memory_bytes=config.memory_bytes,
         env={
             "SIGNALBOX_SIZE": size,
             "SIGNALBOX_ROUNDS": str(rounds),

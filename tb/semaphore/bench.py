@@ -2,7 +2,8 @@
 
 Operations take effect in the order in which they are accepted: those on chip at once, those in
 memory as they are answered. So the model does each of them then, and what the unit shows later
-(`response`, `update`, `zero`) is compared at exactly the cycle at which it is due.
+(`response`, `update`) is compared at exactly the cycle at which it is due. A flag of `zero` may
+follow at any cycle up to the last at which it is due, but goes back never.
 """
 
 import os
@@ -16,7 +17,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
 from hw.config import SLOT_BYTES, WINDOW_BASE, Config
-from hw.methods import SemOp, pack
+from hw.methods import pack
 from hw.records import HOST_CLIENTS, SemaphoreError, semaphore_request
 from tb.models.semaphores import ACQUIRES, SemaphoreMemory
 from tb.semaphore.configs import SIZES
@@ -24,8 +25,11 @@ from tb.semaphore.memory import Memory
 
 __all__ = ["Bench", "Operation", "slot"]
 
-EFFECT = 2  # cycles from acceptance to response, zero and update, on chip
-WINDOW = 3  # cycles from acceptance to the control port's response
+# Cycles from acceptance on chip; one more right behind an operation that writes the same slot.
+EFFECT = 2  # to update
+RESPONSE = 3  # to the response
+EXACT = 4  # to the zero flag, at the latest
+WINDOW = 6  # to the control port's response
 TIMEOUT = 20_000  # cycles
 
 
@@ -105,13 +109,14 @@ class Bench:
         self.updates = 0
         self.accepted: list[int] = []
         self.in_memory: deque[int] = deque()
-        self._window_offered: tuple[int, int | None] | None = None
+        self.window_offered: tuple[int, int | None] | None = None
         self._window_busy = False
         self._responses: dict[int, tuple[int, bool, str]] = {}
         self._window_due: dict[int, int] = {}
-        self._updates_due: dict[int, tuple[int, int]] = {}
+        self._updates_due: dict[int, tuple[int, bool, int]] = {}
         self._zero_due: dict[int, int] = {}
-        self._zero = self.model.zero(self.config.counters)
+        self._zeros = [self.model.zero(self.config.counters)]
+        self._writing = (0, 0)
 
     async def start(self, counting: int = 0) -> None:
         """Clock and reset."""
@@ -131,7 +136,7 @@ class Bench:
         for _ in range(3):
             await RisingEdge(dut.clk)
         dut.rst.value = 0
-        for _ in range(self.config.semaphores + 2):  # the unit clears its slots
+        for _ in range(self.config.semaphores + 4):  # the unit clears its slots
             await self.step()
 
     def count(self, counting: int) -> None:
@@ -185,16 +190,23 @@ class Bench:
     # What the unit shows
 
     def _check_outputs(self) -> None:
-        self._zero = self._zero_due.pop(self.cycle, self._zero)
+        for _ in range(self._zero_due.pop(self.cycle, 0)):
+            self._zeros.pop(0)
         zero = int(self.dut.zero.value)
-        assert zero == self._zero, f"cycle {self.cycle}: zero is {zero:#x}, not {self._zero:#x}"
+        for index in range(self.config.counters):
+            # From the first state that is possible to one later on: what was shown is over.
+            states = [state >> index & 1 for state in self._zeros]
+            assert zero >> index & 1 in states, f"cycle {self.cycle}: zero is {zero:#x}"
+        due = self._updates_due.pop(self.cycle, None)
         update = int(self.dut.update.value)
-        shown = None
-        if update & 1:
+        shown = update >> 1 if update & 1 else None
+        assert shown == (due and due[0]), f"cycle {self.cycle}: update of {shown}, not {due}"
+        self.updates += due is not None and due[1]
+        if self.config.trace:
             bits = self.config.semaphore_bits
-            shown = (update >> 1 & ((1 << bits) - 1), update >> (1 + bits))
-            self.updates += 1
-        assert shown == self._updates_due.pop(self.cycle, None), f"cycle {self.cycle}: {shown}"
+            written = int(self.dut.written.value)
+            got = (written >> 1 & ((1 << bits) - 1), written >> (1 + bits)) if written & 1 else None
+            assert got == ((due[0], due[2]) if due and due[1] else None), f"cycle {self.cycle}"
 
     def _sample_responses(self) -> None:
         for number, client in enumerate(self.clients):
@@ -244,8 +256,7 @@ class Bench:
         if operation.operation in ACQUIRES:
             assert not writes and not stamped, "an acquire writes"
         else:
-            clears = stamped and operation.operation == SemOp.RELEASE
-            size = 8 if operation.wide or clears else 4
+            size = 8 if operation.wide or stamped else 4
             value = self.model.read(operation.va, 8 * size, operation.asid)
             assert writes == [(operation.va, value.to_bytes(size, "little"))], writes
         return expected
@@ -263,10 +274,10 @@ class Bench:
                 client.waits.append(self.cycle - client.offered_at)
                 client.waiting, client.offered = client.offered, None
                 self._accept(number, client.waiting)
-        if self._window_offered is not None and self.dut["window__request__ready"].value:
+        if self.window_offered is not None and self.dut["window__request__ready"].value:
             accepted += 1
-            self._accept_window(*self._window_offered)
-            self._window_offered = None
+            self._accept_window(*self.window_offered)
+            self.window_offered = None
         assert accepted <= 1, "two operations accepted in one cycle"
         if accepted:
             self.accepted.append(self.cycle)
@@ -278,24 +289,38 @@ class Bench:
         if not on_chip and self.model.refusal(**refusal_fields) == "NONE":
             self.in_memory.append(number)
             return
-        passed, error = self.model.execute(**fields, now=self.time(self.cycle + 1))
-        self._responses[self.cycle + EFFECT] = (number, passed, error)
-        if passed and operation.operation not in ACQUIRES:
-            self._wrote((operation.va - WINDOW_BASE) // SLOT_BYTES)
+        delay = self._delay(operation.va >> 4)
+        now = self.time(self.cycle + 1 + delay)
+        passed, error = self.model.execute(**fields, now=now)
+        self._responses[self.cycle + RESPONSE + delay] = (number, passed, error)
+        tried = passed or error in {"UNDERFLOW", "OVERFLOW"}
+        if tried and operation.operation not in ACQUIRES:
+            self._wrote((operation.va - WINDOW_BASE) // SLOT_BYTES, delay, passed)
 
     def _accept_window(self, address: int, data: int | None) -> None:
+        delay = self._delay(address >> 2)
+        due = self.cycle + WINDOW + delay
         if data is None:
-            self._window_due[self.cycle + WINDOW] = self.model.window_read(address)
+            self._window_due[due] = self.model.window_read(address)
             return
-        self._window_due[self.cycle + WINDOW] = -1
+        self._window_due[due] = -1
         self.model.window_write(address, data)
         index, word = divmod(address, 4)
         if index < self.config.semaphores and word < 2:
-            self._wrote(index)
+            self._wrote(index, delay, True)
 
-    def _wrote(self, index: int) -> None:
-        self._updates_due[self.cycle + EFFECT] = (index, self.model.values[index])
-        self._zero_due[self.cycle + EFFECT] = self.model.zero(self.config.counters)
+    def _delay(self, index: int) -> int:
+        """1 right behind an operation that writes the same slot."""
+        bits = self.config.semaphore_bits
+        return int(self._writing == (self.cycle, index % (1 << bits)))
+
+    def _wrote(self, index: int, delay: int, written: bool) -> None:
+        """An operation on a slot wrote it, or was refused."""
+        self._writing = (self.cycle + 1 + delay, index)
+        self._updates_due[self.cycle + EFFECT + delay] = (index, written, self.model.values[index])
+        self._zeros.append(self.model.zero(self.config.counters))
+        due = self.cycle + EXACT + delay
+        self._zero_due[due] = self._zero_due.get(due, 0) + 1
 
     def _drive(self) -> None:
         for number, client in enumerate(self.clients):
@@ -309,12 +334,12 @@ class Bench:
             self.dut[f"client__{number}__request__valid"].value = int(client.offered is not None)
         if self.window_todo and not self._window_busy:
             if self.window_eager or self.random.random() < 0.3:
-                self._window_offered = address, data = self.window_todo.popleft()
+                self.window_offered = address, data = self.window_todo.popleft()
                 self._window_busy = True
                 self.dut["window__request__payload"].value = (
                     address | (data is not None) << 12 | (data or 0) << 13
                 )
-        self.dut["window__request__valid"].value = int(self._window_offered is not None)
+        self.dut["window__request__valid"].value = int(self.window_offered is not None)
         self.dut.time.value = self.time(self.cycle + 1)
 
 

@@ -7,6 +7,6 @@ __all__ = ["SIZES"]
 SIZES = {
     "tiny": CONFIGS["tiny"],
     "default": CONFIGS["default"],
-    "odd": Config(copy_engines=3, semaphores=9, counters=9, data_width=256, asids=3),
+    "odd": Config(copy_engines=3, semaphores=9, counters=9, data_width=256, asids=3, trace=True),
     "large": CONFIGS["large"],
 }

@@ -30,7 +30,9 @@ def played(name: str, policy: str, simulator: str = "verilator") -> Run:
 
 
 def both(name: str) -> dict[str, Run]:
-    return {policy: played(name, policy) for policy in ("priority", "none")}
+    """The run under the file's own policy, as "priority", and the baseline."""
+    own = load(EXAMPLES / f"{name}.toml").policy.kind
+    return {"priority": played(name, own), "none": played(name, "none")}
 
 
 def test_published_order(simulator: str):
@@ -60,8 +62,8 @@ def test_video():
     assert list(line.stages) == ["decode", "scale", "filter", "encode"]
     urgent = report.Spread.of(line.frame_latencies(with_priorities))
     plain = report.Spread.of(line.frame_latencies(without))
-    assert plain.mean / urgent.mean > 2
-    assert plain.jitter / urgent.jitter > 2
+    assert plain.mean / urgent.mean > 4
+    assert plain.jitter / urgent.jitter > 10
     last_frame = max(r.completed for r in with_priorities.of("encode out"))
     for run in runs.values():
         done = activity(run.result, run.events)
@@ -76,7 +78,11 @@ def test_eight_priorities():
         for stream in run.result.workload.streams:
             latencies = [r.latency for r in run.result.records if r.stream == stream.name]
             means[stream.name][policy] = report.Spread.of(latencies).mean
-    assert means["now"]["none"] > 1.5 * means["now"]["priority"]
+    gains = [means[stream]["none"] / means[stream]["priority"] for stream in means]
+    # The more urgent a stream, the more it gains; the three highest never wait for long.
+    *lower, soon, urgent, now = gains
+    assert lower == sorted(lower), gains
+    assert lower[0] < 1 < lower[-2] and min(soon, urgent, now) > max(5, lower[-1]), gains
 
 
 def test_waits_are_named():

@@ -32,6 +32,10 @@ TRACE = "trace.txt"
 """Name of the trace in a run's directory."""
 
 _MEMORY = Path(__file__).with_name("memory.sv")
+_INNER = ("axi__", "trace__")
+_WATCHED = {f"axi__{name}" for name in ("arvalid", "arready", "araddr", "arlen", "arid")}
+"""Read requests, which tests may watch."""
+
 _SHARED = ("valid", "ready", "id", "addr", "len", "size", "burst")
 _MEMORY_PORTS = {
     *(f"{channel}{name}" for channel in ("aw", "ar") for name in _SHARED),
@@ -47,8 +51,8 @@ def top(design: wiring.Component, memory_bytes: int = MEMORY_BYTES) -> str:
     other port becomes a port of the top.
     """
     ports = {name: (len(signal), way.value) for name, (signal, way) in export.ports(design).items()}
-    inner = {name: width for name, (width, _) in ports.items() if _is_inner(name)}
-    outer = {name: port for name, port in ports.items() if not _is_inner(name)}
+    inner = {name: width for name, (width, _) in ports.items() if name.startswith(_INNER)}
+    outer = {name: port for name, port in ports.items() if not name.startswith(_INNER)}
     members = {name.removeprefix("axi__") for name in inner if name.startswith("axi__")}
     lines = [
         "module sim (",
@@ -102,7 +106,11 @@ def simulate_top(
     text = top(design, memory_bytes)
     trace = getattr(design, "trace", None)
     public = ["sim.clk", "sim.rst", "sim.cycle", "sim.reset_request", *backdoor.public()]
-    public += [f"sim.{port}" for port in export.ports(design) if not _is_inner(port)]
+    public += [
+        f"sim.{port}"
+        for port in export.ports(design)
+        if port in _WATCHED or not port.startswith(_INNER)
+    ]
     if trace is not None:
         text += monitor(trace.signature)
         public.append("monitor.flush")
@@ -111,7 +119,7 @@ def simulate_top(
         tests,
         simulator=simulator,
         name=name,
-        sources=[_MEMORY, _save(text, name), *options.pop("sources", ())],
+        sources=[_MEMORY, _save(text), *options.pop("sources", ())],
         top="sim",
         public=[*public, *options.pop("public", ())],
         plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
@@ -119,19 +127,15 @@ def simulate_top(
     )
 
 
-def _is_inner(port: str) -> bool:
-    return port.startswith(("axi__", "trace__"))
-
-
 def _instance(module: str, name: str, connections: dict[str, str]) -> str:
     wires = ",\n".join(f"        .{port}({wire})" for port, wire in connections.items())
     return f"    {module} {name} (\n{wires}\n    );"
 
 
-def _save(text: str, name: str) -> Path:
+def _save(text: str) -> Path:
     """Keep generated Verilog under a name that depends on its contents."""
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    file = SIM_BUILD / name / f"sim-{key}.sv"
+    file = SIM_BUILD / "builds" / f"sim-{key}.sv"
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(f".{os.getpid()}")
     fresh.write_text(text)

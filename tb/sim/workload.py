@@ -111,7 +111,7 @@ def simulate_workload(
     waves: bool = False,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Run:
-    """Run a workload file under a policy ("priority" or "none").
+    """Run a workload file under a policy (a `kind` of `driver.workload.PolicySpec`).
 
     `seed` makes the random data. The simulation is built first, unless it is there already.
 

@@ -1,0 +1,132 @@
+"""Methods that need a closer look: all but settings, semaphores and copies, and all that is wrong.
+
+They take a cycle more than others: what is to be done is found out in one, and done in the next.
+"""
+
+from amaranth.hdl import Module, Value
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.errors import Cause
+from hw.host.context import ObjectKind, Step
+from hw.host.decode import ENGINE_METHODS
+from hw.methods import CeMethod, HostMethod, MemOp, ObjectClass
+
+__all__ = ["Action", "Rare", "verdict"]
+
+SOFTWARE_ENGINE = 0x1F
+"""SET_OBJECT ENGINE of software objects."""
+
+RENDER_TRUE = 1
+"""SET_RENDER_ENABLE_C mode that is modelled: unconditional."""
+
+
+class Action(enum.Enum, shape=3):
+    """What is to be done; `BARRIER`: nothing, but after the channel's copies."""
+
+    REFUSE = 0
+    NOTHING = 1
+    BIND = 2
+    NOTIFY = 3
+    BARRIER = 4
+    REFERENCE = 5
+    IDLE = 6
+    RESUME = 7
+
+
+verdict = data.StructLayout({"action": Action, "cause": Cause, "object": ObjectKind})
+"""What is to be done with a method: for REFUSE why, for BIND what is bound."""
+
+
+class Rare(wiring.Component):
+    """Combinational.
+
+    Members
+    -------
+    step, bound, privileged : a method, what is bound to its subchannel, whether its channel is
+        privileged.
+    verdict : what is to be done, if it is none of the kinds of `Kind`.
+    """
+
+    step: In(Step)
+    bound: In(ObjectKind)
+    privileged: In(1)
+    verdict: Out(verdict)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        method = self.step.method
+        with m.If(method.cause != Cause.NONE):
+            self._refuse(m, method.cause)
+        with m.Elif(method.address >= ENGINE_METHODS >> 2):
+            self._engine_method(m)
+        with m.Else():
+            self._host_method(m)
+        return m
+
+    def _do(self, m: Module, action: Action) -> None:
+        m.d.comb += self.verdict.action.eq(action)
+
+    def _refuse(self, m: Module, cause: Value | Cause) -> None:
+        m.d.comb += [self.verdict.action.eq(Action.REFUSE), self.verdict.cause.eq(cause)]
+
+    def _engine_method(self, m: Module) -> None:
+        method = self.step.method
+        with m.If(self.bound == ObjectKind.NONE):
+            self._refuse(m, Cause.OBJECT_UNBOUND)
+        with m.Elif(self.bound == ObjectKind.SOFTWARE):
+            self._refuse(m, Cause.OBJECT_SOFTWARE)
+        with m.Elif(method.address != CeMethod.SET_RENDER_ENABLE_C >> 2):
+            self._refuse(m, Cause.COPY_METHOD)
+        with m.Elif(method.data[:3] == RENDER_TRUE):
+            self._do(m, Action.NOTHING)
+        with m.Else():
+            self._refuse(m, Cause.COPY_MODE)
+
+    def _host_method(self, m: Module) -> None:
+        simple = {
+            HostMethod.NON_STALL_INTERRUPT: Action.NOTIFY,
+            HostMethod.FB_FLUSH: Action.BARRIER,
+            HostMethod.SET_REFERENCE: Action.REFERENCE,
+            HostMethod.WFI: Action.IDLE,
+        }
+        with m.Switch(self.step.method.address[:6]):
+            for name, action in simple.items():
+                with m.Case(name >> 2):
+                    self._do(m, action)
+            with m.Case(HostMethod.SET_OBJECT >> 2):
+                self._set_object(m)
+            with m.Case(HostMethod.ILLEGAL >> 2):
+                self._refuse(m, Cause.METHOD_ILLEGAL)
+            with m.Case(HostMethod.MEM_OP_D >> 2):
+                self._mem_op(m)
+            with m.Case(HostMethod.CLEAR_FAULTED >> 2):
+                with m.If(self.privileged):
+                    self._do(m, Action.RESUME)
+                with m.Else():
+                    self._refuse(m, Cause.METHOD_PRIVILEGED)
+            with m.Default():
+                self._refuse(m, Cause.METHOD_UNDEFINED)
+
+    def _set_object(self, m: Module) -> None:
+        value = self.step.method.data
+        with m.If(value[16:21] == SOFTWARE_ENGINE):
+            self._do(m, Action.BIND)
+            m.d.comb += self.verdict.object.eq(ObjectKind.SOFTWARE)
+        with m.Elif(value[:16] == ObjectClass.COPY):
+            self._do(m, Action.BIND)
+            m.d.comb += self.verdict.object.eq(ObjectKind.COPY)
+        with m.Else():
+            self._refuse(m, Cause.OBJECT_CLASS)
+
+    def _mem_op(self, m: Module) -> None:
+        """Barriers and invalidations. All that they order has happened once the channel's copies
+        have ended: there is no cache, and the identity translator remembers nothing."""
+        with m.If(~self.privileged):
+            self._refuse(m, Cause.METHOD_PRIVILEGED)
+        with m.Else():
+            with m.Switch(self.step.method.data[27:32]):
+                with m.Case(*MemOp):
+                    self._do(m, Action.BARRIER)
+                with m.Default():
+                    self._refuse(m, Cause.METHOD_UNDEFINED)

@@ -1,0 +1,163 @@
+"""Line and toggle coverage of the whole machine's Verilog, from runs on Verilator.
+
+    python -m tb.coverage [PYTEST ARGUMENTS]
+
+Runs tests (default: directed and random ones of the whole machine at its default size) on builds
+that count, adds up what they counted, prints a table by module and lists what was never reached in
+`sim_build/coverage/missing.txt`. `tb/coverage.toml` names what cannot or need not be reached, each
+with its reason. Temporaries of the exporter do not count: the lines that use them do.
+"""
+
+import fnmatch
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from driver.report import table
+from tb.runner import COVERAGE, DESIGN, ROOT, SIM_BUILD
+
+__all__ = ["Exclusion", "Point", "main", "missing", "points", "summary"]
+
+FOLDER = SIM_BUILD / "coverage"
+EXCLUSIONS = ROOT / "tb" / "coverage.toml"
+
+DEFAULT = ("tb/host/test_host.py", "tb/random/test_random.py", "-k", "verilator and default")
+"""The tests that are run unless others are named."""
+
+_RECORD = re.compile(r"^C '(?P<keys>.*)' (?P<count>\d+)$")
+_TEMPORARY = re.compile(r"\$\d")
+_ESCAPE = re.compile(r"__0([0-9A-Fa-f]{2})")
+_MODULE = re.compile(r"^module ")
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """Something to be reached: `kind` "toggle": a bit and its direction; "line" and "branch": a
+    line, counted from the start of its module, with its text. The same in every build."""
+
+    module: str
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Points that need not be reached: patterns as of a shell, and why."""
+
+    module: str
+    what: str
+    reason: str
+
+    def covers(self, point: Point) -> bool:
+        """Whether it is about `point`."""
+        return fnmatch.fnmatchcase(point.module, self.module) and fnmatch.fnmatchcase(
+            point.what, self.what
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run tests and show what they reached; gives pytest's exit status."""
+    chosen = sys.argv[1:] if arguments is None else arguments
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    command = [sys.executable, "-m", "pytest", *(chosen or DEFAULT)]
+    done = subprocess.run(command, env={**os.environ, COVERAGE: str(FOLDER)}, cwd=ROOT)
+    counts: Counter[Point] = Counter()
+    for file in sorted(FOLDER.glob("*.dat")):
+        counts.update(points(file))
+    wanted = _wanted(counts, _exclusions())
+    listing = FOLDER / "missing.txt"
+    left = missing(wanted)
+    listing.write_text("".join(f"{point.module} {point.kind} {point.what}\n" for point in left))
+    print(summary(wanted))
+    print(f"\n{len(left)} points were not reached: {listing.relative_to(ROOT)}")
+    return done.returncode
+
+
+def points(file: Path) -> Counter[Point]:
+    """What one run counted in the modules of the design."""
+    counts: Counter[Point] = Counter()
+    for record, count in _records(file.read_text(encoding="utf-8")):
+        kind, _, module = record["page"].removeprefix("v_").partition("/")
+        what = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), record["o"])
+        if module.partition(".")[0] != DESIGN or (kind == "toggle" and _TEMPORARY.match(what)):
+            continue
+        if kind != "toggle":
+            what = f"{_place(Path(record['f']), int(record['l']))} ({what})"
+        counts[Point(module, kind, what)] += count
+    return counts
+
+
+def missing(counts: Counter[Point]) -> list[Point]:
+    """Points that were never reached."""
+    return sorted(point for point, count in counts.items() if not count)
+
+
+def summary(counts: Counter[Point]) -> str:
+    """Table by module: points reached of all, by kind."""
+    kinds = sorted({point.kind for point in counts})
+    rows = [
+        [module, *(_share(list(members), kind, counts) for kind in kinds)]
+        for module, members in _by_module(counts)
+    ]
+    everything = list(counts)
+    rows.append(["all", *(_share(everything, kind, counts) for kind in kinds)])
+    return table(rows, ["module", *kinds])
+
+
+def _share(members: Iterable[Point], kind: str, counts: Counter[Point]) -> str:
+    mine = [counts[point] for point in members if point.kind == kind]
+    reached = sum(count > 0 for count in mine)
+    return f"{reached} of {len(mine)} ({100 * reached / len(mine):.1f} %)" if mine else "-"
+
+
+def _by_module(counts: Counter[Point]) -> list[tuple[str, list[Point]]]:
+    grouped = groupby(sorted(counts), lambda point: point.module)
+    return [(module, list(members)) for module, members in grouped]
+
+
+def _wanted(counts: Counter[Point], exclusions: Sequence[Exclusion]) -> Counter[Point]:
+    """All but what is excluded and was indeed not reached."""
+    return Counter({
+        point: count
+        for point, count in counts.items()
+        if count or not any(exclusion.covers(point) for exclusion in exclusions)
+    })
+
+
+def _exclusions() -> list[Exclusion]:
+    tables = tomllib.loads(EXCLUSIONS.read_text(encoding="utf-8"))
+    return [Exclusion(**entry) for entry in tables["exclude"]]
+
+
+def _records(text: str) -> Iterator[tuple[dict[str, str], int]]:
+    """Keys and count of every record: `C '\\1key\\2value…' count`."""
+    for line in text.splitlines():
+        if match := _RECORD.match(line):
+            pairs = match["keys"].split("\1")[1:]
+            yield dict(pair.split("\2", 1) for pair in pairs), int(match["count"])
+
+
+def _place(file: Path, number: int) -> str:
+    """Line `number` of a file, counted from the start of its module, with its text."""
+    lines = _lines(file)
+    start = max(i for i in range(number) if _MODULE.match(lines[i]))
+    return f"+{number - 1 - start}: {lines[number - 1].strip()}"
+
+
+@cache
+def _lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

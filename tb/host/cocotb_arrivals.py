@@ -1,0 +1,188 @@
+"""Order of arrival: every doorbell in its place, none lost, none taken for a new one (COPY-5)."""
+
+import os
+from collections import deque
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+
+from hw.config import CONFIGS
+from hw.host.aging import ERA
+from hw.host.arrivals import RECORDS, Arrivals
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
+RANGE = 8 * ERA
+"""Doorbells after which stamps repeat."""
+
+SETTLED = 3
+"""Cycles after which everything that was told shows."""
+
+
+class Bench:
+    """Drives the unit; beside it, plainly, the records with stamps that never wrap.
+
+    Members
+    -------
+    now : doorbells so far. records : per channel, (put, stamp), oldest first.
+    last : per channel, stamp of the record that went last.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        layout = Arrivals(CONFIG).signature.members
+        self._layouts = {name: layout[name].shape for name in ("announce", "finish", "clear")}
+        self.now = 0
+        self.records: list[deque[tuple[int, int]]] = [deque() for _ in range(CONFIG.channels)]
+        self.last = [0] * CONFIG.channels
+
+    @classmethod
+    async def start(cls, dut: Any) -> "Bench":
+        bench = cls(dut)
+        dut.now.value = dut.announce.value = dut.finish.value = dut.clear.value = 0
+        dut.rst.value = 1
+        Clock(dut.clk, 10, unit="ns").start(start_high=False)
+        for _ in range(3):
+            await RisingEdge(dut.clk)
+        dut.rst.value = 0
+        return bench
+
+    async def step(self, doorbell: bool = False, **events: dict[str, int]) -> None:
+        """One cycle with the given strobes, and perhaps one more doorbell."""
+        for name, layout in self._layouts.items():
+            fields = events.get(name)
+            value = layout.const({"valid": 1, **fields}).as_bits() if fields else 0
+            getattr(self.dut, name).value = value
+        self.dut.now.value = self.now % RANGE
+        await RisingEdge(self.dut.clk)
+        self.now += doorbell
+
+    async def announce(self, channel: int, put: int, stamp: int) -> None:
+        """Entries up to `put` were announced by doorbell `stamp`."""
+        records = self.records[channel]
+        if len(records) == RECORDS:
+            records[-1] = (put, records[-1][1])
+        else:
+            records.append((put, stamp))
+        await self.step(announce={"channel": channel, "put": put, "stamp": stamp % RANGE})
+
+    async def finish(self, channel: int, get: int) -> None:
+        """The entry before `get` was executed."""
+        records = self.records[channel]
+        if records and records[0][0] == get:
+            self.last[channel] = records.popleft()[1]
+        await self.step(finish={"channel": channel, "get": get})
+
+    async def settle(self) -> None:
+        for _ in range(SETTLED):
+            await self.step()
+
+    def check(self) -> None:
+        """The stamp of each channel's head; older ones than two eras count as that old or older."""
+        stamps = self.dut.stamps.value
+        for channel, records in enumerate(self.records):
+            known = records[0][1] if records else self.last[channel]
+            shown = int(stamps[12 * channel + 11 : 12 * channel])
+            age, limited = (self.now - shown) % RANGE, self.now - known
+            if limited <= 2 * ERA:
+                assert age == limited, f"channel {channel}: age {age}, not {limited}"
+            else:
+                assert 2 * ERA <= age < 4 * ERA, f"channel {channel}: age {age}, is {limited}"
+
+
+@cocotb.test(**LIMIT)
+async def every_record_in_order(dut):
+    """Doorbells, ends of entries and restarts at random, some of them in the same cycle."""
+    bench = await Bench.start(dut)
+    numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    puts, gets = [0] * CONFIG.channels, [0] * CONFIG.channels
+    joined = False
+    for _ in range(3000):
+        channel = numbers.randrange(CONFIG.channels)
+        action = numbers.random()
+        if action < 0.45:
+            puts[channel] = (puts[channel] + 1) % (1 << 20)
+            joined |= len(bench.records[channel]) == RECORDS
+            bench.now += 1
+            await bench.announce(channel, puts[channel], bench.now - 1)
+        elif action < 0.95 and gets[channel] != puts[channel]:
+            gets[channel] = (gets[channel] + 1) % (1 << 20)
+            await bench.finish(channel, gets[channel])
+        elif action > 0.99:
+            puts[channel] = gets[channel] = 0
+            if bench.records[channel]:
+                bench.last[channel] = bench.records[channel][0][1]
+            bench.records[channel].clear()
+            await bench.settle()
+            await bench.step(clear={"channel": channel})
+        await bench.step()
+        if numbers.random() < 0.5:
+            await bench.settle()
+            bench.check()
+    assert joined, "no record was widened"
+
+
+@cocotb.test(**LIMIT)
+async def end_and_doorbell_together(dut):
+    """A record ends while the next one arrives, at every distance and filling."""
+    bench = await Bench.start(dut)
+    for filling in range(1, RECORDS + 1):
+        for distance in range(-3, 4):
+            await bench.step(clear={"channel": 0})
+            bench.records[0].clear()
+            for put in range(1, filling + 1):
+                bench.now += 1
+                await bench.announce(0, put, bench.now - 1)
+                await bench.step()
+            bench.now += 1
+            record = {"channel": 0, "put": filling + 1, "stamp": (bench.now - 1) % RANGE}
+            ends = {"channel": 0, "get": 1}
+            for cycle in range(-3, 4):
+                events = {"finish": ends} if cycle == 0 else {}
+                if cycle == distance:
+                    events["announce"] = record
+                await bench.step(**events)
+            await bench.settle()
+            stamps = [bench.records[0].popleft()[1] for _ in range(filling)]
+            # A fifth doorbell may join the fourth or not, when the first ends in about that cycle.
+            known = [*stamps[1:], bench.now - 1]
+            for number, stamp in enumerate(known):
+                shown = int(dut.stamps.value[11:0])
+                full = filling == RECORDS and number == RECORDS - 1
+                if not (full and shown == stamps[-1] % RANGE):
+                    assert shown == stamp % RANGE, f"{filling}, {distance}: record {number}"
+                await bench.step(finish={"channel": 0, "get": number + 2})
+                await bench.settle()
+            # All of them have gone: the next one is the head at once.
+            bench.now += 1
+            await bench.announce(0, 99, bench.now - 1)
+            await bench.settle()
+            assert int(dut.stamps.value[11:0]) == (bench.now - 1) % RANGE
+
+
+@cocotb.test(**LIMIT)
+async def old_records_stay_old(dut):
+    """Records wait, at the head and behind it, while others' doorbells pass the range twice."""
+    bench = await Bench.start(dut)
+    for put in range(1, RECORDS + 1):
+        bench.now += 1
+        await bench.announce(0, put, bench.now - 1)
+        await bench.step()
+    other = CONFIG.channels - 1
+    for number in range(2 * RANGE + ERA + 1):
+        await bench.step(doorbell=True)
+        if number % (ERA // 2) == 0:
+            await bench.settle()
+            bench.check()
+        if other and number % 100 == 0 and len(bench.records[other]) < RECORDS:
+            await bench.announce(other, number, bench.now)
+    for put in range(1, RECORDS + 1):
+        await bench.settle()
+        bench.check()
+        await bench.finish(0, put)
+    await bench.settle()
+    bench.check()

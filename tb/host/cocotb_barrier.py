@@ -1,0 +1,176 @@
+"""Waits for all that is under way (HOST-3): none ends too early or lasts longer than two epochs."""
+
+import os
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from hw.config import CONFIGS
+from hw.host.barrier import Barrier
+from hw.host.launcher import MOST_COPIES
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
+
+SETTLED = 3
+"""Cycles from a wait's beginning to its epoch, and from the last end to what shows of it."""
+
+
+class Bench:
+    """Drives the unit; beside it, plainly, everything that was ever under way.
+
+    Members
+    -------
+    now : cycles so far.
+    running : per engine, the first cycle of each copy under way, oldest first.
+    changing : the first cycle of the semaphore operation under way, or None.
+    past : (first, last) cycle of all that has ended.
+    asked : per waiting channel, when it asked.
+    waited : (asked, over) of all waits that have ended.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        members = Barrier(CONFIG).signature.members
+        self._layouts = {name: members[name].shape for name in ("ask", "drop")}
+        self.now = 0
+        self.running: list[list[int]] = [[] for _ in range(CONFIG.copy_engines)]
+        self.changing: int | None = None
+        self.past: list[tuple[int, int]] = []
+        self.asked: dict[int, int] = {}
+        self.waited: list[tuple[int, int]] = []
+
+    @classmethod
+    async def start(cls, dut: Any) -> "Bench":
+        bench = cls(dut)
+        for name in ("ask", "drop", "started", "finished", "changing"):
+            getattr(dut, name).value = 0
+        dut.rst.value = 1
+        Clock(dut.clk, 10, unit="ns").start(start_high=False)
+        for _ in range(3):
+            await RisingEdge(dut.clk)
+        dut.rst.value = 0
+        return bench
+
+    async def step(
+        self,
+        ask: int | None = None,
+        drop: int | None = None,
+        start: int | None = None,
+        finish: int | None = None,
+        changing: bool = False,
+    ) -> int:
+        """One cycle: channels that ask and drop, engines that start and finish, and whether a
+        semaphore operation is under way. Returns which waits are over."""
+        for name, channel in (("ask", ask), ("drop", drop)):
+            fields = {} if channel is None else {"valid": 1, "channel": channel}
+            getattr(self.dut, name).value = self._layouts[name].const(fields).as_bits()
+        self.dut.started.value = 0 if start is None else 1 << start
+        self.dut.finished.value = 0 if finish is None else 1 << finish
+        if changing and self.changing is None:
+            self.changing = self.now
+        if not changing and self.changing is not None:
+            self.past.append((self.changing, self.now))
+            self.changing = None
+        channel = (self.changing or 0) % CONFIG.channels
+        self.dut.changing.value = int(changing) << channel
+        if start is not None:
+            self.running[start].append(self.now)
+        if finish is not None:
+            self.past.append((self.running[finish].pop(0), self.now))
+        if ask is not None:
+            self.asked.setdefault(ask, self.now)
+        await ReadOnly()
+        over = int(self.dut.over.value)
+        for channel in [c for c in self.asked if over >> c & 1]:
+            self.waited.append((self.asked.pop(channel), self.now))
+        await RisingEdge(self.dut.clk)
+        self.now += 1
+        return over
+
+    def end_of(self, moment: int) -> int:
+        """When the last ended of what was under way at a moment."""
+        return max((b for a, b in self.past if a < moment <= b), default=moment)
+
+    def check(self) -> None:
+        """Every wait covers what was under way at its beginning, and nothing after two epochs."""
+        for asked, over in self.waited:
+            first = self.end_of(asked)
+            assert first < over, (asked, first, over)
+            # An epoch may begin anywhere up to a few cycles later.
+            running = max(self.end_of(asked + t) for t in range(SETTLED + 1))
+            latest = max(self.end_of(t) for t in range(asked, running + SETTLED + 1))
+            assert over <= latest + SETTLED, (asked, latest, over)
+
+
+@cocotb.test(**LIMIT)
+async def two_epochs(dut):
+    """Random copies on all engines, operations and waits, without a moment of rest."""
+    bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    left, over = 0, 0
+    for turn in range(6000):
+        busy = turn % 1000 < 950
+        engines = [e for e, copies in enumerate(bench.running) if copies]
+        room = [e for e, copies in enumerate(bench.running) if len(copies) < MOST_COPIES]
+        often = numbers.choice((0.03, 0.3))
+        finish = numbers.choice(engines) if engines and numbers.random() < often else None
+        start = numbers.choice(room) if busy and room and numbers.random() < 0.2 else None
+        # One operation is at least a cycle away from the next.
+        left = left - 1 if left else numbers.choice((0, 0, 0, numbers.randrange(2, 60)))
+        ended = [c for c in range(CONFIG.channels) if over >> c & 1]
+        drop = numbers.choice(ended) if ended and numbers.random() < 0.5 else None
+        idle = [c for c in range(CONFIG.channels) if not over >> c & 1]
+        ask = numbers.choice(idle) if idle and numbers.random() < 0.1 else None
+        over = await bench.step(ask, drop, start, finish, left > 1)
+        if drop is not None:
+            over &= ~(1 << drop)
+    for _ in range(4 * MOST_COPIES * CONFIG.copy_engines):
+        engines = [e for e, copies in enumerate(bench.running) if copies]
+        await bench.step(finish=engines[0] if engines else None)
+    assert not bench.asked, "waits that never end"
+    assert len(bench.waited) > 40
+    bench.check()
+
+
+@cocotb.test(**LIMIT)
+async def later_copies_do_not_count(dut):
+    """Copies begun after the wait, on this engine and others, may go on; the older ones may not."""
+    bench = await Bench.start(dut)
+    last = CONFIG.copy_engines - 1
+    await bench.step(start=0)
+    await bench.step(ask=0)
+    for _ in range(SETTLED):
+        await bench.step()
+    for _ in range(5):
+        await bench.step(start=last)
+    for _ in range(5 if last else 0):
+        assert not await bench.step(finish=last)
+        await bench.step(start=last)
+    await bench.step(finish=0)
+    over = [await bench.step() for _ in range(SETTLED)]
+    assert over[-1] == 1 and len(bench.running[last]) == 5
+
+
+@cocotb.test(**LIMIT)
+async def dropped(dut):
+    """A wait that was dropped, at any time, is not over, and the next one begins anew."""
+    bench = await Bench.start(dut)
+    for delay in range(6):
+        await bench.step(ask=0)
+        for _ in range(delay):
+            await bench.step()
+        await bench.step(start=0, drop=0)
+        for _ in range(10):
+            assert not await bench.step()
+        await bench.step(ask=0)
+        for _ in range(10):
+            assert not await bench.step()
+        await bench.step(finish=0)
+        # Perhaps the epoch that was dropped, and this one.
+        over = [await bench.step() for _ in range(2 * SETTLED)]
+        assert over[-1] == 1
+        await bench.step(drop=0)

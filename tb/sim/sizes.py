@@ -1,0 +1,21 @@
+"""Configurations that the whole machine is tested on. Tests of one size share a build."""
+
+from dataclasses import replace
+
+from hw.config import CONFIGS, Config
+from tb.sim.top import MEMORY_BYTES
+
+__all__ = ["SIZES"]
+
+_NARROW = Config(
+    channels=3, data_width=64, semaphores=16, counters=4, copy_engines=2, prefetch_beats=8
+)
+"""Few channels, a narrow bus, the smallest prefetch buffer, and yet two engines."""
+
+SIZES = {
+    name: replace(config, memory_bytes=MEMORY_BYTES, trace=True)
+    for name, config in (
+        *((name, CONFIGS[name]) for name in ("tiny", "default", "two-engines")),
+        ("narrow", _NARROW),
+    )
+}
