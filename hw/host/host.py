@@ -210,7 +210,8 @@ class Host(wiring.Component):
             launcher.reserve.eq(execute.reserve),
             launcher.release.eq(pipeline.release),
             launcher.enabled.eq(channels.enabled),
-            launcher.alive.eq(alive),
+            # Not what was fetched counts: the rest of the group may be on its way.
+            launcher.working.eq(alive & ~empty),
             launcher.failed_taken.eq(channels.failed_taken),
         ]
         # Registers and errors.

@@ -42,7 +42,7 @@ class Launcher(wiring.Component):
         end is to be reported.
     reserve, release : an idle engine is kept for the channel, or no longer.
     enabled : per channel, switched on; copies of another one are stopped.
-    alive : per channel, enabled and not halted; a reservation of another one ends.
+    working : per channel, enabled, not halted and not empty; a reservation of another one ends.
     able : per channel, an engine can take its copy at once.
     queue : per channel, its running copy's engine can take one behind it.
     copying : per channel, copies under way.
@@ -69,7 +69,7 @@ class Launcher(wiring.Component):
             "reserve": In(channel_event(config)),
             "release": In(channel_event(config)),
             "enabled": In(channels),
-            "alive": In(channels),
+            "working": In(channels),
             "able": Out(channels),
             "queue": Out(channels),
             "copying": Out(channels),
@@ -103,9 +103,9 @@ class Launcher(wiring.Component):
             ]
             with m.If(port.command.ready & queued[number]):
                 m.d.sync += queued[number].eq(0)
-            holder_alive = self.alive.bit_select(owner[number], 1)
+            holder_works = self.working.bit_select(owner[number], 1)
             let_go = self.release.valid & (self.release.channel == owner[number])
-            with m.If(let_go | ~holder_alive):
+            with m.If(let_go | ~holder_works):
                 m.d.sync += reserved[number].eq(0)
         self._choose(m, free, reserved, owner, home, mine, queued, commands)
         m.d.comb += self.all_idle.eq(idle.all() & ~self.copying.any())

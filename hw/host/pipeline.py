@@ -60,7 +60,7 @@ class Pipeline(wiring.Component):
     finished : all of the entry has been executed.
     unpark : the channel is served.
     park : it is let go and waits.
-    release : it is let go for another reason than a wish of the scheduler; its reservation ends.
+    release : it is let go because it is blocked; its reservation ends.
     method : what was executed, for the trace.
     """
 
@@ -210,7 +210,7 @@ class Pipeline(wiring.Component):
         m.d.comb += gone.eq(unit.park | dead | dry | wanted)
         with m.If(gone & ~unit.busy):
             m.d.comb += [
-                self.release.valid.eq((unit.park & ~unit.keep) | dead | dry),
+                self.release.valid.eq(unit.park & ~unit.keep),
                 self.park.valid.eq(unit.park | (wanted & unfinished)),
                 self.park.wait.eq(Mux(unit.park, unit.wait, Wait.TURN)),
             ]

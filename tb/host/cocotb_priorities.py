@@ -241,6 +241,46 @@ async def reservation_is_kept(dut):
     assert bool(between) == (engines > 1)
 
 
+@cocotb.test(**LIMIT)
+async def reservation_outlasts_fetching(dut):
+    """COPY-13: the same while a channel between acquire and copy has nothing to execute, since the
+    rest of it is still being fetched."""
+    bench = await Bench.start(dut, counting=1, read_latency=200)
+    one, two = await bench.copy_channel(0), await bench.copy_channel(1)
+    mine, *others = bench.copies(5, 512)
+    one.segment(Pushbuffer().acquire(semaphore(0), 0))
+    for _ in range(12):
+        one.segment(nops(0))
+    one.segment(Pushbuffer().copy(*mine, 512))
+    await one.kick()
+    await until_acquired(bench, one)
+    await two.submit(joined(*(Pushbuffer().copy(*copy, 512) for copy in others)))
+    await bench.until_idle(one, two)
+    (passed,) = await bench.events(Acquire, channel=0, passed=True)
+    (start,) = await bench.events(Start, channel=0)
+    between = [e for e in await bench.events(Start) if passed.cycle < e.cycle < start.cycle]
+    assert all(event.engine != start.engine for event in between)
+    assert len(await bench.events(Start, channel=1)) == len(others)
+
+
+@cocotb.test(**LIMIT)
+async def reservation_ends_with_its_channel(dut):
+    """An acquire that no copy follows: another channel's copies start, at whatever moment of its
+    last methods the slice ends."""
+    bench = await Bench.start(dut, counting=1)
+    one, two = await bench.copy_channel(0, slice_cycles=40), await bench.copy_channel(1)
+    copies = bench.copies(24, 64)
+    for number, copy in enumerate(copies):
+        last = Pushbuffer().acquire(semaphore(0), 0)
+        await together(
+            bench,
+            [one, two],
+            [joined(nops(*[0] * (20 + number)), last), Pushbuffer().copy(*copy, 64)],
+        )
+        await bench.until_idle(one, two)
+    assert all(bench.copied(*copy, 64) for copy in copies)
+
+
 async def until_acquired(bench: Bench, channel: RawChannel) -> None:
     """Wait until an acquire of the channel has passed."""
     end = bench.now() + 5000

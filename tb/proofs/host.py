@@ -213,7 +213,7 @@ class LauncherProof(Proof):
         where an engine is told to be able, and starts further copies behind only while some run."""
         served = anything(m, CONFIG.channel_bits, "served")
         launch, reserve = dut.launch, dut.reserve
-        drive(m, dut.alive, "alive")
+        drive(m, dut.working, "working")
         drive(m, launch, "launch", "valid", "behind", "interrupt")
         drive(m, reserve, "reserve", "valid")
         drive(m, dut.release, "release", "valid")
@@ -239,7 +239,7 @@ class LauncherProof(Proof):
             Assert(~has | ~dut.copying[channel]),
         ]
         launched, reserves = concerns(dut.launch, channel), concerns(dut.reserve, channel)
-        lost = launched | concerns(dut.release, channel) | ~dut.alive[channel]
+        lost = launched | concerns(dut.release, channel) | ~dut.working[channel]
         with m.If(reserves & ~has):
             m.d.sync += has.eq(1)
         with m.Elif(lost):
