@@ -155,6 +155,11 @@ class Bench:
         """(destination, source) of `count` copies of `size` bytes."""
         return [(self.allocate(size), self.pattern(size)[0]) for _ in range(count)]
 
+    def endless(self) -> tuple[int, int, int, int, int, int]:
+        """Arguments of `Pushbuffer.copy_2d` for a copy that does not end by itself."""
+        ((dst, src),) = self.copies(1, 4096)
+        return dst, 0, src, 0, 4096, (1 << 32) - 1
+
     def copied(self, dst: int, src: int, size: int = COPY_BYTES) -> bool:
         """Whether the destination holds what the source does."""
         return self.machine.memory_read(dst, size) == self.machine.memory_read(src, size)

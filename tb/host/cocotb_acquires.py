@@ -234,7 +234,7 @@ async def time_out_without_engine(dut):
         await bench.control.write_semaphore(0, first)
         ((dst, src),) = bench.copies(1, 64)
         commands = Pushbuffer().acquire(semaphore(0), 0).copy(dst, src, 64)
-        long = Pushbuffer().copy_2d(*endless(bench))
+        long = Pushbuffer().copy_2d(*bench.endless())
         started = len(await bench.events(Start))
         if first:
             await low.submit(commands)
@@ -251,12 +251,6 @@ async def time_out_without_engine(dut):
         for channel in busy:
             await channel.write("CONTROL", ENABLE=0)
         busy = [await bench.copy_channel(i) for i in range(engines)]
-
-
-def endless(bench: Bench) -> tuple[int, int, int, int, int, int]:
-    """Arguments of `copy_2d` for a copy that does not end by itself."""
-    ((dst, src),) = bench.copies(1, 4096)
-    return dst, 0, src, 0, 4096, (1 << 32) - 1
 
 
 @cocotb.test(**LIMIT)

@@ -341,10 +341,7 @@ async def endless_copy_is_stopped(dut):
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     engines = min(built, await bench.control.read("COPY_ENGINES"))
-    ((dst, src),) = bench.copies(1, 4096)
-    endless = Pushbuffer().copy_2d(
-        dst, 0, src, 0, 4096, (1 << 32) - 1, fence=CopyFence(semaphore(3), 1)
-    )
+    endless = Pushbuffer().copy_2d(*bench.endless(), fence=CopyFence(semaphore(3), 1))
     for index in range(engines):
         channel = await bench.copy_channel(index)
         await channel.submit(joined(endless, Pushbuffer().release(semaphore(4), 1)))

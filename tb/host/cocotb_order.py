@@ -27,17 +27,19 @@ def nops(*values: int) -> Pushbuffer:
     return Pushbuffer().non_inc(0, HostMethod.NOP, *values)
 
 
-def wrapped(level: int, levels: int, copy: Copy, size: int) -> Pushbuffer:
-    """A copy as the driver wraps it (COPY-23); S(p) is on-chip semaphore p - 2."""
-    commands = Pushbuffer()
+def wrapped(
+    level: int, levels: int, copy: Copy, size: int, *, count_first: bool = False
+) -> Pushbuffer:
+    """A copy as the driver wraps it: COPY-23, or with `count_first` as
+    `driver.policy.CountFirstPolicy` does. S(p) is on-chip semaphore p - 2."""
+    count, waits, done = Pushbuffer(), Pushbuffer(), Pushbuffer()
+    if level > 1:
+        count.add(semaphore(level - 2), 1)
+        done.add(semaphore(level - 2), -1)
     for higher in range(level + 1, levels + 1):
-        commands.acquire(semaphore(higher - 2), 0)
-    if level > 1:
-        commands.add(semaphore(level - 2), 1)
-    commands.copy(*copy, size)
-    if level > 1:
-        commands.add(semaphore(level - 2), -1)
-    return commands
+        waits.acquire(semaphore(higher - 2), 0)
+    before = (count, waits) if count_first else (waits, count)
+    return joined(*before, Pushbuffer().copy(*copy, size), done)
 
 
 def joined(*parts: Pushbuffer) -> Pushbuffer:

@@ -147,17 +147,9 @@ async def random_arrival_safe(bench: Bench, most: int, slice_cycles: int) -> Non
             assert not any(n for p, n in counted.items() if p > level), event
 
 
-def counted_first(level: int, levels: int, copy: Copy, size: int) -> Pushbuffer:
-    """A copy as `driver.policy.CountFirstPolicy` wraps it."""
-    commands = Pushbuffer()
-    if level > 1:
-        commands.add(semaphore(level - 2), 1)
-    for higher in range(level + 1, levels + 1):
-        commands.acquire(semaphore(higher - 2), 0)
-    commands.copy(*copy, size)
-    if level > 1:
-        commands.add(semaphore(level - 2), -1)
-    return commands
+def counted_first(level: int, levels: int, copy: Copy) -> Pushbuffer:
+    """A lasting copy, counted before it waits."""
+    return wrapped(level, levels, copy, LASTING, count_first=True)
 
 
 @cocotb.test(**LIMIT)
@@ -172,11 +164,11 @@ async def every_level_overtakes(dut):
         started = len(await bench.events(Start))
         *first, x, y = copies = bench.copies(engines + 2, LASTING)
         for channel, copy in zip(busy, first, strict=True):
-            await channel.submit(counted_first(1, most, copy, LASTING))
+            await channel.submit(counted_first(1, most, copy))
         await until_started(bench, started + engines)
-        await lower.submit(counted_first(level, most, x, LASTING))
+        await lower.submit(counted_first(level, most, x))
         await bench.wait(100)
-        await higher.submit(counted_first(above, most, y, LASTING))
+        await higher.submit(counted_first(above, most, y))
         await bench.until_idle(*busy, lower, higher)
         starts = (await bench.events(Start))[started + engines :]
         assert [e.channel for e in starts] == [higher.index, lower.index], (level, above)

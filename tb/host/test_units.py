@@ -1,6 +1,7 @@
 """Units of the host alone, on both simulators."""
 
 import pytest
+from amaranth.lib import wiring
 
 from hw.config import CONFIGS
 from hw.host.arrivals import Arrivals
@@ -10,37 +11,29 @@ from tb.host import fetching
 from tb.runner import simulate
 
 
+def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None:
+    """Run the unit's module of cocotb tests."""
+    name = type(unit).__name__.lower()
+    simulate(
+        unit,
+        f"tb.host.cocotb_{name}",
+        simulator=simulator,
+        name=f"host-{name}-{size}",
+        env={"SIZE": size},
+        minimum=minimum,
+    )
+
+
 @pytest.mark.parametrize("size", fetching.CONFIGS)
 def test_fetch(simulator: str, size: str) -> None:
-    simulate(
-        Fetch(fetching.CONFIGS[size]),
-        "tb.host.cocotb_fetch",
-        simulator=simulator,
-        name=f"host-fetch-{size}",
-        env={"SIZE": size},
-        minimum=6,
-    )
+    run(Fetch(fetching.CONFIGS[size]), simulator, size, 6)
 
 
 @pytest.mark.parametrize("size", ["tiny", "default", "large"])
 def test_arrivals(simulator: str, size: str) -> None:
-    simulate(
-        Arrivals(CONFIGS[size]),
-        "tb.host.cocotb_arrivals",
-        simulator=simulator,
-        name=f"host-arrivals-{size}",
-        env={"SIZE": size},
-        minimum=3,
-    )
+    run(Arrivals(CONFIGS[size]), simulator, size, 3)
 
 
 @pytest.mark.parametrize("size", ["tiny", "default", "two-engines", "large"])
 def test_barrier(simulator: str, size: str) -> None:
-    simulate(
-        Barrier(CONFIGS[size]),
-        "tb.host.cocotb_barrier",
-        simulator=simulator,
-        name=f"host-barrier-{size}",
-        env={"SIZE": size},
-        minimum=3,
-    )
+    run(Barrier(CONFIGS[size]), simulator, size, 3)
