@@ -14,6 +14,8 @@ PUSHBUFFER ?=
 IMAGE ?=
 # Which pytest tests: make test TESTS=tb/copy
 TESTS ?= tb
+# How many of them run at once; auto: as many as there are cores.
+JOBS ?= auto
 # Further arguments of the targets that run a command: sim, raw, verilog, bench, soak, prove, synth.
 ARGS ?=
 
@@ -52,7 +54,7 @@ picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published ord
 	$(RUN) -m tb.picture
 
 test: $(VENV)/.tools ## run the tests on Verilator, and on Icarus where it is installed
-	$(RUN) -m pytest $(TESTS) --junitxml sim_build/tests.xml $(ARGS)
+	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml $(ARGS)
 
 lint: $(VENV)/.checks ## check form and types of the Python code
 	$(VENV)/bin/ruff format --check .
