@@ -8,12 +8,14 @@ from dataclasses import dataclass, fields
 
 __all__ = [
     "CONFIGS",
+    "LIMITS",
     "SLOT_BYTES",
     "VA_BITS",
     "WINDOW_BASE",
     "WINDOW_BYTES",
     "Config",
     "ConfigError",
+    "Limits",
 ]
 
 VA_BITS = 49
@@ -39,23 +41,54 @@ def _bits(count: int) -> int:
     return max(1, (count - 1).bit_length())
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a number of `Config` may be: `low` … `high`, and `note`, what else holds."""
+
+    low: int
+    high: int
+    power_of_two: bool = False
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.power_of_two:
+            powers = range(self.low.bit_length() - 1, self.high.bit_length())
+            return ", ".join(str(1 << power) for power in powers)
+        return f"{self.low} … {self.high}" + (f", {self.note}" if self.note else "")
+
+
+LIMITS = {
+    "channels": Limits(1, 64),
+    "copy_engines": Limits(1, 4),
+    "semaphores": Limits(8, 1024),
+    "counters": Limits(1, 64, note="at most as many as semaphores"),
+    "data_width": Limits(64, 512, power_of_two=True),
+    "address_width": Limits(32, 40),
+    "memory_bytes": Limits(4096, WINDOW_BASE, note="a multiple of 4096, at most 2^address_width"),
+    "asids": Limits(1, 1024),
+    "prefetch_beats": Limits(8, 256, power_of_two=True),
+    "cycle_ns": Limits(1, 1000),
+}
+"""Of every number of `Config`, by its name; some bound each other as well."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Sizes of one Signalbox.
+    """Sizes of one Signalbox, inside `LIMITS`.
 
     Members
     -------
-    channels : 1 … 64. Hardware channels, each with a GPFIFO ring.
-    copy_engines : 1 … 4. Engines of class C7B5.
-    semaphores : 8 … 1024. Semaphores on chip, 16 bytes each in the window.
-    counters : 1 … 64, at most `semaphores`. The first of them, which can be made counting
-        semaphores (checked against underflow and overflow; COPY-12, COPY-20).
-    data_width : 64, 128, 256 or 512. Bits of the AXI4 memory port.
-    address_width : 32 … 40. Bits of a physical address.
+    channels : hardware channels, each with a GPFIFO ring.
+    copy_engines : engines of class C7B5.
+    semaphores : semaphores on chip, 16 bytes each in the window.
+    counters : the first of them, which can be made counting semaphores (checked against underflow
+        and overflow; COPY-12, COPY-20).
+    data_width : bits of the AXI4 memory port.
+    address_width : bits of a physical address.
     memory_bytes : bytes of physical memory from address 0; an access past it faults.
-    asids : 1 … 1024. Address spaces.
-    prefetch_beats : 8 … 256, a power of two. Pushbuffer prefetch per channel in bus beats.
-    cycle_ns : 1 … 1000. Nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
+    asids : address spaces.
+    prefetch_beats : pushbuffer prefetch per channel in bus beats.
+    cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
     trace : whether the top level has the `trace` port (what simulations record).
     """
 
@@ -73,16 +106,8 @@ class Config:
 
     def __post_init__(self) -> None:
         self._check_type()
-        self._check_range("channels", 1, 64)
-        self._check_range("copy_engines", 1, 4)
-        self._check_range("semaphores", 8, 1024)
-        self._check_range("counters", 1, min(64, self.semaphores))
-        self._check_range("data_width", 64, 512, power_of_two=True)
-        self._check_range("address_width", 32, 40)
-        self._check_range("memory_bytes", 4096, min(1 << self.address_width, WINDOW_BASE))
-        self._check_range("asids", 1, 1024)
-        self._check_range("prefetch_beats", 8, 256, power_of_two=True)
-        self._check_range("cycle_ns", 1, 1000)
+        for name, limits in LIMITS.items():
+            self._check_range(name, limits)
         if self.memory_bytes % 4096:
             raise ConfigError(
                 f"memory_bytes = {self.memory_bytes} is not a multiple of the 4096-byte page"
@@ -95,11 +120,15 @@ class Config:
                 kind = "a bool" if field.type is bool else "an integer"
                 raise ConfigError(f"{field.name} = {value!r} is not {kind}")
 
-    def _check_range(self, name: str, low: int, high: int, *, power_of_two: bool = False) -> None:
-        value = getattr(self, name)
+    def _check_range(self, name: str, limits: Limits) -> None:
+        value, low, high = getattr(self, name), limits.low, limits.high
+        if name == "counters":
+            high = min(high, self.semaphores)
+        if name == "memory_bytes":
+            high = min(high, 1 << self.address_width)
         if not low <= value <= high:
             raise ConfigError(f"{name} = {value} is outside its limits {low} … {high}")
-        if power_of_two and value & (value - 1):
+        if limits.power_of_two and value & (value - 1):
             raise ConfigError(f"{name} = {value} is not a power of two")
 
     @property

@@ -3,14 +3,15 @@
 import argparse
 from dataclasses import fields, replace
 
-from hw.config import CONFIGS, Config, ConfigError
+from hw.config import CONFIGS, LIMITS, Config, ConfigError
 
 __all__ = ["add_options", "chosen"]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--config NAME` and one option per member of `Config`, which overrides the named one."""
-    group = parser.add_argument_group("configuration")
+    """Add `--config NAME` and one option per member of `Config`, which overrides the named one.
+    Their limits stand in the help."""
+    group = parser.add_argument_group("configuration", "Limits, and in brackets the default one.")
     group.add_argument(
         "--config",
         choices=CONFIGS,
@@ -20,9 +21,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for field in fields(Config):
         name = "--" + field.name.replace("_", "-")
         if field.type is bool:
-            group.add_argument(name, action=argparse.BooleanOptionalAction, default=None)
+            group.add_argument(
+                name, action=argparse.BooleanOptionalAction, default=None, help="a trace port"
+            )
         else:
-            group.add_argument(name, type=_number, metavar="N", default=None)
+            text = f"{LIMITS[field.name]} [{getattr(CONFIGS['default'], field.name)}]"
+            group.add_argument(name, type=_number, metavar="N", default=None, help=text)
 
 
 def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:

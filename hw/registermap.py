@@ -5,6 +5,7 @@ python -m hw.registermap --markdown FILE --header FILE [configuration options]
 
 import argparse
 import enum
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -39,8 +40,13 @@ _BRING_UP = f"""\
    METHOD0 was written before with another one, NOP to skip it.
 5. CONTROL.ENABLE = 0 switches it off; its memory is free when STATUS.ACTIVE is 0.
 
-Numbers of methods, bit fields of ring entries, headers and methods are in the C header; numbers in
-brackets are sections of the public manuals' summary that the design was made from."""
+Numbers of methods, bit fields of ring entries, headers and methods are in the C header. Where they
+are public they are NVIDIA's, from <https://github.com/NVIDIA/open-gpu-doc>: class headers
+`classes/host/clc56f.h` and `classes/dma-copy/clc7b5.h`; `manuals/ampere/ga100/dev_pbdma.ref.txt`
+and `dev_ram.ref.txt` describe rings, headers, host methods and USERD."""
+
+_SECTIONS = re.compile(r" \((?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*\)")
+"""Sections of the specification, as docstrings name them: " (1.2)", " (section 4)"."""
 
 _RULES = {
     "ro": "read only; a write is answered with SLVERR",
@@ -213,8 +219,9 @@ def _register_defines(block: Block, register: Register) -> list[str]:
 
 
 def _summary(described: type[enum.Enum] | type[data.Struct]) -> str:
-    """First sentence of a docstring."""
-    return " ".join((described.__doc__ or "").split()).partition(". ")[0].rstrip(".") + "."
+    """First sentence of a docstring, without our own section numbers, which users do not have."""
+    text = _SECTIONS.sub("", " ".join((described.__doc__ or "").split()))
+    return text.partition(". ")[0].rstrip(".") + "."
 
 
 if __name__ == "__main__":

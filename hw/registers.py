@@ -491,19 +491,17 @@ CHANNEL = Block(
                     17,
                     "1: an acquire that is not `== 0` of a counting semaphore needs no copy "
                     "engine: for waits between streams, which say nothing of priority. 0: every "
-                    "acquire of a channel with a copy object is decided with an engine (COPY-13).",
+                    "acquire of a channel with a copy object is decided with an engine.",
                 ),
             ),
             reset=None,
         ),
-        Register(
-            "SLICE", 0x1C, Access.RW, "Cycles of a time slice, 1 … 2^31 (COPY-5).", reset=None
-        ),
+        Register("SLICE", 0x1C, Access.RW, "Cycles of a time slice, 1 … 2^31.", reset=None),
         Register(
             "ACQUIRE",
             0x20,
             Access.RW,
-            "Retry period and time-out of acquires in memory (2.4).",
+            "Retry period and time-out of acquires in memory.",
             _mirror(
                 AcquireTimer,
                 retry_man="Retry period: RETRY_MAN × 2^RETRY_EXP cycles.",
@@ -520,14 +518,14 @@ CHANNEL = Block(
             "INTR_0",
             0x2C,
             Access.W1C,
-            "Why the channel is halted, public bits (2.7). Clearing the bit resumes the channel.",
+            "Why the channel is halted, public bits. Clearing the bit resumes the channel.",
             _codes(0),
         ),
         Register(
             "INTR_1",
             0x30,
             Access.W1C,
-            "Why the channel is halted, errors of the copy class (2.7). See INTR_0.",
+            "Why the channel is halted, errors of the copy class. See INTR_0.",
             _codes(32),
         ),
         Register(

@@ -34,6 +34,12 @@ def test_markdown_names_everything():
     assert "channels 64" in text and "64 of 64 are built" in text
 
 
+def test_names_no_section_that_users_do_not_have():
+    for text in (registermap.markdown(LARGE), registermap.header(LARGE)):
+        assert not re.findall(r"\((?:spec|section) .*\)|\(\d+\.\d.*\)|\b[A-Z]+-\d+\)", text)
+    assert "github.com/NVIDIA/open-gpu-doc" in registermap.markdown(LARGE)
+
+
 def test_header_has_no_name_twice():
     names = [name for name, _ in macros(registermap.header(LARGE))]
     assert len(set(names)) == len(names)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hw import verilog
-from hw.config import CONFIGS
+from hw.config import CONFIGS, LIMITS, ConfigError
 from tb import verilator
 from tb.runner import ROOT, SIM_BUILD
 
@@ -104,6 +104,24 @@ def test_same_every_time(tmp_path: Path):
     export("tiny", tmp_path, "--trace")
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == first
     assert '"trace__served"' in first[MANIFEST]
+
+
+def test_help_gives_limits(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        verilog.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for limits in LIMITS.values():
+        assert str(limits) in text
+    assert "--channels N 1 … 64 [8]" in text
+    assert "--data-width N 64, 128, 256, 512 [128]" in text
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_are_kept(name: str):
+    limits = LIMITS[name]
+    for value in (limits.low - 1, limits.high + 1):
+        with pytest.raises(ConfigError, match=f"{name} = {value} is outside its limits"):
+            replace(CONFIGS["large"], **{name: value})
 
 
 @pytest.mark.parametrize(
