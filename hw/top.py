@@ -28,10 +28,11 @@ class Signalbox(wiring.Component):
         0 USERD, 1 semaphores, then copy engines.
     irq : level, see INTR.
     trace : only with `config.trace`.
+    config : what it is built with.
     """
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self.config = config
         clients = 2 + config.copy_engines
         self._fabric = MemoryFabric(config, clients, clients, urgent=2)  # all but copies
         members = {
@@ -45,7 +46,7 @@ class Signalbox(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self._config
+        config = self.config
         m.submodules.control = control = ControlPort(config)
         m.submodules.host = host = Host(config)
         m.submodules.semaphores = semaphores = SemaphoreUnit(config)
@@ -130,7 +131,7 @@ class Signalbox(wiring.Component):
             trace.semaphore.eq(semaphores.written),
             trace.error.eq(host.channels.error),
         ]
-        for number in range(self._config.copy_engines):
+        for number in range(self.config.copy_engines):
             m.d.comb += [
                 trace.start[number].valid.eq(launcher.started[number]),
                 trace.start[number].channel.eq(launch.channel),

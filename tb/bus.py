@@ -1,10 +1,15 @@
 """cocotbext-axi bus objects for the AXI ports of an exported design."""
 
+import warnings
 from typing import Any
 
 from cocotbext.axi import AxiBus, AxiLiteBus
 
 __all__ = ["axi4", "axi4lite"]
+
+# cocotbext-axi 0.1 still uses names that cocotb 2 deprecates, and every run would show them a dozen
+# times. What is deprecated anywhere else stays visible.
+warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"cocotbext\.axi\.")
 
 _NAMES = {"bus_separator": "__", "case_insensitive": False}
 

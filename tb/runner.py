@@ -4,6 +4,9 @@
 
 A build is reused while the exported Verilog, the extra sources and the arguments are the same.
 cocotb's runner returns normally when tests fail or none ran; `simulate` raises.
+
+Of the runs of one name, the newest six are kept below `sim_build/<name>/`, and besides them the
+newest six that failed (`failed.txt` says why); older ones are removed.
 """
 
 import contextlib
@@ -43,6 +46,12 @@ COVERAGE = "SIGNALBOX_COVERAGE"
 
 _TIMESCALE = ("1ns", "1ps")
 
+_FAILED = "failed.txt"
+"""In the directory of a run that failed: why."""
+
+_KEPT = 6
+"""So many runs of a name are kept, and so many that failed."""
+
 
 def simulate(
     design: wiring.Component | None,
@@ -69,7 +78,8 @@ def simulate(
     ----------
     design : exported as module `dut`; None when `sources` are everything.
     simulator : "verilator" or "icarus".
-    name : names the run; it gets a folder below `sim_build/<name>/`.
+    name : names the run; it gets a folder below `sim_build/<name>/`, which later runs of the name
+        remove in the end (see the module).
     env : environment variables that the tests see.
     testcase : run only the cocotb tests whose names end so (a list separated by commas).
     seed : of the tests' random numbers; else `SIGNALBOX_SEED`, else a fresh one. It is printed.
@@ -88,7 +98,8 @@ def simulate(
 
     Raises
     ------
-    AssertionError : a test failed, the simulator failed, or fewer than `minimum` tests ran.
+    AssertionError : a test failed (the message shows its exception), the simulator failed, or
+        fewer than `minimum` tests ran.
     RuntimeError : the design did not build, or a usable simulator is missing.
     """
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
@@ -109,11 +120,10 @@ def simulate(
         tuple(build_args),
     )
     build = _build(recipe)
-    (SIM_BUILD / name).mkdir(exist_ok=True)
-    run = Path(tempfile.mkdtemp(prefix=f"run-{simulator}-", dir=SIM_BUILD / name))
-    print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {run.relative_to(ROOT)}")
     failure = None
-    with _environment(waves, {**(env or {}), "COCOTB_RANDOM_SEED": str(seed)}):
+    values = {**(env or {}), "COCOTB_RANDOM_SEED": str(seed)}
+    with _run_folder(SIM_BUILD / name, simulator) as run, _environment(waves, values):
+        print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {run.relative_to(ROOT)}")
         try:
             get_runner(simulator).test(
                 tests,
@@ -133,8 +143,8 @@ def simulate(
             )
         except RuntimeError as error:
             failure = f"simulator failed: {error}"
-    what = f"{name} on {simulator}, seed {seed}" + (f", see {run / log}" if log else "")
-    _check(run / "results.xml", what, minimum, failure)
+        what = f"{name} on {simulator}, seed {seed}" + (f", see {run / log}" if log else "")
+        _check(run / "results.xml", what, minimum, failure)
     return run
 
 
@@ -231,17 +241,57 @@ def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
         raise AssertionError(f"{what}: no results; {failure or 'the simulation ended early'}")
     cases = list(ElementTree.parse(results).iter("testcase"))
     ran = [case for case in cases if case.find("skipped") is None]
-    failed = [
-        f"{case.get('classname')}.{case.get('name')}"
+    failed = {
+        f"{case.get('classname')}.{case.get('name')}": reason
         for case in ran
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
+        if (reason := _exception(case)) is not None
+    }
     if failed:
-        raise AssertionError(f"{what}: {len(failed)} of {len(ran)} failed: {', '.join(failed)}")
+        texts = [f"\n\n{test}: {reason}" for test, reason in failed.items()]
+        raise AssertionError(
+            f"{what}: {len(failed)} of {len(ran)} failed: {', '.join(failed)}{''.join(texts)}"
+        )
     if failure:
         raise AssertionError(f"{what}: {failure}")
     if len(ran) < minimum:
-        raise AssertionError(f"{what}: {len(ran)} tests ran, at least {minimum} expected")
+        ran_text = f"{len(ran)} test{'' if len(ran) == 1 else 's'} ran"
+        raise AssertionError(f"{what}: {ran_text}, at least {minimum} expected")
+
+
+def _exception(case: ElementTree.Element) -> str | None:
+    """Traceback of a cocotb test that failed, as results.xml has it; None when it passed."""
+    for kind in ("failure", "error"):
+        element = case.find(kind)
+        if element is not None:
+            return (element.text or element.get("message") or kind).strip()
+    return None
+
+
+@contextlib.contextmanager
+def _run_folder(folder: Path, simulator: str) -> Generator[Path]:
+    """A fresh directory for a run in `folder`; in the end the oldest of its runs are removed,
+    unless another process runs there just then."""
+    folder.mkdir(exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        run = Path(tempfile.mkdtemp(prefix=f"run-{simulator}-", dir=folder))
+        try:
+            yield run
+        except AssertionError as error:
+            (run / _FAILED).write_text(f"{error}\n")
+            raise
+        finally:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove_oldest(folder)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Keep the newest runs, and the newest that failed."""
+    runs = sorted(folder.glob("run-*"), key=lambda run: run.stat().st_mtime_ns, reverse=True)
+    failed = [run for run in runs if (run / _FAILED).exists()]
+    for run in set(runs) - {*runs[:_KEPT], *failed[:_KEPT]}:
+        shutil.rmtree(run)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """The runner: it must not report success for anything but tests that ran and passed."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,8 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from tb.runner import simulate
+from tb import runner
+from tb.runner import SIM_BUILD, simulate
 
 TESTS = "tb.cocotb_runner"
 
@@ -36,8 +39,11 @@ def test_pass(simulator: str):
 
 
 def test_failure_raises(simulator: str):
-    with pytest.raises(AssertionError, match=r"1 of 2 failed: tb.cocotb_runner.fails"):
+    with pytest.raises(AssertionError, match=r"1 of 2 failed: tb.cocotb_runner.fails") as caught:
         simulate(Counter(), TESTS, simulator=simulator, name="runner", env={"FAIL": "1"})
+    text = str(caught.value)
+    assert re.search(r'cocotb_runner.py", line \d+, in fails', text), text
+    assert "AssertionError: assert 0 == 1" in text
 
 
 def test_nothing_ran_raises(simulator: str):
@@ -45,8 +51,31 @@ def test_nothing_ran_raises(simulator: str):
         simulate(Counter(), TESTS, simulator=simulator, name="runner", testcase="absent")
 
 
+def test_old_runs_are_removed(simulator: str, monkeypatch: pytest.MonkeyPatch):
+    """The newest stay, and beside them the newest that failed."""
+    monkeypatch.setattr(runner, "_KEPT", 2)
+    options = {"simulator": simulator, "name": f"runner-old-{simulator}"}
+    shutil.rmtree(SIM_BUILD / options["name"], ignore_errors=True)
+    with pytest.raises(AssertionError):
+        simulate(Counter(), TESTS, env={"FAIL": "1"}, **options)
+    (failed,) = (SIM_BUILD / options["name"]).glob("run-*")
+    runs = [simulate(Counter(), TESTS, **options) for _ in range(3)]
+    assert set((SIM_BUILD / options["name"]).glob("run-*")) == {failed, *runs[1:]}
+    assert "in fails" in (failed / "failed.txt").read_text()
+
+
+def test_running_ones_are_not_removed(simulator: str, monkeypatch: pytest.MonkeyPatch):
+    """Another run of the name is under way."""
+    monkeypatch.setattr(runner, "_KEPT", 1)
+    options = {"simulator": simulator, "name": f"runner-old-{simulator}"}
+    with runner._run_folder(SIM_BUILD / options["name"], simulator) as other:
+        for _ in range(2):
+            simulate(Counter(), TESTS, **options)
+        assert other.exists()
+
+
 def test_too_few_raises(simulator: str):
-    with pytest.raises(AssertionError, match="1 tests ran, at least 2 expected"):
+    with pytest.raises(AssertionError, match="1 test ran, at least 2 expected"):
         simulate(Counter(), TESTS, simulator=simulator, name="runner", minimum=2)
 
 

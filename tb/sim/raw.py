@@ -75,7 +75,6 @@ def simulate_raw(
         "tb.sim.cocotb_raw",
         simulator=simulator,
         name="raw",
-        memory_bytes=size,
         env={JOB: json.dumps(job)},
         waves=waves,
         log=_LOG,

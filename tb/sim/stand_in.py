@@ -19,7 +19,7 @@ class StandIn(wiring.Component):
     """
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self.config = config
         super().__init__({
             "axi": Out(
                 Axi4(addr_width=config.address_width, data_width=config.data_width, id_width=4)
@@ -33,7 +33,7 @@ class StandIn(wiring.Component):
         m = Module()
         m.d.comb += [
             self.axi.awaddr.eq(0x40),
-            self.axi.awsize.eq(self._config.offset_bits),
+            self.axi.awsize.eq(self.config.offset_bits),
             self.axi.awburst.eq(1),
             self.axi.wdata.eq(-1),
             self.axi.wstrb.eq(-1),

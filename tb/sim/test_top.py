@@ -2,15 +2,17 @@
 
 import pytest
 
-from hw.config import Config
+from hw.config import Config, ConfigError
 from hw.errors import Cause
 from tb.sim import trace
 from tb.sim.stand_in import StandIn
-from tb.sim.top import TRACE, simulate_top
+from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top, top
 
 
 def test_top(simulator: str):
-    config = Config(channels=16, copy_engines=2, semaphores=64, trace=True)
+    config = Config(
+        channels=16, copy_engines=2, semaphores=64, memory_bytes=MEMORY_BYTES, trace=True
+    )
     run = simulate_top(StandIn(config), "tb.sim.cocotb_top", simulator=simulator, name="sim-top")
     events = trace.read(run / TRACE)
     began = events[0].cycle
@@ -28,6 +30,12 @@ def test_top(simulator: str):
     (done,) = (event for event in events if isinstance(event, trace.Done))
     assert (done.engine, done.channel, done.failed) == (1, 15, True)
     assert done.cycle == served[1].cycle - 1 + 20
+
+
+def test_memory_is_the_configured_one():
+    assert ".BYTES(4096)" in top(StandIn(Config(memory_bytes=4096)))
+    with pytest.raises(ConfigError, match=r"memory_bytes = 4294967296: .* at most 268435456 bytes"):
+        simulate_top(StandIn(Config()), "tb.sim.cocotb_top", simulator="verilator", name="sim-top")
 
 
 def test_parse_every_kind():

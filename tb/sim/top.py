@@ -14,19 +14,21 @@ impl="gpi").start(start_high=False)`. What a test sees of module `sim`:
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
-
-from amaranth.lib import wiring
+from typing import Any, Protocol
 
 from hw import export
+from hw.config import Config, ConfigError
 from tb.runner import DESIGN, SIM_BUILD, simulate
 from tb.sim import backdoor
 from tb.sim.monitor import monitor
 
-__all__ = ["MEMORY_BYTES", "TRACE", "simulate_top", "top"]
+__all__ = ["LARGEST_MEMORY", "MEMORY_BYTES", "TRACE", "simulate_top", "top"]
 
 MEMORY_BYTES = 1 << 24
-"""Simulated memory unless told otherwise."""
+"""Memory of the machines that our own tests simulate."""
+
+LARGEST_MEMORY = 1 << 28
+"""Most memory that is simulated."""
 
 TRACE = "trace.txt"
 """Name of the trace in a run's directory."""
@@ -44,12 +46,26 @@ _MEMORY_PORTS = {
 }
 
 
-def top(design: wiring.Component, memory_bytes: int = MEMORY_BYTES) -> str:
+class Design(Protocol):
+    """A component with the ports of `hw.top.Signalbox`, and what it was built with."""
+
+    config: Config
+
+
+def top(design: Design) -> str:
     """SystemVerilog of module `sim` around `design`.
 
-    The design's `axi` goes to the memory and its `trace`, if it has one, to the monitor; every
-    other port becomes a port of the top.
+    The design's `axi` goes to a memory of `design.config.memory_bytes` and its `trace`, if it has
+    one, to the monitor; every other port becomes a port of the top.
+
+    Raises `ConfigError` for more memory than `LARGEST_MEMORY`.
     """
+    memory_bytes = design.config.memory_bytes
+    if memory_bytes > LARGEST_MEMORY:
+        raise ConfigError(
+            f"memory_bytes = {memory_bytes}: a simulation has at most {LARGEST_MEMORY} bytes "
+            f"({LARGEST_MEMORY >> 20} MiB); give Config(memory_bytes=...)"
+        )
     ports = {name: (len(signal), way.value) for name, (signal, way) in export.ports(design).items()}
     inner = {name: width for name, (width, _) in ports.items() if name.startswith(_INNER)}
     outer = {name: port for name, port in ports.items() if not name.startswith(_INNER)}
@@ -90,20 +106,15 @@ def top(design: wiring.Component, memory_bytes: int = MEMORY_BYTES) -> str:
     return "\n".join([*lines, "endmodule", ""])
 
 
-def simulate_top(
-    design: wiring.Component,
-    tests: str,
-    *,
-    simulator: str,
-    name: str,
-    memory_bytes: int = MEMORY_BYTES,
-    **options: Any,
-) -> Path:
+def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **options: Any) -> Path:
     """`tb.runner.simulate` of `design` in its simulation top; the run's trace is `TRACE`.
 
-    `options` are those of `simulate`; the top's ports and the memory's settings are visible.
+    The memory is as large as the design's configuration says. `options` are those of `simulate`;
+    the top's ports and the memory's settings are visible.
+
+    Raises `ConfigError` for more memory than can be simulated, else as `simulate`.
     """
-    text = top(design, memory_bytes)
+    text = top(design)
     trace = getattr(design, "trace", None)
     public = ["sim.clk", "sim.rst", "sim.cycle", "sim.reset_request", *backdoor.public()]
     public += [

@@ -18,7 +18,7 @@ from driver.workload import Workload, WorkloadError, load
 from hw.config import Config
 from hw.top import Signalbox
 from tb.sim import trace
-from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top
+from tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, simulate_top
 
 __all__ = [
     "JOB",
@@ -40,9 +40,6 @@ RESULT = "result.json"
 `message`; `policy`; `rate`, simulated cycles per second."""
 
 _LOG = "simulation.log"
-
-_MOST_MEMORY = 1 << 28
-"""Largest simulated memory."""
 
 _POLL_SECONDS = 0.1
 
@@ -94,10 +91,10 @@ def machine(workload: Workload) -> Config:
     size = MEMORY_BYTES
     while size < needed:
         size *= 2
-    if size > _MOST_MEMORY:
+    if size > LARGEST_MEMORY:
         raise WorkloadError(
             f"{workload.name}: its copies need {needed >> 20} MiB of memory, more than the "
-            f"{_MOST_MEMORY >> 20} MiB that a simulation has"
+            f"{LARGEST_MEMORY >> 20} MiB that a simulation has"
         )
     return replace(asked, trace=True, memory_bytes=min(size, asked.memory_bytes))
 
@@ -132,7 +129,6 @@ def simulate_workload(
                     "tb.sim.cocotb_workload",
                     simulator=simulator,
                     name="workload",
-                    memory_bytes=config.memory_bytes,
                     env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},
                     seed=seed,
                     waves=waves,
