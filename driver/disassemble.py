@@ -1,8 +1,9 @@
 """Dwords of a pushbuffer as methods that a person can read: for errors, traces and reports."""
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from amaranth.lib import data
 
@@ -19,9 +20,20 @@ from hw.methods import (
     SecOp,
     SemaphoreExecute,
     SemOp,
+    TertOp,
 )
 
-__all__ = ["Malformed", "Method", "decode", "disassemble", "fields", "method_detail", "method_name"]
+__all__ = [
+    "Directive",
+    "Malformed",
+    "Method",
+    "decode",
+    "disassemble",
+    "fields",
+    "folded",
+    "method_detail",
+    "method_name",
+]
 
 ENGINE_METHODS = 0x100
 """First method that goes to the object of its subchannel; lower ones are the host's (1.2)."""
@@ -38,23 +50,43 @@ class Method:
     copy_class: bool = False
     """Whether the subchannel is known to hold the copy class."""
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """The method in words."""
         name = method_name(self.address, copy_class=self.copy_class)
-        text = f"{self.position:5}: subchannel {self.subchannel} {name} = {self.data:#010x}"
+        text = f"subchannel {self.subchannel} {name} = {self.data:#010x}"
         detail = method_detail(self.address, self.data, copy_class=self.copy_class)
         return f"{text}  ({detail})" if detail else text
 
 
 @dataclass(frozen=True)
+class Directive:
+    """A header that brings no method: END_PB_SEGMENT, a group of no dwords, …"""
+
+    position: int
+    dword: int
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        """The header in words."""
+        return f"{self.dword:#010x}: {self.meaning}"
+
+
+@dataclass(frozen=True)
 class Malformed:
-    """A dword that is not a method header, or a group that the dwords end within."""
+    """A dword that is not a method header, or a group that the dwords end within, which lacks
+    `missing` of them."""
 
     position: int
     dword: int
     reason: str
+    missing: int = 0
 
-    def __str__(self) -> str:
-        return f"{self.position:5}: {self.dword:#010x}: {self.reason}"
+    @property
+    def text(self) -> str:
+        """What is wrong."""
+        return f"{self.dword:#010x}: {self.reason}"
 
 
 _FIELDS_OF: dict[int, type[data.Struct]] = {
@@ -128,7 +160,7 @@ def method_detail(address: int, value: int, *, copy_class: bool = True) -> str:
 
 def decode(
     dwords: Sequence[int], *, copy_subchannels: Sequence[int] = ()
-) -> Iterator[Method | Malformed]:
+) -> Iterator[Method | Directive | Malformed]:
     """Methods of one segment, in order; what cannot be decoded comes as `Malformed`.
 
     `copy_subchannels` are those known to hold the copy class at the start; SET_OBJECT adds to
@@ -141,30 +173,40 @@ def decode(
         position += 1
         sec_op = head >> 29
         if sec_op == SecOp.END_PB_SEGMENT:
+            skipped = len(dwords) - position
+            behind = f", which skips the {skipped} dwords behind it" if skipped else ""
+            yield Directive(start, head, f"END_PB_SEGMENT{behind}")
             return
         if reason := _header_fault(head):
             yield Malformed(start, head, reason)
         elif sec_op == SecOp.IMMD_DATA_METHOD:
             yield _method(copies, start, head, 0, head >> 16 & 0x1FFF)
-        elif sec_op != SecOp.GRP0_USE_TERT:
-            count = head >> 16 & 0x1FFF
+        elif sec_op == SecOp.GRP0_USE_TERT:
+            yield Directive(start, head, TertOp(head >> 16 & 3).name if head else "no operation")
+        elif not (count := head >> 16 & 0x1FFF):
+            yield Directive(start, head, f"{SecOp(sec_op).name} of no dwords")
+        else:
             for index, value in enumerate(dwords[position : position + count]):
                 yield _method(copies, position + index, head, index, value)
             position += count
             if position > len(dwords):
                 missing = position - len(dwords)
-                yield Malformed(start, head, f"the group lacks {missing} of its {count} dwords")
+                reason = f"the group lacks {missing} of its {count} dwords"
+                yield Malformed(start, head, reason, missing)
 
 
 def _header_fault(head: int) -> str:
     """Why a dword is no method header; empty when it is one."""
-    sec_op, tert_op = head >> 29, head >> 16 & 3
+    sec_op, tert_op, count, address = head >> 29, head >> 16 & 3, head >> 16 & 0x1FFF, head & 0xFFF
     if sec_op == SecOp.RESERVED6:
         return "reserved header form"
     if sec_op == SecOp.GRP2_USE_TERT or (sec_op == SecOp.GRP0_USE_TERT and head and not tert_op):
         return "obsolete header form"
     if sec_op != SecOp.GRP0_USE_TERT and head >> 12 & 1:
         return "reserved header bit 12 is set"
+    last = {SecOp.INC_METHOD: address + count - 1, SecOp.ONE_INC: address + (count > 1)}
+    if last.get(sec_op, 0) > 0xFFF:
+        return "the group runs past the last method address"
     return ""
 
 
@@ -180,5 +222,14 @@ def _method(copies: set[int], position: int, head: int, index: int, value: int) 
 
 
 def disassemble(dwords: Sequence[int], *, copy_subchannels: Sequence[int] = ()) -> str:
-    """`decode` as text, one method a line."""
-    return "\n".join(map(str, decode(dwords, copy_subchannels=copy_subchannels)))
+    """`decode` as text, one method a line, equal ones `folded`."""
+    found = decode(dwords, copy_subchannels=copy_subchannels)
+    return "\n".join(folded((f"{item.position:5}", item.text) for item in found))
+
+
+def folded(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Lines of a place and a text; those in a row with the same text as one."""
+    for text, group in groupby(lines, key=lambda line: line[1]):
+        places = [place for place, _ in group]
+        more = f"  … × {len(places)}, the last at {places[-1].strip()}" if places[1:] else ""
+        yield f"{places[0]}: {text}{more}"

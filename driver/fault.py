@@ -85,7 +85,9 @@ class ChannelError(Exception):
     held: bool = True
     more: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def reason(self) -> str:
+        """What was wrong and where."""
         code = CODE_OF[self.cause].name if self.cause in CODE_OF else "no public code"
         parts = [f"channel {self.channel} halted with {self.cause.name} ({code}): "]
         parts.append(_MEANING.get(self.cause, "unknown cause"))
@@ -100,8 +102,15 @@ class ChannelError(Exception):
             parts.append(f"; address {self.va:#x}")
         if self.more:
             parts.append("; more of its copies have failed since")
-        parts.append(_NEXT_HELD if self.held else _NEXT)
         return "".join(parts)
+
+    @property
+    def at_header(self) -> bool:
+        """Whether a header is to blame, which is in `data`."""
+        return self.cause in _HEADERS
+
+    def __str__(self) -> str:
+        return self.reason + (_NEXT_HELD if self.held else _NEXT)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Raw submission: pushbuffers from elsewhere, beside a described memory image, and what came of it.
+"""Raw submission: pushbuffers from elsewhere, run beside a described memory image.
 
 A pushbuffer is a list of dwords; or a binary file of little-endian dwords; or a text file (.txt) of
 hexadecimal dwords between spaces, with comments from # to the end of the line. The image is a TOML
@@ -12,7 +12,8 @@ or JSON file with the same content (examples: `driver/pushbuffers/`):
     address = 0x200000
     hex = "00 01 02 03"               # or: file = "frame.bin" (beside the image), or
                                       # fill = 0x55 with size = 4096
-    name = "source"                   # for the report; default its address
+    name = "source"                   # for the report; default its address, or the name of the
+                                      # segment that it lies in
 
     [[expect]]                        # memory after the run, compared
     address = 0x300000
@@ -38,16 +39,15 @@ import numpy as np
 
 from driver.channel import Channel
 from driver.device import Device
-from driver.disassemble import disassemble
 from driver.fault import ChannelError, ChannelTimeout
-from driver.memory import Buffer, MemoryUseError
+from driver.memory import Buffer, MemoryUseError, OutOfMemory
 from driver.pushbuffer import Pushbuffer
+from driver.raw_report import Acquire, Change, RawReport, Span, held_acquire
+from hw.config import SLOT_BYTES
 
 __all__ = [
-    "Change",
     "ImageError",
     "MemoryImage",
-    "RawReport",
     "Segment",
     "load_dwords",
     "load_image",
@@ -89,110 +89,14 @@ class MemoryImage:
     semaphores: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Change:
-    """Bytes of a segment that the run changed, next to each other."""
-
-    segment: str
-    address: int
-    before: bytes
-    after: bytes
-
-
-@dataclass(frozen=True)
-class RawReport:
-    """What became of a pushbuffer, from what the hardware shows.
-
-    Members
-    -------
-    dwords : the pushbuffer. channel : where it ran. cycles : how long, to within the polling.
-    methods, copies : how many it executed.
-    reference : data of its last SET_REFERENCE.
-    error : why the channel halted, stuck : what it waits for; both None when all was executed.
-    semaphores : (slot, before, after) of on-chip semaphores that changed.
-    changes : memory of the image that changed.
-    mismatches : expected memory that is otherwise; `segment` is the expectation's name, `before`
-        what was expected.
-    events : lines of a trace, when the caller has one.
-    """
-
-    dwords: tuple[int, ...]
-    channel: int
-    cycles: int
-    methods: int
-    copies: int
-    reference: int
-    error: ChannelError | None
-    stuck: ChannelTimeout | None
-    semaphores: tuple[tuple[int, int, int], ...]
-    changes: tuple[Change, ...]
-    mismatches: tuple[Change, ...]
-    events: tuple[str, ...] = ()
-
-    @property
-    def good(self) -> bool:
-        """Everything was executed, and all expectations hold."""
-        return self.error is None and self.stuck is None and not self.mismatches
-
-    def with_events(self, events: Sequence[str]) -> "RawReport":
-        """The report with lines of a trace."""
-        return replace(self, events=tuple(events))
-
-    def format(self) -> str:
-        """The report as text."""
-        parts = [
-            f"Pushbuffer of {len(self.dwords)} dwords on channel {self.channel}:",
-            _indent(disassemble(self.dwords, copy_subchannels=[4]) or "(nothing)"),
-            f"Executed: {self.methods} methods in about {self.cycles} cycles.",
-            f"Reference: {self.reference:#x}.",
-            f"Copied: {self.copies} copies ended.",
-            f"Refused: {self.error or 'nothing'}",
-        ]
-        if self.stuck is not None:
-            parts.append(f"Stuck: {self.stuck}.")
-        parts.append(_section("On-chip semaphores", self._semaphore_lines()))
-        parts.append(_section("Memory", [_change_line(change) for change in self.changes]))
-        if self.mismatches:
-            lines = [_mismatch_line(change) for change in self.mismatches]
-            parts.append(_section("Not as expected", lines))
-        if self.events:
-            parts.append(_section("Events", self.events))
-        return "\n".join(parts)
-
-    def _semaphore_lines(self) -> list[str]:
-        return [
-            f"semaphore {slot}: {before:#x} → {after:#x}" for slot, before, after in self.semaphores
-        ]
-
-
-def _section(title: str, lines: Sequence[str]) -> str:
-    return f"{title}:\n{_indent(chr(10).join(lines))}" if lines else f"{title}: no change."
-
-
-def _indent(text: str) -> str:
-    return "\n".join("  " + line for line in text.splitlines())
-
-
-def _short(data: bytes) -> str:
-    return data[:8].hex(" ") + (" …" if len(data) > 8 else "")
-
-
-def _change_line(change: Change) -> str:
-    span = f"{change.address:#x}, {len(change.after)} bytes of {change.segment}"
-    return f"{span}: {_short(change.before)} → {_short(change.after)}"
-
-
-def _mismatch_line(change: Change) -> str:
-    span = f"{change.address:#x}, {len(change.after)} bytes of {change.segment}"
-    return f"{span}: {_short(change.after)}, expected {_short(change.before)}"
-
-
 # Files
 
 
 def load_dwords(path: Path | str) -> list[int]:
     """Dwords of a text file (.txt), or of a binary one. Raises `ImageError`."""
     path = Path(path)
+    if path.suffix in {".toml", ".json"}:
+        raise ImageError(f"{path}: this is a memory image, which goes beside a pushbuffer")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -255,7 +159,7 @@ def parse_image(tables: Any, file: str = "image", folder: Path = Path()) -> Memo
         address=top.number("address", None) if "address" in tables else None,
         privileged=privileged,
         segments=segments,
-        expected=tuple(entry.segment() for entry in top.tables("expect")),
+        expected=tuple(entry.segment(segments) for entry in top.tables("expect")),
         semaphores=semaphores,
     )
 
@@ -308,10 +212,13 @@ class _Table:
             raise self.error(f"{key} = {value!r} is not a number of {bits} bits")
         return value
 
-    def segment(self) -> Segment:
+    def segment(self, around: Sequence[Segment] = ()) -> Segment:
+        """The range that the table describes, named after the one of `around` that it lies in
+        when it has no name."""
         self.known("address", "name", "hex", "file", "fill", "size")
         address = self.number("address", None)
-        name = self.values.get("name", f"{address:#x}")
+        names = (other.name for other in around if other.address <= address < other.end)
+        name = self.values.get("name", next(names, f"{address:#x}"))
         if not isinstance(name, str):
             raise self.error(f"name = {name!r} is not a text")
         data = self._data()
@@ -360,13 +267,12 @@ async def run(
     _reserve(device, image)
     data = Pushbuffer().raw(*dwords).to_bytes()
     if image.address is None:
-        segment = device.allocate(len(data), name="pushbuffer")
+        segment = _allocate(device, len(data))
     else:
-        segment = _reserve_at(device, image.address, len(data), "pushbuffer")
+        segment = _reserve_at(device, image.address, len(data))
     device.settings = replace(device.settings, privileged=image.privileged, early_waits=False)
     segment.write(data)
     for slot, value in image.semaphores.items():
-        device.semaphore_address(slot)  # refuses a slot that was not built
         await device.control.write_semaphore(slot, value)
     channel = await device.channel(image.channel)
     await channel.drain()
@@ -383,7 +289,6 @@ async def _observe(
 ) -> RawReport:
     """Submit, wait for the end, and compare before and after."""
     before = await _state(device, channel)
-    begin = device.machine.now()
     error = stuck = None
     await channel.submit_segment(pushbuffer, len(dwords))
     try:
@@ -392,24 +297,26 @@ async def _observe(
         error = caught
     except ChannelTimeout as caught:
         stuck = caught
-    cycles = device.machine.now() - begin
     after = await _state(device, channel)
+    methods = after.methods - before.methods & 0xFFFF_FFFF
+    mismatches = _changes(device, image.expected)
     return RawReport(
         dwords=tuple(dwords),
         channel=channel.index,
-        cycles=cycles,
-        methods=after.methods - before.methods & 0xFFFF_FFFF,
+        methods=methods,
         copies=after.copies - before.copies & 0xFFFF_FFFF,
         reference=after.reference,
         error=error,
         stuck=stuck,
+        acquire=await _look(device, held_acquire(dwords, methods)) if stuck else None,
         semaphores=tuple(
             (slot, old, new)
             for slot, (old, new) in enumerate(zip(before.semaphores, after.semaphores, strict=True))
             if old != new
         ),
         changes=_changes(device, image.segments),
-        mismatches=_changes(device, image.expected),
+        kept=_kept(image.expected, mismatches),
+        mismatches=mismatches,
     )
 
 
@@ -434,14 +341,42 @@ async def _state(device: Device, channel: Channel) -> _State:
     )
 
 
+async def _look(device: Device, acquire: Acquire | None) -> Acquire | None:
+    """`acquire` with what it finds now."""
+    if acquire is None:
+        return None
+    window = device.info.window
+    if acquire.address < window:
+        found = device.machine.memory_read(acquire.address, acquire.size)
+        return replace(acquire, found=int.from_bytes(found, "little"))
+    slot = (acquire.address - window) // SLOT_BYTES
+    value = await device.control.read_semaphore(slot)
+    return replace(acquire, slot=slot, found=value & ((1 << 8 * acquire.size) - 1))
+
+
 def _reserve(device: Device, image: MemoryImage) -> None:
-    """Keep the driver out of the image's memory, and fill it."""
-    if image.channel >= device.info.channels:
+    """Refuse an image that the device cannot hold, keep the driver out of its memory, fill it."""
+    info = device.info
+    if image.channel >= info.channels:
         raise ImageError(
-            f"channel = {image.channel}: the device has channels 0 … {device.info.channels - 1}"
+            f"channel = {image.channel}: the device has channels 0 … {info.channels - 1}; choose "
+            "one of them, or build more with --channels"
         )
+    for slot in image.semaphores:
+        if slot >= info.semaphores:
+            raise ImageError(
+                f"semaphore slot = {slot}: the device has 0 … {info.semaphores - 1}; choose one "
+                "of them, or build more with --semaphores"
+            )
+    base, size = device.memory.base, device.memory.size
+    for segment in (*image.segments, *image.expected):
+        if segment.address < base or segment.end > size:
+            raise ImageError(
+                f"{segment.name!r} ({segment.address:#x} … {segment.end:#x}) does not lie inside "
+                f"the memory that is free for it, {base:#x} … {size:#x}"
+            )
     for start, end in _spans((*image.segments, *image.expected)):
-        _reserve_at(device, start, end - start, "the image")
+        device.memory.reserve(start, end - start, name="image")
     for segment in image.segments:
         device.machine.memory_write(segment.address, segment.data)
 
@@ -457,11 +392,35 @@ def _spans(segments: Sequence[Segment]) -> list[tuple[int, int]]:
     return spans
 
 
-def _reserve_at(device: Device, address: int, size: int, name: str) -> Buffer:
+def _reserve_at(device: Device, address: int, size: int) -> Buffer:
+    """Memory for the pushbuffer where the image wants it."""
     try:
-        return device.memory.reserve(address, size, name=name)
+        return device.memory.reserve(address, size, name="pushbuffer")
     except MemoryUseError as error:
-        raise ImageError(f"{name} at {address:#x}: {error}") from error
+        raise ImageError(
+            f"address = {address:#x}: the pushbuffer ({size} bytes) does not lie inside the memory "
+            f"({device.memory.base:#x} … {device.memory.size:#x}), or overlaps a segment"
+        ) from error
+
+
+def _allocate(device: Device, size: int) -> Buffer:
+    """Memory for the pushbuffer anywhere."""
+    try:
+        return device.allocate(size, name="pushbuffer")
+    except OutOfMemory as error:
+        raise ImageError(
+            f"beside the image there is no room for the pushbuffer: {error}"
+        ) from error
+
+
+def _kept(expected: Sequence[Segment], mismatches: Sequence[Change]) -> tuple[Span, ...]:
+    """Expectations that hold."""
+    wrong = [change.address for change in mismatches]
+    return tuple(
+        Span(segment.name, segment.address, len(segment.data))
+        for segment in expected
+        if not any(segment.address <= address < segment.end for address in wrong)
+    )
 
 
 def _changes(device: Device, segments: Sequence[Segment]) -> tuple[Change, ...]:

@@ -69,9 +69,14 @@ class Result:
         """Records of the series called `name`, in order."""
         return [record for record in self.records if record.name == name]
 
+    def title(self, record: CopyRecord) -> str:
+        """Name of a copy, with its index when it is one of a series."""
+        series = any(copy.name == record.name and copy.count > 1 for copy in self.workload.copies)
+        return f"{record.name}[{record.index}]" if series else record.name
+
     def completion_order(self) -> list[str]:
         """Names of all copies as they ended."""
-        return [record.name for record in sorted(self.records, key=lambda r: r.completed)]
+        return [self.title(record) for record in sorted(self.records, key=lambda r: r.completed)]
 
 
 @dataclass

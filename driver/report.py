@@ -15,6 +15,7 @@ from driver.workload import CopySpec, Workload
 __all__ = [
     "Pipeline",
     "Spread",
+    "counted",
     "frames_table",
     "number",
     "order_table",
@@ -63,6 +64,11 @@ class Spread:
 def number(value: float) -> str:
     """A whole number with separators."""
     return f"{value:,.0f}"
+
+
+def counted(count: int, one: str, several: str = "") -> str:
+    """A number of things: "1 copy", "2,000 copies"; `several` where it is not `one` with an s."""
+    return f"{number(count)} {one if count == 1 else several or one + 's'}"
 
 
 def times(baseline: float, value: float) -> str:
@@ -145,8 +151,8 @@ def order_table(runs: Runs) -> str:
     rows = []
     for place, records in enumerate(zip(*columns, strict=True), 1):
         row: list[object] = [place]
-        for record in records:
-            row += [record.name, number(record.completed), number(record.latency)]
+        for result, record in zip(runs.values(), records, strict=True):
+            row += [result.title(record), number(record.completed), number(record.latency)]
         rows.append(row)
     head = ["", *["copy", "ended", "latency"] * len(runs)]
     return table(rows, _group_head(runs, 3, 1, gain=False), head)
@@ -155,7 +161,7 @@ def order_table(runs: Runs) -> str:
 def records_table(result: Result) -> str:
     """Every copy of a run, in the order of their ends."""
     rows = [
-        (f"{r.name}[{r.index}]", r.priority, r.size, r.submitted, r.ready, r.completed, r.latency)
+        (result.title(r), r.priority, r.size, r.submitted, r.ready, r.completed, r.latency)
         for r in sorted(result.records, key=lambda record: record.completed)
     ]
     head = ("copy", "priority", "bytes", "submitted", "ready", "completed", "latency")

@@ -20,7 +20,7 @@ from driver.workload import Workload, WorkloadError, load
 from tb import timeline
 from tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
 from tb.sim.activity import Activity, activity
-from tb.sim.workload import Progress, Run, RunError, simulate_workload
+from tb.sim.workload import Progress, Run, RunError, machine, simulate_workload
 
 __all__ = ["main"]
 
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(chosen: argparse.Namespace, out: TextIO) -> int:
     workload = load(chosen.file)
+    machine(workload)  # refuses what cannot be simulated before anything is said
     policies = [chosen.policy or workload.policy.kind]
     if policies[0] != "none" and not chosen.no_baseline:
         policies.append("none")
@@ -92,16 +93,16 @@ def _run(chosen: argparse.Namespace, out: TextIO) -> int:
 def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: TextIO) -> None:
     copies = sum(copy.count for copy in workload.copies)
     size = sum(copy.count * copy.size for copy in workload.copies)
-    config = workload.config
-    plural = "s" if config.copy_engines > 1 else ""
+    config, counted = workload.config, report.counted
     print(
-        f"Workload {workload.name}: {copies} copies, {report.number(size)} bytes, "
-        f"{len(workload.streams)} streams (seed {seed})",
+        f"Workload {workload.name}: {counted(copies, 'copy', 'copies')}, {counted(size, 'byte')}, "
+        f"{counted(len(workload.streams), 'stream')} (seed {seed})",
         file=out,
     )
     print(
-        f"Machine: {config.channels} channels, {config.copy_engines} copy engine{plural}, "
-        f"{config.data_width}-bit memory port, slices of {workload.policy.slice} cycles; "
+        f"Machine: {counted(config.channels, 'channel')}, "
+        f"{counted(config.copy_engines, 'copy engine')}, {config.data_width}-bit memory port, "
+        f"slices of {counted(workload.policy.slice, 'cycle')}; "
         f"on {chosen.simulator.capitalize()}",
         file=out,
     )
@@ -115,17 +116,11 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
     began = time.monotonic()
 
     def show(progress: Progress) -> None:
-        if not progress.cycle:
-            passed = time.monotonic() - began
-            print(f"  preparing the simulation ... {passed:.0f} s", file=out, flush=True)
-            return
-        share = 100 * progress.done // progress.total
-        print(
-            f"  {share:3d} % of the copies done, cycle {report.number(progress.cycle)}, "
-            f"{report.number(progress.rate)} cycles per second",
-            file=out,
-            flush=True,
-        )
+        passed = f"{time.monotonic() - began:.0f} s"
+        if progress.cycle:
+            print(_progress_line(progress, passed), file=out, flush=True)
+        else:
+            print(f"  preparing the simulation ... {passed}", file=out, flush=True)
 
     with contextlib.redirect_stdout(io.StringIO()):
         run = simulate_workload(
@@ -136,14 +131,23 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
             waves=chosen.waves,
             progress=show,
         )
-    copies = len(run.result.records)
+    copies = report.counted(len(run.result.records), "copy", "copies")
+    cycles = report.counted(run.result.total_cycles, "cycle")
     print(
-        f"  100 % of the copies done, every byte verified: {copies} copies in "
-        f"{report.number(run.result.total_cycles)} cycles ({time.monotonic() - began:.0f} s)",
+        f"  all done, every byte verified: {copies} in {cycles} ({time.monotonic() - began:.0f} s)",
         file=out,
         flush=True,
     )
     return run
+
+
+def _progress_line(progress: Progress, passed: str) -> str:
+    """How far a run is. Copies may end late in it, so time and cycles show that it goes on."""
+    return (
+        f"  {passed}: cycle {report.number(progress.cycle)}, "
+        f"{progress.done} of {report.counted(progress.total, 'copy', 'copies')} done, "
+        f"{report.number(progress.rate)} cycles per second"
+    )
 
 
 # Tables

@@ -4,7 +4,7 @@ import pytest
 
 from driver.disassemble import Malformed, Method, decode, disassemble
 from driver.pushbuffer import CopyFence, Pushbuffer
-from hw.methods import MemOp, Reduction, SemOp
+from hw.methods import HostMethod, MemOp, Reduction, SemOp
 
 
 def dwords(commands: Pushbuffer) -> list[int]:
@@ -110,7 +110,24 @@ def test_decode_forms():
     forms = Pushbuffer().one_inc(1, 0x10, 7, 8, 9).non_inc(2, 0x10, 7, 8)
     addresses = [item.address for item in decode(forms.dwords) if isinstance(item, Method)]
     assert addresses == [0x10, 0x14, 0x14, 0x10, 0x10]
-    assert list(decode(Pushbuffer().end_segment().raw(0xFFFF_FFFF).dwords)) == []
+
+
+def test_headers_without_methods_are_named():
+    commands = Pushbuffer().raw(0, 0x2000_0040, 0x0003_0010).end_segment().raw(0xFFFF_FFFF, 0)
+    assert disassemble(commands.dwords).splitlines() == [
+        "    0: 0x00000000: no operation",
+        "    1: 0x20000040: INC_METHOD of no dwords",
+        "    2: 0x00030010: USE_SUB_DEV_MASK",
+        "    3: 0xe0000000: END_PB_SEGMENT, which skips the 2 dwords behind it",
+    ]
+
+
+def test_equal_lines_are_folded():
+    commands = Pushbuffer().non_inc(0, HostMethod.NOP, *[0] * 12).raw(0, 0)
+    assert disassemble(commands.dwords).splitlines() == [
+        "    1: subchannel 0 NOP = 0x00000000  … × 12, the last at 12",
+        "   13: 0x00000000: no operation  … × 2, the last at 14",
+    ]
 
 
 def test_decode_malformed():
@@ -124,6 +141,9 @@ def test_decode_malformed():
         "the group lacks 2 of its 3 dwords",
     ]
     assert [item.position for item in found] == [0, 1, 2, 3, 5, 4]
+    assert [item.missing for item in found if isinstance(item, Malformed)] == [0, 0, 0, 0, 2]
+    (past,) = decode([0x2002_0FFF])
+    assert past.reason == "the group runs past the last method address"
 
 
 def test_disassemble():

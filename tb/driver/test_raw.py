@@ -11,7 +11,7 @@ from driver.policy import NoPriorityPolicy
 from driver.pushbuffer import Pushbuffer
 from driver.raw import ImageError, MemoryImage, load_dwords, load_image, parse_image, run
 from hw.errors import Cause
-from hw.methods import HostMethod
+from hw.methods import HostMethod, SemOp
 from tb.driver.fake import FakeMachine
 from tb.runner import ROOT
 
@@ -68,18 +68,19 @@ def test_run(tmp_path: Path):
     (change,) = report.changes
     assert (change.segment, change.address) == ("target", 0x30_0000)
     assert (change.before, change.after) == (b"UUUU", bytes(range(4)))
-    text = report.with_events(["5 start 0 2"]).format()
+    text = report.timed(100, 342).format()
     for part in (
         "Pushbuffer of 15 dwords on channel 2",
         "LAUNCH_DMA = 0x00000182",
-        "Executed: 12 methods",
-        "Copied: 1 copies",
+        "Executed: 12 methods in 242 cycles, from the doorbell (cycle 100)",
+        "Copied: 1 copy ended",
         "Refused: nothing",
         "semaphore 3: 0x7 → 0x6",
-        "0x300000, 4 bytes of target: 55 55 55 55 → 00 01 02 03",
-        "5 start 0 2",
+        "0x300000: 4 bytes of target: 55 55 55 55 → 00 01 02 03",
+        "As expected:\n  0x300000: 8 bytes of target",
     ):
         assert part in text
+    assert "Executed: 12 methods.\n" in report.format()
 
 
 def test_refused_and_unexpected():
@@ -92,15 +93,76 @@ def test_refused_and_unexpected():
     assert report.reference == 1
     text = report.format()
     assert "Refused: channel 0 halted with HEADER_RESERVED" in text
-    assert "0x300000, 1 bytes of result: 00, expected 01" in text
+    assert "; it is dword 3 of the pushbuffer." in text
+    assert "  To go on: correct the pushbuffer there" in text
+    assert "()" not in text  # no advice for programs that drive a channel
+    assert "0x300000: 1 byte of result: 00, expected 01" in text
+    assert "As expected" not in text
 
 
-def test_stuck():
-    dwords = Pushbuffer().acquire(0xFF_FFFF_0000, 1).dwords
-    report = execute(dwords, MemoryImage(), patience=400)
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda p: p.raw(0).acquire(0xFF_FFFF_0020, 1),
+            "dword 6 wants on-chip semaphore 2 at 0xffffff0020 to be 0x1, there is 0x5;",
+        ),
+        (
+            lambda p: p.acquire(0x30_0000, 7, SemOp.ACQ_STRICT_GEQ),
+            "dword 5 wants memory at 0x300000 to be 0x7 or more, there is 0x1;",
+        ),
+        (
+            lambda p: p.inc(0, HostMethod.SEMAPHOREA, 0, 0x30_0000, 6, 8),
+            "dword 4 wants memory at 0x300000 to be 1 in a bit of 0x6, there is 0x1;",
+        ),
+    ],
+)
+def test_stuck_at_an_acquire(make, words: str):
+    image = parse_image({
+        "channel": 3,
+        "segment": [{"address": 0x30_0000, "hex": "01 00 00 00 02 00 00 00"}],
+        "semaphore": [{"slot": 2, "value": 5}],
+    })
+    commands = Pushbuffer()
+    make(commands)
+    report = execute(commands.dwords, image, patience=400)
     assert report.stuck is not None
     assert not report.good
-    assert "Stuck: channel 0 made no progress" in report.format()
+    text = report.format()
+    assert f"Stuck: channel 3 waits: the acquire of {words} nothing was executed for 400" in text
+
+
+def test_cut_short():
+    """The machine waits for the rest of a group, and reports nothing by itself."""
+    dwords = [*Pushbuffer().host(HostMethod.SET_REFERENCE, 5).dwords, 0x2004_8100, 0, 0x20_0000]
+    report = execute(dwords, MemoryImage())
+    assert (report.error, report.stuck) == (None, None)
+    assert not report.good
+    text = report.format()
+    assert "Cut short: the pushbuffer ends inside the method group of dword 1 (0x20048100)" in text
+    assert "the group lacks 2 of its 4 dwords" in text
+
+
+def test_advice_is_for_who_writes_files():
+    report = execute(Pushbuffer().inc(3, 0x300, 0).dwords, MemoryImage())
+    text = report.format()
+    assert "OBJECT_UNBOUND" in text and "it is dword 1 of the pushbuffer" in text
+    assert "  To go on: bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4" in text
+
+
+def test_expectations_are_named_after_their_segment():
+    image = parse_image({
+        "segment": [{"address": 0x20_0000, "fill": 0, "size": 64, "name": "target"}],
+        "expect": [
+            {"address": 0x20_0010, "hex": "01"},
+            {"address": 0x20_0020, "hex": "00", "name": "mine"},
+            {"address": 0x20_0040, "hex": "00"},
+        ],
+    })
+    assert [segment.name for segment in image.expected] == ["target", "mine", "0x200040"]
+    text = execute([0], image).format()
+    assert "Not as expected:\n  0x200010: 1 byte of target: 00, expected 01" in text
+    assert "As expected:\n  0x200020: 1 byte of mine\n  0x200040: 1 byte of 0x200040" in text
 
 
 def test_privileged():
@@ -168,13 +230,20 @@ def test_file_errors(tmp_path: Path):
         load_dwords(write(tmp_path, "empty.bin", b""))
     with pytest.raises(ImageError, match="cannot be read"):
         load_dwords(tmp_path / "missing.bin")
+    with pytest.raises(ImageError, match="this is a memory image, which goes beside a pushbuffer"):
+        load_dwords(write(tmp_path, "image.toml", ""))
 
 
 def test_does_not_fit():
     with pytest.raises(ImageError, match=r"channel = 9: the device has channels 0 … 7"):
         execute([0], MemoryImage(channel=9))
     outside = parse_image({"segment": [{"address": 0xFF_0000_0000, "hex": "00"}]})
-    with pytest.raises(ImageError, match="the image at 0xff00000000"):
+    with pytest.raises(ImageError, match=r"'0xff00000000' \(.*\) does not lie inside the memory"):
         execute([0], outside)
+    with pytest.raises(ImageError, match=r"semaphore slot = 64: the device has 0 … 63"):
+        execute([0], MemoryImage(semaphores={64: 0}))
+    over = parse_image({"address": 0x20_0000, "segment": [{"address": 0x20_0000, "hex": "00"}]})
+    with pytest.raises(ImageError, match=r"address = 0x200000: the pushbuffer .* overlaps a segm"):
+        execute([0], over)
     with pytest.raises(ImageError, match="0 dwords"):
         execute([], MemoryImage())

@@ -8,7 +8,7 @@ from driver.pushbuffer import Pushbuffer
 from driver.raw import ImageError
 from hw.config import Config
 from hw.methods import HostMethod
-from tb.sim.raw import simulate_raw
+from tb.sim.raw import main, simulate_raw
 
 IMAGE = """
 channel = 1
@@ -42,12 +42,16 @@ def test_report(simulator: str, tmp_path: Path):
     assert outcome.good, outcome.text
     for part in (
         "Executed: 12 methods",
-        "Copied: 1 copies ended",
+        "Copied: 1 copy ended",
         "Reference: 0x9",
         "semaphore 1: 0x0 → 0x3",
-        "0x300001, 4 bytes of target: 55 55 55 55 → 00 01 02 03",
+        "0x300001: 4 bytes of target: 55 55 55 55 → 00 01 02 03",
+        "As expected:\n  0x300000: 8 bytes of target",
     ):
         assert part in outcome.text
+    first, last = (int(outcome.events[place].partition(":")[0]) for place in (0, -1))
+    assert outcome.events[0].endswith("doorbell")
+    assert f"Executed: 12 methods in {last - first} cycles" in outcome.text
     events = "\n".join(outcome.events)
     for part in ("LAUNCH_DMA", "copy engine 0 is done", "on-chip semaphore 1 := 0x3"):
         assert part in events
@@ -58,8 +62,29 @@ def test_refused(tmp_path: Path):
     outcome = simulate_raw(file, image, SMALL)
     assert not outcome.good
     assert "Refused: channel 1 halted with METHOD_ILLEGAL" in outcome.text
-    assert "0x300001, 4 bytes of 0x300000: 55 55 55 55, expected 00 01 02 03" in outcome.text
+    assert "0x300001: 4 bytes of target: 55 55 55 55, expected 00 01 02 03" in outcome.text
     assert any("halts with METHOD_ILLEGAL" in line for line in outcome.events)
+
+
+def test_stuck_and_cut_short(tmp_path: Path):
+    commands = Pushbuffer().acquire(0x20_0000, 9).raw(0x2004_8100, 0)
+    file, image = write(tmp_path, commands)
+    outcome = simulate_raw(file, image, SMALL, patience=2000)
+    assert not outcome.good
+    for part in (
+        "Stuck: channel 1 waits: the acquire of dword 5 wants memory at 0x200000 to be 0x9",
+        "there is 0x3020100; nothing was executed for 2,000 cycles",
+        "the group lacks 3 of its 4 dwords",
+    ):
+        assert part in outcome.text
+    assert sum("acquire fails  … ×" in line for line in outcome.events) == 1
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([]) == 2
+    assert "make raw PUSHBUFFER=driver/pushbuffers/copy.txt" in capsys.readouterr().err
+    assert main([str(tmp_path / "missing.bin")]) == 2
+    assert "error: " in capsys.readouterr().err
 
 
 def test_unusable(tmp_path: Path):

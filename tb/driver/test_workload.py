@@ -9,7 +9,7 @@ import pytest
 import driver
 from driver.device import Device
 from driver.replay import VerifyError, run
-from driver.report import order_table, pipeline, records_table, stages_table, streams_table
+from driver.report import counted, order_table, pipeline, records_table, stages_table, streams_table
 from driver.workload import Workload, WorkloadError, load, parse, requests
 from tb.driver.fake import SPACE, FakeMachine
 
@@ -48,6 +48,21 @@ def test_examples_run(path: Path):
     assert all(copy.name in text for copy in workload.copies)
     assert workload.copies[0].name + "[0]" in records_table(results["none"])
     assert pipeline(workload) is None
+
+
+def test_copies_of_a_series_are_told_apart():
+    text = STREAM + "[[copy]]\nname='f'\nstream='s'\nsize=9\ncount=2\n"
+    text += "[[copy]]\nname='g'\nstream='s'\nsize=9\n"
+    result = play(parse(text))
+    assert result.completion_order() == ["f[0]", "f[1]", "g"]
+    names = [line.split()[1] for line in order_table({"a run": result}).splitlines()[3:]]
+    assert names == result.completion_order()
+
+
+def test_numbers_of_things():
+    assert counted(1, "copy", "copies") == "1 copy"
+    assert counted(2000, "copy", "copies") == "2,000 copies"
+    assert (counted(0, "byte"), counted(1, "byte")) == ("0 bytes", "1 byte")
 
 
 def test_video_is_a_chain():

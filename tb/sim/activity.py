@@ -119,11 +119,7 @@ class _Reader:
     def __init__(self, result: Result) -> None:
         self._result = result
         self._activity = Activity(priorities=result.policy != "none")
-        counts = {copy.name: copy.count for copy in result.workload.copies}
-        self._names = {
-            (r.name, r.index): r.name if counts[r.name] == 1 else f"{r.name}[{r.index}]"
-            for r in result.records
-        }
+        self._names = {(r.name, r.index): result.title(r) for r in result.records}
         self._needs = {request.key: request.needs for request in requests(result.workload.copies)}
         self._channel_of = {(r.name, r.index): r.channel for r in result.records}
         self._channels: dict[int, _Channel] = {}

@@ -3,15 +3,19 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import cocotb
+from cocotb.triggers import RisingEdge
 
 from driver.channel import ChannelSettings
 from driver.device import Device
 from driver.policy import NoPriorityPolicy
 from driver.raw import ImageError, MemoryImage, load_dwords, load_image, run
+from tb.sim import trace
 from tb.sim.machine import SimMachine
-from tb.sim.raw import JOB, RESULT
+from tb.sim.raw import JOB, RESULT, cycles
+from tb.sim.top import TRACE
 
 
 @cocotb.test()
@@ -21,11 +25,21 @@ async def raw(dut):
     image = load_image(job["memory"]) if job["memory"] else MemoryImage()
     settings = ChannelSettings(slice_cycles=job["slice"])
     device = await Device.open(await SimMachine.start(dut), NoPriorityPolicy(1), settings)
-    begin = device.machine.now()
     try:
         report = await run(device, dwords, image, patience=job["patience"])
     except ImageError as error:
         outcome = {"refused": str(error)}
     else:
-        outcome = {"good": report.good, "text": report.format(), "channel": report.channel}
-    Path(RESULT).write_text(json.dumps(outcome | {"begin": begin}))
+        first, last = cycles(await _events(dut), report.channel)
+        text = report.timed(first, last).format()
+        channel = report.channel
+        outcome = {"good": report.good, "text": text, "channel": channel, "first": first}
+    Path(RESULT).write_text(json.dumps(outcome))
+
+
+async def _events(dut: Any) -> list[trace.Event]:
+    """The trace so far."""
+    dut.monitor.flush.value = 1
+    for _ in range(2):
+        await RisingEdge(dut.clk)
+    return trace.read(Path(TRACE))

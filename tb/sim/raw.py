@@ -2,18 +2,18 @@
 
     python -m tb.sim.raw FILE [--memory IMAGE] [options]
 
-FILE holds little-endian dwords; `driver.raw` says what an image is. The exit status is 0 when all
-was executed and memory is as the image expects, 1 when not, 2 when the files cannot be used.
+`driver.raw` says what FILE and IMAGE hold. The exit status is 0 when all was executed and memory is
+as the image expects, 1 when not, 2 when the files cannot be used.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driver.disassemble import method_detail, method_name
+from driver.disassemble import folded, method_detail, method_name
 from driver.raw import ImageError, MemoryImage, load_dwords, load_image
 from hw.config import Config
 from hw.options import add_options, chosen
@@ -22,15 +22,25 @@ from tb.runner import SIMULATORS
 from tb.sim import trace
 from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top
 
-__all__ = ["JOB", "RESULT", "Outcome", "simulate_raw"]
+__all__ = ["JOB", "RESULT", "Outcome", "cycles", "simulate_raw"]
 
 JOB = "RAW_JOB"
 """Environment variable: JSON object with `file`, `memory` (or null), `slice` and `patience`."""
 
 RESULT = "raw.json"
-"""In the run's directory: `refused`, or `good`, `text` and `channel`; `begin`, the first cycle."""
+"""In the run's directory: `refused`, or `good`, `text`, `channel` and `first`, the cycle of the
+pushbuffer's doorbell."""
 
 _LOG = "simulation.log"
+
+_EXAMPLE = "driver/pushbuffers/copy.txt", "driver/pushbuffers/copy.toml"
+
+_NO_FILE = f"""\
+Which pushbuffer? Give a file of dwords, and the memory beside it:
+    make raw PUSHBUFFER=file IMAGE=file
+There is an example:
+    make raw PUSHBUFFER={_EXAMPLE[0]} IMAGE={_EXAMPLE[1]}
+The formats stand at the top of driver/raw.py."""
 
 
 @dataclass(frozen=True)
@@ -83,37 +93,64 @@ def simulate_raw(
     if "refused" in outcome:
         raise ImageError(outcome["refused"])
     events = trace.read(folder / TRACE)
-    since = [event for event in events if event.cycle >= outcome["begin"]]
+    since = [event for event in events if event.cycle >= outcome["first"]]
     lines = tuple(event_lines(since, outcome["channel"]))
     return Outcome(outcome["good"], outcome["text"], lines, folder)
 
 
-def event_lines(events: Iterable[trace.Event], channel: int) -> Iterable[str]:
-    """What a channel did, one line per event."""
+def cycles(events: Sequence[trace.Event], channel: int) -> tuple[int, int]:
+    """Cycles of the last doorbell of a channel, and of the last thing that it did since; acquires
+    that fail are nothing."""
+    first = max(e.cycle for e in events if isinstance(e, trace.Doorbell) and e.channel == channel)
+    last = first
     for event in events:
         match event:
-            case trace.Semaphore(cycle, index, value):
-                yield f"{cycle}: on-chip semaphore {index} := {value:#x}"
-            case trace.Method(cycle, number, subchannel, offset, data) if number == channel:
-                detail = method_detail(offset, data)
-                line = f"{cycle}: subchannel {subchannel} {method_name(offset)} = {data:#010x}"
-                yield f"{line}  ({detail})" if detail else line
-            case trace.Acquire(cycle, number, passed) if number == channel:
-                yield f"{cycle}: acquire {'passes' if passed else 'fails'}"
-            case trace.Start(cycle, engine, number) if number == channel:
-                yield f"{cycle}: copy engine {engine} starts"
-            case trace.Done(cycle, engine, number, failed) if number == channel:
-                yield f"{cycle}: copy engine {engine} {'fails' if failed else 'is done'}"
-            case trace.Error(cycle, number, cause) if number == channel:
-                yield f"{cycle}: channel halts with {cause.name}"
+            case (
+                trace.Method(cycle, number)
+                | trace.Acquire(cycle, number, True)
+                | trace.Done(cycle, _, number)
+                | trace.Error(cycle, number)
+            ) if number == channel:
+                last = max(last, cycle)
+    return first, last
 
 
-def main() -> int:
+def event_lines(events: Iterable[trace.Event], channel: int) -> Iterable[str]:
+    """What a channel did, one line per event; equal ones in a row are folded."""
+    told = ((event, _words(event, channel)) for event in events)
+    return folded((str(event.cycle), words) for event, words in told if words)
+
+
+def _words(event: trace.Event, channel: int) -> str:
+    """An event in words; empty when it is none of the channel."""
+    match event:
+        case trace.Semaphore(_, index, value):
+            return f"on-chip semaphore {index} := {value:#x}"
+        case trace.Doorbell(_, number) if number == channel:
+            return "doorbell"
+        case trace.Method(_, number, subchannel, offset, data) if number == channel:
+            detail = method_detail(offset, data)
+            line = f"subchannel {subchannel} {method_name(offset)} = {data:#010x}"
+            return f"{line}  ({detail})" if detail else line
+        case trace.Acquire(_, number, passed) if number == channel:
+            return f"acquire {'passes' if passed else 'fails'}"
+        case trace.Start(_, engine, number) if number == channel:
+            return f"copy engine {engine} starts"
+        case trace.Done(_, engine, number, failed) if number == channel:
+            return f"copy engine {engine} {'fails' if failed else 'is done'}"
+        case trace.Error(_, number, cause) if number == channel:
+            return f"channel halts with {cause.name}"
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tb.sim.raw", description="Run a raw pushbuffer on the RTL and report."
     )
-    parser.add_argument("file", type=Path, help="little-endian dwords")
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="hexadecimal dwords (.txt) or binary, little-endian ones"
+    )
     parser.add_argument("--memory", type=Path, metavar="IMAGE", help="TOML or JSON memory image")
     parser.add_argument("--simulator", choices=SIMULATORS, default="verilator")
     parser.add_argument("--slice", type=int, default=2000, metavar="N", help="cycles of a slice")
@@ -123,7 +160,12 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=100, metavar="N", help="events to show")
     parser.add_argument("--waves", action="store_true", help="record a waveform (FST)")
     add_options(parser)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
+    if args.file is None:
+        print(_NO_FILE, file=sys.stderr)
+        return 2
+    print("A machine that was not simulated before is built first: one to three minutes.")
+    sys.stdout.flush()
     try:
         outcome = simulate_raw(
             args.file,
@@ -134,9 +176,12 @@ def main() -> int:
             patience=args.patience,
             waves=args.waves,
         )
-    except ImageError as error:
-        print(error, file=sys.stderr)
+    except (ImageError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 2
+    except AssertionError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
     print(outcome.text)
     print(f"Events ({min(args.events, len(outcome.events))} of {len(outcome.events)}):")
     for line in outcome.events[: args.events]:

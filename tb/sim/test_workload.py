@@ -3,6 +3,7 @@
 import io
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from tb import timeline, workload
 from tb.runner import ROOT
 from tb.sim import trace
 from tb.sim.activity import OWN_COPY, activity
-from tb.sim.workload import RESULT, Run, RunError, machine, read_run, simulate_workload
+from tb.sim.workload import RESULT, Progress, Run, RunError, machine, read_run, simulate_workload
 
 EXAMPLES = ROOT / "driver" / "workloads"
 ONE_COPY = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 100\n"
@@ -211,10 +212,27 @@ def test_what_is_printed(capsys: pytest.CaptureFixture):
 def test_unusable_workloads(tmp_path: Path, capsys: pytest.CaptureFixture, text: str, message: str):
     file = tmp_path / "broken.toml"
     file.write_text(text)
-    assert workload.main([str(file)], io.StringIO()) == 2
+    out = io.StringIO()
+    assert workload.main([str(file)], out) == 2
+    assert not out.getvalue()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert message in line
+
+
+def test_progress(monkeypatch: pytest.MonkeyPatch):
+    """A slow run shows that it goes on, also while no copy has ended."""
+
+    def stand_in(*arguments: object, progress: Callable[[Progress], None], **options: object):
+        progress(Progress(0, 1, 0, 0.0))
+        progress(Progress(0, 1, 2346, 233.4))
+        raise RunError("far enough")
+
+    monkeypatch.setattr(workload, "simulate_workload", stand_in)
+    out = io.StringIO()
+    assert workload.main([str(PUBLISHED)], out) == 1
+    assert "  preparing the simulation ... 0 s\n" in out.getvalue()
+    assert "  0 s: cycle 2,346, 0 of 1 copy done, 233 cycles per second\n" in out.getvalue()
 
 
 def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -1,0 +1,285 @@
+"""The report of a raw pushbuffer: what was executed, changed, refused, and what it waits for."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from driver.disassemble import Malformed, Method, decode, disassemble, folded
+from driver.fault import ChannelError, ChannelTimeout
+from driver.report import counted
+from hw.errors import Cause
+from hw.methods import HostMethod, SemOp
+
+__all__ = ["Acquire", "Change", "RawReport", "Span", "held_acquire"]
+
+COPY_SUBCHANNELS = (4,)
+"""Where a pushbuffer finds the copy class bound at its start."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Bytes of a segment that the run changed, next to each other."""
+
+    segment: str
+    address: int
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of a segment."""
+
+    segment: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Acquire:
+    """An acquire that does not pass: the dword that completed it, where it looks, what it wants of
+    the value and what it finds. `slot` is that of a semaphore on chip; `size` in bytes."""
+
+    position: int
+    address: int
+    size: int
+    wants: str
+    slot: int | None = None
+    found: int = 0
+
+    def __str__(self) -> str:
+        where = "memory" if self.slot is None else f"on-chip semaphore {self.slot}"
+        return (
+            f"the acquire of dword {self.position} wants {where} at {self.address:#x} to be "
+            f"{self.wants}, there is {self.found:#x}"
+        )
+
+
+@dataclass(frozen=True)
+class RawReport:
+    """What became of a pushbuffer, from what the hardware shows.
+
+    Members
+    -------
+    dwords : the pushbuffer. channel : where it ran.
+    methods, copies : how many it executed.
+    reference : data of its last SET_REFERENCE.
+    error : why the channel halted, stuck : what it waits for; both None when all was executed.
+    acquire : the acquire that it is stuck at, if it is one.
+    semaphores : (slot, before, after) of on-chip semaphores that changed.
+    changes : memory of the image that changed.
+    kept : expectations that hold.
+    mismatches : expected memory that is otherwise; `segment` is the expectation's name, `before`
+        what was expected.
+    cycles : of its doorbell and of the last thing that it did, when the caller has a trace.
+    """
+
+    dwords: tuple[int, ...]
+    channel: int
+    methods: int
+    copies: int
+    reference: int
+    error: ChannelError | None
+    stuck: ChannelTimeout | None
+    acquire: Acquire | None
+    semaphores: tuple[tuple[int, int, int], ...]
+    changes: tuple[Change, ...]
+    kept: tuple[Span, ...]
+    mismatches: tuple[Change, ...]
+    cycles: tuple[int, int] | None = None
+
+    @property
+    def good(self) -> bool:
+        """Everything was executed, nothing is missing, and all expectations hold."""
+        failures = (self.error, self.stuck, self.cut_short, *self.mismatches)
+        return not any(failure is not None for failure in failures)
+
+    @property
+    def cut_short(self) -> Malformed | None:
+        """The method group that the pushbuffer ends within, if it does."""
+        items = decode(self.dwords)
+        return next((i for i in items if isinstance(i, Malformed) and i.missing), None)
+
+    def timed(self, first: int, last: int) -> "RawReport":
+        """The report with the cycles of the doorbell and of the end."""
+        return replace(self, cycles=(first, last))
+
+    def format(self) -> str:
+        """The report as text."""
+        text = disassemble(self.dwords, copy_subchannels=COPY_SUBCHANNELS)
+        parts = [
+            f"Pushbuffer of {counted(len(self.dwords), 'dword')} on channel {self.channel}:",
+            _indent(text.splitlines()),
+            f"Executed: {counted(self.methods, 'method')}{self._time()}.",
+            f"Reference: {self.reference:#x}.",
+            f"Copied: {counted(self.copies, 'copy', 'copies')} ended.",
+            *self._refused(),
+            *self._cut_short(),
+            *self._stuck(),
+            _section("On-chip semaphores", map(_semaphore_line, self.semaphores), "no change."),
+            _section("Memory", folded(map(_change, self.changes)), "no change."),
+        ]
+        if self.kept:
+            parts.append(_section("As expected", map(_kept_line, self.kept)))
+        if self.mismatches:
+            parts.append(_section("Not as expected", folded(map(_mismatch, self.mismatches))))
+        return "\n".join(parts)
+
+    def _time(self) -> str:
+        if self.cycles is None:
+            return ""
+        first, last = self.cycles
+        return (
+            f" in {counted(last - first, 'cycle')}, from the doorbell (cycle {first}) to the last "
+            f"thing that the channel did (cycle {last})"
+        )
+
+    def _refused(self) -> list[str]:
+        """The error, where it is, and what the writer of the pushbuffer can do."""
+        if self.error is None:
+            return ["Refused: nothing."]
+        place = self._position(self.error)
+        where = "" if place is None else f"; it is dword {place} of the pushbuffer"
+        advice = _ADVICE.get(self.error.cause, "correct the pushbuffer there and run it again")
+        return [f"Refused: {self.error.reason}{where}.", f"  To go on: {advice}."]
+
+    def _position(self, error: ChannelError) -> int | None:
+        """The dword that was refused; None when it is not known, as for copies that run."""
+        items = list(decode(self.dwords))
+        methods = [item for item in items if isinstance(item, Method)]
+        if error.at_header:
+            done = methods[self.methods - 1].position if self.methods else -1
+            later = (item for item in items if isinstance(item, Malformed) and item.position > done)
+            return next((item.position for item in later if item.dword == error.data), None)
+        if error.held and self.methods < len(methods):
+            method = methods[self.methods]
+            if (method.address, method.data) == (error.method, error.data):
+                return method.position
+        return None
+
+    def _cut_short(self) -> list[str]:
+        group = self.cut_short
+        if group is None:
+            return []
+        where = f"the method group of dword {group.position} ({group.dword:#010x})"
+        return [
+            f"Cut short: the pushbuffer ends inside {where}: {group.reason}.",
+            "  To go on: add them, or lower the count in bits 28:16 of the header.",
+        ]
+
+    def _stuck(self) -> list[str]:
+        if self.stuck is None:
+            return []
+        if self.acquire is None:
+            return [f"Stuck: {self.stuck}."]
+        idle = f"nothing was executed for {counted(self.stuck.cycles, 'cycle')}"
+        table = "[[segment]]" if self.acquire.slot is None else "[[semaphore]]"
+        return [
+            f"Stuck: channel {self.channel} waits: {self.acquire}; {idle}.",
+            f"  To go on: nothing else runs here that could write it; {table} in the image can.",
+        ]
+
+
+def _section(title: str, lines: Iterable[str], otherwise: str = "") -> str:
+    listed = list(lines)
+    return f"{title}:\n{_indent(listed)}" if listed else f"{title}: {otherwise}"
+
+
+def _indent(lines: Sequence[str]) -> str:
+    return "\n".join("  " + line for line in lines)
+
+
+def _short(data: bytes) -> str:
+    return data[:8].hex(" ") + (" …" if len(data) > 8 else "")
+
+
+def _semaphore_line(change: tuple[int, int, int]) -> str:
+    slot, before, after = change
+    return f"semaphore {slot}: {before:#x} → {after:#x}"
+
+
+def _range(address: int, size: int, segment: str) -> tuple[str, str]:
+    return f"{address:#x}", f"{counted(size, 'byte')} of {segment}"
+
+
+def _change(change: Change) -> tuple[str, str]:
+    place, what = _range(change.address, len(change.after), change.segment)
+    return place, f"{what}: {_short(change.before)} → {_short(change.after)}"
+
+
+def _mismatch(change: Change) -> tuple[str, str]:
+    place, what = _range(change.address, len(change.after), change.segment)
+    return place, f"{what}: {_short(change.after)}, expected {_short(change.before)}"
+
+
+def _kept_line(span: Span) -> str:
+    return ": ".join(_range(span.address, span.size, span.segment))
+
+
+# What the writer of a pushbuffer can do
+
+_COPY_CLASS = "bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4, which has it"
+_IN_MEMORY = "keep addresses inside the memory of the simulation, see --memory-bytes"
+
+_ADVICE = {
+    Cause.METHOD_PRIVILEGED: "set privileged = true in the image",
+    Cause.OBJECT_UNBOUND: _COPY_CLASS,
+    Cause.OBJECT_SOFTWARE: _COPY_CLASS,
+    Cause.OBJECT_CLASS: "name the copy class, 0xc7b5; there is no other",
+    Cause.COPY_ZERO: "write LINE_LENGTH_IN (and LINE_COUNT with MULTI_LINE) before LAUNCH_DMA",
+    Cause.COPY_MODE: "use pitch layouts without remap; nothing else is modelled",
+    Cause.SEM_UNKNOWN: "use a semaphore that is there, or build more with --semaphores",
+    Cause.SEM_FAULT: _IN_MEMORY,
+    Cause.COPY_READ_FAULT: _IN_MEMORY,
+    Cause.COPY_WRITE_FAULT: _IN_MEMORY,
+    Cause.COPY_SEMAPHORE: "correct SET_SEMAPHORE_A and _B: a four-word release lies on 16 bytes",
+}
+
+
+# The acquire that a channel waits at
+
+_SAME_REGISTER = {
+    HostMethod.SEMAPHOREA: HostMethod.SEM_ADDR_HI,
+    HostMethod.SEMAPHOREB: HostMethod.SEM_ADDR_LO,
+    HostMethod.SEMAPHOREC: HostMethod.SEM_PAYLOAD_LO,
+}
+"""Legacy methods and those that write the same state."""
+
+_LEGACY = {1: SemOp.ACQUIRE, 4: SemOp.ACQ_CIRC_GEQ, 8: SemOp.ACQ_AND}
+"""Acquires among the operations of SEMAPHORED."""
+
+_WANTS = {
+    SemOp.ACQUIRE: "{:#x}",
+    SemOp.ACQ_STRICT_GEQ: "{:#x} or more",
+    SemOp.ACQ_CIRC_GEQ: "{:#x} or later (circular)",
+    SemOp.ACQ_AND: "1 in a bit of {:#x}",
+    SemOp.ACQ_NOR: "0 in a bit that is 0 in {:#x}",
+}
+
+
+def held_acquire(dwords: Sequence[int], executed: int) -> Acquire | None:
+    """The method behind the first `executed` ones, if it is an acquire; `slot` and `found` are
+    left to who can look."""
+    methods = [item for item in decode(dwords) if isinstance(item, Method)]
+    if executed >= len(methods):
+        return None
+    state: dict[int, int] = {}
+    for method in methods[:executed]:
+        state[_SAME_REGISTER.get(method.address, method.address)] = method.data
+    held = methods[executed]
+    if held.address == HostMethod.SEM_EXECUTE:
+        operation, wide = held.data & 7, held.data >> 24 & 1
+    elif held.address == HostMethod.SEMAPHORED:
+        operation, wide = _LEGACY.get(held.data & 0x1F), 0
+    else:
+        return None
+    if operation not in _WANTS:
+        return None
+    payload = state.get(HostMethod.SEM_PAYLOAD_LO, 0)
+    payload |= state.get(HostMethod.SEM_PAYLOAD_HI, 0) << 32 if wide else 0
+    high, low = state.get(HostMethod.SEM_ADDR_HI, 0), state.get(HostMethod.SEM_ADDR_LO, 0)
+    return Acquire(
+        position=held.position,
+        address=(high & 0xFF) << 32 | low & ~3,
+        size=8 if wide else 4,
+        wants=_WANTS[operation].format(payload),
+    )
