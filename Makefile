@@ -24,11 +24,13 @@ export WAVES
 .DEFAULT_GOAL := help
 .PHONY: help venv sim raw picture test lint prove bench soak coverage verilog synth plan clean
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: WORKLOAD=file  WAVES=1  TESTS=tb/copy  ARGS='...'  SIGNALBOX_SEED=n"
+help: ## list the targets and their options
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
+	    printf "  make %-9s %s\n", $$1, part[1]; \
+	    if (part[2]) printf "  %14s   %s\n", "", part[2]}' $(MAKEFILE_LIST)
+	@echo "ARGS='...' goes to the command; ARGS=--help shows all that it takes. SIGNALBOX_SEED=n replays a run."
 
-venv: $(VENV)/.tools ## set up .venv with everything that simulation needs
+venv: $(VENV)/.tools ## set up .venv with everything that simulation needs | PYTHON=python3.12
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -44,16 +46,16 @@ $(VENV)/.checks: pyproject.toml | $(VENV)/bin/python
 	$(PIP) -e '.[check]'
 	@touch $@ $(VENV)/.tools
 
-sim: $(VENV)/.tools ## run a workload on the RTL (WORKLOAD=file, WAVES=1), show latencies and a timeline
+sim: $(VENV)/.tools ## run a workload on the RTL, show latencies and a timeline | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
 	$(RUN) -m tb.workload $(WORKLOAD) $(ARGS)
 
-raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL (PUSHBUFFER=file IMAGE=file)
+raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report what became of it | PUSHBUFFER=file  IMAGE=file  WAVES=1  ARGS='--events N --patience N --channels N ...'
 	$(RUN) -m tb.sim.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
 
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
 	$(RUN) -m tb.picture
 
-test: $(VENV)/.tools ## run the tests on Verilator, and on Icarus where it is installed
+test: $(VENV)/.tools ## run the tests on Verilator, and on Icarus where it is installed | TESTS=tb/copy  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
 	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml $(ARGS)
 
 lint: $(VENV)/.checks ## check form and types of the Python code
@@ -61,22 +63,22 @@ lint: $(VENV)/.checks ## check form and types of the Python code
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
 
-prove: $(VENV)/.checks ## run the short proofs with SymbiYosys (ARGS=--all: all of them)
+prove: $(VENV)/.checks ## run the short proofs with SymbiYosys, or all, or some by name | ARGS='--all --break NAME ...'
 	$(RUN) -m tb.proofs.run $(ARGS)
 
-bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones
+bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones | SIGNALBOX_RECORD=1  ARGS='-k latency' (options of pytest)
 	$(RUN) -m pytest -s -m bench tb $(ARGS)
 
-soak: $(VENV)/.tools ## run the long random tests
+soak: $(VENV)/.tools ## run the long random tests | ARGS='-k random' (options of pytest)
 	$(RUN) -m pytest -s -m soak tb $(ARGS)
 
-coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach
+coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach | ARGS='tb/host ...' (options of pytest)
 	$(RUN) -m tb.coverage $(ARGS)
 
-verilog: $(VENV)/.tools ## write SystemVerilog and the register map (ARGS=--help shows the options)
+verilog: $(VENV)/.tools ## write SystemVerilog and the register map | ARGS='--output FOLDER --config NAME --channels N ...'
 	$(RUN) -m hw.verilog $(ARGS)
 
-synth: $(VENV)/.checks ## report size and clock on an ECP5
+synth: $(VENV)/.checks ## report size and clock on an ECP5 | ARGS='UNIT ... --config NAME --record'
 	$(RUN) -m tb.synth $(ARGS)
 
 plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan

@@ -79,7 +79,8 @@ async def _run(replay: Replay, outcome: dict[str, Any]) -> None:
 
 def _described(error: Exception) -> dict[str, str]:
     kind = next(kind for known, kind in _KINDS.items() if isinstance(error, known))
-    return {"kind": kind, "message": str(error)}
+    message = error.reason if isinstance(error, ChannelError) else str(error)
+    return {"kind": kind, "message": message}
 
 
 class _Watch:

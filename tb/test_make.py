@@ -1,0 +1,48 @@
+"""`make help`: every option that it names is one of the target's command."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tb.runner import ROOT
+
+COMMANDS = {
+    "sim": "tb.workload",
+    "raw": "tb.sim.raw",
+    "prove": "tb.proofs.run",
+    "verilog": "hw.verilog",
+    "synth": "tb.synth",
+}
+"""Targets with options of their own, and the modules that they run."""
+
+
+def said(*command: str) -> str:
+    """What a command prints."""
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sections() -> dict[str, str]:
+    """What `make help` says of every target."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    parts = re.split(r"^  make (\w+)", said("make", "help"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("target", COMMANDS)
+def test_options_exist(sections: dict[str, str], target: str):
+    named = set(re.findall(r"--[a-z-]+", sections[target]))
+    known = set(re.findall(r"--[a-z-]+", said(sys.executable, "-m", COMMANDS[target], "--help")))
+    assert named
+    assert named <= known
+
+
+def test_every_target_is_listed(sections: dict[str, str]):
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    assert set(sections) == set(phony[1].split())
