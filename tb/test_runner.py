@@ -67,7 +67,7 @@ def test_old_runs_are_removed(simulator: str, monkeypatch: pytest.MonkeyPatch):
 def test_running_ones_are_not_removed(simulator: str, monkeypatch: pytest.MonkeyPatch):
     """Another run of the name is under way."""
     monkeypatch.setattr(runner, "_KEPT", 1)
-    options = {"simulator": simulator, "name": f"runner-old-{simulator}"}
+    options = {"simulator": simulator, "name": f"runner-two-{simulator}"}
     with runner._run_folder(SIM_BUILD / options["name"], simulator) as other:
         for _ in range(2):
             simulate(Counter(), TESTS, **options)
