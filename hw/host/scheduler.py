@@ -62,7 +62,7 @@ class Scheduler(wiring.Component):
         self._guest_over = Signal(init=1)
         has_floor, other = Signal(), Signal()
         floor_ready, floor_copying = Signal(), Signal()
-        renew, promote, lose = Signal(), Signal(), Signal()
+        keeps, renew, promote, lose = Signal(), Signal(), Signal(), Signal()
         rivals = Signal(config.channels)
 
         served = (1 << self.served) & self.serving.replicate(config.channels)
@@ -75,14 +75,15 @@ class Scheduler(wiring.Component):
             floor_copying.eq((self.copying & owner).any()),
             other.eq((oldest.choice & rivals).any()),
         ]
-        with m.If(floor_copying & (over | ~floor_ready)):
-            m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
-        with m.Elif(floor_ready & ~(over & rivals.any())):
-            m.d.comb += [self.target.eq(self.floor), self.target_valid.eq(1), renew.eq(over)]
-        with m.Else():
-            m.d.comb += [self.target.eq(oldest.channel), self.target_valid.eq(other)]
-            m.d.comb += [promote.eq(other), lose.eq(~floor_ready)]
-
+        # `promote` needs no look at `rivals`, which come late: `other` is one of them.
+        m.d.comb += [
+            keeps.eq(floor_ready & ~(over & (floor_copying | rivals.any()))),
+            self.target.eq(Mux(keeps, self.floor, oldest.channel)),
+            self.target_valid.eq(keeps | other),
+            renew.eq(keeps & over),
+            promote.eq(other & ~floor_copying & (over | ~floor_ready)),
+            lose.eq(~floor_ready & ~floor_copying),
+        ]
         with m.If(self.serving):
             m.d.comb += [
                 self.spent.eq(has_floor & over & floor_copying),
