@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.prefetch import channel_event
+from hw.records import semaphore_update
 from hw.registers import Wait
 
 __all__ = ["Parking"]
@@ -49,9 +50,7 @@ class Parking(wiring.Component):
             "park": In(channel_event(config, wait=Wait)),
             "unpark": In(channel_event(config)),
             "watch": In(channel_event(config, index=config.semaphore_bits)),
-            "update": In(
-                data.StructLayout({"valid": 1, "index": config.semaphore_bits, "value": 64})
-            ),
+            "update": In(semaphore_update(config)),
             "guard": In(channel_event(config, counter=config.semaphore_bits)),
             "unguard": In(channel_event(config, counter=config.semaphore_bits, all=1)),
             "clear": In(channel_event(config)),

@@ -5,10 +5,10 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.records import SemaphoreError
+from hw.records import SemaphoreError, semaphore_update
 from hw.semaphore.alu import Alu, Bitwise, Control, Outcome, Prepared, Preparer
 
-__all__ = ["Foreseen", "OnChip", "on_chip_operation", "update", "written"]
+__all__ = ["Foreseen", "OnChip", "on_chip_operation", "written"]
 
 DISTRIBUTED_ROWS = 64
 """Up to so many slots the memories are distributed RAM, which reads faster than block RAM."""
@@ -62,11 +62,6 @@ def on_chip_operation(config: Config) -> data.StructLayout:
         "high_stamp": 1,
         "cpu": 1,
     })
-
-
-def update(config: Config) -> data.StructLayout:
-    """An operation wrote an on-chip semaphore, or was refused."""
-    return data.StructLayout({"valid": 1, "index": config.semaphore_bits})
 
 
 def written(config: Config) -> data.StructLayout:
@@ -124,7 +119,7 @@ class OnChip(wiring.Component):
             "value": Out(64),
             "stamp": Out(64),
             "zero": Out(config.counters, init=-1),
-            "update": Out(update(config)),
+            "update": Out(semaphore_update(config)),
         }
         if config.trace:
             members["written"] = Out(written(config))

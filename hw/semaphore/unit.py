@@ -17,10 +17,11 @@ from hw.records import (
     SemaphoreError,
     SemaphorePort,
     WritePort,
+    semaphore_update,
 )
 from hw.semaphore.alu import Bitwise, Control, Decoder
 from hw.semaphore.fence import Fence, fence_operation
-from hw.semaphore.onchip import Foreseen, OnChip, update, written
+from hw.semaphore.onchip import Foreseen, OnChip, written
 
 __all__ = ["SemaphoreUnit"]
 
@@ -101,7 +102,7 @@ class SemaphoreUnit(wiring.Component):
             "window": In(RegisterPort(12)),
             "counting": In(range(config.counters + 1)),
             "zero": Out(config.counters, init=-1),
-            "update": Out(update(config)),
+            "update": Out(semaphore_update(config)),
             "time": In(64),
         }
         if config.trace:
