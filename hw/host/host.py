@@ -189,6 +189,7 @@ class Host(wiring.Component):
             execute.ended.eq(fences.ended),
             execute.result.eq(fences.result),
             execute.spent.eq(scheduler.spent),
+            execute.candidate.eq(scheduler.candidate),
             execute.over.eq(barrier.over),
             execute.all_idle.eq(all_idle),
             execute.zero.eq(self.zero),

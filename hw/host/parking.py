@@ -16,8 +16,9 @@ class Parking(wiring.Component):
     """One wait per channel, compared with what it waits for in every cycle.
 
     No wake-up is lost: waits for states (copies, engines, zero flags) compare the state itself; an
-    acquire of another on-chip semaphore announces its index by `watch` before the unit decides it,
-    and every update of that index from then on makes the channel ready.
+    acquire of another on-chip semaphore announces its index by `watch`, at the latest in the cycle
+    after the unit accepted it, and every update of that index from then on makes the channel ready:
+    that of an operation accepted behind the acquire comes later still.
 
     Members
     -------
@@ -25,7 +26,7 @@ class Parking(wiring.Component):
     occupied : per channel, fetched dwords are there.
     park : the served channel has met `wait`.
     unpark : the channel is served again, or starts anew.
-    watch : the channel is about to have on-chip semaphore `index` decided.
+    watch : the channel has on-chip semaphore `index` decided.
     update : an on-chip semaphore was written.
     guard : counting semaphore `counter` joins the channel's acquire group (COPY-13).
     unguard : it leaves it; with `all`, the whole group ends.
