@@ -27,6 +27,7 @@ __all__ = [
     "read_beat",
     "semaphore_request",
     "semaphore_response",
+    "semaphore_update",
     "write_beat",
 ]
 
@@ -128,6 +129,11 @@ def semaphore_response() -> data.StructLayout:
     """Result of one operation: `passed` is an acquire's condition (1 for other operations that
     took effect); `error` says why nothing was done."""
     return data.StructLayout({"passed": 1, "error": SemaphoreError})
+
+
+def semaphore_update(config: Config) -> data.StructLayout:
+    """An operation wrote on-chip semaphore `index`, or was refused."""
+    return data.StructLayout({"valid": 1, "index": config.semaphore_bits})
 
 
 HOST_CLIENTS = 2

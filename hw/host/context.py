@@ -162,7 +162,6 @@ def method_state() -> data.StructLayout:
     `low`, `high`: the address's halves are those of the on-chip window; `counter`: its low half is
     that of a counting semaphore; `nonzero`: the low half of the payload is.
     `confirm`: an acquire in memory held without an engine, and is read again with one.
-    `again`: an acquire on chip was asked and did not hold.
     `referred`: SET_REFERENCE has handed its value over, and waits until it is in memory.
     `failed`, `deadline`: a failed acquire and when it times out, in units of 1,024 ns (2.4).
     `copy.bytes`, `copy.lines`: line length and line count are not 0. `copy.src_refused`,
@@ -180,7 +179,6 @@ def method_state() -> data.StructLayout:
             "nonzero": 1,
         }),
         "confirm": 1,
-        "again": 1,
         "referred": 1,
         "failed": 1,
         "deadline": 32,

@@ -10,6 +10,7 @@ from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, WINDOW_BASE, Config
@@ -109,8 +110,9 @@ class Execute(wiring.Component):
     Outcomes are combinational from registers; an operation on an on-chip semaphore takes some
     cycles, and a method that is looked at more closely (`Rare`) two: then `busy` is 1.
 
-    An acquire that was asked on chip before is asked anew while the context arrives, so that its
-    answer comes a cycle earlier.
+    An acquire that did not hold on chip is asked anew while its channel is only chosen, two cycles
+    before it runs, from what was kept of its request. The answer is used if the context arrives in
+    the next cycle and the acquire may be decided then; else it is dropped, for nothing was changed.
 
     Members
     -------
@@ -120,6 +122,7 @@ class Execute(wiring.Component):
     load, loaded : in the next cycle `state` is that of the context `loaded`; with `reset`, as
         nothing had been set; with `replace`, another method has taken the held one's place.
     early : the context that is loaded is the served channel's, and is going to run.
+    ahead, candidate : none is served; the one that will be, if any, in the next cycle.
     leave : the channel is to be let go: decide no acquire, start no copy.
     done : the method is complete. sets : it is, for it only sets state; this is known early.
     park, wait : it is not, and has to wait; `keep`: without losing its reserved engine.
@@ -146,6 +149,8 @@ class Execute(wiring.Component):
             "reset": In(1),
             "replace": In(1),
             "early": In(1),
+            "ahead": In(1),
+            "candidate": In(event),
             "leave": In(1),
             "done": Out(1),
             "sets": Out(1),
@@ -232,14 +237,12 @@ class Execute(wiring.Component):
             m.d.comb += [self.wait.eq(outcomes[1].wait), self.halt.cause.eq(outcomes[1].cause)]
         with m.Else():
             m.d.comb += [self.wait.eq(outcomes[2].wait), self.halt.cause.eq(outcomes[2].cause)]
-        with m.If(self.done):
-            m.d.sync += self.state.again.eq(0)
         with m.If(self.load):
             m.d.sync += self.state.eq(self.loaded.state)
         with m.If(self.reset):
             m.d.sync += self.state.eq(0)
-        with m.If(self.replace):
-            m.d.sync += self.state.again.eq(0)
+        with m.If(self.reset | self.replace):
+            m.d.sync += self._again.eq(self._again & ~self._here)
         return m
 
     def _events(self) -> tuple:
@@ -413,29 +416,24 @@ class Execute(wiring.Component):
     # -- semaphores (spec 2.1 … 2.4) ---------------------------------------------------------------
 
     def _semaphore_fields(self, m: Module) -> None:
-        """The operation of SEM_EXECUTE or SEMAPHORED, as a request; while a context arrives, that
-        of its acquire."""
-        config, loaded, method = self._config, self.loaded, self.step.method
+        """The operation of SEM_EXECUTE or SEMAPHORED, as a request."""
+        config, method, place = self._config, self.step.method, self.state.semaphore
         new, old = data.View(SemaphoreExecute, method.data), data.View(LegacySemaphore, method.data)
-        legacy, operation = self._operation(m, "held", method)
-        _, arriving = self._operation(m, "arriving", loaded.flow.step.method)
-        place = Signal.like(self.state.semaphore)
-        self._place = place
+        legacy, operation = self._operation(m, method)
         self._request = request = Signal(semaphore_request(config))
         self._known, self._acquires, self._engine_first = Signal(), Signal(), Signal()
         self._copy_counter, self._zero = Signal(), Signal()
-        slot = self.state.semaphore.va[4:][: max(1, (config.counters - 1).bit_length())]
+        slot = place.va[4:][: max(1, (config.counters - 1).bit_length())]
         m.d.comb += [
             self._zero.eq(self.zero.bit_select(slot, 1)),
-            place.eq(Mux(self.load, loaded.state.semaphore, self.state.semaphore)),
             request.asid.eq(self._setup.data[: config.asid_bits]),
             request.va.eq(place.va),
-            request.operation.eq(Mux(self.load, arriving.code, operation.code)),
+            request.operation.eq(operation.code),
             request.reduction.eq(Mux(legacy, old.reduction, new.reduction)),
             request.unsigned.eq(Mux(legacy, old.unsigned, new.unsigned)),
-            request.wide.eq(Mux(self.load, arriving.wide, operation.wide)),
+            request.wide.eq(operation.wide),
             request.timestamp.eq(
-                ~self.load & ~self._acquires & Mux(legacy, ~old.one_word, new.release_timestamp)
+                ~self._acquires & Mux(legacy, ~old.one_word, new.release_timestamp)
             ),
             request.payload.eq(Mux(request.wide, place.payload, place.payload[:32])),
             self._known.eq(operation.code != _UNKNOWN),
@@ -444,20 +442,19 @@ class Execute(wiring.Component):
             self._engine_first.eq(self._acquires & self.state.copies & ~self._setup.data[17]),
         ]
         # An acquire at 0, of 32 bits, of a counting semaphore, in a channel with a copy object.
-        here = self.state.semaphore
         m.d.comb += self._copy_counter.eq(
-            (here.low & here.high & here.counter & ~here.nonzero)
+            (place.low & place.high & place.counter & ~place.nonzero)
             & self.step.traits.plain
             & self.state.copies
         )
 
     @staticmethod
-    def _operation(m: Module, name: str, method: data.View) -> tuple[Value, data.View]:
+    def _operation(m: Module, method: data.View) -> tuple[Value, data.View]:
         """Whether a semaphore method is the legacy one; which operation it asks for."""
         new, old = data.View(SemaphoreExecute, method.data), data.View(LegacySemaphore, method.data)
         # Of the two methods' addresses.
         legacy = method.address[2]
-        operation = Signal(data.StructLayout({"code": 3, "wide": 1}), name=f"operation_{name}")
+        operation = Signal(data.StructLayout({"code": 3, "wide": 1}))
         m.d.comb += operation.wide.eq(~legacy & new.wide)
         with m.If(~legacy):
             m.d.comb += operation.code.eq(new.operation)
@@ -477,23 +474,25 @@ class Execute(wiring.Component):
         return legacy, operation
 
     def _ask(self, m: Module) -> None:
-        """Ask the semaphore unit and wait for its answer, which takes about two cycles."""
+        """Ask the semaphore unit and wait for its answer, which takes three cycles."""
         port = self.semaphore
-        self._asks, again = Signal(), Signal()
+        self._asks, self._ahead, claims = Signal(), Signal(), Signal()
+        # The answer on its way was asked for ahead and belongs to nobody, yet or at all.
+        self._unclaimed = unclaimed = Signal()
         m.d.comb += [
-            again.eq(
-                (self.early & self.loaded.state.again & ~self.leave & ~self._now["copying"])
-                & (self._now["able"] | ~self.loaded.state.copies | self._setup.data[17])
-            ),
-            port.request.payload.eq(self._request),
-            self.watch.index.eq(self._place.va[4:16]),
             self.guard.counter.eq(self.state.semaphore.va[4:16]),
             self.unguard.counter.eq(self.state.semaphore.va[4:16]),
-            self.watch.valid.eq(again | (self._asks & self._acquires)),
+            self.watch.index.eq(port.request.payload.va[4:16]),
+            # When it is claimed is early enough: an update comes two cycles after the operation
+            # that it tells of was accepted.
+            self.watch.valid.eq(claims | (self._asks & self._acquires)),
         ]
+        with m.If(claims):
+            m.d.sync += unclaimed.eq(0)
         with m.FSM(name="on_chip") as asking:
             with m.State("IDLE"):
-                with m.If(self._asks | again):
+                m.d.sync += unclaimed.eq(self._ahead)
+                with m.If(self._asks | self._ahead):
                     m.d.comb += port.request.valid.eq(1)
                     m.next = "ASKED"
                     with m.If(~port.request.ready):
@@ -507,7 +506,55 @@ class Execute(wiring.Component):
                 with m.If(port.response.valid):
                     m.next = "IDLE"
         self._asking = asking
-        m.d.comb += self.asked.eq(~asking.ongoing("IDLE"))
+        m.d.comb += self.asked.eq(~asking.ongoing("IDLE") & ~unclaimed)
+        self._foresee(m, asking.ongoing("IDLE"), claims)
+
+    def _foresee(self, m: Module, idle: Value, claims: Signal) -> None:
+        """Whether the candidate's acquire is asked ahead, and whether its channel, which is loaded
+        in the next cycle, claims the answer: if it may be decided now. The request on the port."""
+        config, request, loaded = self._config, self.semaphore.request.payload, self.loaded
+        kept = data.StructLayout({"slot": 12, "operation": SemOp, "wide": 1, "payload": 64})
+        m.submodules.asks = asks = Memory(shape=kept, depth=1 << config.channel_bits, init=[])
+        write, read = asks.write_port(), asks.read_port(domain="comb")
+        # Per channel, its acquire was asked and did not hold.
+        self._again, self._here = Signal(config.channels), Signal(config.channels)
+        # Registers: since the cycle before; from what was kept, of which channel.
+        fresh, foreseen = Signal(name="fresh"), Signal(name="foreseen")
+        whose = Signal(config.channel_bits)
+        able = self._now["able"] | ~loaded.state.copies | self._setup.data[17]
+        m.d.comb += [
+            self._here.eq(1 << self.channel),
+            self._ahead.eq(
+                self.ahead
+                & self.candidate.valid
+                & self._again.bit_select(self.candidate.channel, 1)
+            ),
+            claims.eq(
+                (self.early & fresh & (whose == self.channel))
+                & ~self.leave
+                & ~self._now["copying"]
+                & able
+            ),
+            write.addr.eq(self.channel),
+            write.en.eq(idle & self._asks),
+            write.data.slot.eq(self._request.va[4:16]),
+            write.data.operation.eq(self._request.operation),
+            write.data.wide.eq(self._request.wide),
+            write.data.payload.eq(self._request.payload),
+            read.addr.eq(Mux(idle, self.candidate.channel, whose)),
+            request.eq(self._request),
+        ]
+        m.d.sync += [whose.eq(read.addr), fresh.eq(idle & self._ahead)]
+        with m.If(idle):
+            m.d.sync += foreseen.eq(self._ahead)
+        with m.If(Mux(idle, self.ahead, foreseen)):
+            m.d.comb += [
+                request.va.eq(WINDOW_BASE | (read.data.slot << 4)),
+                request.operation.eq(read.data.operation),
+                request.wide.eq(read.data.wide),
+                request.timestamp.eq(0),
+                request.payload.eq(read.data.payload),
+            ]
 
     def _semaphore(self, m: Module, now: Value) -> _Outcome:
         """What becomes of a semaphore method; each case by itself, for much is known late."""
@@ -515,7 +562,7 @@ class Execute(wiring.Component):
         state, response, acquires = self.state, self.semaphore.response, self._acquires
         goes = Signal()
         m.d.comb += goes.eq(now & self._known & ~self._is["copying"] & ~self.asked)
-        answered = now & response.ready & response.valid
+        answered = now & self.asked & response.ready & response.valid
         cases = [
             # Of these the operation is known.
             self._counting(
@@ -573,7 +620,10 @@ class Execute(wiring.Component):
             m.d.sync += [
                 state.failed.eq(~passes & ~self._late & self._timed),
                 state.confirm.eq(0),
-                state.again.eq(~passes & self.asked),
+                self._again.eq(
+                    (self._again & ~self._here)
+                    | (self._here & (~passes & self.asked).replicate(len(self._here)))
+                ),
             ]
         with m.If(fails & ~state.failed):
             m.d.sync += state.deadline.eq(self._due_units)

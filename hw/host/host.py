@@ -19,7 +19,7 @@ from hw.host.scheduler import Scheduler
 from hw.host.settings import setting_ram
 from hw.host.timers import Timers
 from hw.host.writeback import Writeback
-from hw.records import CopyPort, ReadPort, RegisterPort, SemaphorePort, WritePort
+from hw.records import CopyPort, ReadPort, RegisterPort, SemaphorePort, WritePort, semaphore_update
 from hw.registers import Wait
 
 __all__ = ["Host"]
@@ -61,9 +61,7 @@ class Host(wiring.Component):
             "semaphore": Out(SemaphorePort(config)),
             "fence": Out(SemaphorePort(config)),
             "zero": In(config.counters),
-            "update": In(
-                data.StructLayout({"valid": 1, "index": config.semaphore_bits, "value": 64})
-            ),
+            "update": In(semaphore_update(config)),
             "engine": Out(CopyPort(config)).array(config.copy_engines),
             "error": Out(config.channels),
             "notify": Out(config.channels),
@@ -191,6 +189,7 @@ class Host(wiring.Component):
             execute.ended.eq(fences.ended),
             execute.result.eq(fences.result),
             execute.spent.eq(scheduler.spent),
+            execute.candidate.eq(scheduler.candidate),
             execute.over.eq(barrier.over),
             execute.all_idle.eq(all_idle),
             execute.zero.eq(self.zero),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.prefetch import channel_event
+from hw.records import semaphore_update
 from hw.registers import Wait
 
 __all__ = ["Parking"]
@@ -15,8 +16,9 @@ class Parking(wiring.Component):
     """One wait per channel, compared with what it waits for in every cycle.
 
     No wake-up is lost: waits for states (copies, engines, zero flags) compare the state itself; an
-    acquire of another on-chip semaphore announces its index by `watch` before the unit decides it,
-    and every update of that index from then on makes the channel ready.
+    acquire of another on-chip semaphore announces its index by `watch`, at the latest in the cycle
+    after the unit accepted it, and every update of that index from then on makes the channel ready:
+    that of an operation accepted behind the acquire comes later still.
 
     Members
     -------
@@ -24,7 +26,7 @@ class Parking(wiring.Component):
     occupied : per channel, fetched dwords are there.
     park : the served channel has met `wait`.
     unpark : the channel is served again, or starts anew.
-    watch : the channel is about to have on-chip semaphore `index` decided.
+    watch : the channel has on-chip semaphore `index` decided.
     update : an on-chip semaphore was written.
     guard : counting semaphore `counter` joins the channel's acquire group (COPY-13).
     unguard : it leaves it; with `all`, the whole group ends.
@@ -49,9 +51,7 @@ class Parking(wiring.Component):
             "park": In(channel_event(config, wait=Wait)),
             "unpark": In(channel_event(config)),
             "watch": In(channel_event(config, index=config.semaphore_bits)),
-            "update": In(
-                data.StructLayout({"valid": 1, "index": config.semaphore_bits, "value": 64})
-            ),
+            "update": In(semaphore_update(config)),
             "guard": In(channel_event(config, counter=config.semaphore_bits)),
             "unguard": In(channel_event(config, counter=config.semaphore_bits, all=1)),
             "clear": In(channel_event(config)),

@@ -138,7 +138,7 @@ class Pipeline(wiring.Component):
         self._move(m)
         with m.FSM(name="service"):
             with m.State("SELECT"):
-                m.d.comb += save.en.eq(dirty)
+                m.d.comb += [save.en.eq(dirty), unit.ahead.eq(1)]
                 m.d.sync += dirty.eq(0)
                 with m.If(self.edit.valid | self.target_valid):
                     m.d.comb += [self.edit.ready.eq(1), self.taken.eq(~self.edit.valid)]

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.oldest import STAMP_BITS, Oldest
+from hw.host.prefetch import channel_event
 
 __all__ = ["Scheduler"]
 
@@ -22,6 +23,7 @@ class Scheduler(wiring.Component):
     stamps : arrival of each channel's head command.
     serving, served : a channel is being served, and which.
     target, target_valid : whom to serve next; `take` when it is done.
+    candidate : who is likely to be the target, known early; the floor's holder is left out.
     slice_valid, slice : the slice of the channel taken in the previous cycle.
     leave : the served channel must let go between two methods. No acquire and no copy of it may
         be decided in this cycle.
@@ -41,6 +43,7 @@ class Scheduler(wiring.Component):
             "served": In(config.channel_bits),
             "target": Out(config.channel_bits),
             "target_valid": Out(1),
+            "candidate": Out(channel_event(config)),
             "take": In(1),
             "slice_valid": In(1),
             "slice": In(32),
@@ -70,6 +73,8 @@ class Scheduler(wiring.Component):
             rivals.eq(self.ready & ~owner),
             oldest.candidates.eq(rivals & ~served),
             oldest.stamps.eq(self.stamps),
+            self.candidate.valid.eq(oldest.found),
+            self.candidate.channel.eq(oldest.channel),
             has_floor.eq(self.floor_valid & (self.served == self.floor)),
             floor_ready.eq((self.ready & owner).any()),
             floor_copying.eq((self.copying & owner).any()),

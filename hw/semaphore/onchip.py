@@ -5,10 +5,10 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.records import SemaphoreError
+from hw.records import SemaphoreError, semaphore_update
 from hw.semaphore.alu import Alu, Bitwise, Control, Outcome, Prepared, Preparer
 
-__all__ = ["Foreseen", "OnChip", "on_chip_operation", "update", "written"]
+__all__ = ["Foreseen", "OnChip", "on_chip_operation", "written"]
 
 DISTRIBUTED_ROWS = 64
 """Up to so many slots the memories are distributed RAM, which reads faster than block RAM."""
@@ -20,22 +20,25 @@ class Foreseen(data.Struct):
     Members
     -------
     replaces : the low half becomes that of the payload.
-    adds, steps_up, steps_down : 32-bit reductions IADD, INC and DEC, of counting semaphores.
+    raises : 32-bit reduction INC, or IADD of what is not negative; this and what follows counts
+        only for counting semaphores.
+    adds, steps_down : 32-bit reductions IADD and DEC.
     """
 
     replaces: 1
+    raises: 1
     adds: 1
-    steps_up: 1
     steps_down: 1
 
     @staticmethod
-    def of(control: data.View) -> dict[str, Value]:
-        """Members for a decoded operation."""
+    def of(control: data.View, negative: Value) -> dict[str, Value]:
+        """Members for a decoded operation; `negative`: the low half of the payload is."""
         counts = control.add & ~control.wide
+        adds = counts & ~control.up & ~control.down
         return {
             "replaces": control.always & control.low & (control.bitwise == Bitwise.PAYLOAD),
-            "adds": counts & ~control.up & ~control.down,
-            "steps_up": counts & control.up,
+            "raises": (counts & control.up) | (adds & ~negative),
+            "adds": adds,
             "steps_down": counts & control.down,
         }
 
@@ -62,11 +65,6 @@ def on_chip_operation(config: Config) -> data.StructLayout:
         "high_stamp": 1,
         "cpu": 1,
     })
-
-
-def update(config: Config) -> data.StructLayout:
-    """An operation wrote an on-chip semaphore, or was refused."""
-    return data.StructLayout({"valid": 1, "index": config.semaphore_bits})
 
 
 def written(config: Config) -> data.StructLayout:
@@ -101,7 +99,8 @@ class OnChip(wiring.Component):
     operation : see `on_chip_operation`; `slot` equals `peek` of the previous cycle.
     time : nanoseconds, for timestamps.
     passed, error : one cycle after the operation was taken; combinational.
-    value, stamp : the slot's 64-bit payload, and the timestamp that it had, three cycles after.
+    value, stamp : the slot's 64-bit payload, three cycles after, and the timestamp that it had,
+        four cycles after.
     zero : low 32 bits of semaphore i are 0, for the first `config.counters` semaphores; one cycle
         after the operation, or three.
     update : one cycle after: an operation wrote semaphore `index`, or was refused (COPY-12).
@@ -124,7 +123,7 @@ class OnChip(wiring.Component):
             "value": Out(64),
             "stamp": Out(64),
             "zero": Out(config.counters, init=-1),
-            "update": Out(update(config)),
+            "update": Out(semaphore_update(config)),
         }
         if config.trace:
             members["written"] = Out(written(config))
@@ -168,7 +167,7 @@ class OnChip(wiring.Component):
             self.value.eq(outcome.result),
         ]
         self._prepare(m, preparer, valid, prepared)
-        self._show_zero(m, outcome)
+        self._show_zero(m, outcome, alu)
         self._keep_stamps(m, slot_3)
         if self.config.trace:
             m.d.comb += [
@@ -212,13 +211,23 @@ class OnChip(wiring.Component):
             with m.If(self.sweep == self.config.semaphores + 1):
                 m.d.sync += self.clearing.eq(0)
 
-    def _show_zero(self, m: Module, outcome: data.View) -> None:
-        """Zero flags, and whether semaphores are 1."""
+    def _show_zero(self, m: Module, outcome: data.View, alu: Alu) -> None:
+        """Zero flags, and whether semaphores are 1. Of both results of the ALU this is known with
+        them, without the sum's carries."""
         operation = self.operation
         sets, clears, steps = self._foresee(m)
-        candidates = (outcome.combined, outcome.total)
-        zero_c, zero_t = (~word[:32].any() for word in candidates)
-        one_c, one_t = (word[0] & ~word[1:32].any() for word in candidates)
+        combined, differ = alu.outcome.combined[:32], (alu.value ^ alu.prepared.addend)[:32]
+        either = (alu.value | alu.prepared.addend)[:32]
+        # A bit of a sum is 0 if its carry is as its addends differ; if so, the carry into the next
+        # bit is 1 when either of them is.
+        rest = differ[2:] == either[1:31]
+        zero_c, zero_t, one_c, one_t = (Signal() for _ in range(4))
+        m.d.sync += [
+            zero_c.eq(~combined.any()),
+            one_c.eq(combined[0] & ~combined[1:].any()),
+            zero_t.eq(rest & ~differ[0] & (differ[1] == either[0])),
+            one_t.eq(rest & differ[0] & ~differ[1]),
+        ]
         is_zero = Mux(outcome.chosen, zero_c | outcome.kept, zero_t)
         is_one = Mux(outcome.chosen, one_c & ~outcome.kept, one_t)
         for index in range(self.config.counters):
@@ -238,29 +247,24 @@ class OnChip(wiring.Component):
         or, if no other is under way, sets it if the value is 0 or 1, and clears it otherwise."""
         operation, kind = self.operation, self.operation.kind
         sets, clears, steps = Signal(), Signal(), Signal()
-        above = kind.steps_up | (kind.adds & ~operation.payload[31])
-        below = (kind.steps_down & ~operation.zero) | (kind.adds & operation.minus)
+        counts, zero = operation.counting, operation.zero
+        below = (kind.steps_down & ~zero) | (kind.adds & operation.minus)
         m.d.comb += [
-            sets.eq(
-                operation.valid
-                & operation.zero
-                & (kind.replaces | (operation.counting & kind.steps_down))
-            ),
-            clears.eq(
-                operation.valid & ~operation.zero & (kind.replaces | (operation.counting & above))
-            ),
-            steps.eq(operation.valid & operation.counting & ~operation.behind & below),
+            sets.eq(operation.valid & zero & (kind.replaces | (counts & kind.steps_down))),
+            clears.eq(operation.valid & ~zero & (kind.replaces | (counts & kind.raises))),
+            steps.eq(operation.valid & counts & ~operation.behind & below),
         ]
         return sets, clears, steps
 
     def _keep_stamps(self, m: Module, slot_3: Signal) -> None:
-        """Timestamps are written and read in stage 3."""
+        """Timestamps are written and read in stage 4, the cycle after it is known what passes."""
         m.submodules.stamps = self.stamps
         operation = self.operation
         write = self.stamps.write_port(granularity=32)
         read = self.stamps.read_port()
         parts = data.StructLayout({"word": 64, "halves": 2, "always": 1})
         stamp, stamp_3 = Signal(parts), Signal(parts)
+        slot_4, word_4, halves_4 = Signal.like(slot_3), Signal(64), Signal(2)
         m.d.sync += [
             stamp.word.eq(Mux(operation.cpu, operation.payload, self.time)),
             stamp.halves.eq(
@@ -268,13 +272,16 @@ class OnChip(wiring.Component):
             ),
             stamp.always.eq(operation.cpu),
             stamp_3.eq(stamp),
+            slot_4.eq(slot_3),
+            word_4.eq(stamp_3.word),
+            halves_4.eq(stamp_3.halves & (self.passed | stamp_3.always).replicate(2)),
         ]
         with m.If(self.clearing):
             m.d.sync += stamp.eq(parts.const({"halves": 3, "always": 1}))
         m.d.comb += [
-            write.addr.eq(slot_3),
-            write.data.eq(stamp_3.word),
-            write.en.eq(stamp_3.halves & (self.passed | stamp_3.always).replicate(2)),
-            read.addr.eq(slot_3),
+            write.addr.eq(slot_4),
+            write.data.eq(word_4),
+            write.en.eq(halves_4),
+            read.addr.eq(slot_4),
             self.stamp.eq(read.data),
         ]

@@ -1,7 +1,6 @@
 """The semaphore unit: its clients take turns; the address decides between chip and memory."""
 
-from functools import reduce
-from operator import or_
+from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -17,10 +16,11 @@ from hw.records import (
     SemaphoreError,
     SemaphorePort,
     WritePort,
+    semaphore_update,
 )
 from hw.semaphore.alu import Bitwise, Control, Decoder
 from hw.semaphore.fence import Fence, fence_operation
-from hw.semaphore.onchip import Foreseen, OnChip, update, written
+from hw.semaphore.onchip import Foreseen, OnChip, written
 
 __all__ = ["SemaphoreUnit"]
 
@@ -35,8 +35,7 @@ def _taken(config: Config) -> data.StructLayout:
     `counting`, `zero`, `minus`, `kind`: see `on_chip_operation`."""
     return data.StructLayout({
         "client": HOST_CLIENTS + config.copy_engines,
-        "asid": config.asid_bits,
-        "va": VA_BITS,
+        "slot": config.semaphore_bits,
         "control": Control,
         "supported": 1,
         "aligned": 1,
@@ -46,8 +45,8 @@ def _taken(config: Config) -> data.StructLayout:
         "next": 1,
         "second": 1,
         "counting": 1,
-        "zero": 2,
-        "minus": 2,
+        "zero": 1,
+        "minus": 1,
         "kind": Foreseen,
         "timestamp": 1,
         "payload": 64,
@@ -55,6 +54,21 @@ def _taken(config: Config) -> data.StructLayout:
         "cpu_write": 1,
         "word": 2,
     })
+
+
+def _place(config: Config) -> data.StructLayout:
+    """Where in memory an operation is."""
+    return data.StructLayout({"asid": config.asid_bits, "va": VA_BITS})
+
+
+def _granted(grant: Value, offers: Sequence[data.View | Value]) -> Value:
+    """The offer whose bit of `grant` is set; any when there is none. A tree of multiplexers, each
+    of which asks for one bit only, for `grant` is late."""
+    if len(offers) == 1:
+        return Value.cast(offers[0])
+    half = 1 << (len(offers) - 1).bit_length() - 1
+    low, high = (_granted(grant[part], offers[part]) for part in (slice(half), slice(half, None)))
+    return Mux(grant[half:].any(), high, low)
 
 
 class SemaphoreUnit(wiring.Component):
@@ -101,7 +115,7 @@ class SemaphoreUnit(wiring.Component):
             "window": In(RegisterPort(12)),
             "counting": In(range(config.counters + 1)),
             "zero": Out(config.counters, init=-1),
-            "update": Out(update(config)),
+            "update": Out(semaphore_update(config)),
             "time": In(64),
         }
         if config.trace:
@@ -124,39 +138,40 @@ class SemaphoreUnit(wiring.Component):
         connect(m, fence.memory_read, flipped(self.memory_read))
         connect(m, fence.memory_write, flipped(self.memory_write))
 
-        taken, moves = self._take_turns(m, on_chip)
+        taken, moves, place = self._take_turns(m, on_chip)
         refusal, in_memory = self._check(m, taken)
-        self._queue(m, taken, moves & in_memory, fence)
+        self._queue(m, taken, place, moves & in_memory, fence)
         self._respond(m, taken, moves & ~in_memory, refusal, on_chip, fence)
         self._answer_window(m, taken, moves, on_chip)
         return m
 
-    def _take_turns(self, m: Module, on_chip: OnChip) -> tuple[data.View, Signal]:
-        """Accept one operation; returns the register behind, and whether what it holds goes on: an
-        operation right behind one that writes the same slot waits for a cycle."""
+    def _take_turns(self, m: Module, on_chip: OnChip) -> tuple[data.View, Signal, data.View]:
+        """Accept one operation; returns the register behind, whether what it holds goes on, and
+        its place in memory: an operation right behind one that writes the same slot waits for a
+        cycle."""
         taken = Signal(_taken(self.config))
         goes, waits, behind, effective = Signal(), Signal(), Signal(), Signal()
-        earlier = (self._slot(taken.va), on_chip.update.index)
+        earlier = (taken.slot, on_chip.update.index)
         offers = [self._offer(m, number, earlier) for number in range(len(self.client))]
         offers.append(self._window_offer(m, earlier))
         ports = [*self.client, self.window]
-        m.submodules.turns = turns = RoundRobin(len(ports))
-        chosen, clash = Signal(_taken(self.config)), Signal()
-        gated = (
-            offer.as_value() & turns.grant[number].replicate(len(offer.as_value()))
-            for number, offer in enumerate(offers)
-        )
+        requests = Cat(port.request.valid for port in ports)
         accepts = ~(waits | on_chip.clearing)
+        # Two that always agree, for one would have too much to drive: that is slow.
+        m.submodules.turns = turns = RoundRobin(len(ports))
+        m.submodules.payload_turns = payload_turns = RoundRobin(len(ports))
+        chosen, clash = Signal(_taken(self.config)), Signal()
+        for arbiter in (turns, payload_turns):
+            m.d.comb += [arbiter.requests.eq(requests), arbiter.advance.eq(accepts)]
         m.d.comb += [
-            turns.requests.eq(Cat(port.request.valid for port in ports)),
-            turns.advance.eq(accepts),
             Cat(port.request.ready for port in ports).eq(
                 turns.grant & accepts.replicate(len(ports))
             ),
-            chosen.as_value().eq(reduce(or_, gated)),
+            chosen.as_value().eq(_granted(turns.grant, offers)),
+            chosen.payload.eq(_granted(payload_turns.grant, [offer.payload for offer in offers])),
             effective.eq(goes & taken.exact & taken.window.all()),
-            clash.eq(chosen.next & effective & ~taken.control.acquire),
-            on_chip.peek.eq(self._slot(Mux(waits, taken.va, chosen.va))),
+            clash.eq(turns.requests.any() & chosen.next & effective & ~taken.control.acquire),
+            on_chip.peek.eq(Mux(waits, taken.slot, chosen.slot)),
         ]
         with m.If(accepts):
             m.d.sync += taken.eq(chosen)
@@ -166,7 +181,21 @@ class SemaphoreUnit(wiring.Component):
             behind.eq(waits | (chosen.second & on_chip.update.valid)),
         ]
         self._operate(m, taken, effective, behind, on_chip)
-        return taken, goes
+        return taken, goes, self._place(m, taken, accepts)
+
+    def _place(self, m: Module, taken: data.View, accepts: Value) -> data.View:
+        """Where in memory the operation in `taken` is. It is chosen there, not when turns are
+        taken, which is late."""
+        places = []
+        for number, client in enumerate(self.client):
+            place = Signal(_place(self.config), name=f"place_{number}")
+            request = client.request.payload
+            with m.If(accepts):
+                m.d.sync += [place.asid.eq(request.asid), place.va.eq(request.va)]
+            places.append(place)
+        place = Signal(_place(self.config))
+        m.d.comb += place.as_value().eq(_granted(taken.client, places))
+        return place
 
     def _offer(self, m: Module, number: int, earlier: tuple[Value, Value]) -> data.View:
         """What client `number` asks for, decoded and checked; `earlier` slots: see `_describe`."""
@@ -182,7 +211,6 @@ class SemaphoreUnit(wiring.Component):
             decoder.wide.eq(request.wide),
             decoder.timestamp.eq(request.timestamp),
             offer.client.eq(1 << number),
-            offer.asid.eq(request.asid),
             offer.supported.eq(decoder.supported),
             offer.window.eq(
                 Cat(
@@ -243,16 +271,16 @@ class SemaphoreUnit(wiring.Component):
         known = (va[4:16] < self.config.semaphores) & ~va[:4].any()
         return [
             offer.control.eq(control),
-            offer.va.eq(va),
+            offer.slot.eq(slot),
             offer.payload.eq(payload),
             offer.known.eq(known),
             offer.exact.eq(known & supported),
             offer.next.eq(slot == earlier[0]),
             offer.second.eq(slot == earlier[1]),
             offer.counting.eq(slot < self.counting),
-            offer.zero.eq(~Cat(low[:16].any(), low[16:].any())),
-            offer.minus.eq(Cat(low[:16].all(), low[16:].all())),
-            *(offer.kind[name].eq(bit) for name, bit in Foreseen.of(control).items()),
+            offer.zero.eq(~low.any()),
+            offer.minus.eq(low.all()),
+            *(offer.kind[name].eq(bit) for name, bit in Foreseen.of(control, low[31]).items()),
         ]
 
     def _slot(self, va: Value) -> Value:
@@ -282,19 +310,21 @@ class SemaphoreUnit(wiring.Component):
         m.d.comb += [
             operation.valid.eq(effective),
             operation.behind.eq(behind),
-            operation.slot.eq(self._slot(taken.va)),
+            operation.slot.eq(taken.slot),
             operation.control.eq(taken.control),
             operation.payload.eq(taken.payload),
             operation.counting.eq(taken.counting),
-            operation.zero.eq(taken.zero.all()),
-            operation.minus.eq(taken.minus.all()),
+            operation.zero.eq(taken.zero),
+            operation.minus.eq(taken.minus),
             operation.kind.eq(taken.kind),
             operation.low_stamp.eq(taken.timestamp | (cpu_stamp & ~taken.word[0])),
             operation.high_stamp.eq(taken.timestamp | (cpu_stamp & taken.word[0])),
             operation.cpu.eq(taken.cpu),
         ]
 
-    def _queue(self, m: Module, taken: data.View, enters: Value, fence: Fence) -> None:
+    def _queue(
+        self, m: Module, taken: data.View, place: data.View, enters: Value, fence: Fence
+    ) -> None:
         """An operation in memory waits; never in vain: a client has one operation at a time."""
         entry = Signal(fence_operation(self.config))
         m.submodules.queue = queue = SyncFIFOBuffered(
@@ -304,8 +334,8 @@ class SemaphoreUnit(wiring.Component):
         m.d.sync += [
             entered.eq(enters),
             entry.tag.eq(taken.client),
-            entry.asid.eq(taken.asid),
-            entry.va.eq(taken.va),
+            entry.asid.eq(place.asid),
+            entry.va.eq(place.va),
             entry.control.eq(taken.control),
             entry.timestamp.eq(taken.timestamp),
             entry.payload.eq(taken.payload),
@@ -352,18 +382,18 @@ class SemaphoreUnit(wiring.Component):
                 m.d.comb += response.payload.error.eq(cause_3)
 
     def _answer_window(self, m: Module, taken: data.View, moves: Value, on_chip: OnChip) -> None:
-        """When the slot's contents are at hand; a memory's output is, at the end of a cycle."""
+        """When the slot's contents are at hand."""
         response = self.window.response
         stages = data.StructLayout({"ending": 1, "known": 1, "word": 2})
-        stage, value, stamp = Signal(stages), Signal(64), Signal(64)
+        stage, value = Signal(stages), Signal(64)
         m.d.comb += [stage.ending.eq(moves & taken.cpu), stage.known.eq(taken.known)]
         m.d.comb += stage.word.eq(taken.word)
         for number in range(4):
             later = Signal(stages, name=f"window_{number}")
             m.d.sync += later.eq(stage)
             stage = later
-        m.d.sync += [value.eq(on_chip.value), stamp.eq(on_chip.stamp)]
-        half = Mux(stage.word[1], stamp, value).word_select(stage.word[0], 32)
+        m.d.sync += value.eq(on_chip.value)
+        half = Mux(stage.word[1], on_chip.stamp, value).word_select(stage.word[0], 32)
         with m.If(response.ready):
             m.d.sync += response.valid.eq(0)
         with m.If(stage.ending):

@@ -692,8 +692,12 @@ class OrderProof(Proof):
         inside = Inside(dut)
         ram = inside.submodule("contexts")
         load = ram.read_ports[0]
-        looks = [ram.read_port(domain="comb") for _ in range(CONFIG.channels)]
-        m.d.comb += [look.addr.eq(channel) for channel, look in enumerate(looks)]
+        looks, asks = (
+            [memory.read_port(domain="comb") for _ in range(CONFIG.channels)]
+            for memory in (ram, execution.submodule("asks"))
+        )
+        for ports in (looks, asks):
+            m.d.comb += [look.addr.eq(channel) for channel, look in enumerate(ports)]
         m.submodules.dut = wrap(dut)
         for name in ("alive", "occupied", "target", "target_valid", "leave", "head_valid"):
             drive(m, getattr(dut, name), name)
@@ -713,9 +717,11 @@ class OrderProof(Proof):
                 ]
                 m.d.sync += executed[channel].eq(executed[channel] + 1)
         m.d.comb += Cover(Cat(executed[c] != 0 for c in range(CONFIG.channels)).all())
+        self._asks = [look.data for look in asks]
         self._contexts(m, dut, inside, base, executed, load.data, [look.data for look in looks])
         run = inside.machine("service").ongoing("RUN")
         self._triggers(m, dut, execute, run)
+        self._foreseen(m, execute, execution)
         # What is known of the cycle before, or was found out in it, is about the same method.
         is_copying, looked = execute._is["copying"], execution.signal("looked")
         found = data.View(verdict, execution.signal("found"))
@@ -731,7 +737,7 @@ class OrderProof(Proof):
         """Around `Execute` anything may happen; but only a launch makes copies run. Returns whose
         copies could run in the cycle before."""
         names = ("able", "queue", "held", "ended", "spent", "all_idle", "over", "zero")
-        for name in (*names, "setting", "result", "cycles", "units", "copying"):
+        for name in (*names, "setting", "result", "cycles", "units", "copying", "candidate"):
             drive(m, getattr(execute, name), name)
         drive(m, execute.semaphore.request, "request", "ready")
         drive(m, execute.semaphore.response, "response", "valid", "payload")
@@ -798,15 +804,22 @@ class OrderProof(Proof):
         ]
         for channel in range(CONFIG.channels):
             ours = dut.served == channel
-            copying = dut.execute.copying[channel]
+            again, copying = dut.execute._again[channel], dut.execute.copying[channel]
+            ask = self._asks[channel]
 
             def fits(
-                flow: Any, state: Any, channel: int = channel, copying: Any = copying
+                flow: Any,
+                state: Any,
+                channel: int = channel,
+                asks: Any = ~again | ~copying,
+                again: Any = again,
+                ask: Any = ask,
             ) -> Value:
                 return (
                     self._in_order(flow, base[channel], executed[channel], *self.ends[channel])
                     & self._sound(state, dut.execute)
-                    & (~state.again | (self._asked_before(flow.step, state) & ~copying))
+                    & asks
+                    & (~again | self._asked_before(flow.step, state, ask))
                 )
 
             with m.If(ours & (dirty | (load & stays))):
@@ -853,13 +866,44 @@ class OrderProof(Proof):
         )
 
     @staticmethod
-    def _asked_before(step: Any, state: Any) -> Value:
-        """The held method is an acquire that is asked on chip."""
+    def _asked_before(step: Any, state: Any, ask: Any) -> Value:
+        """The held method is an acquire that is asked on chip, as `ask` says."""
         place = state.semaphore
         counting = place.counter & ~place.nonzero & step.traits.plain & state.copies
         return (step.method.valid & step.kind.semaphore & step.traits.acquires) & (
-            place.low & place.high & ~counting & OrderProof._exists(step.method)
+            (place.low & place.high & ~counting & OrderProof._exists(step.method))
+            & OrderProof._kept(state, ask)
         )
+
+    @staticmethod
+    def _kept(state: Any, ask: Any) -> Value:
+        """`ask` is the acquire that SEM_EXECUTE is now."""
+        place = state.semaphore
+        same = (ask.slot == place.va[4:16]) & (ask.payload[:32] == place.payload[:32])
+        return same & OrderProof._only_reads(ask.operation)
+
+    @staticmethod
+    def _only_reads(operation: Any) -> Value:
+        code = Value.cast(operation)
+        return (code != SemOp.RELEASE) & (code != SemOp.REDUCTION)
+
+    def _foreseen(self, m: Module, execute: Execute, execution: Inside) -> None:
+        """What is asked ahead changes nothing, and only in the next cycle it may become the served
+        channel's question."""
+        idle, request = execute._asking.ongoing("IDLE"), execute.semaphore.request
+        unclaimed, fresh = execute._unclaimed, execution.signal("fresh")
+        foreseen, whose = execution.signal("foreseen"), execution.signal("whose")
+        asks = data.ArrayLayout(self._asks[0].shape(), CONFIG.channels)
+        kept = Signal(asks)
+        acquires = execute.asked & execute.step.traits.acquires
+        m.d.comb += [
+            Assert(~acquires | self._kept(execute.state, kept[execute.channel])),
+            kept.as_value().eq(Cat(ask.as_value() for ask in self._asks)),
+            Assert(idle | ~unclaimed | (foreseen & self._only_reads(kept[whose].operation))),
+            Assert(~fresh | (unclaimed & ~idle & execute._again.bit_select(whose, 1))),
+        ]
+        with m.If(request.valid & (execute._ahead | unclaimed)):
+            m.d.comb += Assert(self._only_reads(request.payload.operation))
 
     @staticmethod
     def _exists(method: Any) -> Value:
@@ -888,8 +932,10 @@ class OrderProof(Proof):
                 Assert((place.va[16:] == WINDOW_BASE >> 16) & execute._known),
                 Assert(~execute._copy_counter),
             ]
-        for event in (execute.begin, execute.reserve, execute.semaphore.request):
+        for event in (execute.begin, execute.reserve):
             m.d.comb += Assert(~event.valid | ~copying)
+        ahead = execute._ahead | execute._unclaimed
+        m.d.comb += Assert(~execute.semaphore.request.valid | ~copying | ahead)
 
 
 PROOFS = (

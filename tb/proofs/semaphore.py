@@ -281,6 +281,7 @@ class OnChipProof(Proof):
         cpu, half = anything(m, 1, "cpu"), anything(m, 1, "half")
         m.submodules.decoder = decoder = Decoder()
         low = request.payload[:32]
+        foreseen = Foreseen.of(operation.control, low[31])
         m.d.comb += [
             decoder.operation.eq(request.operation),
             decoder.reduction.eq(request.reduction),
@@ -293,7 +294,7 @@ class OnChipProof(Proof):
             operation.counting.eq(anything(m, 1, "counting")),
             operation.zero.eq(low == 0),
             operation.minus.eq(low == 0xFFFF_FFFF),
-            *(operation.kind[n].eq(bit) for n, bit in Foreseen.of(operation.control).items()),
+            *(operation.kind[name].eq(bit) for name, bit in foreseen.items()),
         ]
         with m.If(cpu):
             half_write = {"always": 1, "wide": 1, "bitwise": Bitwise.PAYLOAD}
@@ -319,16 +320,17 @@ class OnChipProof(Proof):
     ) -> None:
         """The flag of the only counter; `values` after the operations up to now, and before."""
         operation = dut.operation
-        zero, kind = dut.zero[0], dut.operation.kind
+        zero, control = dut.zero[0], operation.control
         states = [word[:32] == 0 for word in values]
         recent = Signal(3)
         m.d.sync += recent.eq(Cat(writes, recent[:2]))
-        step = (kind.adds & (operation.minus | ~operation.payload[31])) | kind.steps_down
-        steps = operation.counting & (kind.steps_up | step) & ~recent[:2].any()
+        release = control.always & control.low & (control.bitwise == Bitwise.PAYLOAD)
+        counts = operation.counting & control.add & ~control.wide & ~recent[:2].any()
+        adds = ~control.up & ~control.down
+        more = (control.up | (adds & ~operation.payload[31])) & ~operation.zero
+        steps = counts & (more | control.down | (adds & operation.minus))
         promised = Signal()
-        m.d.sync += promised.eq(
-            writes & (kind.replaces | (steps & ~(operation.zero & ~kind.steps_down)))
-        )
+        m.d.sync += promised.eq(writes & (release | steps))
         with m.If(slot == 0):
             m.d.comb += Assert(Cat(zero == state for state in states).any())
             with m.If(promised | ~recent.any()):
