@@ -36,7 +36,7 @@ from hw.records import (
     semaphore_request,
     semaphore_response,
 )
-from hw.registers import Wait
+from hw.registers import CHANNEL, Wait
 
 __all__ = ["Execute"]
 
@@ -286,6 +286,10 @@ class Execute(wiring.Component):
         self._bound = Signal(ObjectKind)
         m.d.comb += self._bound.eq(self.state.objects[self.step.method.subchannel])
 
+    def _right(self, name: str) -> Value:
+        """A bit of the served channel's CONFIG."""
+        return self._setup.data[CHANNEL["CONFIG"].field(name).lo]
+
     def _spans(self, m: Module) -> None:
         """When an acquire that does not hold now is looked at again and when it is late; sums and
         comparison are those of the cycle before, known from the first cycle of a service on, the
@@ -367,7 +371,7 @@ class Execute(wiring.Component):
         m.d.comb += [
             rare.step.eq(self.step),
             rare.bound.eq(self._bound),
-            rare.privileged.eq(self._setup.data[16]),
+            rare.privileged.eq(self._right("AUTH_LEVEL")),
         ]
         m.d.sync += [found.eq(rare.verdict), looked.eq(now & ~out.done)]
         acts, refers, action = Signal(), Signal(), found.action
@@ -439,7 +443,7 @@ class Execute(wiring.Component):
             self._known.eq(operation.code != _UNKNOWN),
             self._acquires.eq(self.step.traits.acquires),
             # Whether COPY-13 holds for an acquire that is not of a counting semaphore.
-            self._engine_first.eq(self._acquires & self.state.copies & ~self._setup.data[17]),
+            self._engine_first.eq(self._acquires & self.state.copies & ~self._right("EARLY_WAITS")),
         ]
         # An acquire at 0, of 32 bits, of a counting semaphore, in a channel with a copy object.
         m.d.comb += self._copy_counter.eq(
@@ -521,7 +525,7 @@ class Execute(wiring.Component):
         # Registers: since the cycle before; from what was kept, of which channel.
         fresh, foreseen = Signal(name="fresh"), Signal(name="foreseen")
         whose = Signal(config.channel_bits)
-        able = self._now["able"] | ~loaded.state.copies | self._setup.data[17]
+        able = self._now["able"] | ~loaded.state.copies | self._right("EARLY_WAITS")
         m.d.comb += [
             self._here.eq(1 << self.channel),
             self._ahead.eq(

@@ -902,7 +902,7 @@ class OrderProof(Proof):
             Assert(idle | ~unclaimed | (foreseen & self._only_reads(kept[whose].operation))),
             Assert(~fresh | (unclaimed & ~idle & execute._again.bit_select(whose, 1))),
         ]
-        with m.If(request.valid & (execute._ahead | unclaimed)):
+        with m.If(request.valid & (execute._ahead | (unclaimed & ~idle))):
             m.d.comb += Assert(self._only_reads(request.payload.operation))
 
     @staticmethod
@@ -934,7 +934,8 @@ class OrderProof(Proof):
             ]
         for event in (execute.begin, execute.reserve):
             m.d.comb += Assert(~event.valid | ~copying)
-        ahead = execute._ahead | execute._unclaimed
+        idle = execute._asking.ongoing("IDLE")
+        ahead = execute._ahead | (execute._unclaimed & ~idle)
         m.d.comb += Assert(~execute.semaphore.request.valid | ~copying | ahead)
 
 
