@@ -525,6 +525,8 @@ class Execute(wiring.Component):
         # Registers: since the cycle before; from what was kept, of which channel.
         fresh, foreseen = Signal(name="fresh"), Signal(name="foreseen")
         whose = Signal(config.channel_bits)
+        # A cycle late: the method and its request stay until the answer.
+        keeps = Signal(name="keeps")
         able = self._now["able"] | ~loaded.state.copies | self._right("EARLY_WAITS")
         m.d.comb += [
             self._here.eq(1 << self.channel),
@@ -540,7 +542,7 @@ class Execute(wiring.Component):
                 & able
             ),
             write.addr.eq(self.channel),
-            write.en.eq(idle & self._asks),
+            write.en.eq(keeps),
             write.data.slot.eq(self._request.va[4:16]),
             write.data.operation.eq(self._request.operation),
             write.data.wide.eq(self._request.wide),
@@ -548,7 +550,11 @@ class Execute(wiring.Component):
             read.addr.eq(Mux(idle, self.candidate.channel, whose)),
             request.eq(self._request),
         ]
-        m.d.sync += [whose.eq(read.addr), fresh.eq(idle & self._ahead)]
+        m.d.sync += [
+            whose.eq(read.addr),
+            fresh.eq(idle & self._ahead),
+            keeps.eq(idle & self._asks),
+        ]
         with m.If(idle):
             m.d.sync += foreseen.eq(self._ahead)
         with m.If(Mux(idle, self.ahead, foreseen)):

@@ -895,9 +895,10 @@ class OrderProof(Proof):
         foreseen, whose = execution.signal("foreseen"), execution.signal("whose")
         asks = data.ArrayLayout(self._asks[0].shape(), CONFIG.channels)
         kept = Signal(asks)
-        acquires = execute.asked & execute.step.traits.acquires
+        acquires, keeps = execute.asked & execute.step.traits.acquires, execution.signal("keeps")
         m.d.comb += [
-            Assert(~acquires | self._kept(execute.state, kept[execute.channel])),
+            Assert(~acquires | keeps | self._kept(execute.state, kept[execute.channel])),
+            Assert(~keeps | execute.asked),
             kept.as_value().eq(Cat(ask.as_value() for ask in self._asks)),
             Assert(idle | ~unclaimed | (foreseen & self._only_reads(kept[whose].operation))),
             Assert(~fresh | (unclaimed & ~idle & execute._again.bit_select(whose, 1))),
