@@ -25,7 +25,7 @@ from hw.mmu.misses import Misses, miss_request
 from hw.mmu.recency import TreeRecency
 from hw.pagetables import FaultType
 
-__all__ = ["L1Tlb", "miss_result"]
+__all__ = ["Kind", "L1Tlb", "miss_result"]
 
 
 def miss_result(config: Config, misses: int) -> data.StructLayout:
@@ -38,7 +38,7 @@ def miss_result(config: Config, misses: int) -> data.StructLayout:
     })
 
 
-class _Kind(enum.Enum, shape=2):
+class Kind(enum.Enum, shape=2):
     """What goes through the pipeline: a new look-up, one whose page has come, a result."""
 
     NEW = 0
@@ -74,6 +74,10 @@ class L1Tlb(wiring.Component):
     miss, result : pages that are wanted from the next level, and what came of it.
     invalidate : see `invalidation`.
     hit, missed : a look-up of `asid` was answered at once; it has to wait. For counters.
+
+    Attributes
+    ----------
+    tags, pages, held : the entries, and what is in the second step (state, for proofs).
     """
 
     def __init__(
@@ -85,6 +89,18 @@ class L1Tlb(wiring.Component):
         self._lookup = lookup(config, tag)
         self._misses = Misses(config, tag, misses)
         self._result = miss_result(config, misses)
+        tag_layout = data.StructLayout({"valid": 1, "asid": config.asid_bits, "vpn": VPN_BITS})
+        self.tags = Signal(data.ArrayLayout(tag_layout, entries))
+        self.pages = Signal(data.ArrayLayout(page(config), entries))
+        self.held = Signal(
+            data.StructLayout({
+                "valid": 1,
+                "kind": Kind,
+                "lookup": self._lookup,
+                "result": self._result,
+                "matches": entries,
+            })
+        )
         event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
         super().__init__({
             "request": In(stream.Signature(self._lookup)),
@@ -101,26 +117,7 @@ class L1Tlb(wiring.Component):
         m.submodules.misses = misses = self._misses
         m.submodules.recency = self._recency = TreeRecency(self._entries)
         connect(m, misses.ask, flipped(self.miss))
-        self._tags = Signal(
-            data.ArrayLayout(
-                data.StructLayout({
-                    "valid": 1,
-                    "asid": self._config.asid_bits,
-                    "vpn": VPN_BITS,
-                }),
-                self._entries,
-            )
-        )
-        self._pages = Signal(data.ArrayLayout(page(self._config), self._entries))
-        operation = data.StructLayout({
-            "valid": 1,
-            "kind": _Kind,
-            "lookup": self._lookup,
-            "result": self._result,
-            "matches": self._entries,
-        })
-        self._taken = Signal(operation)
-        self._held = Signal(operation)
+        self._taken = Signal.like(self.held)
         self._moves = Signal()
         self._choose(m)
         self._compare(m)
@@ -132,10 +129,10 @@ class L1Tlb(wiring.Component):
 
     def _choose(self, m: Module) -> None:
         """What enters: a result, a look-up whose page has come, or a new one."""
-        taken, held, misses = self._taken, self._held, self._misses
+        taken, held, misses = self._taken, self.held, self._misses
         # What a result changes is compared from the next cycle on.
-        open_ = self._moves & ~(held.valid & (held.kind == _Kind.RESULT))
-        sure = ~misses.none & ~(misses.few & held.valid & (held.kind == _Kind.NEW))
+        open_ = self._moves & ~(held.valid & (held.kind == Kind.RESULT))
+        sure = ~misses.none & ~(misses.few & held.valid & (held.kind == Kind.NEW))
         results, again = self.result.valid, misses.again.valid
         m.d.comb += [
             self.result.ready.eq(open_),
@@ -146,19 +143,19 @@ class L1Tlb(wiring.Component):
             taken.valid.eq(open_ & (results | again | (self.request.valid & sure))),
         ]
         with m.If(results):
-            m.d.comb += [taken.kind.eq(_Kind.RESULT), taken.lookup.eq(misses.peeked)]
+            m.d.comb += [taken.kind.eq(Kind.RESULT), taken.lookup.eq(misses.peeked)]
         with m.Elif(again):
-            m.d.comb += [taken.kind.eq(_Kind.AGAIN), taken.lookup.eq(misses.again.payload)]
+            m.d.comb += [taken.kind.eq(Kind.AGAIN), taken.lookup.eq(misses.again.payload)]
             m.d.comb += taken.result.miss.eq(misses.again_miss)
         with m.Else():
-            m.d.comb += [taken.kind.eq(_Kind.NEW), taken.lookup.eq(self.request.payload)]
+            m.d.comb += [taken.kind.eq(Kind.NEW), taken.lookup.eq(self.request.payload)]
 
     def _compare(self, m: Module) -> None:
         """Compare with all entries; a result overlaps what it is larger than, too."""
-        taken, held = self._taken, self._held
+        taken, held = self._taken, self.held
         vpn = taken.lookup.va[PAGE_BITS:]
-        size = Mux(taken.kind == _Kind.RESULT, taken.result.page.size, PageSize.SMALL)
-        for n, (tag, entry) in enumerate(zip(self._tags, self._pages, strict=True)):
+        size = Mux(taken.kind == Kind.RESULT, taken.result.page.size, PageSize.SMALL)
+        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
             same = tag.valid & (tag.asid == taken.lookup.asid)
             m.d.comb += taken.matches[n].eq(
                 same & overlap(tag.vpn, entry.size, vpn, size) & ~taken.lookup.physical
@@ -179,21 +176,21 @@ class L1Tlb(wiring.Component):
 
     def _answer(self, m: Module) -> None:
         """Answer from the entry that matched, or from a result that is no page."""
-        held, misses = self._held, self._misses
-        valid = Cat(tag.valid for tag in self._tags)
+        held, misses = self.held, self._misses
+        valid = Cat(tag.valid for tag in self.tags)
         match = Signal(self._entries)
         hit, looks, refused = Signal(), Signal(), Signal()
         found = Signal(page(self._config))
         m.d.comb += [
             match.eq(held.matches & valid),
-            looks.eq(held.valid & (held.kind != _Kind.RESULT)),
+            looks.eq(held.valid & (held.kind != Kind.RESULT)),
             hit.eq(looks & (held.lookup.physical | match.any())),
             refused.eq(
                 held.valid
-                & (held.kind == _Kind.RESULT)
+                & (held.kind == Kind.RESULT)
                 & ((held.result.outcome == Outcome.FAULT) | (held.result.outcome == Outcome.SPARSE))
             ),
-            found.eq(_chosen(match, self._pages)),
+            found.eq(_chosen(match, self.pages)),
             self.answer.valid.eq(hit | refused),
             self._moves.eq(~self.answer.valid | self.answer.ready),
             self.answer.p.tag.eq(held.lookup.tag),
@@ -202,14 +199,14 @@ class L1Tlb(wiring.Component):
         done = self.answer.valid & self.answer.ready
         waits = looks & ~hit
         m.d.comb += [
-            misses.add.valid.eq(waits & (held.kind == _Kind.NEW)),
+            misses.add.valid.eq(waits & (held.kind == Kind.NEW)),
             misses.add.lookup.eq(held.lookup),
-            misses.missed.valid.eq(waits & (held.kind == _Kind.AGAIN)),
+            misses.missed.valid.eq(waits & (held.kind == Kind.AGAIN)),
             misses.missed.miss.eq(held.result.miss),
-            misses.done.valid.eq(done & (held.kind == _Kind.AGAIN)),
+            misses.done.valid.eq(done & (held.kind == Kind.AGAIN)),
             misses.done.miss.eq(held.result.miss),
             self._recency.use.eq(match & (done & ~refused).replicate(self._entries)),
-            self.hit.valid.eq(done & (held.kind == _Kind.NEW) & ~held.lookup.physical),
+            self.hit.valid.eq(done & (held.kind == Kind.NEW) & ~held.lookup.physical),
             self.hit.asid.eq(held.lookup.asid),
             self.missed.valid.eq(misses.add.valid),
             self.missed.asid.eq(held.lookup.asid),
@@ -217,7 +214,7 @@ class L1Tlb(wiring.Component):
 
     def _translate(self, m: Module, found: data.View, refused: Value) -> None:
         """Physical address and permissions."""
-        request, out = self._held.lookup, self.answer.p
+        request, out = self.held.lookup, self.answer.p
         at, small = request.va, found.ppn
         ppn = Cat(
             Mux(found.size == PageSize.SMALL, small[0:4], at[12:16]),
@@ -233,8 +230,8 @@ class L1Tlb(wiring.Component):
         m.d.comb += out.pa.eq(Cat(at[:PAGE_BITS], ppn))
         with m.If(refused):
             m.d.comb += [
-                out.outcome.eq(self._held.result.outcome),
-                out.fault.eq(self._held.result.fault),
+                out.outcome.eq(self.held.result.outcome),
+                out.fault.eq(self.held.result.fault),
             ]
         with m.Elif(request.physical):
             m.d.comb += [out.pa.eq(at), out.fault.eq(FaultType.REGION)]
@@ -249,13 +246,13 @@ class L1Tlb(wiring.Component):
 
     def _fill(self, m: Module) -> None:
         """A page that has come takes the place of all that it overlaps."""
-        held, misses, event = self._held, self._misses, self.invalidate
+        held, misses, event = self.held, self._misses, self.invalidate
         came = Signal()
         here, choice, free = (Signal(self._entries) for _ in range(3))
-        ends = held.valid & (held.kind == _Kind.RESULT) & self._moves
+        ends = held.valid & (held.kind == Kind.RESULT) & self._moves
         vpn = held.lookup.va[PAGE_BITS:]
         stale = covers(event, held.lookup.asid, vpn, held.result.page.size)
-        valid = Cat(tag.valid for tag in self._tags)
+        valid = Cat(tag.valid for tag in self.tags)
         m.d.comb += [
             misses.ended.valid.eq(ends),
             misses.ended.miss.eq(held.result.miss),
@@ -268,7 +265,7 @@ class L1Tlb(wiring.Component):
         ]
         with m.If((held.result.outcome == Outcome.PAGE) & stale):
             m.d.comb += misses.ended.outcome.eq(Outcome.RETRY)
-        for n, (tag, entry) in enumerate(zip(self._tags, self._pages, strict=True)):
+        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
             gone = covers(event, tag.asid, tag.vpn, entry.size) | (came & held.matches[n])
             with m.If(came & choice[n]):
                 m.d.sync += [
