@@ -41,7 +41,7 @@ class Misses(wiring.Component):
 
     Members
     -------
-    add : `lookup` has missed; one must be free.
+    add : `lookup` has missed; one must be free. With `missed`, `lookup` alone counts.
     few : no more than one is free; none : not even that.
     ask : pages that are wanted.
     again : a look-up whose page has come; its number is `again_miss`.
@@ -114,10 +114,10 @@ class Misses(wiring.Component):
             with m.If(again[n] & self.again.ready):
                 m.d.sync += state.eq(_State.LOOKED)
             with m.If(self.missed.valid & (self.missed.miss == n)):
-                m.d.sync += state.eq(_State.ASK)
+                m.d.sync += state.eq(Mux(follows, _State.FOLLOW, _State.ASK))
             with m.If(self.done.valid & (self.done.miss == n)):
                 m.d.sync += state.eq(_State.FREE)
-            self._end(m, n)
+        self._end(m)
         return m
 
     def _in(self, *states: _State) -> Value:
@@ -142,7 +142,7 @@ class Misses(wiring.Component):
         return offered
 
     def _asked(self, m: Module) -> Signal:
-        """Whether the page of the look-up that is added has been asked for."""
+        """Whether the page of the look-up that misses has been asked for."""
         asked, new = Signal(), self.add.lookup
         same = [
             (one.asid == new.asid) & (one.va[PAGE_BITS:] == new.va[PAGE_BITS:])
@@ -151,19 +151,30 @@ class Misses(wiring.Component):
         m.d.comb += asked.eq((Cat(same) & self._in(_State.ASK, _State.SENT)).any())
         return asked
 
-    def _end(self, m: Module, n: int) -> None:
-        """What has come for one look-up, or for the one that it follows."""
-        ended, state, mine = self.ended, self._states[n], self._lookups[n]
-        asker = self._lookups[ended.miss]
-        one, other = mine.va[PAGE_BITS:], asker.va[PAGE_BITS:]
-        same = mine.asid == asker.asid
-        inside = same & overlap(one, PageSize.SMALL, other, ended.page.size)
+    def _end(self, m: Module) -> None:
+        """What has come for one look-up, and for those that follow it."""
+        ended, numbers = self.ended, range(self._misses)
+        asker = Signal(self._lookup)
+        follow, same, inside, heirs = (Signal(self._misses) for _ in range(4))
         came = ended.outcome == Outcome.PAGE
         refused = (ended.outcome == Outcome.FAULT) | (ended.outcome == Outcome.SPARSE)
-        with m.If(ended.valid & (ended.miss == n)):
-            m.d.sync += state.eq(Mux(came, _State.AGAIN, Mux(refused, _State.FREE, _State.ASK)))
-        with m.Elif(ended.valid & (state == _State.FOLLOW)):
-            with m.If(came & inside):
+        vpn = asker.va[PAGE_BITS:]
+        m.d.comb += [asker.eq(self._lookups[ended.miss]), follow.eq(self._in(_State.FOLLOW))]
+        for n in numbers:
+            mine = self._lookups[n]
+            one, space = mine.va[PAGE_BITS:], mine.asid == asker.asid
+            m.d.comb += [
+                same[n].eq(space & (one == vpn)),
+                inside[n].eq(space & overlap(one, PageSize.SMALL, vpn, ended.page.size)),
+            ]
+        # One of those that follow asks next.
+        m.d.comb += heirs.eq(follow & same)
+        first = heirs & -heirs
+        for n in numbers:
+            state = self._states[n]
+            with m.If(ended.valid & (ended.miss == n)):
+                m.d.sync += state.eq(Mux(came, _State.AGAIN, Mux(refused, _State.FREE, _State.ASK)))
+            with m.Elif(ended.valid & follow[n] & came & inside[n]):
                 m.d.sync += state.eq(_State.AGAIN)
-            with m.If(refused & same & (one == other)):
+            with m.Elif(ended.valid & refused & first[n]):
                 m.d.sync += state.eq(_State.ASK)
