@@ -1,0 +1,237 @@
+"""Page tables of one address space, written into the machine's memory (ASID-7, HOST-11)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from amaranth.lib import data
+
+from driver.memory import Buffer, Memory, OutOfMemory
+from hw.config import VA_BITS
+from hw.methods import pack
+from hw.pagetables import DIRECTORIES, PAGE_SIZES, TABLES, DualPde, Level, Pde, PdeAperture, Pte
+
+__all__ = ["MapError", "Page", "PageTables"]
+
+_TABLE_ALIGN = 4096
+"""Of every table: addresses of small tables and directories are kept >> 12."""
+
+_REGION = PAGE_SIZES[-1]
+"""Bytes that one entry of PD0 maps."""
+
+
+class MapError(Exception):
+    """A range cannot be mapped, unmapped or protected as asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One mapped page: `size` bytes at virtual address `va` are those at physical `pa`."""
+
+    va: int
+    pa: int
+    size: int
+    read_only: bool = False
+    privileged: bool = False
+    atomics: bool = True
+
+    def entry(self) -> int:
+        """Its PTE."""
+        return pack(
+            Pte,
+            valid=1,
+            privileged=self.privileged,
+            read_only=self.read_only,
+            atomic_disable=not self.atomics,
+            address=self.pa >> 12,
+        )
+
+
+class PageTables:
+    """The tables of one address space; `root` is its page directory base.
+
+    Tables are made when a page first needs them, and kept until `free`, but for those that a
+    2 MiB page replaces. `map`, `unmap` and `protect` return whether the machine may remember
+    something that is no longer so, and an invalidation is needed.
+    """
+
+    def __init__(self, memory: Memory, name: str = "") -> None:
+        self._memory, self._name = memory, name
+        self._buffers: dict[int, Buffer] = {}
+        # Pages by their address, for every region of the size of the largest.
+        self._regions: dict[int, dict[int, Page]] = {}
+        self.root = self._table(DIRECTORIES[0])
+
+    def free(self) -> None:
+        """Give the memory of all tables back."""
+        for buffer in self._buffers.values():
+            buffer.free()
+        self._buffers.clear()
+        self._regions.clear()
+
+    def pages(self) -> Iterator[Page]:
+        """All mapped pages."""
+        for region in self._regions.values():
+            yield from region.values()
+
+    def find(self, va: int) -> Page | None:
+        """The page in which `va` lies, if it is mapped."""
+        region = self._regions.get(va // _REGION, {})
+        candidates = (region.get(va // size * size) for size in PAGE_SIZES)
+        return next((page for page in candidates if page and va < page.va + page.size), None)
+
+    def map(
+        self,
+        va: int,
+        pa: int,
+        size: int,
+        *,
+        page_size: int = PAGE_SIZES[0],
+        read_only: bool = False,
+        privileged: bool = False,
+        atomics: bool = True,
+    ) -> bool:
+        """Map `size` bytes from `va` on to those from `pa` on, in pages of one size.
+
+        Raises `MapError` for a page size that does not exist, addresses or a size that are not
+        multiples of it, addresses outside the address space or memory, and pages already mapped;
+        `OutOfMemory` when there is no room for a table. Then nothing has been mapped.
+        """
+        if page_size not in PAGE_SIZES:
+            raise MapError(f"no pages of {page_size} bytes: there are {PAGE_SIZES}")
+        self._check(va, size, page_size)
+        if pa % page_size or not 0 <= pa <= pa + size <= self._memory.size:
+            raise MapError(
+                f"{size} bytes at physical {pa:#x} are not whole pages of {page_size} bytes "
+                f"inside the {self._memory.size} bytes of memory"
+            )
+        pages = [
+            Page(va + offset, pa + offset, page_size, read_only, privileged, atomics)
+            for offset in range(0, size, page_size)
+        ]
+        for page in pages:
+            self._check_free(page)
+        replaced = False
+        for number, page in enumerate(pages):
+            try:
+                replaced |= self._write(page, page.entry())
+            except OutOfMemory:
+                if number:
+                    self.unmap(va, number * page_size)
+                raise
+            self._regions.setdefault(page.va // _REGION, {})[page.va] = page
+        return replaced
+
+    def unmap(self, va: int, size: int) -> bool:
+        """Unmap all pages of a range, which must begin and end where pages do, and be mapped."""
+        for page in self._mapped(va, size):
+            self._write(page, 0)
+            del self._regions[page.va // _REGION][page.va]
+        return True
+
+    def protect(self, va: int, size: int, *, read_only: bool) -> bool:
+        """Allow or forbid writes to all pages of a range, as `unmap` wants it. An invalidation is
+        needed both ways: a remembered permission would refuse what is now allowed."""
+        changed = False
+        for page in self._mapped(va, size):
+            new = Page(page.va, page.pa, page.size, read_only, page.privileged, page.atomics)
+            self._write(new, new.entry())
+            self._regions[page.va // _REGION][page.va] = new
+            changed |= new != page
+        return changed
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def _check(self, va: int, size: int, page_size: int) -> None:
+        if size <= 0 or va % page_size or size % page_size:
+            raise MapError(f"{size} bytes at {va:#x} are not whole pages of {page_size} bytes")
+        if not 0 <= va <= va + size <= 1 << VA_BITS:
+            raise MapError(f"{size} bytes at {va:#x} are outside the {VA_BITS}-bit address space")
+
+    def _check_free(self, page: Page) -> None:
+        region = self._regions.get(page.va // _REGION, {})
+        inside = (other for other in region.values() if page.va <= other.va < page.va + page.size)
+        found = self.find(page.va) or next(inside, None)
+        if found:
+            raise MapError(
+                f"{page.va:#x} is mapped already, by the page of {found.size} bytes at "
+                f"{found.va:#x}"
+            )
+
+    def _mapped(self, va: int, size: int) -> list[Page]:
+        """The pages of a range without gaps."""
+        self._check(va, size, PAGE_SIZES[0])
+        pages, at = [], va
+        while at < va + size:
+            page = self.find(at)
+            if page is None:
+                raise MapError(f"{at:#x} is not mapped")
+            if page.va != at or page.va + page.size > va + size:
+                raise MapError(
+                    f"{size} bytes at {va:#x} are a part only of the page of {page.size} bytes at "
+                    f"{page.va:#x}"
+                )
+            pages.append(page)
+            at += page.size
+        return pages
+
+    # -- tables ------------------------------------------------------------------------------------
+
+    def _write(self, page: Page, pte: int) -> bool:
+        """Write the PTE of `page`; whether that has replaced a table."""
+        table = self.root
+        *upper, last = DIRECTORIES
+        for level, below in zip(upper, DIRECTORIES[1:], strict=True):
+            table = self._follow(table + level.entry_bytes * level.index(page.va), below)
+        place = table + last.entry_bytes * last.index(page.va)
+        if page.size == _REGION:
+            tables = [address for address in self._halves(place) if address in self._buffers]
+            for address in tables:
+                self._buffers.pop(address).free()
+            self._store(place, pte, last.entry_bytes)
+            return bool(tables)
+        level = TABLES[page.size]
+        table = self._follow_dual(place, level)
+        self._store(table + level.entry_bytes * level.index(page.va), pte)
+        return False
+
+    def _follow(self, place: int, below: Level) -> int:
+        """The table that a PDE names; made when there is none yet."""
+        found = self._load(Pde, place)
+        if found.aperture != PdeAperture.INVALID:
+            return found.address << 12
+        table = self._table(below)
+        self._store(place, pack(Pde, aperture=PdeAperture.VIDEO, address=table >> 12))
+        return table
+
+    def _follow_dual(self, place: int, below: Level) -> int:
+        """The same for one half of a dual PDE."""
+        found = self._load(DualPde, place)
+        half = "big" if below is TABLES[1 << 16] else "small"
+        shift = {"big": 8, "small": 12}[half]
+        if not found.is_pte and found[f"{half}_aperture"].value != PdeAperture.INVALID:
+            return found[f"{half}_address"] << shift
+        table = self._table(below)
+        kept = 0 if found.is_pte else found.as_bits()
+        fields = {f"{half}_aperture": PdeAperture.VIDEO, f"{half}_address": table >> shift}
+        self._store(place, kept | pack(DualPde, **fields), DIRECTORIES[-1].entry_bytes)
+        return table
+
+    def _halves(self, place: int) -> tuple[int, ...]:
+        """Addresses of the tables that a dual PDE may name."""
+        found = self._load(DualPde, place)
+        return () if found.is_pte else (found.big_address << 8, found.small_address << 12)
+
+    def _table(self, level: Level) -> int:
+        """A fresh table without valid entries."""
+        name = " ".join(filter(None, (self._name, level.name)))
+        buffer = self._memory.allocate(level.table_bytes, align=_TABLE_ALIGN, name=name)
+        buffer.fill()
+        self._buffers[buffer.address] = buffer
+        return buffer.address
+
+    def _load(self, layout: type[data.Struct], place: int) -> data.Const:
+        raw = self._memory.machine.memory_read(place, data.Layout.cast(layout).size // 8)
+        return data.Layout.cast(layout).from_bits(int.from_bytes(raw, "little"))
+
+    def _store(self, place: int, entry: int, size: int = 8) -> None:
+        self._memory.machine.memory_write(place, entry.to_bytes(size, "little"))

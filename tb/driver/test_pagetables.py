@@ -1,0 +1,165 @@
+"""Page tables as the driver writes them, against a walk written from the public tables (ASID-7)."""
+
+import random
+
+import pytest
+
+from driver.memory import Memory, OutOfMemory
+from driver.pagetables import MapError, Page, PageTables
+from hw.methods import pack
+from hw.pagetables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
+from tb.driver.fake import FakeMachine
+from tb.models.pagetables import PDE, PTE, Fault, Sparse, Translation, walk
+from tb.runner import choose_seed
+
+SMALL, BIG, HUGE = PAGE_SIZES
+
+
+class Space:
+    """Tables in a memory of their own, and walks over them."""
+
+    def __init__(self) -> None:
+        self.machine = FakeMachine()
+        self.memory = Memory(self.machine, len(self.machine.memory), base=4096)
+        self.tables = PageTables(self.memory)
+
+    def load(self, address: int) -> int:
+        return int.from_bytes(self.machine.memory_read(address, 8), "little")
+
+    def walk(self, va: int) -> Translation | Sparse | Fault:
+        return walk(self.load, self.memory.size, self.tables.root, va)
+
+    def expect(self, va: int, page: Page | None) -> None:
+        """Check that the walk finds this page."""
+        found = self.walk(va)
+        if page is None:
+            assert isinstance(found, Fault) and found.code in {PDE, PTE}, found
+            return
+        assert found == Translation(
+            page.pa + va - page.va,
+            page.size,
+            page.read_only,
+            page.privileged,
+            not page.atomics,
+        )
+
+
+def test_bits():
+    """Every field where the public tables say (6.1, 6.4)."""
+    assert pack(Pde, aperture=1, address=0x123) == 0x12302
+    assert pack(Pde, volatile=1) == 1 << 3
+    assert pack(DualPde, big_aperture=1, big_address=5) == 1 << 1 | 5 << 4
+    assert pack(DualPde, small_aperture=2, small_address=5) == 2 << 65 | 5 << 72
+    assert pack(Pte, valid=1, aperture=2, address=7, kind=3) == 1 | 2 << 1 | 7 << 8 | 3 << 56
+    flags = pack(Pte, volatile=1, encrypted=1, privileged=1, read_only=1, atomic_disable=1)
+    assert flags == 0b1111_1000
+    assert pack(FaultRecord, valid=1, client=5, access_type=1) == 1 << 255 | 5 << 232 | 1 << 240
+    assert pack(FaultRecord, fault_type=FaultType.RO, engine=9) == 6 << 224 | 9 << 192
+    assert pack(FaultRecord, instance=1, address=2, timestamp=3) == 1 << 12 | 2 << 76 | 3 << 128
+
+
+@pytest.mark.parametrize("size", PAGE_SIZES)
+def test_pages(size: int):
+    """Two pages of each size at both ends of the address space."""
+    space = Space()
+    for va in (0, (1 << 49) - 2 * size):
+        assert not space.tables.map(va, 2 * size, 2 * size, page_size=size)
+        for offset in (0, 1, size - 1, size, 2 * size - 1):
+            found = space.walk(va + offset)
+            assert isinstance(found, Translation)
+            assert (found.pa, found.page_bytes) == (2 * size + offset, size)
+    space.expect(4 * size, None)
+    assert space.tables.unmap(0, 2 * size)
+    space.expect(0, None)
+
+
+def test_sizes_side_by_side():
+    """64 KiB and 4 KiB pages of one PD0 entry; then a 2 MiB page in their place, and back."""
+    space = Space()
+    tables = space.tables
+    tables.map(0, BIG, BIG, page_size=BIG)
+    tables.map(BIG, 0, SMALL, read_only=True)
+    space.expect(5, Page(0, BIG, BIG))
+    space.expect(BIG + 5, Page(BIG, 0, SMALL, read_only=True))
+    with pytest.raises(MapError, match="0x0 is mapped already"):
+        tables.map(0, 0, HUGE, page_size=HUGE)
+    tables.unmap(0, BIG + SMALL)
+    free = space.memory.free_bytes
+    assert tables.map(0, HUGE, HUGE, page_size=HUGE), "tables were replaced"
+    assert space.memory.free_bytes > free
+    space.expect(HUGE - 1, Page(0, HUGE, HUGE))
+    tables.unmap(0, HUGE)
+    assert not tables.map(SMALL, 0, SMALL)
+    space.expect(SMALL, Page(SMALL, 0, SMALL))
+
+
+def test_protect():
+    """Only what changes needs an invalidation."""
+    space = Space()
+    space.tables.map(0, 0, 2 * SMALL)
+    assert space.tables.protect(0, SMALL, read_only=True)
+    assert not space.tables.protect(0, SMALL, read_only=True)
+    space.expect(0, Page(0, 0, SMALL, read_only=True))
+    space.expect(SMALL, Page(SMALL, SMALL, SMALL))
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (lambda t: t.map(0, 0, 100), "100 bytes at 0x0 are not whole pages of 4096 bytes"),
+        (lambda t: t.map(0, 0, 8192, page_size=8192), "no pages of 8192 bytes"),
+        (lambda t: t.map(0, 1, SMALL), "physical 0x1 are not whole pages"),
+        (lambda t: t.map(0, 1 << 40, SMALL), "inside the"),
+        (lambda t: t.map(1 << 49, 0, SMALL), "outside the 49-bit address space"),
+        (lambda t: t.map(BIG, 0, SMALL), "mapped already, by the page of 65536 bytes at 0x10000"),
+        (lambda t: t.unmap(0, SMALL), "0x0 is not mapped"),
+        (lambda t: t.unmap(BIG, SMALL), "a part only of the page of 65536 bytes"),
+        (lambda t: t.protect(BIG + SMALL, SMALL, read_only=True), "a part only of the page"),
+    ],
+)
+def test_refused(action, message: str):
+    """A refused change leaves everything as it was."""
+    space = Space()
+    space.tables.map(BIG, BIG, BIG, page_size=BIG)
+    before = bytes(space.machine.memory)
+    with pytest.raises(MapError, match=message):
+        action(space.tables)
+    assert bytes(space.machine.memory) == before
+
+
+def test_out_of_memory():
+    """No room for a table in the middle: nothing has been mapped, everything works on."""
+    space = Space()
+    keep = space.memory.allocate(space.memory.largest_free - 4 * 4096)
+    with pytest.raises(OutOfMemory):
+        space.tables.map(HUGE - SMALL, 0, 2 * SMALL)
+    space.expect(HUGE - SMALL, None)
+    keep.free()
+    space.tables.map(HUGE - SMALL, 0, 2 * SMALL)
+    space.expect(HUGE, Page(HUGE, SMALL, SMALL))
+
+
+def test_random_changes():
+    """Many changes: the walk always agrees with what was asked for; all memory comes back."""
+    seed = choose_seed()
+    print(f"SIGNALBOX_SEED={seed}")
+    numbers = random.Random(seed)
+    space = Space()
+    empty = space.memory.free_bytes
+    live: list[Page] = []
+    for _ in range(300):
+        size = numbers.choice((SMALL, SMALL, BIG, HUGE))
+        va = numbers.choice((0, 1 << 29, 1 << 38)) + size * numbers.randrange(4 * HUGE // size)
+        page = Page(va, size * numbers.randrange(len(space.machine.memory) // size), size)
+        if live and numbers.random() < 0.4:
+            gone = live.pop(numbers.randrange(len(live)))
+            space.tables.unmap(gone.va, gone.size)
+            space.expect(gone.va + numbers.randrange(gone.size), None)
+        elif not any(va < p.va + p.size and p.va < va + size for p in live):
+            space.tables.map(va, page.pa, size, page_size=size)
+            live.append(page)
+        for page in numbers.sample(live, min(3, len(live))):
+            space.expect(page.va + numbers.randrange(page.size), page)
+    assert sorted(space.tables.pages(), key=lambda p: p.va) == sorted(live, key=lambda p: p.va)
+    space.tables.free()
+    assert space.memory.free_bytes > empty

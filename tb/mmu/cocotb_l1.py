@@ -1,0 +1,422 @@
+"""First-level TLB: every answer is a translation of its time, hits are fast (ASID-3, -4, -8 … -11).
+
+The next level and the page tables are Python: a dictionary per address space, with the times at
+which a page could first and last be used.
+"""
+
+import itertools
+import os
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import cocotb
+from amaranth.lib import data
+from cocotb.clock import Clock
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from hw.config import Config
+from hw.mmu.l1 import L1Tlb
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+CONFIG = Config(asids=8)
+TAG = data.StructLayout({"number": 16})
+ENTRIES, MISSES = int(os.environ.get("ENTRIES", "16")), int(os.environ.get("MISSES", "4"))
+
+PAGE, FAULT, SPARSE, RETRY = range(4)
+READ, WRITE, ATOMIC = range(3)
+ALL, ASID, ONE = range(3)
+SHIFTS = (12, 16, 21)
+NOT_MAPPED, PRIV, RO, REGION, NO_ATOMICS = 2, 5, 6, 13, 15
+
+
+@dataclass
+class Mapping:
+    """A page; `born` when the tables had it, `gone` when the last use was allowed."""
+
+    asid: int
+    va: int
+    size: int
+    pa: int
+    read_only: bool = False
+    privileged: bool = False
+    no_atomics: bool = False
+    born: int = 0
+    gone: float = float("inf")
+
+    def has(self, asid: int, va: int) -> bool:
+        return self.asid == asid and va >> SHIFTS[self.size] == self.va >> SHIFTS[self.size]
+
+
+@dataclass
+class Look:
+    """One look-up and what it got."""
+
+    asid: int
+    va: int
+    access: int = READ
+    privileged: bool = False
+    physical: bool = False
+    issued: int = -1
+    answered: int = -1
+    answer: dict[str, int] = field(default_factory=dict)
+
+
+class Bench:
+    """Drives the unit cycle by cycle; is the next level.
+
+    Members
+    -------
+    mappings : all pages that ever were. tables : those of now.
+    latency : cycles from a miss to its result, drawn from this range.
+    eager : share of the cycles in which answers are taken.
+    asked : (cycle, asid, page number) of every miss.
+    """
+
+    def __init__(self, dut: Any, seed: int) -> None:
+        self.dut, self.numbers = dut, Random(seed)
+        members = L1Tlb(CONFIG, TAG, entries=ENTRIES, misses=MISSES).signature.members
+        self.shapes = {
+            name: members[name].signature.members["payload"].shape
+            for name in ("request", "answer", "miss", "result")
+        }
+        self.shapes["invalidate"] = members["invalidate"].shape
+        self.now = 0
+        self.mappings: list[Mapping] = []
+        self.todo: list[Look] = []
+        self.waiting: dict[int, Look] = {}
+        self.done: list[Look] = []
+        self.misses: list[tuple[int, int, int, int]] = []
+        self.asked: list[tuple[int, int, int]] = []
+        self.latency, self.eager, self.numbering = (1, 1), 1.0, itertools.count()
+        self.offered: tuple[int, Look] | None = None
+        self.pace = 1.0
+
+    @classmethod
+    async def start(cls, dut: Any) -> "Bench":
+        bench = cls(dut, int(os.environ["COCOTB_RANDOM_SEED"]))
+        for name in ("request__valid", "answer__ready", "result__valid", "invalidate"):
+            getattr(dut, name).value = 0
+        dut.miss__ready.value = 1
+        dut.rst.value = 1
+        Clock(dut.clk, 10, unit="ns").start(start_high=False)
+        for _ in range(3):
+            await RisingEdge(dut.clk)
+        dut.rst.value = 0
+        return bench
+
+    # The tables
+
+    def map(self, mapping: Mapping) -> Mapping:
+        mapping.born = self.now
+        self.mappings.append(mapping)
+        return mapping
+
+    def current(self, asid: int, va: int) -> Mapping | None:
+        live = (m for m in self.mappings if m.gone == float("inf") and m.has(asid, va))
+        return next(live, None)
+
+    # Cycles
+
+    async def step(self, invalidate: dict[str, int] | None = None) -> None:
+        """One cycle."""
+        dut = self.dut
+        self._offer()
+        self._result()
+        dut.answer__ready.value = int(self.numbers.random() < self.eager)
+        word = self.shapes["invalidate"].const({"valid": 1, **invalidate}) if invalidate else None
+        dut.invalidate.value = word.as_bits() if word is not None else 0
+        await ReadOnly()
+        self._sample()
+        await RisingEdge(dut.clk)
+        self.now += 1
+
+    def _offer(self) -> None:
+        if self.offered is None and self.todo and self.numbers.random() < self.pace:
+            look = self.todo.pop(0)
+            number = next(self.numbering) & 0xFFFF
+            self.offered = number, look
+            look.issued = self.now
+        self.dut.request__valid.value = int(self.offered is not None)
+        if self.offered is not None:
+            number, look = self.offered
+            self.dut.request__payload.value = (
+                self
+                .shapes["request"]
+                .const({
+                    "tag": {"number": number},
+                    "asid": look.asid,
+                    "va": look.va,
+                    "access": look.access,
+                    "privileged": look.privileged,
+                    "physical": look.physical,
+                })
+                .as_bits()
+            )
+
+    def _result(self) -> None:
+        """The oldest result that is due, from the tables of this very cycle."""
+        due = next((miss for miss in self.misses if miss[0] <= self.now), None)
+        self.due = due
+        self.dut.result__valid.value = int(due is not None)
+        if due is None:
+            return
+        _, number, asid, vpn = due
+        found = self.current(asid, vpn << 12)
+        if found is None:
+            values: dict[str, Any] = {"outcome": FAULT, "fault": NOT_MAPPED}
+        else:
+            values = {
+                "outcome": PAGE,
+                "page": {
+                    "size": found.size,
+                    "ppn": found.pa >> 12,
+                    "read_only": found.read_only,
+                    "privileged": found.privileged,
+                    "no_atomics": found.no_atomics,
+                },
+            }
+        word = self.shapes["result"].const({"miss": number, **values})
+        self.dut.result__payload.value = word.as_bits()
+
+    def _unpack(self, name: str) -> Any:
+        value = getattr(self.dut, f"{name}__payload").value.to_unsigned()
+        return self.shapes[name].from_bits(value)
+
+    def _sample(self) -> None:
+        dut = self.dut
+        if self.offered and dut.request__ready.value == 1:
+            self.waiting[self.offered[0]] = self.offered[1]
+            self.offered = None
+        if self.due and dut.result__ready.value == 1:
+            self.misses.remove(self.due)
+        if dut.miss__valid.value == 1:
+            miss = self._unpack("miss")
+            page = (miss.asid, miss.vpn)
+            assert page not in [one[2:] for one in self.misses], "asked for twice"
+            assert miss.miss not in [one[1] for one in self.misses]
+            when = self.now + self.numbers.randint(*self.latency)
+            self.misses.append((when, miss.miss, *page))
+            self.asked.append((self.now, *page))
+        if dut.answer__valid.value == 1 and dut.answer__ready.value == 1:
+            answer = self._unpack("answer")
+            look = self.waiting.pop(answer.tag.number)
+            look.answered = self.now
+            look.answer = {
+                name: int(getattr(answer[name], "value", answer[name]))
+                for name in ("outcome", "pa", "fault")
+            }
+            self.done.append(look)
+
+    async def rest(self, limit: int = 20_000) -> list[Look]:
+        """Until everything is answered; what was since the last time."""
+        end = self.now + limit
+        while self.todo or self.offered or self.waiting:
+            assert self.now < end, f"no answer: {self.waiting}"
+            await self.step()
+        done, self.done = self.done, []
+        return done
+
+    # Checks
+
+    def check(self, look: Look) -> None:
+        """The answer is right by some mapping that could be used between request and answer."""
+        outcome, fault = look.answer["outcome"], look.answer["fault"]
+        if look.physical:
+            right = look.va < CONFIG.memory_bytes
+            assert (outcome, look.answer["pa"]) == (PAGE, look.va) if right else fault == REGION
+            return
+        candidates = [
+            m
+            for m in self.mappings
+            if m.has(look.asid, look.va) and m.born <= look.answered and m.gone >= look.issued
+        ]
+        expected = [self.expected(m, look) for m in candidates]
+        if outcome == PAGE:
+            usable = [
+                e for m, e in zip(candidates, expected, strict=True) if look.answered <= m.gone
+            ]
+            assert (PAGE, look.answer["pa"]) in usable, (look, candidates)
+        elif fault == NOT_MAPPED:
+            always = any(m.born <= look.issued and m.gone >= look.answered for m in candidates)
+            assert not always, (look, candidates)
+        else:
+            assert (FAULT, fault) in expected, (look, candidates)
+
+    @staticmethod
+    def expected(mapping: Mapping, look: Look) -> tuple[int, int]:
+        if mapping.privileged and not look.privileged:
+            return FAULT, PRIV
+        if mapping.read_only and look.access != READ:
+            return FAULT, RO
+        if mapping.no_atomics and look.access == ATOMIC:
+            return FAULT, NO_ATOMICS
+        return PAGE, mapping.pa + look.va % (1 << SHIFTS[mapping.size])
+
+
+@cocotb.test(**LIMIT)
+async def hits_every_cycle(dut):
+    """As many pages as entries, of all sizes: after the first round every look-up is answered in
+    the cycle after it, one per cycle, and no page is asked for again (ASID-11)."""
+    bench = await Bench.start(dut)
+    pages = [bench.map(Mapping(n % 3, n << 22, n % 3, n << 21)) for n in range(ENTRIES)]
+    for _ in range(2):
+        bench.todo += [Look(page.asid, page.va + 8) for page in pages]
+        for look in await bench.rest():
+            bench.check(look)
+    asked = len(bench.asked)
+    assert asked == ENTRIES
+    bench.todo += [
+        Look(page.asid, page.va + bench.numbers.randrange(4096))
+        for page in bench.numbers.choices(pages, k=200)
+    ]
+    looks = await bench.rest()
+    assert [look.answered - look.issued for look in looks] == [1] * 200
+    assert len(bench.asked) == asked
+    for look in looks:
+        bench.check(look)
+
+
+@cocotb.test(**LIMIT)
+async def hits_under_misses(dut):
+    """While two more misses may wait, hits are answered in the next cycle, one per cycle; while
+    one more may, every other cycle."""
+    bench = await Bench.start(dut)
+    page = bench.map(Mapping(1, 0, 0, 0x5000))
+    bench.todo.append(Look(1, 0))
+    await bench.rest()
+    bench.latency = (300, 300)
+    for room in (2, 1):
+        missing = [Look(2, (n + 1) << 12) for n in range(MISSES - room)]
+        for look in missing:
+            if bench.current(2, look.va) is None:
+                bench.map(Mapping(2, look.va, 0, 0x9000))
+        await bench.step({"scope": ASID, "asid": 2, "vpn": 0})
+        hits = [Look(1, page.va + 4 * n) for n in range(100)]
+        bench.todo += [*missing, *hits]
+        done = await bench.rest()
+        assert done[:100] == hits
+        gaps = [b.answered - a.answered for a, b in itertools.pairwise(hits)]
+        assert max(gaps) == 3 - room
+        assert all(look.answered - look.issued >= 300 for look in missing)
+        for look in done:
+            bench.check(look)
+
+
+@cocotb.test(**LIMIT)
+async def one_page_is_asked_for_once(dut):
+    """Look-ups of one page, while it is on its way, ask once; all get it (ASID-4)."""
+    bench = await Bench.start(dut)
+    bench.map(Mapping(3, 0, 0, 0x7000))
+    bench.latency = (50, 50)
+    bench.todo += [Look(3, 8 * n) for n in range(MISSES)]
+    for look in await bench.rest():
+        bench.check(look)
+    assert len(bench.asked) == 1
+
+
+@cocotb.test(**LIMIT)
+async def spaces_do_not_mix(dut):
+    """The same page of every address space, each elsewhere (ASID-3; example 1)."""
+    bench = await Bench.start(dut)
+    for asid in range(CONFIG.asids):
+        bench.map(Mapping(asid, 0, 0, asid << 12))
+    for _ in range(3):
+        bench.todo += [Look(asid, 0x10) for asid in range(CONFIG.asids)]
+        for look in await bench.rest():
+            bench.check(look)
+    assert len(bench.asked) == CONFIG.asids or ENTRIES < CONFIG.asids
+
+
+@cocotb.test(**LIMIT)
+async def scopes(dut):
+    """Exactly what an invalidation names is asked for again (ASID-9)."""
+    bench = await Bench.start(dut)
+    pages = [bench.map(Mapping(1 + n % 2, n << 22, n // 2, n << 21)) for n in range(4)]
+    pages = pages[: min(4, ENTRIES)]
+    looks = [(page.asid, page.va) for page in pages]
+
+    async def asked_again() -> list[int]:
+        before = len(bench.asked)
+        bench.todo += [Look(*look) for look in looks]
+        await bench.rest()
+        found = [one[1:] for one in bench.asked[before:]]
+        return [n for n, (asid, va) in enumerate(looks) if (asid, va >> 12) in found]
+
+    everything = list(range(len(pages)))
+    assert await asked_again() == everything
+    assert await asked_again() == []
+    await bench.step({"scope": ASID, "asid": 1, "vpn": 0})
+    assert await asked_again() == [n for n in everything if looks[n][0] == 1]
+    for n, page in enumerate(pages):
+        inside = page.va + (1 << SHIFTS[page.size]) - 1
+        await bench.step({"scope": ONE, "asid": page.asid, "vpn": inside >> 12})
+        assert await asked_again() == [n]
+        await bench.step({"scope": ONE, "asid": page.asid, "vpn": (inside >> 12) + 1})
+        await bench.step({"scope": ONE, "asid": page.asid ^ 3, "vpn": inside >> 12})
+        assert await asked_again() == []
+    await bench.step({"scope": ALL, "asid": 0, "vpn": 0})
+    assert await asked_again() == everything
+
+
+@cocotb.test(**LIMIT)
+async def anything(dut):
+    """Look-ups of every kind while pages come, change and go: every answer is one of its time."""
+    bench = await Bench.start(dut)
+    numbers = bench.numbers
+    for _ in range(20):
+        bench.latency = numbers.choice(((1, 1), (1, 8), (5, 60)))
+        bench.eager, bench.pace = numbers.choice((0.3, 1.0)), numbers.choice((0.3, 1.0))
+        for _ in range(60):
+            await random_change(bench)
+            for _ in range(numbers.randrange(6)):
+                bench.todo.append(random_look(bench))
+            for _ in range(numbers.randrange(10)):
+                await bench.step()
+        for look in await bench.rest():
+            bench.check(look)
+
+
+REGION_BITS = 23
+"""Addresses of the random test lie in the first so many bits, four of the largest pages."""
+
+
+def random_look(bench: Bench) -> Look:
+    numbers = bench.numbers
+    va = numbers.choice((0, 1 << 16, 1 << 21)) + numbers.randrange(6) * 0x1008
+    look = Look(
+        numbers.randrange(3),
+        va if numbers.random() < 0.8 else numbers.getrandbits(REGION_BITS),
+        numbers.randrange(3),
+        numbers.random() < 0.5,
+    )
+    if numbers.random() < 0.05:
+        look.physical, look.va = True, numbers.getrandbits(34)
+    return look
+
+
+async def random_change(bench: Bench) -> None:
+    """Map, or unmap with an invalidation that is large enough."""
+    numbers = bench.numbers
+    size = numbers.choice((0, 0, 0, 1, 2))
+    asid = numbers.randrange(3)
+    va = (random_look(bench).va & (1 << REGION_BITS) - 1) >> SHIFTS[size] << SHIFTS[size]
+    inside = range(va, va + (1 << SHIFTS[size]))
+    live = [
+        m
+        for m in bench.mappings
+        if m.gone == float("inf")
+        and m.asid == asid
+        and (m.va in inside or va in range(m.va, m.va + (1 << SHIFTS[m.size])))
+    ]
+    if not live:
+        pa = numbers.getrandbits(32) >> SHIFTS[size] << SHIFTS[size]
+        flags = [numbers.random() < 0.15 for _ in range(3)]
+        bench.map(Mapping(asid, va, size, pa, *flags))
+    elif len(live) == 1 and numbers.random() < 0.3:
+        (page,) = live
+        page.gone = bench.now
+        offset = numbers.randrange(1 << SHIFTS[page.size])
+        scope = numbers.choice((ALL, ASID, ONE, ONE))
+        await bench.step({"scope": scope, "asid": asid, "vpn": (page.va + offset) >> 12})

@@ -1,0 +1,132 @@
+"""A page walk over tables in memory, from the public tables and nothing else (spec 6.1).
+
+Written without a look at the hardware or the driver: plain integers, bit positions as printed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Fault", "Sparse", "Translation", "walk"]
+
+Load = Callable[[int], int | None]
+"""The 8 bytes at a physical address, None where the bus answers with an error."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A mapped address, and the page's size and permissions."""
+
+    pa: int
+    page_bytes: int
+    read_only: bool
+    privileged: bool
+    atomic_disable: bool
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Reads give 0, writes are dropped."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """FAULT_TYPE 0 … 15, and after how many entries were read."""
+
+    code: int
+    reads: int
+
+
+PDE, PDE_SIZE, PTE, UNSUPPORTED_APERTURE, UNSUPPORTED_KIND = 0, 1, 2, 10, 12
+REGION, POISONED = 13, 14
+
+
+class _End(Exception):
+    def __init__(self, outcome: Translation | Sparse | Fault) -> None:
+        self.outcome = outcome
+
+
+def walk(load: Load, memory_bytes: int, pdb: int, va: int) -> Translation | Sparse | Fault:
+    """Translate `va` with the tables whose PD3 lies at `pdb`."""
+    try:
+        return _Walk(load, memory_bytes).run(pdb, va)
+    except _End as end:
+        return end.outcome
+
+
+class _Walk:
+    def __init__(self, load: Load, memory_bytes: int) -> None:
+        self.load, self.memory_bytes, self.reads = load, memory_bytes, 0
+
+    def fault(self, code: int) -> _End:
+        return _End(Fault(code, self.reads))
+
+    def read(self, address: int, dwords: int = 2) -> int:
+        """An entry of 8 or 16 bytes, which is one read."""
+        self.reads += 1
+        if address + 4 * dwords > self.memory_bytes:
+            raise self.fault(REGION)
+        words = [self.load(address + 8 * i) for i in range(dwords // 2)]
+        value = 0
+        for i, word in enumerate(words):
+            if word is None:
+                raise self.fault(POISONED)
+            value |= word << 64 * i
+        return value
+
+    def table(self, aperture: int, volatile: int, address: int) -> int | None:
+        """Where the next table lies; None when there is none."""
+        if aperture == 0:
+            if volatile:
+                raise _End(Sparse())
+            return None
+        if aperture != 1:
+            raise self.fault(UNSUPPORTED_APERTURE)
+        return address
+
+    def run(self, pdb: int, va: int) -> Translation | Sparse:
+        at = pdb
+        for high, low in ((48, 47), (46, 38), (37, 29)):
+            entry = self.read(at + 8 * (va >> low & (1 << high - low + 1) - 1))
+            if entry & 1:
+                raise self.fault(PDE_SIZE)
+            found = self.table(entry >> 1 & 3, entry >> 3 & 1, (entry >> 8 & 0x1FF_FFFF) << 12)
+            if found is None:
+                raise self.fault(PDE)
+            at = found
+        dual = self.read(at + 16 * (va >> 21 & 0xFF), 4)
+        if dual & 1:
+            return self.page(dual & (1 << 64) - 1, va, 1 << 21)
+        return self.dual(dual, va)
+
+    def dual(self, entry: int, va: int) -> Translation | Sparse:
+        """First the table of 64 KiB pages, then that of 4 KiB pages."""
+        big, small = entry >> 1 & 3, entry >> 65 & 3
+        if not big and not small:
+            if entry >> 3 & 1 or entry >> 67 & 1:
+                raise _End(Sparse())
+            raise self.fault(PDE)
+        if big:
+            at = self.table(big, 0, (entry >> 4 & 0x1FFF_FFFF) << 8)
+            assert at is not None
+            pte = self.read(at + 8 * (va >> 16 & 31))
+            nothing_below = not small and not entry >> 67 & 1
+            if pte & 1 or pte >> 5 & 1 or pte >> 3 & 1 or nothing_below:
+                return self.page(pte, va, 1 << 16)
+        at = self.table(small, entry >> 67 & 1, (entry >> 72 & 0x1FF_FFFF) << 12)
+        assert at is not None
+        return self.page(self.read(at + 8 * (va >> 12 & 511)), va, 1 << 12)
+
+    def page(self, pte: int, va: int, size: int) -> Translation | Sparse:
+        if not pte & 1:
+            if pte >> 3 & 1:
+                raise _End(Sparse())
+            raise self.fault(PTE)
+        if pte >> 1 & 3:
+            raise self.fault(UNSUPPORTED_APERTURE)
+        if pte >> 56:
+            raise self.fault(UNSUPPORTED_KIND)
+        base = (pte >> 8 & 0x1FF_FFFF) << 12
+        pa = base // size * size + va % size
+        if base // size * size + size > self.memory_bytes:
+            raise self.fault(REGION)
+        return Translation(pa, size, bool(pte >> 6 & 1), bool(pte >> 5 & 1), bool(pte >> 7 & 1))
