@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import encode
+from hw.lib.onehot import encode, select
 
 __all__ = ["STAMP_BITS", "Oldest"]
 
@@ -78,7 +78,7 @@ class Oldest(wiring.Component):
         m.d.sync += [
             winner.valid.eq(valid.any()),
             winner.first.eq(first),
-            winner.stamp.eq(_chosen(first, stamps)),
+            winner.stamp.eq(select(first, stamps)),
         ]
         return winner
 
@@ -96,14 +96,3 @@ def _first(m: Module, name: str, valid: Value, stamps: Sequence[Value]) -> Signa
     for one in range(count):
         m.d.comb += first[one].eq(valid[one] & ~(behind[one] & valid).any())
     return first
-
-
-def _chosen(onehot: Value, values: Sequence[Value]) -> Value:
-    """The value whose bit is set, 0 when none is."""
-    masked = [Mux(onehot[i], value, 0) for i, value in enumerate(values)]
-    while len(masked) > 1:
-        masked = [
-            masked[i] | masked[i + 1] if i + 1 < len(masked) else masked[i]
-            for i in range(0, len(masked), 2)
-        ]
-    return masked[0]

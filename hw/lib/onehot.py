@@ -1,11 +1,12 @@
-"""Number of the one bit that is set."""
+"""A word with one bit set: the bit's number, or the word of several that it chooses."""
 
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Const, Value
+from amaranth.hdl import Cat, Const, Mux, Value
 
-__all__ = ["encode"]
+__all__ = ["encode", "select"]
 
 
 def encode(onehot: Value) -> Value:
@@ -16,3 +17,15 @@ def encode(onehot: Value) -> Value:
         members = [onehot[i] for i in range(len(onehot)) if i >> bit & 1]
         bits.append(reduce(or_, members, Const(0, 1)))
     return Cat(*bits)
+
+
+def select(onehot: Value, words: Iterable[Value]) -> Value:
+    """The word whose bit is set, 0 when none is: an OR tree, so depth log(len). Meaningless when
+    several bits are set."""
+    masked = [Mux(onehot[i], word, 0) for i, word in enumerate(words)]
+    while len(masked) > 1:
+        masked = [
+            masked[i] | masked[i + 1] if i + 1 < len(masked) else masked[i]
+            for i in range(0, len(masked), 2)
+        ]
+    return masked[0]

@@ -1,13 +1,11 @@
 """First-level TLB of one memory client (ASID-3, ASID-10, ASID-11)."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
+from hw.lib.onehot import select
 from hw.mmu.lookups import (
     PAGE_BITS,
     VPN_BITS,
@@ -21,7 +19,7 @@ from hw.mmu.lookups import (
     overlap,
     page,
 )
-from hw.mmu.misses import Misses, miss_request
+from hw.mmu.misses import Misses, miss_bits, miss_request
 from hw.mmu.recency import TreeRecency
 from hw.pagetables import FaultType
 
@@ -31,7 +29,7 @@ __all__ = ["Kind", "L1Tlb", "miss_result"]
 def miss_result(config: Config, misses: int) -> data.StructLayout:
     """What came of a `miss_request`: `page` counts with PAGE, `fault` with FAULT."""
     return data.StructLayout({
-        "miss": max(1, (misses - 1).bit_length()),
+        "miss": miss_bits(misses),
         "outcome": Outcome,
         "page": page(config),
         "fault": FaultType,
@@ -162,14 +160,9 @@ class L1Tlb(wiring.Component):
             )
         with m.If(self._moves):
             m.d.sync += held.eq(taken)
-        current = Mux(self._moves, taken, held)
-        stale = covers(
-            self.invalidate,
-            data.View(held.shape(), current).lookup.asid,
-            data.View(held.shape(), current).lookup.va[PAGE_BITS:],
-            data.View(held.shape(), current).result.page.size,
-        )
-        with m.If(stale):
+        next_ = data.View(held.shape(), Mux(self._moves, taken, held))
+        vpn = next_.lookup.va[PAGE_BITS:]
+        with m.If(covers(self.invalidate, next_.lookup.asid, vpn, next_.result.page.size)):
             m.d.sync += held.result.outcome.eq(Outcome.RETRY)
 
     # -- second step -------------------------------------------------------------------------------
@@ -190,7 +183,7 @@ class L1Tlb(wiring.Component):
                 & (held.kind == Kind.RESULT)
                 & ((held.result.outcome == Outcome.FAULT) | (held.result.outcome == Outcome.SPARSE))
             ),
-            found.eq(_chosen(match, self.pages)),
+            found.eq(select(match, (entry.as_value() for entry in self.pages))),
             self.answer.valid.eq(hit | refused),
             self._moves.eq(~self.answer.valid | self.answer.ready),
             self.answer.p.tag.eq(held.lookup.tag),
@@ -278,12 +271,3 @@ class L1Tlb(wiring.Component):
                 m.d.sync += tag.valid.eq(0)
         with m.If(came):
             m.d.comb += self._recency.use.eq(choice)
-
-
-def _chosen(onehot: Value, pages: data.View) -> Value:
-    """The page whose bit is set."""
-    masked = [
-        page.as_value() & bit.replicate(len(page.as_value()))
-        for page, bit in zip(pages, onehot, strict=True)
-    ]
-    return reduce(or_, masked)

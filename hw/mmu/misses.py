@@ -9,13 +9,18 @@ from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode
 from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Outcome, PageSize, lookup, overlap, page
 
-__all__ = ["Misses", "miss_request"]
+__all__ = ["Misses", "miss_bits", "miss_request"]
+
+
+def miss_bits(misses: int) -> int:
+    """Bits of the number of a look-up that waits."""
+    return max(1, (misses - 1).bit_length())
 
 
 def miss_request(config: Config, misses: int) -> data.StructLayout:
     """A page that is wanted; `miss` names who waits, and comes back with the result."""
     return data.StructLayout({
-        "miss": max(1, (misses - 1).bit_length()),
+        "miss": miss_bits(misses),
         "asid": config.asid_bits,
         "vpn": VPN_BITS,
     })
@@ -55,7 +60,7 @@ class Misses(wiring.Component):
             raise ValueError(f"misses = {misses!r} is outside its limits 2 … 64")
         self._misses = misses
         self._lookup = lookup(config, tag)
-        number = max(1, (misses - 1).bit_length())
+        number = miss_bits(misses)
         super().__init__({
             "add": In(data.StructLayout({"valid": 1, "lookup": self._lookup})),
             "few": Out(1),
