@@ -496,7 +496,9 @@ CHANNEL = Block(
             ),
             reset=None,
         ),
-        Register("SLICE", 0x1C, Access.RW, "Cycles of a time slice, 1 … 2^31.", reset=None),
+        Register(
+            "SLICE", 0x1C, Access.RW, "Cycles of a time slice, 1 … 2^31; 0 counts as 1.", reset=None
+        ),
         Register(
             "ACQUIRE",
             0x20,

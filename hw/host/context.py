@@ -5,6 +5,7 @@ bit of a channel's progress is in it, so that a channel can be left between any 
 in the middle of a method group (HOST-2).
 """
 
+from amaranth.hdl import Cat, Value
 from amaranth.lib import data, enum
 
 from hw.config import VA_BITS, Config
@@ -21,6 +22,7 @@ __all__ = [
     "Step",
     "Traits",
     "channel_context",
+    "has_copies",
     "head_beat",
     "method_flow",
     "method_state",
@@ -71,9 +73,10 @@ class Method(data.Struct):
 
 
 class Kind(data.Struct):
-    """How a method is executed, known from its address alone; all 0 for those that need a closer
-    look. `host`, `copy`: it sets state at most, and is complete at once; `copy`, `launch`: if its
-    subchannel has a copy object. `semaphore`: SEM_EXECUTE or SEMAPHORED."""
+    """How a method is executed; all 0 for those that need a closer look. `host`, `copy`: it sets
+    state at most, and is complete at once. `semaphore`: SEM_EXECUTE or SEMAPHORED. `copy`,
+    `launch`: of the copy class; those of the held method only with a copy object at its subchannel.
+    """
 
     host: 1
     copy: 1
@@ -82,10 +85,11 @@ class Kind(data.Struct):
 
 
 class Traits(data.Struct):
-    """What the data of a semaphore method or launch ask for. `acquires`: not a release or a
-    reduction; `plain`: ACQUIRE of 32 bits; `modelled`: a copy of a mode that is modelled, as far
-    as these data tell."""
+    """What the data of a semaphore method or launch ask for. `known`: an operation that exists;
+    `acquires`: not a release or a reduction; `plain`: ACQUIRE of 32 bits; `modelled`: a copy of a
+    mode that is modelled, as far as these data tell."""
 
+    known: 1
     acquires: 1
     plain: 1
     modelled: 1
@@ -105,6 +109,12 @@ class ObjectKind(enum.Enum, shape=2):
     NONE = 0
     COPY = 1
     SOFTWARE = 2
+
+
+def has_copies(objects: data.View, subchannel: Value) -> Value:
+    """Whether a copy object is bound to a subchannel."""
+    bits = Cat(objects[i] == ObjectKind.COPY for i in range(8))
+    return bits.bit_select(subchannel, 1)
 
 
 def prefetch_beat(config: Config) -> data.StructLayout:

@@ -83,8 +83,10 @@ def traits_of(value: Value, legacy: Value) -> dict[str, Value]:
     launch = View(CopyLaunch, value)
     changes = (new.operation == SemOp.RELEASE) | (new.operation == SemOp.REDUCTION)
     old_changes = (old.operation == 1 << 1) | (old.operation == 1 << 4)
+    old_known = reduce(or_, (old.operation == 1 << bit for bit in range(5)))
     pitch = launch.src_pitch & launch.dst_pitch
     return {
+        "known": Mux(legacy, old_known, Value.cast(new.operation) <= SemOp.REDUCTION),
         "acquires": ~Mux(legacy, old_changes, changes),
         "plain": Mux(legacy, old.operation == 1, (new.operation == SemOp.ACQUIRE) & ~new.wide),
         "modelled": ~(

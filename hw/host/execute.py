@@ -1,7 +1,8 @@
 """Execution of methods: one per cycle when nothing makes it wait (HOST-3, HOST-4, HOST-8).
 
 Methods that only set state take effect at once, also while an earlier copy of the channel runs.
-All others wait for the channel's own copies (COPY-1, COPY-4).
+All others wait for the channel's own copies (COPY-1, COPY-4), also those that are refused: so what
+a copy finds wrong is reported before them.
 """
 
 from collections.abc import Iterable
@@ -79,9 +80,6 @@ _SEM_CAUSES = {
 _NONZERO = {CeMethod.LINE_LENGTH_IN: "bytes", CeMethod.LINE_COUNT: "lines"}
 """Fields that tell whether what these set is not 0."""
 
-_UNKNOWN = 7
-"""OPERATION that does not exist."""
-
 
 class _Outcome:
     """What becomes of a method in this cycle: `done`; `park`, for `wait`; `busy`; `refuse`, for
@@ -126,9 +124,10 @@ class Execute(wiring.Component):
     leave : the channel is to be let go: decide no acquire, start no copy.
     done : the method is complete. sets : it is, for it only sets state; this is known early.
     park, wait : it is not, and has to wait; `keep`: without losing its reserved engine.
-    busy : it is not, and needs a few cycles more. asked : the semaphore unit has been asked, and
-        its answer must be taken.
-    copying, able, queue, held, ended : per channel; see `Launcher`, `Parking`, `Fences`.
+    busy : it is not, and needs a few cycles more; never with `park`. asked : register: the
+        semaphore unit has been asked, and its answer must be taken.
+    copying, able, queue, ended : per channel; see `Launcher`, `Fences`.
+    held : of the served channel; see `Parking`.
     await_all, drop, over : a WFI of scope ALL waits, is complete or gone; see `Barrier`.
     all_idle : it need not wait: neither copies nor changes of semaphores in memory are under way.
     spent, result : see there.
@@ -163,7 +162,7 @@ class Execute(wiring.Component):
             "copying": In(channels),
             "able": In(channels),
             "queue": In(channels),
-            "held": In(channels),
+            "held": In(1),
             "ended": In(channels),
             "over": In(channels),
             "result": In(semaphore_response()),
@@ -212,17 +211,15 @@ class Execute(wiring.Component):
         m.d.comb += [event.channel.eq(self.channel) for event in self._events()]
         m.d.comb += self.halt.method.eq(method)
 
-        for_copies = self._bound == ObjectKind.COPY
-        rare = ~kind.host & ~kind.semaphore & ~((kind.copy | kind.launch) & for_copies)
         self._set_host(m, self.run & kind.host)
-        self._set_copy(m, self.run & kind.copy & for_copies)
+        self._set_copy(m, self.run & kind.copy)
         outcomes = [
             self._semaphore(m, self.run & kind.semaphore),
-            self._launch(m, self.run & kind.launch & for_copies),
-            self._rare(m, self.run & rare),
+            self._launch(m, self.run & kind.launch),
+            self._rare(m, self.run & ~(kind.host | kind.copy | kind.semaphore | kind.launch)),
         ]
         m.d.comb += [
-            self.sets.eq(self.run & (kind.host | (kind.copy & for_copies))),
+            self.sets.eq(self.run & (kind.host | kind.copy)),
             self.done.eq(self.sets | _any(one.done for one in outcomes)),
             self.park.eq(_any(one.park for one in outcomes)),
             self.busy.eq(_any(one.busy for one in outcomes)),
@@ -233,7 +230,7 @@ class Execute(wiring.Component):
         # Of a kind even while nothing of that kind happens, to be early.
         with m.If(kind.semaphore):
             m.d.comb += [self.wait.eq(outcomes[0].wait), self.halt.cause.eq(outcomes[0].cause)]
-        with m.Elif(kind.launch & for_copies):
+        with m.Elif(kind.launch):
             m.d.comb += [self.wait.eq(outcomes[1].wait), self.halt.cause.eq(outcomes[1].cause)]
         with m.Else():
             m.d.comb += [self.wait.eq(outcomes[2].wait), self.halt.cause.eq(outcomes[2].cause)]
@@ -266,16 +263,15 @@ class Execute(wiring.Component):
         )
 
     def _pick(self, m: Module) -> None:
-        """The served channel's bit of everything that is kept per channel; what is bound.
+        """The served channel's bit of everything that is kept per channel.
 
-        All but `held` are those of the cycle before, known from the first cycle of a service on:
-        what they tell ends only with something that this channel does, or is waited for anyway.
+        They are those of the cycle before, known from the first cycle of a service on: what they
+        tell ends only with something that this channel does, or is waited for anyway.
         """
-        names = ("copying", "able", "queue", "held", "ended", "over")
+        names = ("copying", "able", "queue", "ended", "over")
         self._is = {name: Signal(name=f"is_{name}") for name in names}
         now = {name: getattr(self, name).bit_select(self.channel, 1) for name in names}
         self._now = now
-        m.d.comb += self._is["held"].eq(now["held"])
         m.d.sync += [
             self._is["copying"].eq(now["copying"] | self.launch.valid),
             self._is["able"].eq(now["able"]),
@@ -283,8 +279,6 @@ class Execute(wiring.Component):
             self._is["ended"].eq(now["ended"] & ~self.collect.valid),
             self._is["over"].eq(now["over"] & ~self.drop.valid),
         ]
-        self._bound = Signal(ObjectKind)
-        m.d.comb += self._bound.eq(self.state.objects[self.step.method.subchannel])
 
     def _right(self, name: str) -> Value:
         """A bit of the served channel's CONFIG."""
@@ -370,15 +364,16 @@ class Execute(wiring.Component):
         method, copying = self.step.method, self._is["copying"]
         m.d.comb += [
             rare.step.eq(self.step),
-            rare.bound.eq(self._bound),
+            rare.bound.eq(self.state.objects[method.subchannel]),
             rare.privileged.eq(self._right("AUTH_LEVEL")),
         ]
         m.d.sync += [found.eq(rare.verdict), looked.eq(now & ~out.done)]
         acts, refers, action = Signal(), Signal(), found.action
-        idle = action == Action.IDLE
-        at_once = (action == Action.NOTHING) | (action == Action.BIND) | (action == Action.RESUME)
+        idle, refused = action == Action.IDLE, action == Action.REFUSE
+        at_once = (action == Action.NOTHING) | (action == Action.BIND)
         later = (
             (action == Action.NOTIFY)
+            | (action == Action.RESUME)
             | (action == Action.BARRIER)
             | ((action == Action.REFERENCE) & self.state.referred)
             | (idle & (~method.data[0] | self.all_idle | self._is["over"]))
@@ -386,10 +381,10 @@ class Execute(wiring.Component):
         m.d.comb += [
             acts.eq(now & looked),
             out.busy.eq(now & ~looked),
-            out.refuse.eq(acts & (action == Action.REFUSE)),
+            out.refuse.eq(acts & refused & ~copying),
             out.cause.eq(found.cause),
             out.done.eq(acts & (at_once | (later & ~copying))),
-            out.park.eq(acts & ~at_once & (action != Action.REFUSE) & ~(later & ~copying)),
+            out.park.eq(acts & ~at_once & (copying | ~(refused | later))),
             out.wait.eq(Mux(action == Action.REFERENCE, Wait.WRITEBACK, Wait.ALL_IDLE)),
             self.notify.valid.eq(out.done & (action == Action.NOTIFY)),
             refers.eq(acts & ~copying & (action == Action.REFERENCE)),
@@ -440,7 +435,7 @@ class Execute(wiring.Component):
                 ~self._acquires & Mux(legacy, ~old.one_word, new.release_timestamp)
             ),
             request.payload.eq(Mux(request.wide, place.payload, place.payload[:32])),
-            self._known.eq(operation.code != _UNKNOWN),
+            self._known.eq(self.step.traits.known),
             self._acquires.eq(self.step.traits.acquires),
             # Whether COPY-13 holds for an acquire that is not of a counting semaphore.
             self._engine_first.eq(self._acquires & self.state.copies & ~self._right("EARLY_WAITS")),
@@ -473,8 +468,6 @@ class Execute(wiring.Component):
                 )):
                     with m.Case(1 << bit):
                         m.d.comb += operation.code.eq(code)
-                with m.Default():
-                    m.d.comb += operation.code.eq(_UNKNOWN)
         return legacy, operation
 
     def _ask(self, m: Module) -> None:
@@ -492,10 +485,10 @@ class Execute(wiring.Component):
             self.watch.valid.eq(claims | (self._asks & self._acquires)),
         ]
         with m.If(claims):
-            m.d.sync += unclaimed.eq(0)
+            m.d.sync += [unclaimed.eq(0), self.asked.eq(1)]
         with m.FSM(name="on_chip") as asking:
             with m.State("IDLE"):
-                m.d.sync += unclaimed.eq(self._ahead)
+                m.d.sync += [unclaimed.eq(self._ahead), self.asked.eq(self._asks)]
                 with m.If(self._asks | self._ahead):
                     m.d.comb += port.request.valid.eq(1)
                     m.next = "ASKED"
@@ -508,9 +501,9 @@ class Execute(wiring.Component):
             with m.State("ASKED"):
                 m.d.comb += port.response.ready.eq(1)
                 with m.If(port.response.valid):
+                    m.d.sync += self.asked.eq(0)
                     m.next = "IDLE"
         self._asking = asking
-        m.d.comb += self.asked.eq(~asking.ongoing("IDLE") & ~unclaimed)
         self._foresee(m, asking.ongoing("IDLE"), claims)
 
     def _foresee(self, m: Module, idle: Value, claims: Signal) -> None:
@@ -589,17 +582,22 @@ class Execute(wiring.Component):
             times_out.eq(fails & self._late),
             out.done.eq(_any(one.passes | one.done for one in cases)),
             out.park.eq(
-                (now & self._known & self._is["copying"])
+                (now & self._is["copying"])
                 | _any(one.park for one in cases)
                 | (fails & ~self._late)
             ),
             out.busy.eq((now & self.asked & ~answered) | _any(one.busy for one in cases)),
             out.disarm.eq(passes | _any(one.disarm for one in cases)),
-            out.refuse.eq((now & ~self._known) | times_out | _any(one.refuse for one in cases)),
+            out.refuse.eq(
+                (now & ~self._known & ~self._is["copying"])
+                | times_out
+                | _any(one.refuse for one in cases)
+            ),
         ]
         self._decide(m, passes, fails, out)
-        # Who changes a semaphore of its own group does not wait for it.
-        with m.If(answered & ~acquires):
+        # Who changes a semaphore of its own group does not wait for it; nor does who has waited in
+        # vain, for the copy may come without that acquire.
+        with m.If((answered & ~acquires) | times_out):
             m.d.comb += self.unguard.valid.eq(1)
         self._describe(m, out)
         return out
@@ -635,12 +633,13 @@ class Execute(wiring.Component):
                     | (self._here & (~passes & self.asked).replicate(len(self._here)))
                 ),
             ]
-        with m.If(fails & ~state.failed):
+        # Only with `failed` it means anything.
+        with m.If(~state.failed):
             m.d.sync += state.deadline.eq(self._due_units)
 
     def _describe(self, m: Module, out: _Outcome) -> None:
         """For what a semaphore method waits, if it does, and for what it is refused."""
-        state, able = self.state, self._is["able"] & self._is["held"]
+        state, able = self.state, self._is["able"] & self.held
         on_chip = state.semaphore.low & state.semaphore.high
         with m.If(self._is["copying"]):
             m.d.comb += out.wait.eq(Wait.COPIES)
@@ -649,7 +648,7 @@ class Execute(wiring.Component):
         with m.Elif(on_chip & ~self._copy_counter):
             m.d.comb += out.wait.eq(Wait.ENGINE_ONLY)
         with m.Elif(on_chip):
-            timed = self._timed & self._is["held"] & self._zero
+            timed = self._timed & self.held & self._zero
             m.d.comb += out.wait.eq(Mux(timed, Wait.ENGINE_TIMED, Wait.ENGINE))
         with m.Elif(self._is["ended"]):
             m.d.comb += out.wait.eq(Mux(self.result.passed, Wait.ENGINE, Wait.RETRY))
@@ -685,9 +684,9 @@ class Execute(wiring.Component):
         """Decided here, against the zero flags: the whole group holds at this moment, or not; it
         passes only with an engine. `now`: and the channel stays."""
         case = _Outcome("counting")
-        holds = self._is["held"] & self._zero
+        holds = self.held & self._zero
         m.d.comb += [
-            self.guard.valid.eq(now),
+            self.guard.valid.eq(now & (holds | self._unsettled | ~self._late)),
             case.park.eq(now & holds & ~self._is["able"]),
             case.disarm.eq(case.park),
             case.passes.eq(now & holds & self._is["able"]),
@@ -718,7 +717,7 @@ class Execute(wiring.Component):
         reserved, so that it is decided when a copy can start at once (COPY-13) and polling keeps no
         engine from others.
         """
-        confirm, able = self.state.confirm, self._is["able"] & self._is["held"]
+        confirm, able = self.state.confirm, self._is["able"] & self.held
         with_engine = self._engine_first
         confirms = with_engine & confirm
         collects, starts, repeats = Signal(), Signal(), Signal()
@@ -767,21 +766,28 @@ class Execute(wiring.Component):
         launch = data.View(CopyLaunch, self.step.method.data)
         out = _Outcome("launch")
         bad, zero = self._launch_legal(m, launch)
-        copying, able, held = self._is["copying"], self._is["able"], self._is["held"]
+        wrong = bad | zero
+        copying, able, held = self._is["copying"], self._is["able"], self.held
         # A copy has ended in this cycle: one more, to know what is so now.
         ended = copying & ~self._now["copying"]
         behind = (launch.transfer == LaunchTransfer.PIPELINED) & (launch.interrupt == 0)
         follows = behind & ~self.spent
         legal, can, may = Signal(), Signal(), Signal()
         m.d.comb += [
-            legal.eq(now & ~bad & ~zero),
+            legal.eq(now & ~wrong),
             can.eq(held & Mux(copying, follows & self._is["queue"], able)),
             may.eq(~self.leave & ~ended),
-            out.refuse.eq(now & (bad | zero)),
+            out.refuse.eq(now & wrong & ~copying),
             out.cause.eq(Mux(bad, Cause.COPY_MODE, Cause.COPY_ZERO)),
             out.done.eq(legal & can & may),
-            out.park.eq(legal & ((copying & ~follows) | (may & ~can))),
-            out.wait.eq(Mux(copying, Mux(follows & held, Wait.QUEUE, Wait.COPIES), Wait.ENGINE)),
+            out.park.eq(now & ((copying & (wrong | ~follows)) | (~wrong & may & ~can))),
+            out.wait.eq(
+                Mux(
+                    copying,
+                    Mux(follows & held & ~wrong, Wait.QUEUE, Wait.COPIES),
+                    Wait.ENGINE,
+                )
+            ),
             out.busy.eq(legal & ~self.leave & ended & follows),
             out.disarm.eq(out.park & ~copying),
         ]

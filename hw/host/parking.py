@@ -25,7 +25,7 @@ class Parking(wiring.Component):
     alive : per channel, enabled and not halted.
     occupied : per channel, fetched dwords are there.
     park : the served channel has met `wait`.
-    unpark : the channel is served again, or starts anew.
+    unpark : the channel is served again, or starts anew; `channel` always is the served one.
     watch : the channel has on-chip semaphore `index` decided.
     update : an on-chip semaphore was written.
     guard : counting semaphore `counter` joins the channel's acquire group (COPY-13).
@@ -37,7 +37,8 @@ class Parking(wiring.Component):
         operation in memory has ended; what it waits for in `Barrier` has.
     referring : per channel, its REF is not in memory yet.
     ready : per channel, its head can proceed.
-    held : per channel, all semaphores of its group are 0.
+    held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of
+        groups what was so in the cycle before.
     woken : strobe when an update made a channel ready.
     waits : per channel, what it waits for.
     """
@@ -64,26 +65,20 @@ class Parking(wiring.Component):
             "over": In(channels),
             "referring": In(channels),
             "ready": Out(channels),
-            "held": Out(channels),
+            "held": Out(1),
             "woken": Out(1),
             "waits": Out(data.ArrayLayout(Wait, channels)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        counters = range(self._config.counters)
         woken = Signal(self._config.channels)
-        joining, leaving = Signal(len(counters)), Signal(len(counters))
         m.d.comb += self.woken.eq(woken.any())
-        for counter in counters:
-            m.d.comb += [
-                joining[counter].eq(self.guard.counter == counter),
-                leaving[counter].eq(self.unguard.all | (self.unguard.counter == counter)),
-            ]
+        groups = self._groups(m)
         for channel in range(self._config.channels):
             maybe = self._watch(m, channel, woken)
-            self._guard(m, channel, joining, leaving)
-            self._wait(m, channel, maybe)
+            held = self._held(m, channel, groups[channel])
+            self._wait(m, channel, maybe, held)
         return m
 
     def _watch(self, m: Module, channel: int, woken: Signal) -> Value:
@@ -100,19 +95,52 @@ class Parking(wiring.Component):
             m.d.comb += woken[channel].eq((self.waits[channel] == Wait.ONCHIP) & ~maybe)
         return maybe | hit
 
-    def _guard(self, m: Module, channel: int, joining: Signal, leaving: Signal) -> None:
-        """Which counting semaphores are in the channel's group, and whether all of them are 0."""
-        group = Signal(self._config.counters, name=f"group_{channel}")
-        m.d.comb += self.held[channel].eq((group & ~self.zero) == 0)
-        joins = self.guard.valid & (self.guard.channel == channel)
-        leaves = self.unguard.valid & (self.unguard.channel == channel)
-        cleared = self.clear.valid & (self.clear.channel == channel)
-        m.d.sync += group.eq(
-            (joining & joins.replicate(len(group)))
-            | (group & ~(leaving & leaves.replicate(len(group))) & ~cleared.replicate(len(group)))
-        )
+    def _groups(self, m: Module) -> list[Signal]:
+        """Which counting semaphores are in each channel's group; and whether those of the served
+        channel's are 0, from a copy of its group, to be early."""
+        counters = self._config.counters
+        joining, leaving = Signal(counters), Signal(counters)
+        for counter in range(counters):
+            m.d.comb += [
+                joining[counter].eq(self.guard.counter == counter),
+                leaving[counter].eq(self.unguard.all | (self.unguard.counter == counter)),
+            ]
 
-    def _wait(self, m: Module, channel: int, maybe: Value) -> None:
+        def after(group: Value, joins: Value, leaves: Value, cleared: Value) -> Value:
+            return (joining & joins.replicate(counters)) | (
+                group & ~(leaving & leaves.replicate(counters)) & ~cleared.replicate(counters)
+            )
+
+        groups, served = [], Signal(counters)
+        for channel in range(self._config.channels):
+            group = Signal(counters, name=f"group_{channel}")
+            events = (self.guard, self.unguard, self.clear)
+            m.d.sync += group.eq(
+                after(group, *(event.valid & (event.channel == channel) for event in events))
+            )
+            groups.append(group)
+        cleared = self.clear.valid & (self.clear.channel == self.unpark.channel)
+        m.d.sync += served.eq(after(served, self.guard.valid, self.unguard.valid, cleared))
+        with m.If(self.unpark.valid):
+            with m.Switch(self.unpark.channel):
+                for channel, group in enumerate(groups):
+                    with m.Case(channel):
+                        m.d.sync += served.eq(group & ~cleared.replicate(counters))
+        m.d.comb += self.held.eq((served & ~self.zero) == 0)
+        return groups
+
+    def _held(self, m: Module, channel: int, group: Signal) -> tuple[Value, Value]:
+        """Whether all of the channel's group were 0 in the cycle before, and whether not all were;
+        neither where something has just joined."""
+        held, joined = Signal(name=f"held_{channel}"), Signal(name=f"joined_{channel}")
+        m.d.sync += [
+            held.eq((group & ~self.zero) == 0),
+            joined.eq(self.guard.valid & (self.guard.channel == channel)),
+        ]
+        return held & ~joined, ~held & ~joined
+
+    def _wait(self, m: Module, channel: int, maybe: Value, groups: tuple[Value, Value]) -> None:
+        holds, fails = groups
         wait, over = self.waits[channel], Signal(name=f"over_{channel}")
         with m.If(self.park.valid & (self.park.channel == channel)):
             m.d.sync += wait.eq(self.park.wait)
@@ -124,9 +152,7 @@ class Parking(wiring.Component):
             with m.Case(Wait.COPIES):
                 m.d.comb += over.eq(~self.copying[channel])
             with m.Case(Wait.ENGINE):
-                m.d.comb += over.eq(
-                    (self.engine[channel] & self.held[channel]) | self.retry[channel]
-                )
+                m.d.comb += over.eq((self.engine[channel] & holds) | self.retry[channel])
             with m.Case(Wait.ONCHIP):
                 m.d.comb += over.eq(maybe | self.retry[channel])
             with m.Case(Wait.RETRY):
@@ -136,7 +162,7 @@ class Parking(wiring.Component):
             with m.Case(Wait.ENGINE_ONLY):
                 m.d.comb += over.eq(self.engine[channel] | self.retry[channel])
             with m.Case(Wait.ENGINE_TIMED):
-                m.d.comb += over.eq(self.engine[channel] | ~self.held[channel])
+                m.d.comb += over.eq(self.engine[channel] | fails)
             with m.Case(Wait.QUEUE):
                 m.d.comb += over.eq(self.queue[channel] | ~self.copying[channel])
             with m.Case(Wait.ALL_IDLE):

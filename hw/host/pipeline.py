@@ -23,12 +23,14 @@ from hw.host.context import (
     Method,
     Step,
     channel_context,
+    has_copies,
     head_beat,
     method_flow,
 )
 from hw.host.decode import Decoder, assign, kind_of, traits_of
 from hw.host.execute import Execute
 from hw.host.prefetch import channel_event
+from hw.methods import Header
 from hw.registers import Wait
 
 __all__ = ["Pipeline", "channel_edit"]
@@ -104,8 +106,10 @@ class Pipeline(wiring.Component):
         # A cycle late, to be early: who is halted by a copy may do one thing more, but nothing
         # that waits for copies, for these have not ended a cycle ago.
         m.d.sync += self._was_alive.eq(self._alive)
+        # The service is in RUN, in one bit, to be early.
+        self._running = Signal()
         dirty = Signal()
-        kept = Signal()
+        self._kept = kept = Signal()
         edited = Signal(channel_edit(config))
         editing = Signal()
         next_channel = Signal(config.channel_bits)
@@ -125,6 +129,7 @@ class Pipeline(wiring.Component):
         # All that only `run` gives a meaning to is there in every state, to be early.
         m.d.comb += [
             unit.step.eq(flow.step),
+            unit.run.eq(self._running & (self._was_alive | unit.asked) & flow.step.method.valid),
             unit.channel.eq(self.served),
             unit.select.eq(self.select),
             unit.loaded.eq(load.data),
@@ -161,6 +166,7 @@ class Pipeline(wiring.Component):
                 m.d.sync += dirty.eq(1)
                 with m.If(~kept):
                     m.d.sync += flow.eq(load.data.flow)
+                m.d.sync += self._running.eq(~editing)
                 m.next = "RUN"
                 with m.If(editing):
                     self._change(m, edited)
@@ -180,10 +186,19 @@ class Pipeline(wiring.Component):
             with m.If(edited.replace):
                 m.d.comb += unit.replace.eq(1)
                 step = Signal(Step)
+                copies = Mux(
+                    self._kept,
+                    has_copies(unit.state.objects, edited.method.subchannel),
+                    has_copies(unit.loaded.state.objects, edited.method.subchannel),
+                )
                 m.d.comb += step.method.eq(edited.method)
                 assign(m, step.kind, kind_of(edited.method.address))
                 assign(m, step.traits, traits_of(edited.method.data, edited.method.address[2]))
-                m.d.sync += flow.step.eq(step)
+                m.d.sync += [
+                    flow.step.eq(step),
+                    flow.step.kind.copy.eq(step.kind.copy & copies),
+                    flow.step.kind.launch.eq(step.kind.launch & copies),
+                ]
 
     def _run(self, m: Module) -> None:
         """Execute the held method; take the next dword while there is room for its method."""
@@ -192,7 +207,6 @@ class Pipeline(wiring.Component):
         occupied = self.occupied.bit_select(self.served, 1)
         accepts = self._accepts
         m.d.comb += [
-            unit.run.eq((self._was_alive | unit.asked) & held),
             self.method.valid.eq(unit.done),
             accepts.eq(self._was_alive & ~later & ~finish & self.head_valid),
         ]
@@ -207,22 +221,26 @@ class Pipeline(wiring.Component):
         wanted = self.leave | self.edit.valid | unit.give_up
         unfinished = later | accepts | (held & (~unit.done | finish))
         dead = unit.halt.valid | ~self._alive
-        m.d.comb += gone.eq(unit.park | dead | dry | wanted)
-        with m.If(gone & ~unit.busy):
-            m.d.comb += [
-                self.release.valid.eq(unit.park & ~unit.keep),
-                self.park.valid.eq(unit.park | (wanted & unfinished)),
-                self.park.wait.eq(Mux(unit.park, unit.wait, Wait.TURN)),
-            ]
+        m.d.comb += [
+            gone.eq(unit.park | ((dead | dry | wanted) & ~unit.busy)),
+            self.release.valid.eq(unit.park & ~unit.keep),
+            self.park.valid.eq(unit.park | (wanted & unfinished & ~unit.busy)),
+            self.park.wait.eq(Mux(unit.park, unit.wait, Wait.TURN)),
+        ]
+        with m.If(gone):
+            m.d.sync += self._running.eq(0)
             m.next = "SELECT"
 
     def _decode(self, m: Module) -> None:
         """The next dword and what the decoder makes of it; looked at whether it is taken or not,
         since whether it is comes late. `_next`: the method."""
         flow, beat, dwords = self._flow, self.head.beat, self._config.beat_dwords
+        objects = self.execute.state.objects
         self._place, self._last, self._next = Signal(4), Signal(), Signal(Step)
+        self._next_copies, group_copies = Signal(), Signal()
+        m.d.comb += group_copies.eq(has_copies(objects, flow.group.subchannel))
         # All dwords are decoded, while it is found out which is the next one.
-        decoded = data.StructLayout({"step": Step, "next_group": GroupState})
+        decoded = data.StructLayout({"step": Step, "copies": 1, "next_group": GroupState})
         steps, step = Signal(data.ArrayLayout(decoded, dwords)), Signal(decoded)
         for number in range(dwords):
             m.submodules[f"decoder_{number}"] = decoder = Decoder()
@@ -231,6 +249,13 @@ class Pipeline(wiring.Component):
                 decoder.dword.eq(beat.data.word_select(number, 32)),
                 decoder.refusal.eq(self.head.refusals[number]),
                 steps[number].step.eq(decoder.step),
+                steps[number].copies.eq(
+                    Mux(
+                        flow.group.open,
+                        group_copies,
+                        has_copies(objects, data.View(Header, decoder.dword).subchannel),
+                    )
+                ),
                 steps[number].next_group.eq(decoder.next_group),
             ]
         self._next_group = step.next_group
@@ -239,6 +264,7 @@ class Pipeline(wiring.Component):
             self._last.eq(Mux(flow.begun, flow.final, self.head.single)),
             step.eq(steps[self._place]),
             self._next.eq(step.step),
+            self._next_copies.eq(step.copies),
             self.started.channel.eq(self.served),
             self.started.get.eq(beat.get),
         ]
@@ -254,6 +280,7 @@ class Pipeline(wiring.Component):
     def _take(self, m: Module, accepts: Signal) -> None:
         """Go on to the next dword."""
         flow, beat, last = self._flow, self.head.beat, self._last
+        unread = (beat.cause == Cause.FETCH_BUS) | (beat.cause == Cause.FETCH_FAULT)
         m.d.comb += [
             self.take.eq(accepts & last),
             self.started.valid.eq(accepts & beat.first & ~flow.begun),
@@ -266,7 +293,7 @@ class Pipeline(wiring.Component):
             ]
             with m.If(~beat.empty & (beat.cause == Cause.NONE)):
                 m.d.sync += flow.group.eq(self._next_group)
-            with m.Elif(~beat.empty | (beat.cause == Cause.ENTRY_RANGE)):
+            with m.Elif(~beat.empty | (beat.cause == Cause.ENTRY_RANGE) | (beat.first & unread)):
                 # Dwords are lost: what follows is not the open group's data.
                 m.d.sync += flow.group.eq(0)
             with m.If(last & beat.end):
@@ -284,10 +311,19 @@ class Pipeline(wiring.Component):
         free = ~flow.step.method.valid | self.execute.sets
         with m.If(self.execute.done):
             m.d.sync += flow.step.method.valid.eq(0)
+        copies = Mux(
+            later,
+            has_copies(self.execute.state.objects, flow.later.method.subchannel),
+            self._next_copies,
+        )
+        moving = Signal(Step)
+        m.d.comb += moving.eq(Mux(later, flow.later, self._next))
         with m.If(free):
             m.d.sync += [
-                flow.step.eq(Mux(later, flow.later, self._next)),
+                flow.step.eq(moving),
                 flow.step.method.valid.eq(later | valid),
+                flow.step.kind.copy.eq(moving.kind.copy & copies),
+                flow.step.kind.launch.eq(moving.kind.launch & copies),
             ]
         with m.If(~later):
             m.d.sync += flow.later.eq(self._next)

@@ -22,13 +22,13 @@ class Scheduler(wiring.Component):
     ready, copying : per channel: its head can proceed; own copies run.
     stamps : arrival of each channel's head command.
     serving, served : a channel is being served, and which.
-    target, target_valid : whom to serve next; `take` when it is done.
+    target, target_valid : whom to serve next; `take` when it is done. `target` is known early.
     candidate : who is likely to be the target, known early; the floor's holder is left out.
-    slice_valid, slice : the slice of the channel taken in the previous cycle.
-    leave : the served channel must let go between two methods. No acquire and no copy of it may
-        be decided in this cycle.
-    spent : the served channel has the floor and a running copy, but its slice is over: it may not
-        start a further copy behind (COPY-6).
+    slice_valid, slice : the slice of the channel taken in the previous cycle; 0 counts as 1.
+    leave : register: the served channel must let go between two methods, for what was so in the
+        cycle before. No acquire and no copy of it may be decided in this cycle.
+    spent : the served channel has the floor and a running copy, but its slice is over and another
+        can proceed, or could a cycle ago: it may not start a further copy behind (COPY-6, COPY-8).
     give_up : the served channel yields the rest of its slice.
     floor_valid, floor : who has the floor.
     """
@@ -66,6 +66,10 @@ class Scheduler(wiring.Component):
         has_floor, other = Signal(), Signal()
         floor_ready, floor_copying = Signal(), Signal()
         keeps, renew, promote, lose = Signal(), Signal(), Signal(), Signal()
+        # Register: the holder is the target, if it can; known early. The holder that has just been
+        # served most likely cannot.
+        prefers = Signal()
+        m.d.sync += prefers.eq(keeps & ~(self.serving & has_floor))
         rivals = Signal(config.channels)
 
         served = (1 << self.served) & self.serving.replicate(config.channels)
@@ -82,26 +86,16 @@ class Scheduler(wiring.Component):
         ]
         # `promote` needs no look at `rivals`, which come late: `other` is one of them.
         m.d.comb += [
-            keeps.eq(floor_ready & ~(over & (floor_copying | rivals.any()))),
-            self.target.eq(Mux(keeps, self.floor, oldest.channel)),
-            self.target_valid.eq(keeps | other),
-            renew.eq(keeps & over),
-            promote.eq(other & ~floor_copying & (over | ~floor_ready)),
+            keeps.eq(floor_ready & ~(over & rivals.any())),
+            self.target.eq(Mux(prefers, self.floor, oldest.channel)),
+            self.target_valid.eq(Mux(prefers, keeps, other & ~keeps)),
+            renew.eq(keeps & over & ~floor_copying),
+            promote.eq(~prefers & other & ~floor_copying & (over | ~floor_ready)),
             lose.eq(~floor_ready & ~floor_copying),
         ]
-        with m.If(self.serving):
-            m.d.comb += [
-                self.spent.eq(has_floor & over & floor_copying),
-                self.leave.eq(
-                    Mux(
-                        has_floor,
-                        over & ~floor_copying & other,
-                        (floor_ready & ~over)
-                        | (self.floor_valid & over & ~floor_copying)
-                        | (self._guest_over & other),
-                    )
-                ),
-            ]
+        rivalled = Signal()
+        m.d.sync += rivalled.eq(rivals.any())
+        m.d.comb += self.spent.eq(self.serving & has_floor & over & floor_copying & rivalled)
         with m.If(self.take & promote):
             m.d.sync += [
                 self.floor_valid.eq(1),
@@ -112,22 +106,37 @@ class Scheduler(wiring.Component):
             m.d.sync += [self.floor_valid.eq(0), owner.eq(0)]
         # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
         alone = self.serving & has_floor & ~rivals.any() & ~floor_copying
-        self._slices(m, promote | renew, has_floor, alone)
+        ends, guest_ends = self._slices(m, promote | renew, has_floor, alone)
+        m.d.sync += self.leave.eq(
+            self.serving
+            & Mux(
+                has_floor,
+                ends & ~floor_copying & other,
+                (floor_ready & ~over)
+                | (self.floor_valid & over & ~floor_copying)
+                | (guest_ends & other),
+            )
+        )
         return m
 
-    def _slices(self, m: Module, begins: Value, has_floor: Value, alone: Value) -> None:
+    def _slices(
+        self, m: Module, begins: Value, has_floor: Value, alone: Value
+    ) -> tuple[Value, Value]:
         """Time that is left of both slices. What comes late decides only whether they are over; a
-        counter is set one cycle later, and means nothing while its slice is over."""
+        counter is set one cycle later, and means nothing while its slice is over.
+
+        Returns whether the holder's slice and a guest's are over now or in the next cycle."""
         left = Signal(32)
         guest_left = Signal(32)
         over, guest_over = self._over, self._guest_over
         # The taken channel's slice is the holder's; the holder's slice has begun anew.
         fresh = Signal()
         renewed = Signal()
-        # The holder's slice less one cycle, and whether it is no time, or one cycle.
+        # The holder's slice less one cycle, and whether that is no time.
         rest = Signal(32)
-        none = Signal()
         single = Signal(init=1)
+        length = Signal(32)
+        m.d.comb += length.eq(self.slice | (self.slice == 0))
         granted = self.slice_valid & fresh
         m.d.sync += [left.eq(left - 1), guest_left.eq(guest_left - 1), renewed.eq(0)]
         with m.If(left == 1):
@@ -142,18 +151,21 @@ class Scheduler(wiring.Component):
             with m.If(begins):
                 m.d.sync += over.eq(0)
         with m.If(self.slice_valid):
-            m.d.sync += [guest_left.eq(self.slice), guest_over.eq(self.slice == 0)]
+            m.d.sync += [guest_left.eq(length), guest_over.eq(0)]
         with m.If(granted):
-            m.d.sync += [left.eq(self.slice), over.eq(self.slice == 0)]
             m.d.sync += [
+                left.eq(length),
+                over.eq(0),
                 rest.eq(self.slice - 1),
-                none.eq(self.slice == 0),
-                single.eq(self.slice == 1),
+                single.eq(self.slice[1:] == 0),
             ]
         with m.If(self.give_up & ~self.slice_valid):
             with m.If(has_floor):
                 m.d.sync += over.eq(1)
             with m.Else():
                 m.d.sync += guest_over.eq(1)
-        with m.If(alone & over & ~none & ~self.give_up):
+        with m.If(alone & over & ~self.give_up):
             m.d.sync += [over.eq(0), renewed.eq(1)]
+        return over | ((left == 1) & ~renewed & ~granted), guest_over | (
+            (guest_left == 1) & ~self.slice_valid
+        )

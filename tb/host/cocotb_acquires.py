@@ -254,6 +254,29 @@ async def time_out_without_engine(dut):
 
 
 @cocotb.test(**LIMIT)
+async def acquire_in_vain_holds_up_no_copy(dut):
+    """After an acquire before a copy has timed out and was replaced or skipped, the copy starts
+    although its semaphore is not 0; others of its group still count."""
+    bench = await Bench.start(dut, counting=2)
+    for skips in (False, True):
+        await bench.control.write_semaphore(0, 0)
+        await bench.control.write_semaphore(1, 1)
+        channel = await bench.copy_channel(0, timeout_units=10)
+        channel.put = 1
+        ((dst, src),) = bench.copies(1, 64)
+        both = Pushbuffer().acquire(semaphore(0), 0).acquire(semaphore(1), 0)
+        await channel.submit(both.copy(dst, src, 64))
+        await channel.until_halted(Cause.ACQUIRE_TIMEOUT)
+        await bench.control.write_semaphore(0, 1)
+        await (channel.skip() if skips else channel.replace(HostMethod.NOP))
+        await bench.until_waits(channel, Wait.ENGINE)
+        await bench.control.write_semaphore(0, 0)
+        await bench.until_idle(channel)
+        assert bench.copied(dst, src, 64)
+        await channel.write("CONTROL", ENABLE=0)
+
+
+@cocotb.test(**LIMIT)
 async def acquires_that_hold_pass(dut):
     """An acquire whose condition holds passes with an engine idle, whatever has become of an
     earlier acquire of its channel: else these two would wait for each other."""

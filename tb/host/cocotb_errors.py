@@ -302,6 +302,28 @@ async def error_amid_pipelined_copies(dut):
 
 
 @cocotb.test(**LIMIT)
+async def refusals_wait_for_earlier_copies(dut):
+    """COPY-1: what is refused behind a copy halts its channel only when the copy has ended; so the
+    copy's own error comes first, and neither is lost."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    ((_, src),) = bench.copies(1, 1024)
+    for behind, cause in (
+        (Pushbuffer().host(HostMethod.ILLEGAL, 0), Cause.METHOD_ILLEGAL),
+        (Pushbuffer().host(HostMethod.SEM_EXECUTE, 7), Cause.SEM_UNSUPPORTED),
+        (Pushbuffer().copy(src, src, 0), Cause.COPY_ZERO),
+        (Pushbuffer().raw(6 << 29), Cause.HEADER_RESERVED),
+    ):
+        commands = Pushbuffer().copy(MEMORY_BYTES - 512, src, 1024)
+        await channel.submit(joined(commands, behind))
+        await channel.until_halted(Cause.COPY_WRITE_FAULT)
+        await channel.clear()
+        await channel.until_halted(cause)
+        await channel.skip()
+        await bench.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
 async def several_failures_amid_pipelined_copies(dut):
     """The record is the first failed copy's, with its own data and subchannel though later copies
     were launched before it ended, until it is cleared; that others failed, too, it says."""

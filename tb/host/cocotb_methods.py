@@ -355,18 +355,21 @@ async def yields(dut):
 
 @cocotb.test(**LIMIT)
 async def clear_faulted(dut):
-    """CLEAR_FAULTED of a privileged channel resumes another one; an idle or unknown channel is no
-    error."""
+    """CLEAR_FAULTED of a privileged channel resumes another one, after its own copies; an idle or
+    unknown channel is no error."""
     bench = await Bench.start(dut, counting=2)
-    chief, other = await bench.channel(0, privileged=True), await bench.channel(1)
+    chief, other = await bench.copy_channel(0, privileged=True), await bench.channel(1)
     await other.submit(Pushbuffer().add(semaphore(0), -1).host(HostMethod.NOP, 5))
     await other.until_halted(Cause.SEM_UNDERFLOW)
-    commands = Pushbuffer().add(semaphore(0), 1)
+    ((dst, src),) = bench.copies(1, 2048)
+    commands = Pushbuffer().add(semaphore(0), 1).copy(dst, src, 2048)
     commands.host(HostMethod.CLEAR_FAULTED, 1).host(HostMethod.CLEAR_FAULTED, 100)
     await chief.submit(commands.host(HostMethod.CLEAR_FAULTED, 0))
     await bench.until_idle(chief, other)
     assert await bench.control.read_semaphore(0) == 0
-    assert (await bench.events(Method, channel=1))[-1].data == 5
+    resumed = (await bench.events(Method, channel=1))[-1]
+    assert resumed.data == 5
+    assert resumed.cycle > (await bench.events(Done))[-1].cycle
     await bench.wait(4)
     assert dut.irq.value == 0
 

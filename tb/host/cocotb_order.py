@@ -282,6 +282,37 @@ async def alone_past_the_slice(dut):
 
 
 @cocotb.test(**LIMIT)
+async def pipelined_copies_alone_past_the_slice(dut):
+    """COPY-8: a slice that is over while nobody else can proceed holds up no pipelined copy."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0, slice_cycles=20)
+    copies = bench.copies(6, 700)
+    await channel.submit(joined(*(Pushbuffer().copy(*copy, 700, transfer=1) for copy in copies)))
+    await bench.until_idle(channel)
+    starts, dones = await bench.events(Start), await bench.events(Done)
+    assert all(after.cycle < done.cycle for after, done in zip(starts[1:], dones, strict=False))
+    assert all(bench.copied(*copy, 700) for copy in copies)
+
+
+@cocotb.test(**LIMIT)
+async def slices_of_no_time(dut):
+    """SLICE 0 counts as 1: channels that take turns so still acquire and copy."""
+    bench = await Bench.start(dut)
+    channels = [await bench.copy_channel(i, slice_cycles=0) for i in range(2)]
+    copies = bench.copies(6, 64)
+    await together(
+        bench,
+        channels,
+        [
+            joined(*(Pushbuffer().acquire(semaphore(4), 0).copy(*copy, 64) for copy in part))
+            for part in (copies[:3], copies[3:])
+        ],
+    )
+    await bench.until_idle(*channels)
+    assert all(bench.copied(*copy, 64) for copy in copies)
+
+
+@cocotb.test(**LIMIT)
 async def nothing_slips_in(dut):
     """COPY-9: …decrement to 0, increment… of a channel with the floor, its commands fetched: a
     lower channel's parked acquire never passes in between, at any memory latency and slice."""

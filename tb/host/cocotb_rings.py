@@ -292,6 +292,33 @@ async def fetch_errors(dut):
 
 
 @cocotb.test(**LIMIT)
+async def lost_entries_end_the_group(dut):
+    """A ring entry that cannot be read may hold the rest of an open method group: what follows it
+    is not taken for that."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    group = Pushbuffer().non_inc(0, HostMethod.NOP, 1, 2, 3)
+    channel.segment(Pushbuffer().raw(*group.dwords[:2]))
+    line = 8  # entries in a beat of the widest bus, which are lost together
+    while channel.put % line:
+        channel.push(0)
+    bad = channel.ring + 8 * channel.put
+    bench.dut.memory.error_lo.value = bad
+    bench.dut.memory.error_hi.value = bad + 8 * line
+    channel.segment(Pushbuffer().raw(*group.dwords[2:]))
+    while channel.put % line:
+        channel.push(0)
+    for value in (7, 8, 9):
+        channel.segment(nops(value))
+    await channel.kick()
+    for _ in range(line):
+        await channel.until_halted(Cause.FETCH_BUS)
+        await channel.clear()
+    await bench.until_idle(channel)
+    assert await executed(bench) == [1, 7, 8, 9]
+
+
+@cocotb.test(**LIMIT)
 async def ring_and_userd_errors(dut):
     """An unmapped ring or USERD halts the channel, the latter as soon as GP_GET is written to it;
     set up anew it works."""

@@ -9,7 +9,7 @@ from amaranth.lib import data
 
 from hw.config import WINDOW_BASE, Config
 from hw.errors import Cause
-from hw.host.context import GroupMode, GroupState, ObjectKind
+from hw.host.context import GroupMode, GroupState, ObjectKind, has_copies
 from hw.host.decode import Decoder, Refusals, kind_of, traits_of
 from hw.host.execute import Execute
 from hw.host.launcher import MOST_COPIES, Launcher
@@ -60,7 +60,8 @@ class ParkingProof(Proof):
         "a channel that waits for an on-chip semaphore is ready when that semaphore was updated "
         "since `watch`, from that cycle until it is served, and no other update makes it ready; "
         "`held` says that "
-        "all semaphores of its group are 0"
+        "all semaphores of the served channel's group are 0, and who waits for its group and an "
+        "engine is ready when both were there in the cycle before"
     )
     induction = 2
     cover = 6
@@ -77,6 +78,12 @@ class ParkingProof(Proof):
             Assume(dut.park.wait.as_value() <= Wait.TURN.value),
             Assume((dut.guard.counter < CONFIG.counters) | ~dut.guard.valid),
         ]
+        whose = Signal(CONFIG.channel_bits)
+        served = dut.unpark.channel
+        m.d.sync += whose.eq(served)
+        m.d.comb += Assume(dut.unpark.valid | (served == whose))
+        for event in (dut.guard, dut.unguard):
+            m.d.comb += Assume(~event.valid | ((event.channel == served) & ~dut.unpark.valid))
         woken = [self._wait(m, dut, inside, channel) for channel in range(CONFIG.channels)]
         m.d.comb += Assert(dut.woken == _any(woken))
         for channel in range(CONFIG.channels):
@@ -124,12 +131,23 @@ class ParkingProof(Proof):
         with m.If(concerns(dut.guard, channel)):
             m.d.comb += added.eq(1 << dut.guard.counter)
         m.d.sync += group.eq(kept | added)
-        above_zero = [group[i] & ~dut.zero[i] for i in range(CONFIG.counters)]
+        holds = ~_any(group[i] & ~dut.zero[i] for i in range(CONFIG.counters))
+        held, joined = Signal(name=f"spec_held_{channel}"), Signal(name=f"spec_joined_{channel}")
+        m.d.sync += [held.eq(holds), joined.eq(concerns(dut.guard, channel))]
         m.d.comb += [
             Assert(inside.signal(f"group_{channel}") == group),
-            Assert(dut.held[channel] == ~_any(above_zero)),
-            Cover(group.all() & dut.held[channel]),
+            Assert(inside.signal(f"held_{channel}") == held),
+            Assert(inside.signal(f"joined_{channel}") == joined),
         ]
+        with m.If(~dut.unpark.valid & (dut.unpark.channel == channel)):
+            m.d.comb += [
+                Assert(inside.signal("served") == group),
+                Assert(dut.held == holds),
+                Cover(group.all() & dut.held),
+            ]
+        with m.If(dut.alive[channel] & (dut.waits[channel] == Wait.ENGINE)):
+            both = dut.engine[channel] & held & ~joined
+            m.d.comb += Assert(dut.ready[channel] == (both | dut.retry[channel]))
 
 
 class LauncherProof(Proof):
@@ -307,8 +325,9 @@ class SchedulerProof(Proof):
     name = "host.scheduler"
     shows = (
         "the target can proceed; a holder that can is the target until its slice, which lasts as "
-        "long as it was set, is over, and keeps the floor while its copy runs; then it leaves for "
-        "another that can proceed; there is a target whenever another can proceed"
+        "long as it was set, is over, and goes on while nobody else can; it keeps the floor while "
+        "its copy runs, then it leaves for another that can proceed; there is a target whenever "
+        "another can proceed, a cycle later where the holder was likelier"
     )
     induction = 3
     cover = 8
@@ -344,23 +363,34 @@ class SchedulerProof(Proof):
             Assert(~dut.floor_valid | (dut.floor < config.channels)),
         ]
         other = self._other(m, dut, took)
+        # Who has the floor goes on while it can, until its slice is over and another can. That is
+        # offered when it was so in the cycle before and the holder was not served then.
+        rivals = (dut.ready & ~inside.signal("_owner")).any()
+        goes_on, went_on = Signal(), Signal()
+        m.d.comb += goes_on.eq(ready & ~(over & rivals))
+        m.d.sync += went_on.eq(goes_on & ~holder_served)
         with m.If(dut.target_valid):
             m.d.comb += Assert(self._of(dut.ready, 1, dut.target))
-        with m.If(ready & ~over):
-            m.d.comb += Assert(dut.target_valid & (dut.target == dut.floor))
-        with m.If(other):
+            m.d.comb += Assert((dut.floor_valid & (dut.target == dut.floor)) == goes_on)
+        with m.If(goes_on & went_on):
             m.d.comb += Assert(dut.target_valid)
-            with m.If(over & ~copying):
-                m.d.comb += Assert(~dut.floor_valid | (dut.target != dut.floor))
-        with m.If(holder_served):
-            m.d.comb += Assert(~dut.leave | (over & ~copying))
-            with m.If(over & ~copying & other):
-                m.d.comb += Assert(dut.leave)
+        with m.If(~goes_on & ~went_on & other):
+            m.d.comb += Assert(dut.target_valid)
+        # Letting go is about the cycle before, but not before the slice is over.
+        was_served, had_to, could = Signal(), Signal(), Signal()
+        m.d.sync += [
+            was_served.eq(holder_served),
+            could.eq(~copying),
+            had_to.eq(holder_served & over & ~copying & other),
+        ]
+        m.d.comb += Assert(~had_to | dut.leave)
+        with m.If(was_served & holder_served):
+            m.d.comb += Assert(~dut.leave | (over & could))
         m.d.comb += [
             Cover(holder_served & dut.leave),
             Cover(dut.take & copying & (dut.target != dut.floor)),
         ]
-        self._slice(m, dut, inside, took, holder_served)
+        self._slice(m, dut, inside, took, holder_served, copying)
         self._moves(m, dut, ready, copying)
 
     @staticmethod
@@ -385,6 +415,7 @@ class SchedulerProof(Proof):
         inside: Inside,
         took: Value,
         holder_served: Value,
+        copying: Value,
     ) -> None:
         """A fresh slice, for a new holder or one whose slice was over, is over after that time or
         when it is given up."""
@@ -393,7 +424,7 @@ class SchedulerProof(Proof):
         renewed, target = Signal(), Signal(2)
         elapsed, granted, yielded = (Signal(4, name=n) for n in ("elapsed", "granted", "yielded"))
         m.d.sync += [
-            renewed.eq(~dut.floor_valid | (dut.floor != dut.target) | over),
+            renewed.eq(~dut.floor_valid | (dut.floor != dut.target) | (over & ~copying)),
             target.eq(dut.target),
         ]
         fresh = took & renewed & dut.floor_valid & (dut.floor == target)
@@ -406,7 +437,7 @@ class SchedulerProof(Proof):
         m.d.comb += [
             Assert(granted < 8),
             Assert(~restarted | (elapsed >= granted) | yielded.any()),
-            Assert(inside.signal("single") == (inside.signal("rest") == 0)),
+            Assert(inside.signal("single") | (inside.signal("rest") != 0)),
         ]
         with m.If(fresh):
             m.d.comb += Assert(~over)
@@ -439,18 +470,19 @@ class SchedulerProof(Proof):
             m.d.comb += Assert(took & (dut.floor == target) & ~kept)
 
 
-def described(step: Any) -> Value:
-    """What is known of a method beforehand is right, of one that is refused nothing."""
+def described(step: Any, copies: Any = 1) -> Value:
+    """What is known of a method beforehand is right, of one that is refused nothing. `copies`: its
+    subchannel has a copy object, or is not looked at yet."""
     refused = Value.cast(step.method.cause) != 0
     kind = [
-        step.kind[name] == (is_it & ~refused)
+        step.kind[name] == (is_it & ~refused & (copies if name in ("copy", "launch") else 1))
         for name, is_it in kind_of(step.method.address).items()
     ]
     legacy = step.method.address == HostMethod.SEMAPHORED >> 2
     traits = traits_of(step.method.data, legacy)
     ours = Mux(
         step.kind.semaphore,
-        Cat(step.traits.acquires == traits["acquires"], step.traits.plain == traits["plain"]).all(),
+        Cat(step.traits[name] == traits[name] for name in ("known", "acquires", "plain")).all(),
         1,
     )
     return Cat(*kind, ours, ~step.kind.launch | (step.traits.modelled == traits["modelled"])).all()
@@ -681,6 +713,7 @@ class OrderProof(Proof):
         HostMethod.MEM_OP_D,
         HostMethod.SET_REFERENCE,
         HostMethod.WFI,
+        HostMethod.CLEAR_FAULTED,
         HostMethod.SEM_EXECUTE,
         HostMethod.SEMAPHORED,
     )
@@ -726,12 +759,15 @@ class OrderProof(Proof):
         is_copying, looked = execute._is["copying"], execution.signal("looked")
         found = data.View(verdict, execution.signal("found"))
         after_copies = _any(execute.step.method.address == name >> 2 for name in self.TRIGGERS)
-        at_once = _any(found.action == one for one in (Action.NOTHING, Action.BIND, Action.RESUME))
+        at_once = _any(found.action == one for one in (Action.NOTHING, Action.BIND))
         m.d.comb += [
             Assert(~run | (is_copying == past_copying.bit_select(dut.served, 1))),
             Assert(~(run & looked) | ~(after_copies & at_once)),
             Assert(~execute.asked | ~is_copying),
+            Assert(~(execute.park & execute.busy)),
+            Assert(dut._running == run),
         ]
+        m.d.comb += Assert(~execute.halt.valid | ~is_copying)
 
     def _units(self, m: Module, execute: Execute) -> Value:
         """Around `Execute` anything may happen; but only a launch makes copies run. Returns whose
@@ -789,7 +825,7 @@ class OrderProof(Proof):
         kept: list,
     ) -> None:
         """Why: the context of every channel, wherever it is, fits what it has executed."""
-        dirty, stays = inside.signal("dirty"), inside.signal("kept")
+        dirty, stays = inside.signal("dirty"), inside.signal("_kept")
         work = (dut._flow, dut.execute.state)
         edited = data.View(channel_edit(CONFIG), inside.signal("edited"))
         service = inside.machine("service")
@@ -816,7 +852,9 @@ class OrderProof(Proof):
                 ask: Any = ask,
             ) -> Value:
                 return (
-                    self._in_order(flow, base[channel], executed[channel], *self.ends[channel])
+                    self._in_order(
+                        flow, state, base[channel], executed[channel], *self.ends[channel]
+                    )
                     & self._sound(state, dut.execute)
                     & asks
                     & (~again | self._asked_before(flow.step, state, ask))
@@ -830,19 +868,21 @@ class OrderProof(Proof):
                 m.d.comb += Assert(fits(loaded.flow, loaded.state))
 
     @staticmethod
-    def _in_order(flow: Any, base: Value, executed: Value, low: Value, high: Value) -> Value:
+    def _in_order(
+        flow: Any, state: Any, base: Value, executed: Value, low: Value, high: Value
+    ) -> Value:
         """What is decoded follows what has executed, and is followed by what is not taken."""
         step, later = flow.step, flow.later
         taken = Mux(flow.begun, flow.place - low, 0)
 
-        def legal(one: Any, number: Value) -> Value:
+        def legal(one: Any, number: Value, copies: Any = 1) -> Value:
             right = (Value.cast(one.method.cause) == 0) & (one.method.data == number)
-            return ~one.method.valid | (right & described(one))
+            return ~one.method.valid | (right & described(one, copies))
 
         return (
             ~flow.group.open
             & ~flow.group.skip
-            & legal(step, executed)
+            & legal(step, executed, has_copies(state.objects, step.method.subchannel))
             & legal(later, (executed + step.method.valid)[:13])
             & ((base + taken)[:13] == (executed + step.method.valid + later.method.valid)[:13])
             & (~flow.begun | ((flow.place > low) & (flow.place <= high)))
@@ -926,6 +966,8 @@ class OrderProof(Proof):
             method.address == HostMethod.SEMAPHORED >> 2
         )
         asking = execute._asking
+        asked = ~asking.ongoing("IDLE") & ~execute._unclaimed
+        m.d.comb += Assert(execute.asked == asked)
         m.d.comb += Assert(_any(asking.ongoing(name) for name in ("IDLE", "ASKING", "ASKED")))
         with m.If(execute.asked):
             m.d.comb += [
