@@ -581,11 +581,7 @@ class Execute(wiring.Component):
             fails.eq(_any(one.fails for one in cases)),
             times_out.eq(fails & self._late),
             out.done.eq(_any(one.passes | one.done for one in cases)),
-            out.park.eq(
-                (now & self._is["copying"])
-                | _any(one.park for one in cases)
-                | (fails & ~self._late)
-            ),
+            out.park.eq((now & self._is["copying"]) | _any(one.park for one in cases)),
             out.busy.eq((now & self.asked & ~answered) | _any(one.busy for one in cases)),
             out.disarm.eq(passes | _any(one.disarm for one in cases)),
             out.refuse.eq(
@@ -669,10 +665,13 @@ class Execute(wiring.Component):
         with m.If(~self._known):
             m.d.comb += out.cause.eq(Cause.SEM_UNSUPPORTED)
 
-    def _judge(self, m: Module, name: str, now: Value, answer: data.View) -> _Outcome:
-        """What an answer means: refused, done, or an acquire's condition."""
+    def _judge(
+        self, m: Module, name: str, now: Value, answer: data.View, parks: Value | int = 0
+    ) -> _Outcome:
+        """What an answer means: refused, done, or an acquire's condition. `parks`: so do others."""
         case, good = _Outcome(name), answer.error == SemaphoreError.NONE
         m.d.comb += [
+            case.park.eq(parks | (case.fails & ~self._late)),
             case.refuse.eq(now & ~good),
             case.done.eq(now & good & ~self._acquires),
             case.passes.eq(now & good & self._acquires & answer.passed),
@@ -687,8 +686,8 @@ class Execute(wiring.Component):
         holds = self.held & self._zero
         m.d.comb += [
             self.guard.valid.eq(now & (holds | self._unsettled | ~self._late)),
-            case.park.eq(now & holds & ~self._is["able"]),
-            case.disarm.eq(case.park),
+            case.park.eq(now & Mux(holds, ~self._is["able"], ~self._unsettled & ~self._late)),
+            case.disarm.eq(now & holds & ~self._is["able"]),
             case.passes.eq(now & holds & self._is["able"]),
             case.fails.eq(now & ~holds & ~self._unsettled),
             case.busy.eq(now & ~holds & self._unsettled),
@@ -726,14 +725,11 @@ class Execute(wiring.Component):
             repeats.eq(with_engine & self.result.passed & ~(confirm & able)),
             starts.eq(now & ~self._is["ended"] & ~(confirms & (self.leave | ~able))),
         ]
-        case = self._judge(m, "result", collects & ~repeats, self.result)
+        held_back = now & ~self._is["ended"] & confirms & ~able & ~self.leave
+        parks = (collects & repeats) | starts | held_back
+        case = self._judge(m, "result", collects & ~repeats, self.result, parks)
         m.d.comb += [
             case.busy.eq(now & self._is["ended"] & self._unsettled),
-            case.park.eq(
-                (collects & repeats)
-                | starts
-                | (now & ~self._is["ended"] & confirms & ~able & ~self.leave)
-            ),
             case.disarm.eq(collects & repeats & ~confirm),
             self.collect.valid.eq(collects),
             self.begin.request.eq(self._request),

@@ -248,7 +248,8 @@ class Fetch(wiring.Component):
             self._begun.eq(0),
             was_begun.eq(self._begun),
             self.announce.valid.eq(0),
-            self._room.eq(self._orders.w_rdy),
+            # For one order more than are counted: that of the last visit may be on its way.
+            self._room.eq(self._orders.level < OUTSTANDING - 1),
         ]
         self._steps(m)
         done = self._act(m)

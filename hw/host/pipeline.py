@@ -106,8 +106,9 @@ class Pipeline(wiring.Component):
         # A cycle late, to be early: who is halted by a copy may do one thing more, but nothing
         # that waits for copies, for these have not ended a cycle ago.
         m.d.sync += self._was_alive.eq(self._alive)
-        # The service is in RUN, in one bit, to be early.
-        self._running = Signal()
+        # The service is in RUN, in one bit, to be early; a method was refused in the cycle before.
+        self._running, self._halting = Signal(), Signal()
+        m.d.sync += self._halting.eq(unit.halt.valid)
         dirty = Signal()
         self._kept = kept = Signal()
         edited = Signal(channel_edit(config))
@@ -129,7 +130,10 @@ class Pipeline(wiring.Component):
         # All that only `run` gives a meaning to is there in every state, to be early.
         m.d.comb += [
             unit.step.eq(flow.step),
-            unit.run.eq(self._running & (self._was_alive | unit.asked) & flow.step.method.valid),
+            unit.run.eq(
+                (self._running & ~self._halting & flow.step.method.valid)
+                & (self._was_alive | unit.asked)
+            ),
             unit.channel.eq(self.served),
             unit.select.eq(self.select),
             unit.loaded.eq(load.data),
@@ -220,7 +224,7 @@ class Pipeline(wiring.Component):
         # After YIELD no further method before the scheduler's next choice (2.6).
         wanted = self.leave | self.edit.valid | unit.give_up
         unfinished = later | accepts | (held & (~unit.done | finish))
-        dead = unit.halt.valid | ~self._alive
+        dead = self._halting | ~self._alive
         m.d.comb += [
             gone.eq(unit.park | ((dead | dry | wanted) & ~unit.busy)),
             self.release.valid.eq(unit.park & ~unit.keep),

@@ -145,6 +145,27 @@ async def control_entries(dut):
 
 
 @cocotb.test(**LIMIT)
+async def marks_among_reads(dut):
+    """Control entries of all channels at once, on slow memory: what needs no read waits in line
+    with the reads, and none is lost."""
+    built = await (await Bench.start(dut)).control.read("CHANNELS")
+    for latency in (150, 40):
+        bench = await Bench.start(dut, read_latency=latency)
+        channels = [await bench.channel(index, limit2=6) for index in range(built)]
+        for channel in channels:
+            for number in range(12):
+                channel.segment(nops(number))
+                for _ in range(4):
+                    channel.push(control_entry(0))
+            channel.publish()
+        for channel in channels:
+            await channel.ring_doorbell()
+        await bench.until_idle(*channels)
+        for channel in channels:
+            assert await executed(bench, channel.index) == list(range(12))
+
+
+@cocotb.test(**LIMIT)
 async def entry_flags(dut):
     """FETCH, PRIV and LEVEL of an entry, and bit 1, change nothing for a channel of one device."""
     bench = await Bench.start(dut)

@@ -7,7 +7,7 @@ from tb.sim.sizes import SIZES
 from tb.sim.top import simulate_top
 
 SINGLE = {
-    "cocotb_rings": 17,
+    "cocotb_rings": 18,
     "cocotb_headers": 8,
     "cocotb_methods": 17,
     "cocotb_semaphores": 8,
