@@ -73,14 +73,15 @@ class Writeback(wiring.Component):
         (setup,) = setting_ram(m, config, self.setting, "CONFIG")
         dirty, due, lazy, wanted = (Signal(config.channels) for _ in range(4))
         was_enabled = Signal(config.channels)
+        clearing = Signal(channel_event(config))
         timer = Signal(32)
         channel, value, is_reference = Signal(config.channel_bits), Signal(32), Signal()
         written, answered, elapsed, idle = Signal(), Signal(), Signal(), Signal()
 
         m.d.comb += [
-            moved.addr.eq(Mux(self.cleared.valid, self.cleared.channel, self.started.channel)),
-            moved.data.eq(Mux(self.cleared.valid, 0, self.started.get)),
-            moved.en.eq(self.started.valid | self.cleared.valid),
+            moved.addr.eq(Mux(self.started.valid, self.started.channel, clearing.channel)),
+            moved.data.eq(Mux(self.started.valid, self.started.get, 0)),
+            moved.en.eq(self.started.valid | clearing.valid),
             peeked.addr.eq(self.peek),
             self.peek_get.eq(peeked.data),
             referred.addr.eq(self.reference.channel),
@@ -92,6 +93,11 @@ class Writeback(wiring.Component):
             self.referenced.value.eq(value),
             self.failed.channel.eq(channel),
         ]
+        # Waits for a cycle in which no entry begins; its channel's own come later.
+        with m.If(self.cleared.valid):
+            m.d.sync += clearing.eq(self.cleared)
+        with m.Elif(~self.started.valid):
+            m.d.sync += clearing.valid.eq(0)
         m.d.comb += [port.addr.eq(channel) for port in (got, reference, setup, *userd)]
         # The write-back before has long cleared `dirty` when the next one is chosen, but not
         # `referring`.

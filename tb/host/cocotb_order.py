@@ -183,6 +183,25 @@ async def least_recently_received_first(dut):
 
 
 @cocotb.test(**LIMIT)
+async def starts_take_nothing_from_others(dut):
+    """A channel starts in any cycle round that in which another one begins its last entry: the
+    other's GP_GET still comes to its end."""
+    bench = await Bench.start(dut, read_latency=2, write_latency=2)
+    worker = await bench.channel(0, limit2=6)
+    starter = await bench.channel(1)
+    for number in range(60):
+        worker.segment(nops(number))
+        worker.publish()
+        await starter.write("CONTROL", ENABLE=0)
+        await starter.until_inactive()
+        await worker.ring_doorbell()
+        await bench.wait(number)
+        await starter.write("CONTROL", ENABLE=1)
+        await bench.until_idle(worker)
+        await bench.until_word(worker.userd + 0x88, worker.put)
+
+
+@cocotb.test(**LIMIT)
 async def later_commands_are_later(dut):
     """COPY-5: it is the head command that counts, not the channel's first or last doorbell."""
     bench = await Bench.start(dut)

@@ -17,7 +17,7 @@ SINGLE = {
 }
 """Modules whose tests look at channels one by one, and how many tests they have."""
 
-TOGETHER = {"cocotb_order": 21, "cocotb_priorities": 12}
+TOGETHER = {"cocotb_order": 22, "cocotb_priorities": 12}
 """Modules whose tests need several channels."""
 
 
