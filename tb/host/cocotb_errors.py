@@ -5,7 +5,7 @@ import cocotb
 
 from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause
-from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, pack
+from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, Userd, pack
 from tb.host.bench import Bench, Halt, RawChannel, semaphore
 from tb.host.cocotb_order import joined, until_started
 from tb.sim.top import MEMORY_BYTES
@@ -331,6 +331,42 @@ async def several_failures_amid_pipelined_copies(dut):
         await channel.clear()
         await bench.until_idle(channel)
         assert await bench.control.read_semaphore(7) == (0 if failing == 2 else 9)
+
+
+@cocotb.test(**LIMIT)
+async def reference_that_cannot_be_written(dut):
+    """SET_REFERENCE is not complete while its value is not in memory: the channel halts at it,
+    before what follows; it is tried again, with another value, or passed over."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    fence, place = bench.allocate(16), channel.userd + Userd.REF
+    bench.dut.memory.error_lo.value = place & ~15
+    for number, story in enumerate(("again", "replaced", "skipped", "again"), 1):
+        bench.dut.memory.error_hi.value = (place & ~15) + 16
+        before = bench.word(place), *(await tallies(channel))
+        commands = Pushbuffer().host(HostMethod.SET_REFERENCE, number)
+        await channel.submit(commands.release(fence, number))
+        for attempt in range(2):
+            halt = await channel.until_halted(Cause.USERD_WRITE)
+            assert (halt.method, halt.data) == (HostMethod.SET_REFERENCE, number)
+            assert halt.valid and halt.va == 0
+            await bench.wait(100)
+            assert bench.word(fence) == number - 1
+            assert (bench.word(place), *(await tallies(channel))) == before
+            if not attempt:
+                await channel.clear()
+        bench.dut.memory.error_hi.value = 0
+        match story:
+            case "again":
+                await channel.clear()
+            case "replaced":
+                await channel.replace(HostMethod.SET_REFERENCE, 0x55)
+            case "skipped":
+                await channel.skip()
+        await bench.until_idle(channel)
+        assert bench.word(fence) == number
+        expected = {"replaced": 0x55, "skipped": 0x55}.get(story, number)
+        assert bench.word(place) == await channel.read("REFERENCE") == expected
 
 
 @cocotb.test(**LIMIT)
