@@ -287,7 +287,8 @@ class Channel:
         return self.failure
 
     async def resume(self) -> None:
-        """Clear the error; the held method is tried again."""
+        """Clear the error; the held method is tried again. If another copy has failed since
+        (`ChannelError.more`), the channel stays halted, now for that one."""
         await self._clear()
 
     async def skip(self) -> None:

@@ -73,7 +73,7 @@ class ChannelError(Exception):
     method, subchannel, data : the method to blame (byte offset), None when there is none.
     held : it is tried again when the channel resumes; otherwise the channel goes on behind it.
     va : address of the error, where the cause has one.
-    more : another copy of the channel has failed since.
+    more : another copy of the channel has failed since; clearing this error shows that one.
     """
 
     channel: int
@@ -142,7 +142,8 @@ async def read_error(control: Control, channel: int) -> ChannelError | None:
     return ChannelError(
         channel,
         cause,
-        method=None if cause in _NO_METHOD else held["ADDRESS"] * 4,
+        # USERD_WRITE has a method when it was REF that could not be written.
+        method=None if cause in _NO_METHOD and not held["VALID"] else held["ADDRESS"] * 4,
         subchannel=held["SUBCHANNEL"],
         data=data,
         va=high << 32 | low,

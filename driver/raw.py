@@ -373,7 +373,8 @@ def _reserve(device: Device, image: MemoryImage) -> None:
         if segment.address < base or segment.end > size:
             raise ImageError(
                 f"{segment.name!r} ({segment.address:#x} … {segment.end:#x}) does not lie inside "
-                f"the memory that is free for it, {base:#x} … {size:#x}"
+                f"the memory that is free for it, {base:#x} … {size:#x}; choose another address, "
+                "or build more with --memory-bytes"
             )
     for start, end in _spans((*image.segments, *image.expected)):
         device.memory.reserve(start, end - start, name="image")

@@ -257,7 +257,7 @@ PERFORMANCE = {
     "COPIES": "Copies completed.",
     "READ_BEATS": "Memory beats read by copy engines.",
     "WRITE_BEATS": "Memory beats written by copy engines.",
-    "ERRORS": "Times that a channel halted for an error.",
+    "ERRORS": "Errors of methods and copies, each of which halts its channel.",
     "DOORBELLS": "Doorbells with a valid handle.",
 }
 """Performance counters and what each counts; 32 bits, wrap, never cleared."""
@@ -415,7 +415,9 @@ CHANNEL = Block(
                     0,
                     0,
                     "The channel fetches and executes. 0 stops its running copies: they end with "
-                    "a part of their bytes, without release and without error.",
+                    "a part of their bytes, without release and without error, unless an access "
+                    "that was under way fails. A start drops the errors that are there when it is "
+                    "written; not those of copies that it waits for.",
                 ),
             ),
         ),
@@ -520,7 +522,8 @@ CHANNEL = Block(
             "INTR_0",
             0x2C,
             Access.W1C,
-            "Why the channel is halted, public bits. Clearing the bit resumes the channel.",
+            "Why the channel is halted, public bits. Clearing the bit resumes the channel, unless "
+            "another of its copies has failed: then it stays halted, for that.",
             _codes(0),
         ),
         Register(
@@ -542,7 +545,9 @@ CHANNEL = Block(
                     8,
                     8,
                     "Another copy of the channel has failed since; this record stays that of the "
-                    "first error. Final once STATUS.COPIES is 0.",
+                    "first error. Once that is cleared the channel is halted by the second; of "
+                    "copies that fail while two are recorded only MORE of the second tells. Final "
+                    "once STATUS.COPIES is 0.",
                 ),
             ),
         ),

@@ -3,7 +3,8 @@
 A channel is started by CONTROL.ENABLE going from 0 to 1: its ring, prefetch and method state are
 empty again once what it had under way has ended. It is halted by an error, whose record is read
 here, and resumed by writing 1 to its bit of INTR_0 or INTR_1: the held method, as METHOD0 and DATA0
-now say, is executed again. METHODS, COPIES and REFERENCE begin at 0 with every start.
+now say, is executed again. If another copy has failed meanwhile, the channel stays halted and its
+record is that of the other one. METHODS, COPIES and REFERENCE begin at 0 with every start.
 """
 
 import itertools
@@ -35,6 +36,10 @@ _DISTRIBUTED_ROWS = 128
 _HELD = ("METHOD0", "DATA0")
 """The held method, which software can change."""
 
+_ROW = data.StructLayout({"valid": 1, "second": 1, "later": 1, "full": 1})
+"""Where an error is recorded, if it is: in the first or the `second` row of its channel, which has
+records already: one (`later`), or two (`full`)."""
+
 _OF_ERRORS = ("INTR_0", "INTR_1", "CAUSE", "ERROR_VA", "ERROR_VA_HI", *_HELD)
 """0 unless the channel is halted."""
 
@@ -57,7 +62,7 @@ class Channels(wiring.Component):
     executed : a method of `channel` was executed. referenced : SET_REFERENCE.
     floor, floor_valid, served, serving, busy, waits, counts : for STATUS.
     peek : channel whose `peek_put` and `peek_get` come one cycle later.
-    error : strobe, a channel was halted for `cause` in the cycle before.
+    error : strobe, a channel had an error, `cause`, in the cycle before.
     """
 
     def __init__(self, config: Config) -> None:
@@ -100,8 +105,9 @@ class Channels(wiring.Component):
         self._word, self._data, self._write = Signal(6), Signal(32), Signal()
         self._started = Signal()
         """Strobe: the channel of this access starts anew."""
-        self._resumed = Signal()
-        """Strobe: its error is cleared."""
+        self._clearing, self._cleared, self._starts = Signal(), Signal(), Signal()
+        """No error is noted now; strobe: that of this access's channel is cleared, or, because it
+        starts, all of them."""
         self._errors(m)
         self._view(m)
         self._choose(m, self._words(m) | self._tallies(m), self._shadow(m))
@@ -112,32 +118,32 @@ class Channels(wiring.Component):
     # -- storage: addressed by the channel of the access, with a register behind every RAM ---------
 
     def _errors(self, m: Module) -> None:
-        """The error record of every channel; of a channel that is not halted it means nothing. It
-        is kept until the channel is resumed: of copies that fail meanwhile it says only `more`.
+        """Two error records of every channel: the one that is shown until it is cleared, and behind
+        it that of the next copy that failed. Of copies that fail while there are two the later one
+        says only `more`.
 
         Three RAMs, so that METHOD0 and DATA0 can be written without reading the rest.
         """
         config = self._config
         why = data.StructLayout({"cause": Cause, "va": VA_BITS, "copy": 1})
         head = data.StructLayout({"address": 12, "subchannel": 3, "valid": 1})
-        noted = Signal(channel_event(config, why=why, head=head, data=32))
+        noted = Signal(channel_event(config, row=_ROW, why=why, head=head, data=32))
         """An error on its way into the RAMs."""
-        halting, failing, another = self.halt.valid, Signal(), Signal()
-        self._noted, more = Signal(config.channels), Signal(config.channels)
-        """The record of the channel's error is in the RAMs; it is not its only one."""
+        halting, self._busy = self.halt.valid, noted.valid
+        rows = self._rows(m, noted)
         m.d.comb += [
-            failing.eq(~halting & self.failed.valid),
-            self.failed_taken.eq(failing),
-            another.eq(self._noted.bit_select(self.failed.channel, 1)),
+            # What is noted depends on what was noted before.
+            self.failed_taken.eq(~halting & self.failed.valid & ~noted.valid & ~self._clearing),
             self.error.valid.eq(noted.valid),
             self.error.channel.eq(noted.channel),
             self.error.cause.eq(noted.why.cause),
         ]
-        m.d.sync += noted.valid.eq(halting | (self.failed.valid & ~another))
+        m.d.sync += noted.valid.eq(halting | self.failed_taken)
         with m.If(halting):
             method = self.halt.method
             m.d.sync += [
                 noted.channel.eq(self.halt.channel),
+                noted.row.eq(rows[0]),
                 noted.why.cause.eq(self.halt.cause),
                 noted.why.va.eq(self.halt.va),
                 noted.why.copy.eq(0),
@@ -150,6 +156,7 @@ class Channels(wiring.Component):
         with m.Else():
             m.d.sync += [
                 noted.channel.eq(self.failed.channel),
+                noted.row.eq(rows[1]),
                 noted.why.cause.eq(self.failed.cause),
                 noted.why.va.eq(self.failed.va),
                 noted.why.copy.eq(1),
@@ -166,39 +173,78 @@ class Channels(wiring.Component):
             written.valid.eq(self._data[31]),
         ]
         self._rewrite = {name: Signal(name=f"rewrite_{name.lower()}") for name in _HELD}
-        self._busy = noted.valid
         self._why = self._ram(m, "causes", noted, noted.why)
         self._head = self._ram(m, "heads", noted, noted.head, self._rewrite["METHOD0"], written)
         self._held = self._ram(m, "held", noted, noted.data, self._rewrite["DATA0"], self._data)
 
-        self._more = Signal()
-        m.d.sync += self._more.eq(more.bit_select(self._channel, 1))
+    def _rows(self, m: Module, noted: data.View) -> list[data.View]:
+        """The row of the RAMs for an error of a method, and for one of a copy. A method that is
+        refused behind an error needs none: it is held, and tried again."""
+        names = ("shown", "more", "queued", "beyond", "second")
+        self._records = {name: Signal(self._config.channels, name=name) for name in names}
+        """The channel has a record; another copy failed since; that one has a record; so did more
+        copies since that. Which of its rows is shown."""
+        shown, more, queued, beyond, second = self._records.values()
+        rows = []
+        events = ((self.halt, self.halt.valid, 0), (self.failed, self.failed_taken, 1))
+        for event, taken, copy in events:
+            row = Signal(_ROW, name=f"row_{len(rows)}")
+            m.d.comb += [
+                row.later.eq(shown.bit_select(event.channel, 1)),
+                row.full.eq(queued.bit_select(event.channel, 1)),
+                row.second.eq(second.bit_select(event.channel, 1) ^ row.later),
+                row.valid.eq(taken & (~row.later | (copy & ~row.full))),
+            ]
+            rows.append(row)
+        at = noted.channel
         with m.If(noted.valid):
-            m.d.sync += self._noted.bit_select(noted.channel, 1).eq(1)
-        with m.If(self.failed.valid & another):
-            m.d.sync += more.bit_select(self.failed.channel, 1).eq(1)
-        with m.If(self._started | self._resumed):
+            m.d.sync += shown.bit_select(at, 1).eq(1)
+            with m.If(noted.row.later & noted.why.copy):
+                m.d.sync += [
+                    more.bit_select(at, 1).eq(1),
+                    queued.bit_select(at, 1).eq(1),
+                    beyond.bit_select(at, 1).eq(noted.row.full),
+                ]
+        self._clear(m)
+        return rows
+
+    def _clear(self, m: Module) -> None:
+        """What the channel shows once its error is cleared: the next one, if any."""
+        mine = {name: bits.bit_select(self._channel, 1) for name, bits in self._records.items()}
+        self._more, self._second = Signal(), Signal()
+        m.d.sync += [self._more.eq(mine["more"]), self._second.eq(mine["second"])]
+        follows, failing = Signal(), Signal()
+        m.d.comb += [
+            follows.eq(mine["queued"] & ~self._starts),
+            # A copy that has failed, but is not noted yet, keeps the channel halted.
+            failing.eq(self.failed.valid & (self.failed.channel == self._channel)),
+        ]
+        with m.If(self._cleared):
             m.d.sync += [
-                self._noted.bit_select(self._channel, 1).eq(0),
-                more.bit_select(self._channel, 1).eq(0),
+                mine["shown"].eq(follows),
+                mine["second"].eq(self._second ^ follows),
+                mine["more"].eq(mine["beyond"] & follows),
+                mine["queued"].eq(0),
+                mine["beyond"].eq(0),
+                self.halted.bit_select(self._channel, 1).eq(follows | failing),
             ]
 
     def _ram(self, m: Module, name: str, noted, value, rewrite=None, other=None) -> Signal:
-        """A RAM of `value` per channel, where an access may put `other` instead; its word."""
+        """A RAM of `value`, where an access may put `other` instead; its word."""
         shape = value.shape()
-        ram = Memory(shape=shape, depth=1 << self._config.channel_bits, init=[])
+        ram = Memory(shape=shape, depth=2 << self._config.channel_bits, init=[])
         m.submodules[name] = ram
         write, read, word = ram.write_port(), ram.read_port(), Signal(shape, name=f"{name}_word")
         m.d.comb += [
-            write.addr.eq(noted.channel),
+            write.addr.eq(Cat(noted.channel, noted.row.second)),
             write.data.eq(value),
-            write.en.eq(noted.valid),
-            read.addr.eq(self._channel),
+            write.en.eq(noted.row.valid),
+            read.addr.eq(Cat(self._channel, self._second)),
         ]
         if other is not None:
             with m.If(~noted.valid):
                 m.d.comb += [
-                    write.addr.eq(self._channel),
+                    write.addr.eq(read.addr),
                     write.data.eq(other),
                     write.en.eq(rewrite),
                 ]
@@ -311,7 +357,7 @@ class Channels(wiring.Component):
         self._enabled, self._halted, self._gone = Signal(), Signal(), Signal()
         for name, bits, seen in (
             ("enabled", self.enabled, self._enabled),
-            ("halted", self.halted & self._noted, self._halted),
+            ("halted", self.halted & self._records["shown"], self._halted),
             ("gone", ~self.active, self._gone),
         ):
             chosen = Signal(name=f"{name}_chosen")
@@ -396,6 +442,9 @@ class Channels(wiring.Component):
         clear = Signal(self._config.channels)
         """CLEAR_FAULTED is to be done."""
         due, target, clearing = Signal(), Signal(self._config.channel_bits), Signal()
+        aims = {name: Signal(name=f"aims_at_{name.lower()}") for name in _HELD}
+        for name, aim in aims.items():
+            m.d.sync += aim.eq((self._word == channel_word(name)) & self._halted)
         m.d.sync += [due.eq(clear.any()), target.eq(encode(clear & -clear))]
         m.d.sync += self.setting.valid.eq(0)
         m.d.comb += [
@@ -436,6 +485,8 @@ class Channels(wiring.Component):
                 with m.Elif(self._write):
                     m.next = "WRITE"
             with m.State("WRITE"):
+                for name, rewrite in self._rewrite.items():
+                    m.d.comb += rewrite.eq(aims[name])
                 self._perform(m)
             with m.State("RESTART"):
                 m.d.comb += self.restart.valid.eq(self._gone)
@@ -444,18 +495,24 @@ class Channels(wiring.Component):
             with m.State("RESET"):
                 m.d.comb += [self.edit.valid.eq(1), self.edit.payload.reset.eq(1)]
                 with m.If(self.edit.ready):
-                    m.d.comb += self._started.eq(1)
+                    # A method that was refused late is gone; a copy that failed late is told.
+                    m.d.comb += [self._started.eq(1), self._cleared.eq(~self._why.copy)]
                     m.d.sync += self.enabled.bit_select(channel, 1).eq(1)
-                    m.d.sync += self.halted.bit_select(channel, 1).eq(0)
                     m.next = "RESPOND"
             with m.State("RESUME"):
                 m.d.comb += self.edit.valid.eq(1)
                 with m.If(self.edit.ready):
-                    m.d.comb += self._resumed.eq(1)
-                    m.d.sync += self.halted.bit_select(channel, 1).eq(0)
+                    m.next = "CLEAR"
+            with m.State("CLEAR"):
+                m.d.comb += self._clearing.eq(1)
+                with m.If(~self._busy):
+                    m.d.comb += self._cleared.eq(1)
+                    m.d.sync += self._starts.eq(0)
                     m.next = "RESPOND"
                     with m.If(clearing):
                         m.next = "IDLE"
+                    with m.If(self._starts):
+                        m.next = "RESTART"
             with m.State("RESPOND"):
                 m.d.comb += response.valid.eq(1)
                 with m.If(response.ready):
@@ -472,15 +529,14 @@ class Channels(wiring.Component):
                 with m.If(~self._data[0]):
                     m.d.sync += self.enabled.bit_select(self._channel, 1).eq(0)
                 with m.Elif(~self._enabled):
-                    m.next = "RESTART"
+                    m.d.sync += self._starts.eq(1)
+                    m.next = "CLEAR"
             with m.Case(channel_word("INTR_0"), channel_word("INTR_1")):
                 with m.If(self._clears):
                     m.next = "RESUME"
-            for name, rewrite in self._rewrite.items():
-                with m.Case(channel_word(name)):
-                    m.d.comb += rewrite.eq(self._halted)
-                    with m.If(self._busy):
-                        m.next = "WRITE"
+            with m.Case(*map(channel_word, _HELD)):
+                with m.If(self._busy):
+                    m.next = "WRITE"
             with m.Default():
                 m.d.sync += self.setting.valid.eq(1)
 

@@ -128,6 +128,7 @@ class Execute(wiring.Component):
         semaphore unit has been asked, and its answer must be taken.
     copying, able, queue, ended : per channel; see `Launcher`, `Fences`.
     held : of the served channel; see `Parking`.
+    unwritten : per channel; see `Writeback`.
     await_all, drop, over : a WFI of scope ALL waits, is complete or gone; see `Barrier`.
     all_idle : it need not wait: neither copies nor changes of semaphores in memory are under way.
     spent, result : see there.
@@ -165,6 +166,7 @@ class Execute(wiring.Component):
             "held": In(1),
             "ended": In(channels),
             "over": In(channels),
+            "unwritten": In(channels),
             "result": In(semaphore_response()),
             "spent": In(1),
             "all_idle": In(1),
@@ -366,6 +368,7 @@ class Execute(wiring.Component):
             rare.step.eq(self.step),
             rare.bound.eq(self.state.objects[method.subchannel]),
             rare.privileged.eq(self._right("AUTH_LEVEL")),
+            rare.unwritten.eq(self.state.referred & self.unwritten.bit_select(self.channel, 1)),
         ]
         m.d.sync += [found.eq(rare.verdict), looked.eq(now & ~out.done)]
         acts, refers, action = Signal(), Signal(), found.action
@@ -395,9 +398,9 @@ class Execute(wiring.Component):
             self.resume.valid.eq(out.done & (action == Action.RESUME)),
             self.resume.target.eq(method.data),
         ]
-        # Parked until REF is in memory, and complete when it is served again.
-        with m.If(refers):
-            m.d.sync += self.state.referred.eq(~self.state.referred)
+        # Parked until REF is in memory, and complete when it is served again, or refused.
+        with m.If(acts):
+            m.d.sync += self.state.referred.eq(refers & ~self.state.referred)
         with m.If(copying):
             m.d.comb += out.wait.eq(Wait.COPIES)
         with m.If(out.done & (action == Action.BIND)):

@@ -191,6 +191,7 @@ class Host(wiring.Component):
             execute.spent.eq(scheduler.spent),
             execute.candidate.eq(scheduler.candidate),
             execute.over.eq(barrier.over),
+            execute.unwritten.eq(writeback.unwritten),
             execute.all_idle.eq(all_idle),
             execute.zero.eq(self.zero),
             execute.counting.eq(self.counting),

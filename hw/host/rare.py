@@ -45,12 +45,14 @@ class Rare(wiring.Component):
     -------
     step, bound, privileged : a method, what is bound to its subchannel, whether its channel is
         privileged.
+    unwritten : it is a SET_REFERENCE whose REF could not be written.
     verdict : what is to be done, if it is none of the kinds of `Kind`.
     """
 
     step: In(Step)
     bound: In(ObjectKind)
     privileged: In(1)
+    unwritten: In(1)
     verdict: Out(verdict)
 
     def elaborate(self, platform: object) -> Module:
@@ -87,7 +89,6 @@ class Rare(wiring.Component):
         simple = {
             HostMethod.NON_STALL_INTERRUPT: Action.NOTIFY,
             HostMethod.FB_FLUSH: Action.BARRIER,
-            HostMethod.SET_REFERENCE: Action.REFERENCE,
             HostMethod.WFI: Action.IDLE,
         }
         with m.Switch(self.step.method.address[:6]):
@@ -98,6 +99,10 @@ class Rare(wiring.Component):
                 self._set_object(m)
             with m.Case(HostMethod.ILLEGAL >> 2):
                 self._refuse(m, Cause.METHOD_ILLEGAL)
+            with m.Case(HostMethod.SET_REFERENCE >> 2):
+                self._do(m, Action.REFERENCE)
+                with m.If(self.unwritten):
+                    self._refuse(m, Cause.USERD_WRITE)
             with m.Case(HostMethod.MEM_OP_D >> 2):
                 self._mem_op(m)
             with m.Case(HostMethod.CLEAR_FAULTED >> 2):

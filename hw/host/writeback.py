@@ -22,7 +22,7 @@ class Writeback(wiring.Component):
 
     GP_GET is written `period` cycles after it moved, or at once when the channel has run empty;
     REF at once. Of a channel that is switched off only what has begun is written. A failed write is
-    not tried again; it is reported.
+    not tried again; it is reported: of REF to SET_REFERENCE, which waits for it.
 
     Members
     -------
@@ -34,9 +34,10 @@ class Writeback(wiring.Component):
     empty : per channel, nothing is left to execute.
     reference : REF of `channel` becomes `value`; not while the channel is `referring`.
     referring : per channel, its REF is not in memory yet.
-    referenced : REF of `channel` is now `value` in memory, unless that failed.
+    referenced : REF of `channel` is now `value` in memory.
+    unwritten : per channel, its latest REF could not be written.
     writing : per channel, a write is under way.
-    failed : a write of `channel` has failed.
+    failed : a write of GP_GET of `channel` has failed.
     peek, peek_get : GP_GET of channel `peek`, one cycle later.
     """
 
@@ -52,6 +53,7 @@ class Writeback(wiring.Component):
             "reference": In(channel_event(config, value=32)),
             "referring": Out(config.channels),
             "referenced": Out(channel_event(config, value=32)),
+            "unwritten": Out(config.channels),
             "writing": Out(config.channels),
             "write": Out(WritePort(config)),
             "failed": Out(channel_event(config)),
@@ -76,7 +78,8 @@ class Writeback(wiring.Component):
         clearing = Signal(channel_event(config))
         timer = Signal(32)
         channel, value, is_reference = Signal(config.channel_bits), Signal(32), Signal()
-        written, answered, elapsed, idle = Signal(), Signal(), Signal(), Signal()
+        written, answered, refused = Signal(), Signal(), Signal()
+        elapsed, idle = Signal(), Signal()
 
         m.d.comb += [
             moved.addr.eq(Mux(self.started.valid, self.started.channel, clearing.channel)),
@@ -88,9 +91,11 @@ class Writeback(wiring.Component):
             referred.data.eq(self.reference.value),
             referred.en.eq(self.reference.valid),
             turns.requests.eq(wanted),
-            self.referenced.valid.eq(answered & is_reference),
+            refused.eq(self.write.done.payload.status != MemoryStatus.OK),
+            self.referenced.valid.eq(answered & is_reference & ~refused),
             self.referenced.channel.eq(channel),
             self.referenced.value.eq(value),
+            self.failed.valid.eq(answered & ~is_reference & refused),
             self.failed.channel.eq(channel),
         ]
         # Waits for a cycle in which no entry begins; its channel's own come later.
@@ -119,8 +124,8 @@ class Writeback(wiring.Component):
                 m.d.sync += dirty[number].eq(1)
             with m.Elif(written & (channel == number)):
                 m.d.sync += [dirty[number].eq(0), due[number].eq(0)]
-            with m.If(self.referenced.valid & (channel == number)):
-                m.d.sync += self.referring[number].eq(0)
+            with m.If(answered & is_reference & (channel == number)):
+                m.d.sync += [self.referring[number].eq(0), self.unwritten[number].eq(refused)]
             with m.If(self.reference.valid & (self.reference.channel == number)):
                 m.d.sync += self.referring[number].eq(1)
             # Whatever comes of its last method, too.
@@ -167,12 +172,8 @@ class Writeback(wiring.Component):
                 with m.If(self.write.beat.ready):
                     m.next = "DONE"
             with m.State("DONE"):
-                status = self.write.done.payload.status
                 m.d.comb += self.write.done.ready.eq(1)
                 with m.If(self.write.done.valid):
-                    m.d.comb += [
-                        answered.eq(1),
-                        self.failed.valid.eq(status != MemoryStatus.OK),
-                    ]
+                    m.d.comb += answered.eq(1)
                     m.next = "PICK"
         return m

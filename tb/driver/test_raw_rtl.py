@@ -25,7 +25,7 @@ size = 8
 address = 0x30_0000
 hex = "55 00 01 02 03 55 55 55"
 """
-SMALL = Config(channels=2, semaphores=8, counters=4, data_width=64)
+SMALL = Config(channels=2, semaphores=8, counters=4, data_width=64, memory_bytes=1 << 24)
 
 
 def write(folder: Path, commands: Pushbuffer) -> tuple[Path, Path]:
@@ -92,3 +92,25 @@ def test_unusable(tmp_path: Path):
     image.write_text("channel = 7")
     with pytest.raises(ImageError, match="channel = 7: the device has channels 0 … 1"):
         simulate_raw(file, image, SMALL)
+
+
+def test_memory_is_as_large_as_asked(
+    simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Its last bytes can be used; without the option they are outside; too much is refused."""
+    file, image = write(tmp_path, Pushbuffer().copy(0x3FF_FFF8, 0x3FF_FFF0, 8))
+    image.write_text("""
+[[segment]]
+address = 0x3FF_FFF0
+hex = "01 02 03 04 05 06 07 08 00 00 00 00 00 00 00 00"
+[[expect]]
+address = 0x3FF_FFF8
+hex = "01 02 03 04 05 06 07 08"
+""")
+    small = ["--channels=2", "--semaphores=8", "--counters=4", "--data-width=64"]
+    command = [str(file), "--memory", str(image), "--simulator", simulator, *small]
+    assert main([*command, "--memory-bytes", "0x4000000"]) == 0, capsys.readouterr()
+    assert main(command) == 2
+    assert "more with --memory-bytes" in capsys.readouterr().err
+    assert main([*command, "--memory-bytes", "0x10001000"]) == 2
+    assert "at most 268435456 bytes (256 MiB)" in capsys.readouterr().err

@@ -4,8 +4,8 @@ a channel's work since its start."""
 import cocotb
 
 from driver.pushbuffer import CopyFence, Pushbuffer
-from hw.errors import Cause
-from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, pack
+from hw.errors import Cause, Code
+from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, Userd, pack
 from tb.host.bench import Bench, Halt, RawChannel, semaphore
 from tb.host.cocotb_order import joined, until_started
 from tb.sim.top import MEMORY_BYTES
@@ -326,7 +326,8 @@ async def refusals_wait_for_earlier_copies(dut):
 @cocotb.test(**LIMIT)
 async def several_failures_amid_pipelined_copies(dut):
     """The record is the first failed copy's, with its own data and subchannel though later copies
-    were launched before it ended, until it is cleared; that others failed, too, it says."""
+    were launched before it ended, until it is cleared; that others failed, too, it says, and then
+    the next one's record is shown."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     await channel.submit(Pushbuffer().set_object(5))
@@ -351,8 +352,176 @@ async def several_failures_amid_pipelined_copies(dut):
         assert (halt.method, halt.subchannel, halt.data) == (LAUNCH, 4, launched[0].data)
         assert (halt.va, halt.valid, halt.more) == (MEMORY_BYTES, False, failing == 2)
         await channel.clear()
+        if failing == 2:
+            halt = await channel.until_halted(Cause.COPY_READ_FAULT)
+            assert (halt.method, halt.subchannel, halt.data) == (LAUNCH, 5, launch)
+            assert (halt.va, halt.valid, halt.more) == (MEMORY_BYTES, False, False)
+            await channel.clear()
         await bench.until_idle(channel)
         assert await bench.control.read_semaphore(7) == (0 if failing == 2 else 9)
+
+
+@cocotb.test(**LIMIT)
+async def more_failures_than_records(dut):
+    """Of three copies that fail before anything is cleared two have a record, and both of these say
+    that there are more; afterwards nothing is left of them."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    for failing in (3, 1):
+        source = bench.copies(1, 4096)[0]
+        commands = Pushbuffer().copy(*source, 4096, transfer=1)
+        for number in range(failing):
+            commands.copy(MEMORY_BYTES + 4096 * number, source[1], 64, transfer=1, flush=0)
+        await channel.submit(commands)
+        await channel.until_halted(Cause.COPY_WRITE_FAULT)
+        await until_ended(channel)
+        halt = await channel.until_halted(Cause.COPY_WRITE_FAULT)
+        assert (halt.va, halt.more) == (MEMORY_BYTES, failing > 1)
+        if failing > 1:
+            assert len(await bench.events(Done, failed=True)) == failing
+            await channel.clear()
+            halt = await channel.until_halted(Cause.COPY_WRITE_FAULT)
+            assert (halt.va, halt.more) == (MEMORY_BYTES + 4096, True)
+        await channel.clear()
+        await bench.until_idle(channel)
+        assert dut.irq.value == 0
+
+
+def two_failures(bench: Bench) -> Pushbuffer:
+    """Pipelined copies of which the first bad one fails some hundred cycles before the second."""
+    good = bench.copies(3, 4096)
+    commands = Pushbuffer().copy(*good[0], 4096, transfer=1)
+    commands.copy(MEMORY_BYTES, good[1][1], 64, transfer=1, flush=0)
+    # Its source ends where memory does: half of it can be read.
+    return commands.copy(good[2][0], MEMORY_BYTES - 2048, 4096, transfer=1, flush=0)
+
+
+@cocotb.test(**LIMIT)
+async def failure_after_the_record_was_read(dut):
+    """A copy that fails between the reading of an error record and the write that clears it is
+    not lost: the channel stays halted, with the new record."""
+    bench = await Bench.start(dut, read_latency=200)
+    channel = await bench.copy_channel(0)
+    fence = bench.allocate(16)
+    await channel.submit(two_failures(bench).release(fence, 1))
+    first = await channel.until_halted(Cause.COPY_WRITE_FAULT)
+    assert not first.more
+    assert (await channel.status())["COPIES"] == 1
+    await until_ended(channel)
+    await channel.write("INTR_0", first.codes)
+    second = await channel.until_halted(Cause.COPY_READ_FAULT)
+    assert (second.va, second.valid, second.more) == (MEMORY_BYTES, False, False)
+    assert dut.irq.value == 1
+    await bench.wait(100)
+    assert bench.word(fence) == 0
+    await channel.clear()
+    await bench.until_word(fence, 1)
+    await bench.until_idle(channel)
+    assert dut.irq.value == 0
+
+
+@cocotb.test(**LIMIT)
+async def failure_amid_clearing(dut):
+    """The same with the clearing in every cycle around the failure: both are always seen."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    fence = bench.allocate(16)
+    apart = 0
+    for early in range(40, -1, -1):
+        bench.set_word(fence, 0)
+        await channel.submit(two_failures(bench).release(fence, 1))
+        await bench.until(lambda: dut.irq.value == 1, "error", poll=1)
+        await bench.wait(max(apart - early, 0))
+        await channel.write("INTR_0", 1 << Code.DEVICE)
+        await until_ended(channel)
+        halt = await channel.until_halted(Cause.COPY_READ_FAULT)
+        assert (halt.va, halt.more) == (MEMORY_BYTES, False), early
+        assert bench.word(fence) == 0
+        await channel.clear()
+        await bench.until_word(fence, 1)
+        await bench.until_idle(channel)
+        first, second = (await bench.events(Done, failed=True))[-2:]
+        apart = second.cycle - first.cycle
+        assert apart > 40
+
+
+async def until_ended(channel: RawChannel) -> None:
+    """Wait until no copy of the channel is under way, and its errors are recorded."""
+    while (await channel.status())["COPIES"]:
+        pass
+
+
+@cocotb.test(**LIMIT)
+async def failure_of_a_stopped_channel(dut):
+    """A copy that fails after its channel was switched off has its record, too, and can be cleared;
+    the channel starts anew without it. One that fails while a start waits for it is not lost."""
+    bench = await Bench.start(dut, read_latency=300)
+    bad, dst = bench.allocate(4096, align=4096), bench.allocate(256)
+    dut.memory.error_lo.value = bad
+    dut.memory.error_hi.value = bad + 4096
+    for number, story in enumerate(("cleared", "started", "started at once"), 1):
+        channel = await bench.copy_channel(0)
+        await channel.submit(Pushbuffer().copy(dst, bad, 256))
+        await until_started(bench, number)
+        await bench.wait(50)
+        await channel.write("CONTROL", ENABLE=0)
+        assert (await channel.status())["COPIES"] == 1
+        if story != "started at once":
+            await channel.until_inactive()
+            await channel.until_halted(Cause.COPY_READ_BUS)
+            assert not (await channel.status())["ENABLED"]
+        if story == "cleared":
+            await channel.clear()
+            assert dut.irq.value == 0
+            status = await channel.status()
+            assert (status["HALTED"], status["ENABLED"]) == (0, 0)
+        await channel.write("CONTROL", ENABLE=1)
+        channel.put = 0
+        if story == "started at once":
+            halt = await channel.until_halted(Cause.COPY_READ_BUS)
+            assert (halt.va, halt.more) == (bad, False)
+            await channel.clear()
+        assert dut.irq.value == 0
+        assert (await channel.halt()).cause is Cause.NONE
+        await channel.submit(Pushbuffer().host(HostMethod.NOP, number))
+        await bench.until_idle(channel)
+        assert (await bench.events(Method, channel=0))[-1].data == number
+
+
+@cocotb.test(**LIMIT)
+async def reference_that_cannot_be_written(dut):
+    """SET_REFERENCE is not complete while its value is not in memory: the channel halts at it,
+    before what follows; it is tried again, with another value, or passed over."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0)
+    fence, place = bench.allocate(16), channel.userd + Userd.REF
+    bench.dut.memory.error_lo.value = place & ~15
+    for number, story in enumerate(("again", "replaced", "skipped", "again"), 1):
+        bench.dut.memory.error_hi.value = (place & ~15) + 16
+        before = bench.word(place), *(await tallies(channel))
+        commands = Pushbuffer().host(HostMethod.SET_REFERENCE, number)
+        await channel.submit(commands.release(fence, number))
+        for attempt in range(2):
+            halt = await channel.until_halted(Cause.USERD_WRITE)
+            assert (halt.method, halt.data) == (HostMethod.SET_REFERENCE, number)
+            assert halt.valid and halt.va == 0
+            await bench.wait(100)
+            assert bench.word(fence) == number - 1
+            assert (bench.word(place), *(await tallies(channel))) == before
+            if not attempt:
+                await channel.clear()
+        bench.dut.memory.error_hi.value = 0
+        match story:
+            case "again":
+                await channel.clear()
+            case "replaced":
+                await channel.replace(HostMethod.SET_REFERENCE, 0x55)
+            case "skipped":
+                await channel.skip()
+        await bench.until_idle(channel)
+        assert bench.word(fence) == number
+        expected = {"replaced": 0x55, "skipped": 0x55}.get(story, number)
+        assert bench.word(place) == await channel.read("REFERENCE") == expected
 
 
 @cocotb.test(**LIMIT)

@@ -12,7 +12,7 @@ SINGLE = {
     "cocotb_methods": 17,
     "cocotb_semaphores": 8,
     "cocotb_acquires": 11,
-    "cocotb_errors": 13,
+    "cocotb_errors": 18,
     "cocotb_copies": 10,
 }
 """Modules whose tests look at channels one by one, and how many tests they have."""

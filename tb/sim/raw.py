@@ -15,12 +15,12 @@ from pathlib import Path
 
 from driver.disassemble import folded, method_detail, method_name
 from driver.raw import ImageError, MemoryImage, load_dwords, load_image
-from hw.config import Config
+from hw.config import Config, ConfigError
 from hw.options import add_options, chosen
 from hw.top import Signalbox
 from tb.runner import SIMULATORS
 from tb.sim import trace
-from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top
+from tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, check_memory, simulate_top
 
 __all__ = ["JOB", "RESULT", "Outcome", "cycles", "simulate_raw"]
 
@@ -65,15 +65,16 @@ def simulate_raw(
 ) -> Outcome:
     """Run the pushbuffer in `file` beside the image `memory` on a machine built with `config`.
 
-    A channel that executes nothing for `patience` cycles is given up. The simulated memory has
-    `MEMORY_BYTES`, or fewer where `config` says so.
+    A channel that executes nothing for `patience` cycles is given up. The simulated memory is as
+    large as `config` says; without one it has `MEMORY_BYTES`.
 
-    Raises `ImageError` for files that cannot be used, `RuntimeError` when a tool is missing.
+    Raises `ImageError` for files that cannot be used, `ConfigError` for more memory than
+    `LARGEST_MEMORY`, `RuntimeError` when a tool is missing.
     """
     load_dwords(file)
     _ = load_image(memory) if memory else MemoryImage()
-    config = config or Config()
-    size = min(config.memory_bytes, MEMORY_BYTES)
+    config = config or Config(memory_bytes=MEMORY_BYTES)
+    check_memory(config)
     job = {
         "file": str(file.resolve()),
         "memory": str(memory.resolve()) if memory else None,
@@ -81,7 +82,7 @@ def simulate_raw(
         "patience": patience,
     }
     folder = simulate_top(
-        Signalbox(replace(config, trace=True, memory_bytes=size)),
+        Signalbox(replace(config, trace=True)),
         "tb.sim.cocotb_raw",
         simulator=simulator,
         name="raw",
@@ -146,7 +147,10 @@ def _words(event: trace.Event, channel: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m tb.sim.raw", description="Run a raw pushbuffer on the RTL and report."
+        prog="python -m tb.sim.raw",
+        description="Run a raw pushbuffer on the RTL and report. The memory has "
+        f"{MEMORY_BYTES >> 20} MiB unless --memory-bytes is given, "
+        f"{LARGEST_MEMORY >> 20} MiB at most: it is simulated in full.",
     )
     parser.add_argument(
         "file", nargs="?", type=Path, help="hexadecimal dwords (.txt) or binary, little-endian ones"
@@ -160,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--events", type=int, default=100, metavar="N", help="events to show")
     parser.add_argument("--waves", action="store_true", help="record a waveform (FST)")
     add_options(parser)
+    parser.set_defaults(memory_bytes=MEMORY_BYTES)
     args = parser.parse_args(arguments)
     if args.file is None:
         print(_NO_FILE, file=sys.stderr)
@@ -176,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             patience=args.patience,
             waves=args.waves,
         )
-    except (ImageError, RuntimeError) as error:
+    except (ImageError, ConfigError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except AssertionError as error:

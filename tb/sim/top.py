@@ -22,7 +22,7 @@ from tb.runner import DESIGN, SIM_BUILD, simulate
 from tb.sim import backdoor
 from tb.sim.monitor import monitor
 
-__all__ = ["LARGEST_MEMORY", "MEMORY_BYTES", "TRACE", "simulate_top", "top"]
+__all__ = ["LARGEST_MEMORY", "MEMORY_BYTES", "TRACE", "check_memory", "simulate_top", "top"]
 
 MEMORY_BYTES = 1 << 24
 """Memory of the machines that our own tests simulate."""
@@ -52,6 +52,16 @@ class Design(Protocol):
     config: Config
 
 
+def check_memory(config: Config) -> None:
+    """Raises `ConfigError` for more memory than `LARGEST_MEMORY`."""
+    if config.memory_bytes > LARGEST_MEMORY:
+        raise ConfigError(
+            f"memory_bytes = {config.memory_bytes}: a simulation has at most {LARGEST_MEMORY} "
+            f"bytes ({LARGEST_MEMORY >> 20} MiB), for it keeps all of them; give "
+            "Config(memory_bytes=...) or --memory-bytes"
+        )
+
+
 def top(design: Design) -> str:
     """SystemVerilog of module `sim` around `design`.
 
@@ -60,12 +70,7 @@ def top(design: Design) -> str:
 
     Raises `ConfigError` for more memory than `LARGEST_MEMORY`.
     """
-    memory_bytes = design.config.memory_bytes
-    if memory_bytes > LARGEST_MEMORY:
-        raise ConfigError(
-            f"memory_bytes = {memory_bytes}: a simulation has at most {LARGEST_MEMORY} bytes "
-            f"({LARGEST_MEMORY >> 20} MiB); give Config(memory_bytes=...)"
-        )
+    check_memory(design.config)
     ports = {name: (len(signal), way.value) for name, (signal, way) in export.ports(design).items()}
     inner = {name: width for name, (width, _) in ports.items() if name.startswith(_INNER)}
     outer = {name: port for name, port in ports.items() if not name.startswith(_INNER)}
@@ -90,7 +95,7 @@ def top(design: Design) -> str:
         _instance(DESIGN, "signalbox", {name: name for name in ("clk", "rst", *ports)}),
         _instance(
             f"memory #(.DATA_WIDTH({inner['axi__wdata']}), .ADDR_WIDTH({inner['axi__awaddr']}), "
-            f".ID_WIDTH({inner['axi__awid']}), .BYTES({memory_bytes}))",
+            f".ID_WIDTH({inner['axi__awid']}), .BYTES({design.config.memory_bytes}))",
             "memory",
             {
                 "clk": "clk",
