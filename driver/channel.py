@@ -5,7 +5,8 @@ USERD.GP_PUT, ring the doorbell.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from driver.control import Control
@@ -19,6 +20,9 @@ __all__ = ["Channel", "ChannelSettings"]
 POLL_CYCLES = 200
 """Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
 that is being closed."""
+
+TURN_CYCLES = 16
+"""Cycles between looks of a task whether it is its turn to submit."""
 
 _DWORD = 4
 _ENTRY_BYTES = 8
@@ -88,7 +92,8 @@ class _Segment:
 class Channel:
     """A channel that is switched on. Made by `Device.channel`.
 
-    Several tasks may submit; each submission is one ring entry, so none is torn.
+    Several tasks may submit; each submission is one ring entry, so none is torn. They take turns
+    in the order in which they came, also while the ring is full.
     """
 
     def __init__(
@@ -105,15 +110,21 @@ class Channel:
         self._submitted = 0
         self._started = 0
         self._segments: deque[_Segment] = deque()
+        self._queue: deque[object] = deque()
 
     def _buffer(self, memory: Memory, size: int, align: int, what: str) -> Buffer:
         return memory.allocate(size, align=align, name=f"{what} of channel {self.index}")
 
     async def open(self, first: Pushbuffer) -> None:
-        """Write the registers and switch the channel on; it begins with `first`, whatever other
-        tasks submit meanwhile."""
-        self._userd.fill(0)
-        await self.submit(first, ring=False)
+        """Write the registers and switch the channel on; it begins with `first`. What other tasks
+        submit meanwhile waits for its turn: GP_GET is still that of the channel's last start."""
+        async with self.turn():
+            self._userd.fill(0)
+            await self.enqueue(first.dwords)
+            await self._start()
+            await self.ring_doorbell()
+
+    async def _start(self) -> None:
         ring, userd, settings = self._ring.address, self._userd.address, self.settings
         limit = settings.ring_entries.bit_length() - 1
         await self._write("CONTROL", ENABLE=0)
@@ -130,7 +141,6 @@ class Channel:
         await self._write("SLICE", settings.slice_cycles)
         await self._write("ACQUIRE", settings.acquire)
         await self._write("CONTROL", ENABLE=1)
-        await self.ring_doorbell()
 
     async def close(self) -> None:
         """Switch the channel off and give its memory back, once the hardware is done with it."""
@@ -153,20 +163,38 @@ class Channel:
         """Most dwords of one submission."""
         return self.settings.pushbuffer_bytes // 4 // _DWORD
 
-    async def submit(
-        self, commands: Pushbuffer | Sequence[int], *, sync: bool = False, ring: bool = True
-    ) -> None:
-        """Put a pushbuffer on the channel. Waits while the ring or its memory is full.
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """Have the ring to oneself for `enqueue`; who asked first is first. The driver's tasks
+        share no event loop but the machine's clock, so waiting is looking."""
+        ticket = object()
+        self._queue.append(ticket)
+        try:
+            while self._queue[0] is not ticket:
+                await self.machine.wait_cycles(TURN_CYCLES)
+            yield
+        finally:
+            self._queue.remove(ticket)
 
-        `sync`: it is not fetched before everything earlier was executed (SYNC = WAIT). Without
-        `ring` the doorbell is left to a later submission.
+    async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
+        """Put a pushbuffer on the channel, in turn, and ring its doorbell; as `enqueue`. An empty
+        one is nothing."""
+        dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
+        if not dwords:
+            return
+        async with self.turn():
+            await self.enqueue(dwords, sync=sync)
+        await self.ring_doorbell()
+
+    async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
+        """Put a pushbuffer on the ring, in one's `turn`; it is heard of with the next doorbell.
+        Waits while the ring or its memory is full.
+
+        `sync`: it is not fetched before everything earlier was executed (SYNC = WAIT).
 
         Raises `ChannelError` when the channel is halted and so will never have room,
         `ValueError` for a pushbuffer above `largest_segment`.
         """
-        dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
-        if not dwords:
-            return
         if len(dwords) > self.largest_segment:
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission; "
@@ -178,15 +206,14 @@ class Channel:
         self._segments.append(_Segment(self._submitted, start, start + len(data)))
         self._arena.write(data, start)
         self._push(self._entry(self._arena.address + start, len(dwords), sync))
-        if ring:
-            await self.ring_doorbell()
 
     async def submit_segment(self, buffer: Buffer, dwords: int, *, sync: bool = False) -> None:
         """Put a pushbuffer on the channel that lies at the start of the caller's own buffer, which
         must stay until it was executed."""
-        while self._full():
-            await self._recycle()
-        self._push(self._entry(buffer.at(0, dwords * _DWORD), dwords, sync))
+        async with self.turn():
+            while self._full():
+                await self._recycle()
+            self._push(self._entry(buffer.at(0, dwords * _DWORD), dwords, sync))
         await self.ring_doorbell()
 
     async def ring_doorbell(self) -> None:
@@ -197,7 +224,7 @@ class Channel:
         return pack(GpEntry, address=address // _DWORD, length=dwords, sync_wait=sync)
 
     def _push(self, entry: int) -> None:
-        """Write an entry and GP_PUT; takes no time, so no other task comes between."""
+        """Write an entry and GP_PUT."""
         entries = self.settings.ring_entries
         position = self._submitted % entries
         self._ring.write(entry.to_bytes(_ENTRY_BYTES, "little"), position * _ENTRY_BYTES)

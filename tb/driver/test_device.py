@@ -17,6 +17,7 @@ from hw.config import Config
 from hw.errors import Cause
 from hw.methods import HostMethod, Reduction
 from tb.driver.fake import SPACE, FakeMachine
+from tb.models.host import Executed
 from tb.runner import choose_seed
 
 
@@ -258,6 +259,101 @@ def test_ring_and_pushbuffers_are_recycled():
     run(body, settings=ChannelSettings(ring_entries=4, pushbuffer_bytes=1024))
 
 
+def releases(machine: FakeMachine) -> list[tuple[int, int]]:
+    """(address, value) of all that semaphores in memory are written from now on, as a list that
+    grows."""
+    semaphores, seen = machine.model.semaphores, []
+    write = semaphores.write
+
+    def watched(va: int, value: int, bits: int, asid: int = 0) -> None:
+        seen.append((va, value))
+        write(va, value, bits, asid)
+
+    semaphores.write = watched
+    return seen
+
+
+@pytest.mark.parametrize("late", range(8))
+def test_fences_are_released_in_order(late: int):
+    """Tasks that find the ring full submit in the order in which they came: the values of a fence
+    are released as they rise, whoever took them. `late`: when there is room again."""
+
+    async def body(device, machine):
+        stream, event = await device.stream(), device.event()
+        src, dst, _ = data_of(device, 16)
+        kinds = (
+            stream.synchronize,
+            lambda: event.record(stream),
+            lambda: stream.memcpy_async(dst, src, 16, done=event),
+        )
+        await event.record(stream)
+        await stream.synchronize()
+        seen = releases(machine)
+        machine.paused = True
+        for _ in range(3):
+            await stream.submit(Pushbuffer().host(HostMethod.NOP))
+        work = []
+        for kind in kinds * 3:
+            work.append(asyncio.ensure_future(kind()))
+            await asyncio.sleep(0)
+        for _ in range(late):
+            await asyncio.sleep(0)
+        machine.paused = False
+        await asyncio.gather(*work)
+        await event.synchronize()
+        for fence in (stream._fence, event._fence):
+            values = [value for va, value in seen if va == fence.address]
+            assert values == [*range(2, fence.submitted + 1)]
+
+    run(body, policy=NoPriorityPolicy(1), settings=ChannelSettings(ring_entries=4))
+
+
+@pytest.mark.parametrize("late", range(8))
+def test_change_of_priority_beside_other_tasks(late: int):
+    """What another task submits while a stream changes its channel stays in order."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        await stream.synchronize()
+        seen = releases(machine)
+        machine.paused = True
+        for _ in range(3):
+            await stream.submit(Pushbuffer().host(HostMethod.NOP))
+        work = [asyncio.ensure_future(stream.synchronize())]
+        for step in (stream.set_priority(-1), stream.synchronize(), stream.synchronize()):
+            await asyncio.sleep(0)
+            work.append(asyncio.ensure_future(step))
+        for _ in range(late):
+            await asyncio.sleep(0)
+        machine.paused = False
+        await asyncio.gather(*work)
+        await stream.synchronize()
+        values = [value for va, value in seen if va == stream._fence.address]
+        assert values == [*range(2, stream._fence.submitted + 1)]
+
+    run(body, policy=NoPriorityPolicy(2), settings=ChannelSettings(ring_entries=4))
+
+
+def test_submissions_beside_an_opening():
+    """A task that fills the ring while another one still switches the channel on."""
+
+    async def body(device, machine):
+        await (await device.stream()).synchronize()
+        await device.close()
+        opening = asyncio.ensure_future(device.channel(0))
+        await asyncio.sleep(0)
+        channel = await device.channel(0)
+        for number in range(12):
+            await channel.submit(Pushbuffer().host(HostMethod.NOP, number))
+        await opening
+        await channel.drain(poll=10)
+        executed = [event for event in machine.model.events if isinstance(event, Executed)]
+        nops = [event.data for event in executed if event.address == HostMethod.NOP]
+        assert nops == list(range(12))
+
+    run(body, policy=NoPriorityPolicy(1), settings=ChannelSettings(ring_entries=4))
+
+
 def test_segments_are_not_overwritten():
     """Random sizes through a small ring: every method arrives, in order (1.1)."""
     seed = choose_seed()
@@ -391,6 +487,28 @@ def test_full_ring_of_a_halted_channel():
         with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
             for _ in range(10):
                 await stream.submit(Pushbuffer().host(HostMethod.NOP))
+
+    run(body, settings=ChannelSettings(ring_entries=4))
+
+
+def test_record_that_was_not_submitted():
+    """It leaves no value behind that others would wait for in vain."""
+
+    async def body(device, machine):
+        stream, event = await device.stream(), device.event()
+        await event.record(stream)
+        await stream.synchronize()
+        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+            for _ in range(10):
+                await stream.submit(Pushbuffer().host(HostMethod.NOP))
+        for submission in (stream.record_fence, lambda: event.record(stream)):
+            with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+                await submission()
+        assert event.query()
+        await stream.channel.skip()
+        await stream.channel.ring_doorbell()  # the model hears none while the channel is halted
+        await stream.synchronize()
 
     run(body, settings=ChannelSettings(ring_entries=4))
 
