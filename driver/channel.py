@@ -68,13 +68,16 @@ class ChannelSettings:
         """The ACQUIRE register: the public retry period (2 << 2 cycles), and the time-out."""
         units = -(-self.acquire_timeout_ns // 1024)
         exponent = max(0, units.bit_length() - 16)
+        mantissa = -(-units >> exponent)
+        if mantissa == 1 << 16:
+            exponent, mantissa = exponent + 1, 1 << 15
         if exponent > 15:
             raise ValueError(f"acquire_timeout_ns = {self.acquire_timeout_ns} is too long")
         return pack(
             AcquireTimer,
             retry_man=2,
             retry_exp=2,
-            timeout_man=-(-units >> exponent) if units else 0,
+            timeout_man=mantissa,
             timeout_exp=exponent,
             timeout_enable=units > 0,
         )

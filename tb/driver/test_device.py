@@ -564,6 +564,24 @@ def test_channel_settings():
         _ = ChannelSettings(acquire_timeout_ns=1 << 60).acquire
 
 
+def test_acquire_timeout_is_rounded_up():
+    """To the next time that the register can hold, never further."""
+    longest = 0xFFFF << 15
+    wanted = {1, longest}
+    for bits in range(1, 31):
+        wanted |= {(1 << bits) + more for more in (-1, 0, 1)}
+        wanted |= {(0x1FFFF << bits >> 1) + more for more in (-1, 0, 1)}
+    for units in (units for units in wanted if units <= longest):
+        word = ChannelSettings(acquire_timeout_ns=units * 1024 - 1).acquire
+        exponent, mantissa = word >> 11 & 15, word >> 15 & 0xFFFF
+        assert word >> 31 == 1
+        assert units <= mantissa << exponent < units + (1 << exponent)
+        assert exponent == 0 or mantissa >= 1 << 15
+    for units in (longest + 1, 1 << 31):
+        with pytest.raises(ValueError, match="too long"):
+            _ = ChannelSettings(acquire_timeout_ns=units * 1024).acquire
+
+
 def test_error_in_words():
     error = ChannelError(3, Cause.COPY_READ_FAULT, 0x300, 4, 0x182, 0x1000, held=False)
     assert "more of its copies" not in str(error)
