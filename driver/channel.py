@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from driver.control import Control
-from driver.fault import ChannelError, ChannelTimeout, read_error
+from driver.fault import ChannelActive, ChannelError, ChannelTimeout, read_error
 from driver.memory import Buffer, Memory
 from driver.pushbuffer import Pushbuffer
 from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
@@ -19,7 +19,10 @@ __all__ = ["Channel", "ChannelSettings"]
 
 POLL_CYCLES = 200
 """Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
-that is being closed."""
+that was switched off."""
+
+STOP_CYCLES = 100_000
+"""Cycles after which a channel that was switched off must be done with its memory."""
 
 TURN_CYCLES = 16
 """Cycles between looks of a task whether it is its turn to submit."""
@@ -83,6 +86,18 @@ class ChannelSettings:
         )
 
 
+async def stop(control: Control, index: int) -> None:
+    """Switch a channel off and wait until the hardware is done with its memory, at most
+    `STOP_CYCLES`. Raises `ChannelActive`."""
+    await control.write_channel(index, "CONTROL", ENABLE=0)
+    waited = 0
+    while (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]:
+        if waited >= STOP_CYCLES:
+            raise ChannelActive(index, waited)
+        await control.machine.wait_cycles(POLL_CYCLES)
+        waited += POLL_CYCLES
+
+
 @dataclass
 class _Segment:
     """Pushbuffer bytes of one ring entry; `entry` counts all entries since the start."""
@@ -120,7 +135,10 @@ class Channel:
 
     async def open(self, first: Pushbuffer) -> None:
         """Write the registers and switch the channel on; it begins with `first`. What other tasks
-        submit meanwhile waits for its turn: GP_GET is still that of the channel's last start."""
+        submit meanwhile waits for its turn: GP_GET is still that of the channel's last start.
+
+        Raises `ChannelActive` when what it did before does not end.
+        """
         async with self.turn():
             self._userd.fill(0)
             await self.enqueue(first.dwords)
@@ -130,7 +148,8 @@ class Channel:
     async def _start(self) -> None:
         ring, userd, settings = self._ring.address, self._userd.address, self.settings
         limit = settings.ring_entries.bit_length() - 1
-        await self._write("CONTROL", ENABLE=0)
+        # A start while it is active would hold up the control port, doorbells of all channels too.
+        await stop(self.control, self.index)
         await self._write("GP_BASE", ring & 0xFFFF_FFFF)
         await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
         await self._write("USERD", userd & 0xFFFF_FFFF)
@@ -146,10 +165,9 @@ class Channel:
         await self._write("CONTROL", ENABLE=1)
 
     async def close(self) -> None:
-        """Switch the channel off and give its memory back, once the hardware is done with it."""
-        await self._write("CONTROL", ENABLE=0)
-        while (await self.control.read_channel_fields(self.index, "STATUS"))["ACTIVE"]:
-            await self.machine.wait_cycles(POLL_CYCLES)
+        """Switch the channel off and give its memory back, once the hardware is done with it.
+        Raises `ChannelActive`."""
+        await stop(self.control, self.index)
         for buffer in (self._ring, self._userd, self._arena):
             buffer.free()
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from driver.channel import Channel, ChannelSettings
 from driver.control import Control
-from driver.fault import ChannelError
+from driver.fault import ChannelActive, ChannelError
 from driver.fence import Fence, FencePool
 from driver.machine import Machine
 from driver.memory import Buffer, Memory
@@ -230,13 +230,18 @@ class Device:
         return Event(self, interrupt=interrupt)
 
     async def channel(self, index: int) -> Channel:
-        """A hardware channel, switched on and with the copy class bound when first asked for."""
+        """A hardware channel, switched on and with the copy class bound when first asked for.
+        Raises `ChannelActive` when an earlier owner's work in it does not end."""
         if index not in self.channels:
             if not 0 <= index < self.info.channels:
                 raise DeviceError(f"channel {index} is outside 0 … {self.info.channels - 1}")
             channel = Channel(self.control, self.memory, index, self.settings)
             self.channels[index] = channel
-            await channel.open(Pushbuffer().set_object())
+            try:
+                await channel.open(Pushbuffer().set_object())
+            except ChannelActive:
+                del self.channels[index]
+                raise
         return self.channels[index]
 
     async def synchronize(self) -> None:

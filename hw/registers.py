@@ -415,7 +415,9 @@ CHANNEL = Block(
                     0,
                     0,
                     "The channel fetches and executes. 0 stops its running copies: they end with "
-                    "a part of their bytes, without release and without error.",
+                    "a part of their bytes, without release and without error. Wait for "
+                    "STATUS.ACTIVE = 0 before 1 is written again: the write is answered only then "
+                    "and holds up all other accesses, doorbells too.",
                 ),
             ),
         ),

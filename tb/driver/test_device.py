@@ -8,7 +8,7 @@ import pytest
 
 from driver.channel import ChannelSettings
 from driver.device import Device, DeviceError
-from driver.fault import ChannelError, ChannelTimeout
+from driver.fault import ChannelActive, ChannelError, ChannelTimeout
 from driver.memory import MemoryUseError
 from driver.policy import NoPriorityPolicy, PriorityPolicy
 from driver.pushbuffer import Pushbuffer
@@ -615,3 +615,23 @@ def test_close_waits():
         assert device.memory.free_bytes > used
 
     run(body)
+
+
+def test_start_waits_for_what_was_before():
+    """A channel that an earlier owner left running is switched on only when it is at rest."""
+
+    async def body(device, machine):
+        await device.stream()
+        machine.linger = 1000
+        heir = await Device.open(machine, NoPriorityPolicy(1))
+        began = machine.now()
+        stream = await heir.stream()
+        assert 1000 <= machine.now() - began < 2000
+        await stream.synchronize()
+        machine.linger = 1 << 30
+        another = await Device.open(machine, NoPriorityPolicy(1))
+        with pytest.raises(ChannelActive, match=r"channel 0 still uses its memory 1\d+ cycles"):
+            await another.stream()
+        assert not another.channels
+
+    run(body, policy=NoPriorityPolicy(1))
