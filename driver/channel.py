@@ -15,7 +15,7 @@ from driver.memory import Buffer, Memory
 from driver.pushbuffer import Pushbuffer
 from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
 
-__all__ = ["Channel", "ChannelSettings"]
+__all__ = ["Channel", "ChannelSettings", "clear_error", "stop"]
 
 POLL_CYCLES = 200
 """Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
@@ -98,6 +98,14 @@ async def stop(control: Control, index: int) -> None:
         waited += POLL_CYCLES
 
 
+async def clear_error(control: Control, index: int) -> None:
+    """Clear a channel's error, if it has one; if it is switched on, it goes on."""
+    for name in ("INTR_0", "INTR_1"):
+        pending = await control.read_channel(index, name)
+        if pending:
+            await control.write_channel(index, name, pending)
+
+
 @dataclass
 class _Segment:
     """Pushbuffer bytes of one ring entry; `entry` counts all entries since the start."""
@@ -165,9 +173,10 @@ class Channel:
         await self._write("CONTROL", ENABLE=1)
 
     async def close(self) -> None:
-        """Switch the channel off and give its memory back, once the hardware is done with it.
-        Raises `ChannelActive`."""
+        """Switch the channel off and give its memory back, once the hardware is done with it. Its
+        error, if any, no longer asks for the interrupt. Raises `ChannelActive`."""
         await stop(self.control, self.index)
+        await clear_error(self.control, self.index)
         for buffer in (self._ring, self._userd, self._arena):
             buffer.free()
 
@@ -352,10 +361,7 @@ class Channel:
 
     async def _clear(self) -> None:
         self.failure = None
-        for name in ("INTR_0", "INTR_1"):
-            pending = await self.control.read_channel(self.index, name)
-            if pending:
-                await self._write(name, pending)
+        await clear_error(self.control, self.index)
 
     async def _write(self, name: str, value: int = 0, **fields: int) -> None:
         await self.control.write_channel(self.index, name, value, **fields)

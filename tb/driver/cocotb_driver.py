@@ -12,6 +12,7 @@ from driver.fault import ChannelError
 from driver.policy import PriorityPolicy
 from driver.pushbuffer import Pushbuffer
 from hw.errors import Cause
+from hw.methods import HostMethod
 from tb.sim.machine import SimMachine
 
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
@@ -101,6 +102,28 @@ async def small_ring(dut):
         await stream.memcpy_async(dst.at(32 * line), src.at(line), 1)
     await stream.synchronize()
     assert np.array_equal(dst.read()[::32], src.read())
+
+
+@cocotb.test(**LIMIT)
+async def errors_end_with_their_owner(dut):
+    """A device that is closed, and one that is opened, leave no error that asks for interrupts."""
+    machine = await SimMachine.start(dut)
+    for closes in (True, False, True):
+        device = await Device.open(machine, PriorityPolicy(1))
+        assert await device.control.read("INTR") == 0
+        stream = await device.stream()
+        await stream.synchronize()
+        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        await stream.memcpy_async(device.allocate(64), 1 << 48, 64)
+        try:
+            await stream.synchronize()
+        except ChannelError as error:
+            assert error.cause is Cause.METHOD_ILLEGAL
+        else:
+            raise AssertionError("no error was raised")
+        if closes:
+            await device.close()
+            assert await device.control.read("INTR") == 0
 
 
 @cocotb.test(**LIMIT)

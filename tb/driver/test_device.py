@@ -16,6 +16,7 @@ from driver.stream import EventError
 from hw.config import Config
 from hw.errors import Cause
 from hw.methods import HostMethod, Reduction
+from hw.registers import GLOBAL
 from tb.driver.fake import SPACE, FakeMachine
 from tb.models.host import Executed
 from tb.runner import choose_seed
@@ -618,20 +619,62 @@ def test_close_waits():
 
 
 def test_start_waits_for_what_was_before():
-    """A channel that an earlier owner left running is switched on only when it is at rest."""
+    """A channel that was left running is switched on only when it is at rest."""
 
     async def body(device, machine):
-        await device.stream()
-        machine.linger = 1000
-        heir = await Device.open(machine, NoPriorityPolicy(1))
-        began = machine.now()
-        stream = await heir.stream()
+        channel = await device.channel(0)
+        machine.linger, began = 1000, machine.now()
+        await channel.open(Pushbuffer().set_object())
         assert 1000 <= machine.now() - began < 2000
-        await stream.synchronize()
+        await channel.drain()
         machine.linger = 1 << 30
-        another = await Device.open(machine, NoPriorityPolicy(1))
         with pytest.raises(ChannelActive, match=r"channel 0 still uses its memory 1\d+ cycles"):
-            await another.stream()
-        assert not another.channels
+            await device.close()
 
     run(body, policy=NoPriorityPolicy(1))
+
+
+async def pending(device: Device) -> int:
+    """INTR: what asks for the line, enabled or not."""
+    return await device.control.read("INTR")
+
+
+async def halt(device: Device) -> None:
+    """Halt channel 0 with an error."""
+    stream = await device.stream()
+    await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+    with pytest.raises(ChannelError):
+        await stream.synchronize()
+
+
+def test_close_clears_interrupts():
+    async def body(device, machine):
+        await halt(device)
+        stream = await device.stream(-1)
+        await stream.record_fence()
+        await machine.wait_cycles(100)
+        assert await pending(device) == GLOBAL["INTR"].pack(ERROR=1, NOTIFY=1)
+        await device.close()
+        assert await pending(device) == 0
+
+    run(body, policy=NoPriorityPolicy(2))
+
+
+def test_takes_the_machine_over():
+    """What an earlier owner left halted, running and pending is gone when a device is opened."""
+
+    async def body(device, machine):
+        await halt(device)
+        stream = await device.stream(-1)
+        await stream.record_fence()
+        await stream.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        await machine.wait_cycles(100)
+        machine.linger = 1000
+        heir = await Device.open(machine, NoPriorityPolicy(2))
+        assert await pending(heir) == 0
+        for index in range(2):
+            status = await heir.control.read_channel_fields(index, "STATUS")
+            assert not status["ENABLED"] and not status["HALTED"] and not status["ACTIVE"]
+        await (await heir.stream()).synchronize()
+
+    run(body, policy=NoPriorityPolicy(2))
