@@ -1,0 +1,79 @@
+"""How many parked channels semaphores have made ready again; a performance counter counts them."""
+
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.registers import Wait
+
+__all__ = ["Wakes"]
+
+_GROUP = 8
+"""Channels that are counted in one step."""
+
+
+class Wakes(wiring.Component):
+    """Watches parked channels; everything is looked at through registers, so it costs no time.
+
+    A channel is counted when it becomes ready because the semaphore of its acquire was written, or
+    because its acquire group holds from now on, or (where its time-out waits for that) no longer
+    does; not when its timer has run out or an engine becomes idle.
+
+    Members
+    -------
+    waits, ready, engine, retry : see `Parking`.
+    count : so many were made ready, 4 cycles before.
+    """
+
+    def __init__(self, config: Config) -> None:
+        channels = config.channels
+        self._channels = channels
+        super().__init__({
+            "waits": In(data.ArrayLayout(Wait, channels)),
+            "ready": In(channels),
+            "engine": In(channels),
+            "retry": In(channels),
+            "count": Out(range(channels + 1)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        on_chip, group, timed = (
+            self._waiting(m, wait) for wait in (Wait.ONCHIP, Wait.ENGINE, Wait.ENGINE_TIMED)
+        )
+        # `blocked` and `had`: a cycle before the others.
+        names = ("ready", "engine", "retry", "blocked", "had", "woken")
+        ready, engine, retry, blocked, had, woken = (
+            Signal(self._channels, name=f"{name}_then") for name in names
+        )
+        m.d.sync += [
+            ready.eq(self.ready),
+            engine.eq(self.engine),
+            retry.eq(self.retry),
+            blocked.eq((on_chip | group | timed) & ~ready),
+            had.eq(engine),
+            # With an engine at hand only the group was missing; without one only it can be gone.
+            woken.eq(blocked & ready & ~retry & (on_chip | (group & had) | (timed & ~engine))),
+            self.count.eq(reduce(add, self._sums(m, woken))),
+        ]
+        return m
+
+    def _waiting(self, m: Module, wait: Wait) -> Signal:
+        """Which channels wait for `wait`, one cycle later."""
+        found = Signal(self._channels, name=f"waits_{wait.name.lower()}")
+        for channel in range(self._channels):
+            m.d.sync += found[channel].eq(self.waits[channel] == wait)
+        return found
+
+    def _sums(self, m: Module, woken: Signal) -> list[Signal]:
+        """How many of each group of channels, one cycle later."""
+        sums = []
+        for low in range(0, self._channels, _GROUP):
+            total = Signal(range(_GROUP + 1), name=f"sum_{low}")
+            m.d.sync += total.eq(sum(woken[low : low + _GROUP]))
+            sums.append(total)
+        return sums
