@@ -1,9 +1,6 @@
 """How many parked channels semaphores have made ready again; a performance counter counts them."""
 
-from functools import reduce
-from operator import add
-
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,9 +8,6 @@ from hw.config import Config
 from hw.registers import Wait
 
 __all__ = ["Wakes"]
-
-_GROUP = 8
-"""Channels that are counted in one step."""
 
 
 class Wakes(wiring.Component):
@@ -26,7 +20,7 @@ class Wakes(wiring.Component):
     Members
     -------
     waits, ready, engine, retry : see `Parking`.
-    count : so many were made ready, 4 cycles before.
+    count : so many were made ready, some cycles before.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,8 +52,8 @@ class Wakes(wiring.Component):
             had.eq(engine),
             # With an engine at hand only the group was missing; without one only it can be gone.
             woken.eq(blocked & ready & ~retry & (on_chip | (group & had) | (timed & ~engine))),
-            self.count.eq(reduce(add, self._sums(m, woken))),
         ]
+        m.d.comb += self.count.eq(self._sum(m, woken))
         return m
 
     def _waiting(self, m: Module, wait: Wait) -> Signal:
@@ -69,11 +63,11 @@ class Wakes(wiring.Component):
             m.d.sync += found[channel].eq(self.waits[channel] == wait)
         return found
 
-    def _sums(self, m: Module, woken: Signal) -> list[Signal]:
-        """How many of each group of channels, one cycle later."""
-        sums = []
-        for low in range(0, self._channels, _GROUP):
-            total = Signal(range(_GROUP + 1), name=f"sum_{low}")
-            m.d.sync += total.eq(sum(woken[low : low + _GROUP]))
-            sums.append(total)
-        return sums
+    def _sum(self, m: Module, bits: Signal) -> Value:
+        """How many bits are 1; two numbers are added per cycle, for there may be many channels."""
+        terms: list[Value] = list(bits)
+        while len(terms) > 1:
+            sums = [sum(terms[low : low + 2]) for low in range(0, len(terms), 2)]
+            terms = [Signal.like(total, name=f"sum_{len(sums)}") for total in sums]
+            m.d.sync += [term.eq(total) for term, total in zip(terms, sums, strict=True)]
+        return terms[0]
