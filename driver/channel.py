@@ -5,20 +5,27 @@ USERD.GP_PUT, ring the doorbell.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from driver.control import Control
-from driver.fault import ChannelError, ChannelTimeout, read_error
+from driver.fault import ChannelActive, ChannelError, ChannelTimeout, read_error
 from driver.memory import Buffer, Memory
 from driver.pushbuffer import Pushbuffer
 from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
 
-__all__ = ["Channel", "ChannelSettings"]
+__all__ = ["Channel", "ChannelSettings", "clear_error", "stop"]
 
 POLL_CYCLES = 200
 """Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
-that is being closed."""
+that was switched off."""
+
+STOP_CYCLES = 100_000
+"""Cycles after which a channel that was switched off must be done with its memory."""
+
+TURN_CYCLES = 16
+"""Cycles between looks of a task whether it is its turn to submit."""
 
 _DWORD = 4
 _ENTRY_BYTES = 8
@@ -64,16 +71,39 @@ class ChannelSettings:
         """The ACQUIRE register: the public retry period (2 << 2 cycles), and the time-out."""
         units = -(-self.acquire_timeout_ns // 1024)
         exponent = max(0, units.bit_length() - 16)
+        mantissa = -(-units >> exponent)
+        if mantissa == 1 << 16:
+            exponent, mantissa = exponent + 1, 1 << 15
         if exponent > 15:
             raise ValueError(f"acquire_timeout_ns = {self.acquire_timeout_ns} is too long")
         return pack(
             AcquireTimer,
             retry_man=2,
             retry_exp=2,
-            timeout_man=-(-units >> exponent) if units else 0,
+            timeout_man=mantissa,
             timeout_exp=exponent,
             timeout_enable=units > 0,
         )
+
+
+async def stop(control: Control, index: int) -> None:
+    """Switch a channel off and wait until the hardware is done with its memory, at most
+    `STOP_CYCLES`. Raises `ChannelActive`."""
+    await control.write_channel(index, "CONTROL", ENABLE=0)
+    waited = 0
+    while (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]:
+        if waited >= STOP_CYCLES:
+            raise ChannelActive(index, waited)
+        await control.machine.wait_cycles(POLL_CYCLES)
+        waited += POLL_CYCLES
+
+
+async def clear_error(control: Control, index: int) -> None:
+    """Clear a channel's error, if it has one; if it is switched on, it goes on."""
+    for name in ("INTR_0", "INTR_1"):
+        pending = await control.read_channel(index, name)
+        if pending:
+            await control.write_channel(index, name, pending)
 
 
 @dataclass
@@ -88,7 +118,8 @@ class _Segment:
 class Channel:
     """A channel that is switched on. Made by `Device.channel`.
 
-    Several tasks may submit; each submission is one ring entry, so none is torn.
+    Several tasks may submit; each submission is one ring entry, so none is torn. They take turns
+    in the order in which they came, also while the ring is full.
     """
 
     def __init__(
@@ -105,18 +136,28 @@ class Channel:
         self._submitted = 0
         self._started = 0
         self._segments: deque[_Segment] = deque()
+        self._queue: deque[object] = deque()
 
     def _buffer(self, memory: Memory, size: int, align: int, what: str) -> Buffer:
         return memory.allocate(size, align=align, name=f"{what} of channel {self.index}")
 
     async def open(self, first: Pushbuffer) -> None:
-        """Write the registers and switch the channel on; it begins with `first`, whatever other
-        tasks submit meanwhile."""
-        self._userd.fill(0)
-        await self.submit(first, ring=False)
+        """Write the registers and switch the channel on; it begins with `first`. What other tasks
+        submit meanwhile waits for its turn: GP_GET is still that of the channel's last start.
+
+        Raises `ChannelActive` when what it did before does not end.
+        """
+        async with self.turn():
+            self._userd.fill(0)
+            await self.enqueue(first.dwords)
+            await self._start()
+            await self.ring_doorbell()
+
+    async def _start(self) -> None:
         ring, userd, settings = self._ring.address, self._userd.address, self.settings
         limit = settings.ring_entries.bit_length() - 1
-        await self._write("CONTROL", ENABLE=0)
+        # A start while it is active would hold up the control port, doorbells of all channels too.
+        await stop(self.control, self.index)
         await self._write("GP_BASE", ring & 0xFFFF_FFFF)
         await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
         await self._write("USERD", userd & 0xFFFF_FFFF)
@@ -130,13 +171,12 @@ class Channel:
         await self._write("SLICE", settings.slice_cycles)
         await self._write("ACQUIRE", settings.acquire)
         await self._write("CONTROL", ENABLE=1)
-        await self.ring_doorbell()
 
     async def close(self) -> None:
-        """Switch the channel off and give its memory back, once the hardware is done with it."""
-        await self._write("CONTROL", ENABLE=0)
-        while (await self.control.read_channel_fields(self.index, "STATUS"))["ACTIVE"]:
-            await self.machine.wait_cycles(POLL_CYCLES)
+        """Switch the channel off and give its memory back, once the hardware is done with it. Its
+        error, if any, no longer asks for the interrupt. Raises `ChannelActive`."""
+        await stop(self.control, self.index)
+        await clear_error(self.control, self.index)
         for buffer in (self._ring, self._userd, self._arena):
             buffer.free()
 
@@ -153,20 +193,38 @@ class Channel:
         """Most dwords of one submission."""
         return self.settings.pushbuffer_bytes // 4 // _DWORD
 
-    async def submit(
-        self, commands: Pushbuffer | Sequence[int], *, sync: bool = False, ring: bool = True
-    ) -> None:
-        """Put a pushbuffer on the channel. Waits while the ring or its memory is full.
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """Have the ring to oneself for `enqueue`; who asked first is first. The driver's tasks
+        share no event loop but the machine's clock, so waiting is looking."""
+        ticket = object()
+        self._queue.append(ticket)
+        try:
+            while self._queue[0] is not ticket:
+                await self.machine.wait_cycles(TURN_CYCLES)
+            yield
+        finally:
+            self._queue.remove(ticket)
 
-        `sync`: it is not fetched before everything earlier was executed (SYNC = WAIT). Without
-        `ring` the doorbell is left to a later submission.
+    async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
+        """Put a pushbuffer on the channel, in turn, and ring its doorbell; as `enqueue`. An empty
+        one is nothing."""
+        dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
+        if not dwords:
+            return
+        async with self.turn():
+            await self.enqueue(dwords, sync=sync)
+        await self.ring_doorbell()
+
+    async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
+        """Put a pushbuffer on the ring, in one's `turn`; it is heard of with the next doorbell.
+        Waits while the ring or its memory is full.
+
+        `sync`: it is not fetched before everything earlier was executed (SYNC = WAIT).
 
         Raises `ChannelError` when the channel is halted and so will never have room,
         `ValueError` for a pushbuffer above `largest_segment`.
         """
-        dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
-        if not dwords:
-            return
         if len(dwords) > self.largest_segment:
             raise ValueError(
                 f"{len(dwords)} dwords are more than the {self.largest_segment} of one submission; "
@@ -178,15 +236,14 @@ class Channel:
         self._segments.append(_Segment(self._submitted, start, start + len(data)))
         self._arena.write(data, start)
         self._push(self._entry(self._arena.address + start, len(dwords), sync))
-        if ring:
-            await self.ring_doorbell()
 
     async def submit_segment(self, buffer: Buffer, dwords: int, *, sync: bool = False) -> None:
         """Put a pushbuffer on the channel that lies at the start of the caller's own buffer, which
         must stay until it was executed."""
-        while self._full():
-            await self._recycle()
-        self._push(self._entry(buffer.at(0, dwords * _DWORD), dwords, sync))
+        async with self.turn():
+            while self._full():
+                await self._recycle()
+            self._push(self._entry(buffer.at(0, dwords * _DWORD), dwords, sync))
         await self.ring_doorbell()
 
     async def ring_doorbell(self) -> None:
@@ -197,7 +254,7 @@ class Channel:
         return pack(GpEntry, address=address // _DWORD, length=dwords, sync_wait=sync)
 
     def _push(self, entry: int) -> None:
-        """Write an entry and GP_PUT; takes no time, so no other task comes between."""
+        """Write an entry and GP_PUT."""
         entries = self.settings.ring_entries
         position = self._submitted % entries
         self._ring.write(entry.to_bytes(_ENTRY_BYTES, "little"), position * _ENTRY_BYTES)
@@ -305,10 +362,7 @@ class Channel:
 
     async def _clear(self) -> None:
         self.failure = None
-        for name in ("INTR_0", "INTR_1"):
-            pending = await self.control.read_channel(self.index, name)
-            if pending:
-                await self._write(name, pending)
+        await clear_error(self.control, self.index)
 
     async def _write(self, name: str, value: int = 0, **fields: int) -> None:
         await self.control.write_channel(self.index, name, value, **fields)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driver.channel import Channel, ChannelSettings
+from driver.channel import Channel, ChannelSettings, clear_error, stop
 from driver.control import Control
 from driver.fault import ChannelError
 from driver.fence import Fence, FencePool
@@ -128,30 +128,41 @@ class Device:
         policy: Policy | None = None,
         settings: ChannelSettings | None = None,
     ) -> "Device":
-        """Enumerate the machine, bind the policy and switch interrupts on.
+        """Enumerate the machine, bind the policy and switch interrupts on. What an earlier owner
+        left is switched off and cleared: channels that use memory, errors, interrupts.
 
         `settings` are those of every channel. Without a policy streams have up to six priorities.
 
         Raises `DeviceError` for a machine that is no known Signalbox, `PolicyError` for a policy
-        that needs more than the machine has.
+        that needs more than the machine has, `ChannelActive` for one that does not come to rest.
         """
         info = await DeviceInfo.read(Control(machine))
         if policy is None:
             policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
         device = cls(machine, info, policy, settings or ChannelSettings())
+        await device._take_over()
         await device._bind_policy()
         await device._calibrate()
-        await device.control.write64("INTR_NOTIFY", (1 << 64) - 1)
-        await device.control.write64("INTR_COPY", (1 << 64) - 1)
         await device._enable(errors=True)
         return device
 
     async def close(self) -> None:
-        """Switch channels and interrupts off and give their memory back."""
+        """Switch channels and interrupts off, clear these and give the channels' memory back."""
         await self.control.write("INTR_ENABLE", 0)
         for channel in self.channels.values():
             await channel.close()
         self.channels.clear()
+        await self._clear_events()
+
+    async def _take_over(self) -> None:
+        """Bring the machine to rest, whoever had it before."""
+        for index in range(self.info.channels):
+            await stop(self.control, index)
+        halted = await self._mask("INTR_ERROR")
+        for index in range(self.info.channels):
+            if halted >> index & 1:
+                await clear_error(self.control, index)
+        await self._clear_events()
 
     async def _bind_policy(self) -> None:
         """Give the policy its counting semaphores: the first ones on chip, all 0."""
@@ -307,6 +318,10 @@ class Device:
                     await channel.check()
         finally:
             self._serving = False
+
+    async def _clear_events(self) -> None:
+        for name in ("INTR_NOTIFY", "INTR_COPY"):
+            await self.control.write64(name, (1 << 64) - 1)
 
     async def _enable(self, errors: bool) -> None:
         """Switch interrupts on, those of errors only if wanted: while a channel stays halted its

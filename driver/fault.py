@@ -7,7 +7,7 @@ from driver.disassemble import method_detail, method_name
 from hw.errors import CODE_OF, Cause
 from hw.registers import WAITS
 
-__all__ = ["ChannelError", "ChannelTimeout", "read_error"]
+__all__ = ["ChannelActive", "ChannelError", "ChannelTimeout", "read_error"]
 
 _MEANING = {
     Cause.RING_POINTER: "GP_PUT is at or past the ring's size",
@@ -126,6 +126,20 @@ class ChannelTimeout(Exception):
         return (
             f"channel {self.channel} made no progress for {self.cycles} cycles; it waits for "
             f"{reason}"
+        )
+
+
+@dataclass
+class ChannelActive(Exception):
+    """A channel still used its memory `cycles` after it was switched off."""
+
+    channel: int
+    cycles: int
+
+    def __str__(self) -> str:
+        return (
+            f"channel {self.channel} still uses its memory {self.cycles} cycles after it was "
+            "switched off: a copy, a read, a write-back or a semaphore operation has not ended"
         )
 
 

@@ -11,7 +11,11 @@ _POOL_BYTES = 4096
 
 
 class Fence:
-    """One fence. Its values rise by 1 with every release that is submitted, modulo 2³²."""
+    """One fence. Its values rise by 1 with every release that is submitted, modulo 2³².
+
+    `following` is taken and `advance` called in one turn of the channel (`Channel.turn`): else
+    values could be released in another order, and a waiter would miss its own.
+    """
 
     def __init__(self, buffer: Buffer, offset: int) -> None:
         self.address = buffer.at(offset, FENCE_BYTES)
@@ -25,10 +29,14 @@ class Fence:
         self.submitted = 0
         self._buffer.write(bytes(FENCE_BYTES), self._offset)
 
-    def next_value(self) -> int:
-        """Value for one more release."""
-        self.submitted = (self.submitted + 1) & 0xFFFF_FFFF
-        return self.submitted
+    @property
+    def following(self) -> int:
+        """Value for the next release."""
+        return (self.submitted + 1) & 0xFFFF_FFFF
+
+    def advance(self) -> None:
+        """The release with `following` was submitted."""
+        self.submitted = self.following
 
     @property
     def value(self) -> int:

@@ -1,5 +1,7 @@
 """Streams and events in CUDA's terms: what they submit to their channels."""
 
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from driver.channel import Channel
@@ -50,12 +52,13 @@ class Event:
 
     async def record(self, stream: "Stream") -> None:
         """Record when everything submitted to `stream` so far has ended."""
-        commands = Pushbuffer()
-        fence = self._mark(stream)
-        commands.release(fence.address, fence.submitted, timestamp=True)
-        if self.interrupt:
-            commands.non_stall_interrupt(stream.channel.index)
-        await stream.submit(commands)
+        async with stream.submission():
+            fence = self.fence_in(stream)
+            commands = Pushbuffer().release(fence.address, fence.following, timestamp=True)
+            if self.interrupt:
+                commands.non_stall_interrupt(stream.channel.index)
+            await stream.enqueue(commands)
+            self.recorded_in(stream)
 
     async def wait(self, stream: "Stream") -> None:
         """Make later work of `stream` wait for the last record; without one, nothing (CUDA).
@@ -98,20 +101,18 @@ class Event:
         """Clock cycles from `start` to this event."""
         return self.elapsed_ns(start) // self.device.info.cycle_ns
 
-    def copy_fence(self, stream: "Stream") -> CopyFence:
-        """A record by the copy engine, at the end of one copy of `stream`."""
-        fence = self._mark(stream)
-        return CopyFence(fence.address, fence.submitted)
-
-    def _mark(self, stream: "Stream") -> Fence:
-        """Fence of a record that `stream` is about to submit, with its next value."""
+    def fence_in(self, stream: "Stream") -> Fence:
+        """Fence for a record in `stream`, whose turn it is."""
         index = stream.channel.index
         if index not in self._fences:
             self._fences[index] = self.device.fences.take()
-        self._fence = self._fences[index]
+        return self._fences[index]
+
+    def recorded_in(self, stream: "Stream") -> None:
+        """The record was submitted."""
+        self._fence = self.fence_in(stream)
+        self._fence.advance()
         self._channels = stream.channels
-        self._fence.next_value()
-        return self._fence
 
 
 class Stream:
@@ -145,19 +146,49 @@ class Stream:
         Work submitted from now on waits for the earlier work of the stream.
         """
         priority = self.device.clamp_priority(priority)
-        before = self._channel
         chosen = await self.device.channel(self.device.policy.channel(priority))
-        if before is not None and chosen is not before:
-            fence, value = await self.record_fence()
+        if self._channel is None or self._channel is chosen:
             self._channel = chosen
-            await self.submit(Pushbuffer().acquire(fence.address, value, SemOp.ACQ_CIRC_GEQ))
-        self._channel = chosen
+        else:
+            await self._move(chosen)
         self.priority = priority
+
+    async def _move(self, chosen: Channel) -> None:
+        """Go on in another channel, behind a fence in the old one."""
+        async with self.turn():
+            fence, value = await self._enqueue_fence()
+            await self.channel.ring_doorbell()
+            self._channel = chosen
+        # No task runs until this one is in the new channel's queue, so later work is behind it.
+        await chosen.submit(Pushbuffer().acquire(fence.address, value, SemOp.ACQ_CIRC_GEQ))
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """Have the channel to oneself (`Channel.turn`); the stream stays in it meanwhile."""
+        while True:
+            channel = self.channel
+            async with channel.turn():
+                if channel is self.channel:
+                    yield
+                    return
+
+    @asynccontextmanager
+    async def submission(self) -> AsyncGenerator[None, None]:
+        """A turn, and the doorbell behind it."""
+        async with self.turn():
+            yield
+        await self.channel.ring_doorbell()
+
+    async def enqueue(self, commands: Pushbuffer) -> None:
+        """Any commands, in the stream's turn. Raises `ChannelError`."""
+        await self.channel.enqueue(commands.dwords)
+        self._unfenced = True
 
     async def submit(self, commands: Pushbuffer) -> None:
         """Any commands, behind the stream's earlier work. Raises `ChannelError`."""
-        self._unfenced = True
-        await self.channel.submit(commands)
+        if commands.dwords:
+            async with self.submission():
+                await self.enqueue(commands)
 
     async def memcpy_async(
         self, dst: Address, src: Address, size: int, *, done: Event | None = None
@@ -171,11 +202,8 @@ class Stream:
         if size == 0:
             await self._record_nothing(done)
             return
-        commands, index = Pushbuffer(), self.channel.index
         target, source = _address(dst, size), _address(src, size)
-        self.device.policy.before_copy(index, commands)
-        commands.copy(target, source, size, self._done(done))
-        await self._finish_copy(commands, done)
+        await self._copy(lambda commands, fence: commands.copy(target, source, size, fence), done)
 
     async def memcpy_2d_async(
         self,
@@ -200,34 +228,53 @@ class Stream:
         if width == 0 or height == 0:
             await self._record_nothing(done)
             return
-        commands, index = Pushbuffer(), self.channel.index
         target = _address(dst, dst_pitch * (height - 1) + width)
         source = _address(src, src_pitch * (height - 1) + width)
-        self.device.policy.before_copy(index, commands)
-        commands.copy_2d(target, dst_pitch, source, src_pitch, width, height, self._done(done))
-        await self._finish_copy(commands, done)
-
-    def _done(self, done: Event | None) -> CopyFence | None:
-        return None if done is None else done.copy_fence(self)
+        await self._copy(
+            lambda commands, fence: commands.copy_2d(
+                target, dst_pitch, source, src_pitch, width, height, fence
+            ),
+            done,
+        )
 
     async def _record_nothing(self, done: Event | None) -> None:
         if done is not None:
             await done.record(self)
 
-    async def _finish_copy(self, commands: Pushbuffer, done: Event | None) -> None:
-        self.device.policy.after_copy(self.channel.index, commands)
-        if done is not None and done.interrupt:
-            commands.non_stall_interrupt(self.channel.index)
-        await self.submit(commands)
+    async def _copy(
+        self, add: Callable[[Pushbuffer, CopyFence | None], object], done: Event | None
+    ) -> None:
+        """Submit the copy that `add` appends, and what the policy wants around it."""
+        async with self.submission():
+            commands, index = Pushbuffer(), self.channel.index
+            self.device.policy.before_copy(index, commands)
+            add(commands, None if done is None else self._at_end(done))
+            self.device.policy.after_copy(index, commands)
+            if done is not None and done.interrupt:
+                commands.non_stall_interrupt(index)
+            await self.enqueue(commands)
+            if done is not None:
+                done.recorded_in(self)
+
+    def _at_end(self, done: Event) -> CopyFence:
+        """A record by the copy engine, at the end of one copy."""
+        fence = done.fence_in(self)
+        return CopyFence(fence.address, fence.following)
+
+    async def _enqueue_fence(self) -> tuple[Fence, int]:
+        """A release of the stream's fence and an interrupt, in its turn."""
+        fence, value = self._fence, self._fence.following
+        commands = Pushbuffer().release(fence.address, value, timestamp=True)
+        commands.non_stall_interrupt(self.channel.index)
+        await self.channel.enqueue(commands.dwords)
+        fence.advance()
+        self._unfenced = False
+        return fence, value
 
     async def record_fence(self) -> tuple[Fence, int]:
         """Submit a release of the stream's fence and an interrupt; the fence and its value."""
-        value = self._fence.next_value()
-        commands = Pushbuffer().release(self._fence.address, value, timestamp=True)
-        commands.non_stall_interrupt(self.channel.index)
-        self._unfenced = False
-        await self.channel.submit(commands)
-        return self._fence, value
+        async with self.submission():
+            return await self._enqueue_fence()
 
     async def synchronize(self) -> None:
         """Wait until everything submitted so far has ended. Raises `ChannelError`."""

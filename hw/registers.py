@@ -250,11 +250,14 @@ def _size(name: str, offset: int, doc: str) -> Register:
 
 PERFORMANCE = {
     "METHODS": "Methods executed.",
-    "SEMAPHORE_OPS": "Semaphore operations executed, by channels and by copies.",
-    "ACQUIRE_FAILS": "Acquires that failed and parked their channel.",
-    "WAKES": "Parked channels that a semaphore update made ready again.",
-    "SWITCHES": "Times that another channel got the method pipeline.",
-    "COPIES": "Copies completed.",
+    "SEMAPHORE_OPS": "Semaphore operations completed, of methods (an acquire when it passes) and "
+    "of copies, on chip and in memory; not accesses by registers.",
+    "ACQUIRE_FAILS": "Times that an acquire was decided and did not hold, also one that was looked "
+    "at again or timed out.",
+    "WAKES": "Times that on-chip semaphores made a parked channel ready again, not a timer or an "
+    "engine.",
+    "SWITCHES": "Times that another channel than before got the method pipeline.",
+    "COPIES": "Copies that ended, also by an error or because their channel was switched off.",
     "READ_BEATS": "Memory beats read by copy engines.",
     "WRITE_BEATS": "Memory beats written by copy engines.",
     "ERRORS": "Errors of methods and copies, each of which halts its channel.",
@@ -416,8 +419,10 @@ CHANNEL = Block(
                     0,
                     "The channel fetches and executes. 0 stops its running copies: they end with "
                     "a part of their bytes, without release and without error, unless an access "
-                    "that was under way fails. A start drops the errors that are there when it is "
-                    "written; not those of copies that it waits for.",
+                    "that was under way fails. Wait for STATUS.ACTIVE = 0 before 1 is written "
+                    "again: the write is answered only then and holds up all other accesses, "
+                    "doorbells too. A start drops the errors that are there when it is written; "
+                    "not those of copies that it waits for.",
                 ),
             ),
         ),

@@ -1,6 +1,6 @@
 """The whole machine: what is exported, simulated and put on an FPGA."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -9,8 +9,9 @@ from hw.config import Config
 from hw.control.port import ControlPort
 from hw.copy.engine import CopyEngine
 from hw.host.host import Host
+from hw.host.wakes import Wakes
 from hw.mmu.fabric import MemoryFabric
-from hw.records import HOST_CLIENTS
+from hw.records import HOST_CLIENTS, SemaphoreError
 from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
 from hw.trace import TracePort
@@ -86,28 +87,54 @@ class Signalbox(wiring.Component):
             control.notify.eq(host.notify),
             control.copied.eq(host.copied),
         ]
-        self._count(m, control.events, host, semaphores, engines)
+        self._count(m, control.events, host, engines)
         if config.trace:
             self._trace(m, control, host, semaphores)
         return m
 
-    def _count(self, m: Module, events, host: Host, semaphores: SemaphoreUnit, engines) -> None:
+    def _count(self, m: Module, events, host: Host, engines) -> None:
         """Report what the performance counters count."""
-        acquire, operations = host.pipeline.execute.acquire, Signal()
+        acquire = host.pipeline.execute.acquire
         m.d.comb += [
-            operations.eq(
-                Cat(port.response.valid & port.response.ready for port in semaphores.client).any()
-            ),
             events.methods.eq(host.pipeline.method.valid),
-            events.semaphore_ops.eq(operations),
+            events.semaphore_ops.eq(self._operations(m, host, engines)),
             events.acquire_fails.eq(acquire.valid & ~acquire.passed),
-            events.wakes.eq(host.parking.woken),
-            events.switches.eq(host.pipeline.taken),
+            events.wakes.eq(self._wakes(m, host)),
+            events.switches.eq(self._switches(m, host)),
             events.copies.eq(host.launcher.ended.valid),
             events.read_beats.eq(sum(engine.read_strobe for engine in engines)),
             events.write_beats.eq(sum(engine.write_strobe for engine in engines)),
             events.errors.eq(host.channels.error.valid),
         ]
+
+    def _operations(self, m: Module, host: Host, engines) -> Value:
+        """Semaphore operations that are complete. Those of channels are counted as methods: the
+        semaphore unit is also asked in vain, and not asked where zero flags decide."""
+        ended = Signal(1 + len(engines))
+        m.d.sync += ended[0].eq(
+            host.pipeline.method.valid & host.pipeline.execute.step.kind.semaphore
+        )
+        for number, engine in enumerate(engines, 1):
+            answer = engine.semaphore.response
+            good = answer.payload.error == SemaphoreError.NONE
+            m.d.sync += ended[number].eq(answer.valid & answer.ready & good)
+        return sum(ended)
+
+    def _wakes(self, m: Module, host: Host) -> Value:
+        """Parked channels that semaphores made ready."""
+        m.submodules.wakes = wakes = Wakes(self.config)
+        for name in ("waits", "ready", "engine", "retry"):
+            m.d.comb += getattr(wakes, name).eq(getattr(host.parking, name))
+        return wakes.count
+
+    def _switches(self, m: Module, host: Host) -> Value:
+        """Another channel than the one before got the pipeline."""
+        pipeline = host.pipeline
+        before, nobody, switched = Signal.like(pipeline.served), Signal(init=1), Signal()
+        m.d.sync += switched.eq(pipeline.slice_now & (nobody | (pipeline.served != before)))
+        with m.If(pipeline.slice_now):
+            m.d.sync += [before.eq(pipeline.served), nobody.eq(0)]
+        return switched
 
     def _trace(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
         trace, pipeline, launcher = self.trace, host.pipeline, host.launcher

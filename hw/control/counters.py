@@ -7,21 +7,30 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.registers import PERFORMANCE
 
-__all__ = ["Counters", "EventPort"]
+__all__ = ["Counters", "EventPort", "most_events"]
 
-_PER_ENGINE = ("COPIES", "READ_BEATS", "WRITE_BEATS")
+
+def most_events(config: Config, name: str) -> int:
+    """How often something that a counter counts can happen in one cycle."""
+    several = {
+        "SEMAPHORE_OPS": 1 + config.copy_engines,
+        "WAKES": config.channels,
+        "READ_BEATS": config.copy_engines,
+        "WRITE_BEATS": config.copy_engines,
+    }
+    return several.get(name, 1)
 
 
 class EventPort(wiring.Signature):
     """What others report to be counted, seen from them: one member per counter, in lower case.
 
-    Each says how many times it happened in this cycle: 0 or 1, or 0 … `copy_engines` for what
-    every copy engine may do at once. Doorbells are counted where they are rung.
+    Each says how many times it happened in this cycle, see `most_events`; or some cycles ago, for
+    nobody can tell. Doorbells are counted where they are rung.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            name.lower(): Out(range(config.copy_engines + 1) if name in _PER_ENGINE else 1)
+            name.lower(): Out(range(most_events(config, name) + 1))
             for name in PERFORMANCE
             if name != "DOORBELLS"
         })

@@ -39,7 +39,7 @@ class Host(wiring.Component):
     engine : the copy engines.
     error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, completion of a copy
         with an interrupt, which neither failed nor was stopped (strobes).
-    method, acquire, halt : strobes for counters and trace.
+    pipeline, scheduler, launcher, parking, channels : units that counters and trace look into.
     """
 
     def __init__(self, config: Config) -> None:

@@ -8,6 +8,7 @@ from cocotb.triggers import RisingEdge, gather
 from cocotbext.axi import AxiResp
 
 from hw.config import CONFIGS
+from hw.control.counters import most_events
 from hw.registers import (
     CHANNEL,
     GLOBAL,
@@ -265,11 +266,9 @@ async def counters(dut):
     bench = await begin(dut)
     counts = dict.fromkeys(EVENTS, 0)
     assert {*(name.upper() for name in EVENTS), "DOORBELLS"} == set(PERFORMANCE)
-    wide = ("copies", "read_beats", "write_beats")
     for _ in range(200):
         for event in EVENTS:
-            most = CONFIG.copy_engines if event in wide else 1
-            count = random.randint(0, most)
+            count = random.randint(0, most_events(CONFIG, event.upper()))
             counts[event] += count
             dut[f"events__{event}"].value = count
         await RisingEdge(dut.clk)

@@ -6,12 +6,13 @@ import random
 import cocotb
 import numpy as np
 
-from driver.channel import ChannelSettings
+from driver.channel import Channel, ChannelSettings
 from driver.device import Device
 from driver.fault import ChannelError
 from driver.policy import PriorityPolicy
 from driver.pushbuffer import Pushbuffer
 from hw.errors import Cause
+from hw.methods import HostMethod
 from tb.sim.machine import SimMachine
 
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
@@ -101,3 +102,49 @@ async def small_ring(dut):
         await stream.memcpy_async(dst.at(32 * line), src.at(line), 1)
     await stream.synchronize()
     assert np.array_equal(dst.read()[::32], src.read())
+
+
+@cocotb.test(**LIMIT)
+async def errors_end_with_their_owner(dut):
+    """A device that is closed, and one that is opened, leave no error that asks for interrupts."""
+    machine = await SimMachine.start(dut)
+    for closes in (True, False, True):
+        device = await Device.open(machine, PriorityPolicy(1))
+        assert await device.control.read("INTR") == 0
+        stream = await device.stream()
+        await stream.synchronize()
+        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        await stream.memcpy_async(device.allocate(64), 1 << 48, 64)
+        try:
+            await stream.synchronize()
+        except ChannelError as error:
+            assert error.cause is Cause.METHOD_ILLEGAL
+        else:
+            raise AssertionError("no error was raised")
+        if closes:
+            await device.close()
+            assert await device.control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
+async def start_holds_nobody_up(dut):
+    """While a channel whose copy still runs is started again, the control port serves others."""
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine, PriorityPolicy(1))
+    control, stream = device.control, await device.stream()
+    src = device.upload(np.arange(1 << 14, dtype=np.uint16))
+    dut.memory.read_latency.value = dut.memory.write_latency.value = 1500
+    await stream.memcpy_async(device.allocate(src.size), src, src.size)
+    while not await control.read_channel(0, "STATUS") & 0xFF0000:
+        await machine.wait_cycles(100)
+    heir = Channel(control, device.memory, 0, ChannelSettings())
+    opening = cocotb.start_soon(heir.open(Pushbuffer().set_object()))
+    began, slowest = machine.now(), 0
+    while not opening.done():
+        before = machine.now()
+        await control.read("TIME_0")
+        slowest = max(slowest, machine.now() - before)
+    assert machine.now() - began > 1000, "the copy had ended, so nothing was shown"
+    assert slowest < 100
+    dut.memory.read_latency.value = dut.memory.write_latency.value = 0
+    await heir.drain()

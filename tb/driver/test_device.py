@@ -8,7 +8,7 @@ import pytest
 
 from driver.channel import ChannelSettings
 from driver.device import Device, DeviceError
-from driver.fault import ChannelError, ChannelTimeout
+from driver.fault import ChannelActive, ChannelError, ChannelTimeout
 from driver.memory import MemoryUseError
 from driver.policy import NoPriorityPolicy, PriorityPolicy
 from driver.pushbuffer import Pushbuffer
@@ -16,7 +16,9 @@ from driver.stream import EventError
 from hw.config import Config
 from hw.errors import Cause
 from hw.methods import HostMethod, Reduction
+from hw.registers import GLOBAL
 from tb.driver.fake import SPACE, FakeMachine
+from tb.models.host import Executed
 from tb.runner import choose_seed
 
 
@@ -258,6 +260,101 @@ def test_ring_and_pushbuffers_are_recycled():
     run(body, settings=ChannelSettings(ring_entries=4, pushbuffer_bytes=1024))
 
 
+def releases(machine: FakeMachine) -> list[tuple[int, int]]:
+    """(address, value) of all that semaphores in memory are written from now on, as a list that
+    grows."""
+    semaphores, seen = machine.model.semaphores, []
+    write = semaphores.write
+
+    def watched(va: int, value: int, bits: int, asid: int = 0) -> None:
+        seen.append((va, value))
+        write(va, value, bits, asid)
+
+    semaphores.write = watched
+    return seen
+
+
+@pytest.mark.parametrize("late", range(8))
+def test_fences_are_released_in_order(late: int):
+    """Tasks that find the ring full submit in the order in which they came: the values of a fence
+    are released as they rise, whoever took them. `late`: when there is room again."""
+
+    async def body(device, machine):
+        stream, event = await device.stream(), device.event()
+        src, dst, _ = data_of(device, 16)
+        kinds = (
+            stream.synchronize,
+            lambda: event.record(stream),
+            lambda: stream.memcpy_async(dst, src, 16, done=event),
+        )
+        await event.record(stream)
+        await stream.synchronize()
+        seen = releases(machine)
+        machine.paused = True
+        for _ in range(3):
+            await stream.submit(Pushbuffer().host(HostMethod.NOP))
+        work = []
+        for kind in kinds * 3:
+            work.append(asyncio.ensure_future(kind()))
+            await asyncio.sleep(0)
+        for _ in range(late):
+            await asyncio.sleep(0)
+        machine.paused = False
+        await asyncio.gather(*work)
+        await event.synchronize()
+        for fence in (stream._fence, event._fence):
+            values = [value for va, value in seen if va == fence.address]
+            assert values == [*range(2, fence.submitted + 1)]
+
+    run(body, policy=NoPriorityPolicy(1), settings=ChannelSettings(ring_entries=4))
+
+
+@pytest.mark.parametrize("late", range(8))
+def test_change_of_priority_beside_other_tasks(late: int):
+    """What another task submits while a stream changes its channel stays in order."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        await stream.synchronize()
+        seen = releases(machine)
+        machine.paused = True
+        for _ in range(3):
+            await stream.submit(Pushbuffer().host(HostMethod.NOP))
+        work = [asyncio.ensure_future(stream.synchronize())]
+        for step in (stream.set_priority(-1), stream.synchronize(), stream.synchronize()):
+            await asyncio.sleep(0)
+            work.append(asyncio.ensure_future(step))
+        for _ in range(late):
+            await asyncio.sleep(0)
+        machine.paused = False
+        await asyncio.gather(*work)
+        await stream.synchronize()
+        values = [value for va, value in seen if va == stream._fence.address]
+        assert values == [*range(2, stream._fence.submitted + 1)]
+
+    run(body, policy=NoPriorityPolicy(2), settings=ChannelSettings(ring_entries=4))
+
+
+def test_submissions_beside_an_opening():
+    """A task that fills the ring while another one still switches the channel on."""
+
+    async def body(device, machine):
+        await (await device.stream()).synchronize()
+        await device.close()
+        opening = asyncio.ensure_future(device.channel(0))
+        await asyncio.sleep(0)
+        channel = await device.channel(0)
+        for number in range(12):
+            await channel.submit(Pushbuffer().host(HostMethod.NOP, number))
+        await opening
+        await channel.drain(poll=10)
+        executed = [event for event in machine.model.events if isinstance(event, Executed)]
+        nops = [event.data for event in executed if event.address == HostMethod.NOP]
+        assert nops == list(range(12))
+
+    run(body, policy=NoPriorityPolicy(1), settings=ChannelSettings(ring_entries=4))
+
+
 def test_segments_are_not_overwritten():
     """Random sizes through a small ring: every method arrives, in order (1.1)."""
     seed = choose_seed()
@@ -395,6 +492,28 @@ def test_full_ring_of_a_halted_channel():
     run(body, settings=ChannelSettings(ring_entries=4))
 
 
+def test_record_that_was_not_submitted():
+    """It leaves no value behind that others would wait for in vain."""
+
+    async def body(device, machine):
+        stream, event = await device.stream(), device.event()
+        await event.record(stream)
+        await stream.synchronize()
+        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+            for _ in range(10):
+                await stream.submit(Pushbuffer().host(HostMethod.NOP))
+        for submission in (stream.record_fence, lambda: event.record(stream)):
+            with pytest.raises(ChannelError, match="METHOD_ILLEGAL"):
+                await submission()
+        assert event.query()
+        await stream.channel.skip()
+        await stream.channel.ring_doorbell()  # the model hears none while the channel is halted
+        await stream.synchronize()
+
+    run(body, settings=ChannelSettings(ring_entries=4))
+
+
 def test_drain_times_out():
     async def body(device, machine):
         channel = await device.channel(1)
@@ -446,6 +565,24 @@ def test_channel_settings():
         _ = ChannelSettings(acquire_timeout_ns=1 << 60).acquire
 
 
+def test_acquire_timeout_is_rounded_up():
+    """To the next time that the register can hold, never further."""
+    longest = 0xFFFF << 15
+    wanted = {1, longest}
+    for bits in range(1, 31):
+        wanted |= {(1 << bits) + more for more in (-1, 0, 1)}
+        wanted |= {(0x1FFFF << bits >> 1) + more for more in (-1, 0, 1)}
+    for units in (units for units in wanted if units <= longest):
+        word = ChannelSettings(acquire_timeout_ns=units * 1024 - 1).acquire
+        exponent, mantissa = word >> 11 & 15, word >> 15 & 0xFFFF
+        assert word >> 31 == 1
+        assert units <= mantissa << exponent < units + (1 << exponent)
+        assert exponent == 0 or mantissa >= 1 << 15
+    for units in (longest + 1, 1 << 31):
+        with pytest.raises(ValueError, match="too long"):
+            _ = ChannelSettings(acquire_timeout_ns=units * 1024).acquire
+
+
 def test_error_in_words():
     error = ChannelError(3, Cause.COPY_READ_FAULT, 0x300, 4, 0x182, 0x1000, held=False)
     assert "more of its copies" not in str(error)
@@ -479,3 +616,65 @@ def test_close_waits():
         assert device.memory.free_bytes > used
 
     run(body)
+
+
+def test_start_waits_for_what_was_before():
+    """A channel that was left running is switched on only when it is at rest."""
+
+    async def body(device, machine):
+        channel = await device.channel(0)
+        machine.linger, began = 1000, machine.now()
+        await channel.open(Pushbuffer().set_object())
+        assert 1000 <= machine.now() - began < 2000
+        await channel.drain()
+        machine.linger = 1 << 30
+        with pytest.raises(ChannelActive, match=r"channel 0 still uses its memory 1\d+ cycles"):
+            await device.close()
+
+    run(body, policy=NoPriorityPolicy(1))
+
+
+async def pending(device: Device) -> int:
+    """INTR: what asks for the line, enabled or not."""
+    return await device.control.read("INTR")
+
+
+async def halt(device: Device) -> None:
+    """Halt channel 0 with an error."""
+    stream = await device.stream()
+    await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+    with pytest.raises(ChannelError):
+        await stream.synchronize()
+
+
+def test_close_clears_interrupts():
+    async def body(device, machine):
+        await halt(device)
+        stream = await device.stream(-1)
+        await stream.record_fence()
+        await machine.wait_cycles(100)
+        assert await pending(device) == GLOBAL["INTR"].pack(ERROR=1, NOTIFY=1)
+        await device.close()
+        assert await pending(device) == 0
+
+    run(body, policy=NoPriorityPolicy(2))
+
+
+def test_takes_the_machine_over():
+    """What an earlier owner left halted, running and pending is gone when a device is opened."""
+
+    async def body(device, machine):
+        await halt(device)
+        stream = await device.stream(-1)
+        await stream.record_fence()
+        await stream.submit(Pushbuffer().acquire(device.semaphore_address(40), 1))
+        await machine.wait_cycles(100)
+        machine.linger = 1000
+        heir = await Device.open(machine, NoPriorityPolicy(2))
+        assert await pending(heir) == 0
+        for index in range(2):
+            status = await heir.control.read_channel_fields(index, "STATUS")
+            assert not status["ENABLED"] and not status["HALTED"] and not status["ACTIVE"]
+        await (await heir.stream()).synchronize()
+
+    run(body, policy=NoPriorityPolicy(2))

@@ -17,7 +17,7 @@ SINGLE = {
 }
 """Modules whose tests look at channels one by one, and how many tests they have."""
 
-TOGETHER = {"cocotb_order": 22, "cocotb_priorities": 12}
+TOGETHER = {"cocotb_order": 22, "cocotb_priorities": 12, "cocotb_counters": 6}
 """Modules whose tests need several channels."""
 
 
@@ -38,7 +38,7 @@ def test_default(simulator: str, module: str):
     run(simulator, "default", module)
 
 
-@pytest.mark.parametrize("module", ["cocotb_priorities", "cocotb_copies"])
+@pytest.mark.parametrize("module", ["cocotb_priorities", "cocotb_copies", "cocotb_counters"])
 def test_two_engines(simulator: str, module: str):
     """Two engines."""
     run(simulator, "two-engines", module)

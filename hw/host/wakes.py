@@ -1,0 +1,73 @@
+"""How many parked channels semaphores have made ready again; a performance counter counts them."""
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.registers import Wait
+
+__all__ = ["Wakes"]
+
+
+class Wakes(wiring.Component):
+    """Watches parked channels; everything is looked at through registers, so it costs no time.
+
+    A channel is counted when it becomes ready because the semaphore of its acquire was written, or
+    because its acquire group holds from now on, or (where its time-out waits for that) no longer
+    does; not when its timer has run out or an engine becomes idle.
+
+    Members
+    -------
+    waits, ready, engine, retry : see `Parking`.
+    count : so many were made ready, some cycles before.
+    """
+
+    def __init__(self, config: Config) -> None:
+        channels = config.channels
+        self._channels = channels
+        super().__init__({
+            "waits": In(data.ArrayLayout(Wait, channels)),
+            "ready": In(channels),
+            "engine": In(channels),
+            "retry": In(channels),
+            "count": Out(range(channels + 1)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        on_chip, group, timed = (
+            self._waiting(m, wait) for wait in (Wait.ONCHIP, Wait.ENGINE, Wait.ENGINE_TIMED)
+        )
+        # `blocked` and `had`: a cycle before the others.
+        names = ("ready", "engine", "retry", "blocked", "had", "woken")
+        ready, engine, retry, blocked, had, woken = (
+            Signal(self._channels, name=f"{name}_then") for name in names
+        )
+        m.d.sync += [
+            ready.eq(self.ready),
+            engine.eq(self.engine),
+            retry.eq(self.retry),
+            blocked.eq((on_chip | group | timed) & ~ready),
+            had.eq(engine),
+            # With an engine at hand only the group was missing; without one only it can be gone.
+            woken.eq(blocked & ready & ~retry & (on_chip | (group & had) | (timed & ~engine))),
+        ]
+        m.d.comb += self.count.eq(self._sum(m, woken))
+        return m
+
+    def _waiting(self, m: Module, wait: Wait) -> Signal:
+        """Which channels wait for `wait`, one cycle later."""
+        found = Signal(self._channels, name=f"waits_{wait.name.lower()}")
+        for channel in range(self._channels):
+            m.d.sync += found[channel].eq(self.waits[channel] == wait)
+        return found
+
+    def _sum(self, m: Module, bits: Signal) -> Value:
+        """How many bits are 1; two numbers are added per cycle, for there may be many channels."""
+        terms: list[Value] = list(bits)
+        while len(terms) > 1:
+            sums = [sum(terms[low : low + 2]) for low in range(0, len(terms), 2)]
+            terms = [Signal.like(total, name=f"sum_{len(sums)}") for total in sums]
+            m.d.sync += [term.eq(total) for term, total in zip(terms, sums, strict=True)]
+        return terms[0]

@@ -1,0 +1,230 @@
+"""Performance counters of the whole machine: each counts what the register map says."""
+
+import itertools
+
+import cocotb
+
+from driver.pushbuffer import CopyFence, Pushbuffer
+from hw.errors import Cause
+from hw.methods import HostMethod
+from hw.registers import PERFORMANCE, Wait
+from tb.host.bench import Bench, RawChannel, semaphore
+from tb.host.cocotb_order import until_started
+from tb.sim.trace import Acquire, Done, Doorbell, Error, Method, Served
+
+LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
+
+
+class Counted:
+    """What the counters counted since the last look."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._before = dict.fromkeys(PERFORMANCE, 0)
+
+    async def __call__(self) -> dict[str, int]:
+        """Counts by name."""
+        before = self._before
+        self._before = {name: await self._bench.control.read(name) for name in PERFORMANCE}
+        return {name: value - before[name] for name, value in self._before.items()}
+
+
+async def occupy(bench: Bench, first: int) -> list[RawChannel]:
+    """Give every engine a copy that does not end, of channels from `first` on; these channels."""
+    engines = await bench.control.read("COPY_ENGINES")
+    busy = [await bench.copy_channel(first + number) for number in range(engines)]
+    for channel in busy:
+        await channel.submit(Pushbuffer().copy_2d(*bench.endless()))
+    await until_started(bench, engines)
+    return busy
+
+
+@cocotb.test(**LIMIT)
+async def semaphore_operations(dut):
+    """Every operation once, on chip, in memory, by zero flags and by copies."""
+    bench = await Bench.start(dut, counting=2)
+    counted = Counted(bench)
+    channel = await bench.copy_channel(0)
+    memory, ((dst, src),) = bench.allocate(16), bench.copies(1, 64)
+    programs = {
+        "on chip": (Pushbuffer().release(semaphore(3), 5).acquire(semaphore(3), 5), 2),
+        "in memory": (Pushbuffer().release(memory, 7).acquire(memory, 7).reduce(memory, 1), 3),
+        "counted": (Pushbuffer().acquire(semaphore(0), 0).acquire(semaphore(1), 0), 2),
+        "around a copy": (
+            Pushbuffer()
+            .add(semaphore(0), 1)
+            .copy(dst, src, 64, CopyFence(memory, 1))
+            .copy(dst, src, 64, CopyFence(semaphore(4), 1, timestamp=False))
+            .copy(dst, src, 64)
+            .add(semaphore(0), -1),
+            4,
+        ),
+        "none": (Pushbuffer().host(HostMethod.NOP, 1), 0),
+    }
+    await counted()
+    for name, (commands, operations) in programs.items():
+        await channel.submit(commands)
+        await bench.until_idle(channel)
+        found = await counted()
+        assert found["SEMAPHORE_OPS"] == operations, (name, found)
+        assert found["ACQUIRE_FAILS"] == found["WAKES"] == 0, (name, found)
+
+
+@cocotb.test(**LIMIT)
+async def refused_operations(dut):
+    """What is refused is no operation but an error, of a channel and of a copy."""
+    bench = await Bench.start(dut, counting=1)
+    counted = Counted(bench)
+    ((dst, src),) = bench.copies(1, 64)
+    refused = CopyFence(semaphore(0) + 4, 1, timestamp=False)
+    programs = {
+        Cause.SEM_UNDERFLOW: Pushbuffer().add(semaphore(0), -1),
+        Cause.COPY_SEMAPHORE: Pushbuffer().copy(dst, src, 64, refused),
+    }
+    for index, (cause, commands) in enumerate(programs.items()):
+        channel = await bench.copy_channel(index)
+        await counted()
+        await channel.submit(commands)
+        await channel.until_halted(cause)
+        found = await counted()
+        assert (found["SEMAPHORE_OPS"], found["ERRORS"]) == (0, 1), cause
+
+
+@cocotb.test(**LIMIT)
+async def together(dut):
+    """Operations of channels and of copies that end in the same cycle."""
+    bench = await Bench.start(dut)
+    counted = Counted(bench)
+    one, two = await bench.copy_channel(0), await bench.channel(1)
+    ((dst, src),) = bench.copies(1, 64)
+    where = bench.allocate(16)
+    await counted()
+    for _ in range(8):
+        copies, steps = Pushbuffer(), Pushbuffer()
+        for _ in range(20):
+            size = bench.numbers.randrange(1, 64)
+            copies.copy(dst, src, size, CopyFence(where, 1, timestamp=False))
+        for step in range(200):
+            steps.release(semaphore(5), step)
+        await one.submit(copies)
+        await two.submit(steps)
+        await bench.until_idle(one, two)
+        assert (await counted())["SEMAPHORE_OPS"] == 20 + 200
+
+
+@cocotb.test(**LIMIT)
+async def wakes(dut):
+    """Channels that semaphores made ready: several by one update, by zero flags too, none twice,
+    none by a timer or by an engine."""
+    bench = await Bench.start(dut, counting=1)
+    counted = Counted(bench)
+    channels = [await bench.copy_channel(index, early_waits=True) for index in range(3)]
+
+    async def park(where: int, value: int, wait: Wait) -> None:
+        for channel in channels:
+            await channel.submit(Pushbuffer().acquire(where, value).host(HostMethod.NOP, 1))
+            await bench.until_waits(channel, wait)
+        assert (await counted())["WAKES"] == 0
+
+    await park(semaphore(3), 1, Wait.ONCHIP)
+    for value in (2, 3, 1):
+        await bench.let_go(3, value)
+        await bench.wait(200)
+        assert (await counted())["WAKES"] == 3
+    await bench.until_idle(*channels)
+
+    await bench.let_go(0, 1)
+    await park(semaphore(0), 0, Wait.ENGINE)
+    await bench.let_go(0, 2)
+    await bench.wait(100)
+    assert (await counted())["WAKES"] == 0
+    await bench.let_go(0, 0)
+    await bench.until_idle(*channels)
+    found = await counted()
+    assert (found["WAKES"], found["SEMAPHORE_OPS"]) == (3, 3)
+
+    where = bench.allocate(16)
+    await park(where, 1, Wait.RETRY)
+    bench.set_word(where, 1)
+    await bench.until_idle(*channels)
+    assert (await counted())["WAKES"] == 0
+
+    busy = await occupy(bench, 3)
+    await park(semaphore(0), 0, Wait.ENGINE)
+    for channel in busy:
+        await channel.write("CONTROL", ENABLE=0)
+    await bench.until_idle(*channels)
+    assert (await counted())["WAKES"] == 0
+
+
+@cocotb.test(**LIMIT)
+async def timers_wake_nobody(dut):
+    """A time-out is a failed acquire and an error, not a wake; in a group too, where the update
+    that starts its time is one."""
+    bench = await Bench.start(dut, counting=1)
+    counted = Counted(bench)
+    plain = await bench.channel(0, timeout_units=2)
+    await plain.submit(Pushbuffer().acquire(semaphore(5), 1))
+    await plain.until_halted(Cause.ACQUIRE_TIMEOUT)
+    found = await counted()
+    names = ("WAKES", "SEMAPHORE_OPS", "ACQUIRE_FAILS", "ERRORS")
+    assert [found[name] for name in names] == [0, 0, 2, 1]
+
+    grouped = await bench.copy_channel(2, timeout_units=2)
+    await occupy(bench, 3)
+    await grouped.submit(Pushbuffer().acquire(semaphore(0), 0))
+    await bench.until_waits(grouped, Wait.ENGINE_TIMED)
+    await counted()
+    await bench.let_go(0, 1)
+    await grouped.until_halted(Cause.ACQUIRE_TIMEOUT)
+    found = await counted()
+    assert [found[name] for name in names] == [1, 0, 2, 1]
+
+
+@cocotb.test(**LIMIT)
+async def as_in_the_trace(dut):
+    """Everything else, in a mixture on two channels that take turns."""
+    bench = await Bench.start(dut)
+    counted = Counted(bench)
+    channels = [await bench.copy_channel(index, slice_cycles=60) for index in range(2)]
+    ((dst, src),) = bench.copies(1, 256)
+    beat = await bench.control.read("DATA_WIDTH") // 8
+    await counted()
+    began = bench.now()
+    for number in range(4):
+        for channel in channels:
+            commands = Pushbuffer().non_inc(0, HostMethod.NOP, *range(90))
+            commands.copy(dst, src, 64 * (1 + number)).release(semaphore(channel.index), number)
+            await channel.submit(commands.acquire(semaphore(channel.index), number + 1))
+        for channel in channels:
+            await bench.until_waits(channel, Wait.ONCHIP)
+        for value in (number, number + 1):
+            for channel in channels:
+                await bench.let_go(channel.index, value)
+            await bench.wait(100)
+        await bench.until_idle(*channels)
+    for name in ("READ_BEATS", "WRITE_BEATS"):
+        assert await bench.control.read(name) == 2 * 64 * (1 + 2 + 3 + 4) // beat
+    await channels[0].submit(Pushbuffer().copy(dst, 1 << 47, 64))
+    await channels[0].until_halted(Cause.COPY_READ_FAULT)
+    found = await counted()
+
+    def count(kind: type, **fields: bool) -> int:
+        return sum(
+            isinstance(event, kind) and all(getattr(event, k) == v for k, v in fields.items())
+            for event in events
+        )
+
+    every = await bench.all_events()
+    events = [event for event in every if event.cycle >= began]
+    before = [event.channel for event in every if isinstance(event, Served) and event not in events]
+    served = [before[-1] if before[-1] is not None else before[-2]]
+    served += [event.channel for event in events if isinstance(event, Served)]
+    turns = [channel for channel in served if channel is not None]
+    assert found["SWITCHES"] == sum(a != b for a, b in itertools.pairwise(turns)) > 8
+    assert found["METHODS"] == count(Method)
+    assert found["ACQUIRE_FAILS"] == count(Acquire, passed=False) >= 8
+    assert found["COPIES"] == count(Done) == 9
+    assert found["ERRORS"] == count(Error) == 1
+    assert found["DOORBELLS"] == count(Doorbell) == 9
+    assert found["SEMAPHORE_OPS"] == 16
