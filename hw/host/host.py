@@ -149,6 +149,7 @@ class Host(wiring.Component):
         m.d.comb += [
             scheduler.ready.eq(parking.ready),
             scheduler.copying.eq(launcher.copying),
+            scheduler.keeping.eq(launcher.keeping),
             scheduler.stamps.eq(arrivals.stamps),
             scheduler.serving.eq(pipeline.serving),
             scheduler.served.eq(pipeline.served),

@@ -43,14 +43,14 @@ class Launcher(wiring.Component):
     reserve, release : an idle engine is kept for the channel, or no longer.
     enabled : per channel, switched on; copies of another one are stopped.
     working : per channel, enabled, not halted and not empty; a reservation of another one ends.
-    able : per channel, an engine can take its copy at once.
+    able : per channel, an engine can take its copy at once. keeping : one is reserved for it.
     queue : per channel, its running copy's engine can take one behind it.
     copying : per channel, copies under way.
     counts : their number.
     all_idle : no copy is under way.
     ended : a copy of `channel` has ended.
     failed : it has, for `cause`, at `va`; `data` of its LAUNCH_DMA. Accepted with `failed_taken`.
-    started : per engine, strobe, for the trace; `engine_channel` says whose.
+    started : per engine, strobe: it was given a copy. finished : a copy of it has ended.
     """
 
     def __init__(self, config: Config) -> None:
@@ -71,6 +71,7 @@ class Launcher(wiring.Component):
             "enabled": In(channels),
             "working": In(channels),
             "able": Out(channels),
+            "keeping": Out(channels),
             "queue": Out(channels),
             "copying": Out(channels),
             "counts": Out(data.ArrayLayout(unsigned(4), channels)),
@@ -89,7 +90,7 @@ class Launcher(wiring.Component):
         reserved = Signal(engines)
         owner = Signal(data.ArrayLayout(config.channel_bits, engines))
         home = Signal(data.ArrayLayout(config.engine_bits, config.channels))
-        mine, free, idle = Signal(config.channels), Signal(engines), Signal(engines)
+        free, idle = Signal(engines), Signal(engines)
 
         for number in range(engines):
             port = self.engine[number]
@@ -107,16 +108,16 @@ class Launcher(wiring.Component):
             let_go = self.release.valid & (self.release.channel == owner[number])
             with m.If(let_go | ~holder_works):
                 m.d.sync += reserved[number].eq(0)
-        self._choose(m, free, reserved, owner, home, mine, queued, commands)
+        self._choose(m, free, reserved, owner, home, queued, commands)
         m.d.comb += self.all_idle.eq(idle.all() & ~self.copying.any())
 
         interrupt = Signal(config.channels)
         for channel in range(config.channels):
             m.d.comb += [
-                mine[channel].eq(
+                self.keeping[channel].eq(
                     reduce(or_, [reserved[e] & (owner[e] == channel) for e in range(engines)])
                 ),
-                self.able[channel].eq(free.any() | mine[channel]),
+                self.able[channel].eq(free.any() | self.keeping[channel]),
                 self.copying[channel].eq(self.counts[channel] != 0),
                 self.queue[channel].eq(
                     ~queued.bit_select(home[channel], 1)
@@ -132,13 +133,13 @@ class Launcher(wiring.Component):
         self._end(m, interrupt)
         return m
 
-    def _choose(self, m, free, reserved, owner, home, mine, queued, commands) -> None:
+    def _choose(self, m, free, reserved, owner, home, queued, commands) -> None:
         """Engine of a launch or a reservation."""
         engines = self._config.copy_engines
         lowest = Signal(engines)
         m.d.comb += lowest.eq(free & -free)
         for number in range(engines):
-            asks = self.reserve.valid & ~mine.bit_select(self.reserve.channel, 1)
+            asks = self.reserve.valid & ~self.keeping.bit_select(self.reserve.channel, 1)
             with m.If(asks & lowest[number]):
                 m.d.sync += [reserved[number].eq(1), owner[number].eq(self.reserve.channel)]
             kept = Signal(name=f"kept_{number}")
@@ -146,7 +147,7 @@ class Launcher(wiring.Component):
             gets = Mux(
                 self.launch.behind,
                 home[self.launch.channel] == number,
-                Mux(mine.bit_select(self.launch.channel, 1), kept, lowest[number]),
+                Mux(self.keeping.bit_select(self.launch.channel, 1), kept, lowest[number]),
             )
             m.d.comb += self.started[number].eq(self.launch.valid & gets)
             with m.If(self.started[number]):

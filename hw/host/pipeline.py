@@ -222,7 +222,10 @@ class Pipeline(wiring.Component):
         gone = Signal()
         dry = ~held & ~later & ~finish & ~occupied
         # After YIELD no further method before the scheduler's next choice (2.6).
-        wanted = self.leave | self.edit.valid | unit.give_up
+        # What has just been reserved, `leave` does not know of yet.
+        reserved = Signal()
+        m.d.sync += reserved.eq(unit.reserve.valid)
+        wanted = (self.leave & ~reserved) | self.edit.valid | unit.give_up
         unfinished = later | accepts | (held & (~unit.done | finish))
         dead = self._halting | ~self._alive
         m.d.comb += [

@@ -8,7 +8,11 @@ from hw.config import Config
 from hw.host.oldest import STAMP_BITS, Oldest
 from hw.host.prefetch import channel_event
 
-__all__ = ["Scheduler"]
+__all__ = ["PATIENCE", "Scheduler"]
+
+PATIENCE = 127
+"""Cycles that a channel with a reserved engine stays longer than it may, to come to its copy:
+enough for the acquires and settings of a copy that are fetched, at a dword per cycle."""
 
 
 class Scheduler(wiring.Component):
@@ -21,12 +25,14 @@ class Scheduler(wiring.Component):
     -------
     ready, copying : per channel: its head can proceed; own copies run.
     stamps : arrival of each channel's head command.
+    keeping : per channel: it has reserved an engine for its next copy.
     serving, served : a channel is being served, and which.
     target, target_valid : whom to serve next; `take` when it is done. `target` is known early.
     candidate : who is likely to be the target, known early; the floor's holder is left out.
     slice_valid, slice : the slice of the channel taken in the previous cycle; 0 counts as 1.
     leave : register: the served channel must let go between two methods, for what was so in the
-        cycle before. No acquire and no copy of it may be decided in this cycle.
+        cycle before. No acquire and no copy of it may be decided in this cycle. One that has passed
+        its acquires comes first to its copy (COPY-13), if that takes at most `PATIENCE` cycles.
     spent : the served channel has the floor and a running copy, but its slice is over and another
         can proceed, or could a cycle ago: it may not start a further copy behind (COPY-6, COPY-8).
     give_up : the served channel yields the rest of its slice.
@@ -38,6 +44,7 @@ class Scheduler(wiring.Component):
         super().__init__({
             "ready": In(config.channels),
             "copying": In(config.channels),
+            "keeping": In(config.channels),
             "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
             "serving": In(1),
             "served": In(config.channel_bits),
@@ -107,7 +114,8 @@ class Scheduler(wiring.Component):
         # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
         alone = self.serving & has_floor & ~rivals.any() & ~floor_copying
         ends, guest_ends = self._slices(m, promote | renew, has_floor, alone)
-        m.d.sync += self.leave.eq(
+        wanted = Signal()
+        m.d.comb += wanted.eq(
             self.serving
             & Mux(
                 has_floor,
@@ -117,7 +125,18 @@ class Scheduler(wiring.Component):
                 | (guest_ends & other),
             )
         )
+        self._let_go(m, wanted)
         return m
+
+    def _let_go(self, m: Module, wanted: Signal) -> None:
+        """Wait with it while an engine is reserved, but not for ever."""
+        keeps = self.keeping.bit_select(self.served, 1)
+        waited = Signal(range(PATIENCE + 1))
+        m.d.sync += self.leave.eq(wanted & (~keeps | (waited == PATIENCE)))
+        with m.If(~self.serving):
+            m.d.sync += waited.eq(0)
+        with m.Elif(wanted & (waited != PATIENCE)):
+            m.d.sync += waited.eq(waited + 1)
 
     def _slices(
         self, m: Module, begins: Value, has_floor: Value, alone: Value

@@ -312,6 +312,26 @@ async def high_copy_overtakes_many(dut):
 
 
 @cocotb.test(**LIMIT)
+async def slice_ends_between_acquire_and_copy(dut):
+    """COPY-13: a low channel's slice is over in any cycle from its acquire to its copy, and a high
+    channel's copy comes up: it starts before that acquire or after that copy."""
+    bench = await Bench.start(dut)
+    firsts = set()
+    for slice_cycles in range(20, 80, 1 if cocotb.SIM_NAME.startswith("Verilator") else 7):
+        bench = await bench.again(counting=1)
+        levels = {0: 1, 1: 2}
+        low, high = [await bench.copy_channel(i, slice_cycles=slice_cycles) for i in levels]
+        first, second = bench.copies(2, 64)
+        await low.submit(joined(nops(*range(40)), wrapped(1, 2, first, 64)))
+        await high.submit(wrapped(2, 2, second, 64))
+        await bench.until_idle(low, high)
+        events = await bench.all_events()
+        assert check_priorities(events, levels, 2) == 2
+        firsts.add(next(event.channel for event in events if isinstance(event, Start)))
+    assert firsts == {0, 1}
+
+
+@cocotb.test(**LIMIT)
 async def not_decided_while_the_holder_can_proceed(dut):
     """COPY-9: a lower channel's acquire comes up in any cycle round the end of the copy of the
     holder of the floor, which then increments: none passes between the two, with an engine to be

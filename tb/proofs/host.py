@@ -253,6 +253,7 @@ class LauncherProof(Proof):
         has, engine = Signal(name=f"has_{channel}"), Signal(2, name=f"engine_{channel}")
         m.d.comb += [
             Assert(_any(holds) == has),
+            Assert(dut.keeping[channel] == has),
             Assert(~(holds[0] & holds[1])),
             Assert(~has | ~dut.copying[channel]),
         ]
@@ -337,7 +338,7 @@ class SchedulerProof(Proof):
         dut = Scheduler(config)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        for name in ("ready", "copying", "serving", "served", "take", "give_up"):
+        for name in ("ready", "copying", "keeping", "serving", "served", "take", "give_up"):
             drive(m, getattr(dut, name), name)
         first = anything(m, STAMP_BITS, "first")
         for channel in range(config.channels):  # stamps lie within half of the range
@@ -378,10 +379,11 @@ class SchedulerProof(Proof):
             m.d.comb += Assert(dut.target_valid)
         # Letting go is about the cycle before, but not before the slice is over.
         was_served, had_to, could = Signal(), Signal(), Signal()
+        keeping = dut.keeping.bit_select(dut.served, 1)
         m.d.sync += [
             was_served.eq(holder_served),
             could.eq(~copying),
-            had_to.eq(holder_served & over & ~copying & other),
+            had_to.eq(holder_served & over & ~copying & other & ~keeping),
         ]
         m.d.comb += Assert(~had_to | dut.leave)
         with m.If(was_served & holder_served):
