@@ -39,7 +39,6 @@ class Parking(wiring.Component):
     ready : per channel, its head can proceed.
     held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of
         groups what was so in the cycle before.
-    woken : strobe when an update made a channel ready.
     waits : per channel, what it waits for.
     """
 
@@ -66,22 +65,19 @@ class Parking(wiring.Component):
             "referring": In(channels),
             "ready": Out(channels),
             "held": Out(1),
-            "woken": Out(1),
             "waits": Out(data.ArrayLayout(Wait, channels)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        woken = Signal(self._config.channels)
-        m.d.comb += self.woken.eq(woken.any())
         groups = self._groups(m)
         for channel in range(self._config.channels):
-            maybe = self._watch(m, channel, woken)
+            maybe = self._watch(m, channel)
             held = self._held(m, channel, groups[channel])
             self._wait(m, channel, maybe, held)
         return m
 
-    def _watch(self, m: Module, channel: int, woken: Signal) -> Value:
+    def _watch(self, m: Module, channel: int) -> Value:
         """Whether the on-chip semaphore that the channel watches was written since, or is in this
         very cycle."""
         index = Signal(self._config.semaphore_bits, name=f"index_{channel}")
@@ -92,7 +88,6 @@ class Parking(wiring.Component):
             m.d.sync += [index.eq(self.watch.index), maybe.eq(0)]
         with m.Elif(hit):
             m.d.sync += maybe.eq(1)
-            m.d.comb += woken[channel].eq((self.waits[channel] == Wait.ONCHIP) & ~maybe)
         return maybe | hit
 
     def _groups(self, m: Module) -> list[Signal]:

@@ -84,13 +84,11 @@ class ParkingProof(Proof):
         m.d.comb += Assume(dut.unpark.valid | (served == whose))
         for event in (dut.guard, dut.unguard):
             m.d.comb += Assume(~event.valid | ((event.channel == served) & ~dut.unpark.valid))
-        woken = [self._wait(m, dut, inside, channel) for channel in range(CONFIG.channels)]
-        m.d.comb += Assert(dut.woken == _any(woken))
         for channel in range(CONFIG.channels):
+            self._wait(m, dut, inside, channel)
             self._group(m, dut, inside, channel)
 
-    def _wait(self, m: Module, dut: Parking, inside: Inside, channel: int) -> Value:
-        """Returns whether an update makes the channel ready now."""
+    def _wait(self, m: Module, dut: Parking, inside: Inside, channel: int) -> None:
         wait = Signal(Wait, name=f"spec_wait_{channel}")
         watched = Signal(CONFIG.semaphore_bits, name=f"spec_watched_{channel}")
         updated = Signal(name=f"spec_updated_{channel}")
@@ -115,7 +113,6 @@ class ParkingProof(Proof):
         with m.If(on_chip & dut.alive[channel]):
             m.d.comb += Assert(ready == (updated | named | dut.retry[channel]))
         m.d.comb += Cover(on_chip & updated & ready & ~dut.retry[channel])
-        return hit & on_chip & ~updated
 
     def _group(self, m: Module, dut: Parking, inside: Inside, channel: int) -> None:
         """The group is a set: `guard` adds (and wins), `unguard` and `clear` take away."""
