@@ -68,7 +68,7 @@ class _Methods(wiring.Component):
         execute = Execute(config)
         self._unit = Pipeline(config, execute)
         own = ("step", "channel", "run", "select", "load", "loaded", "reset", "replace", "early",
-               "ahead", "leave", "state")  # fmt: skip
+               "ahead", "leave", "quit", "state")  # fmt: skip
         members = {
             name: member for name, member in execute.signature.members.items() if name not in own
         }

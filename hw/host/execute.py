@@ -121,7 +121,7 @@ class Execute(wiring.Component):
         nothing had been set; with `replace`, another method has taken the held one's place.
     early : the context that is loaded is the served channel's, and is going to run.
     ahead, candidate : none is served; the one that will be, if any, in the next cycle.
-    leave : the channel is to be let go: decide no acquire, start no copy.
+    leave : the channel is to be let go: decide no acquire. quit : at once: start no copy.
     done : the method is complete. sets : it is, for it only sets state; this is known early.
     park, wait : it is not, and has to wait; `keep`: without losing its reserved engine.
     busy : it is not, and needs a few cycles more; never with `park`. asked : register: the
@@ -152,6 +152,7 @@ class Execute(wiring.Component):
             "ahead": In(1),
             "candidate": In(event),
             "leave": In(1),
+            "quit": In(1),
             "done": Out(1),
             "sets": Out(1),
             "park": Out(1),
@@ -775,7 +776,7 @@ class Execute(wiring.Component):
         m.d.comb += [
             legal.eq(now & ~wrong),
             can.eq(held & Mux(copying, follows & self._is["queue"], able)),
-            may.eq(~self.leave & ~ended),
+            may.eq(~self.quit & ~ended),
             out.refuse.eq(now & wrong & ~copying),
             out.cause.eq(Mux(bad, Cause.COPY_MODE, Cause.COPY_ZERO)),
             out.done.eq(legal & can & may),
@@ -787,7 +788,7 @@ class Execute(wiring.Component):
                     Wait.ENGINE,
                 )
             ),
-            out.busy.eq(legal & ~self.leave & ended & follows),
+            out.busy.eq(legal & ~self.quit & ended & follows),
             out.disarm.eq(out.park & ~copying),
         ]
         with m.If(out.done):

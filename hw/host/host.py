@@ -160,6 +160,7 @@ class Host(wiring.Component):
             pipeline.target.eq(scheduler.target),
             pipeline.target_valid.eq(scheduler.target_valid),
             pipeline.leave.eq(scheduler.leave),
+            pipeline.stay.eq(scheduler.stay),
             parking.alive.eq(alive),
             parking.occupied.eq(prefetch.occupied),
             parking.park.eq(pipeline.park),

@@ -55,7 +55,7 @@ class Pipeline(wiring.Component):
     alive : per channel, enabled and not halted.
     occupied : per channel, fetched beats are there.
     select, head, head_valid, take : the prefetch buffer.
-    target, target_valid, taken, leave : the scheduler; `slice_now` one cycle after `taken`.
+    target, target_valid, taken, leave, stay : the scheduler; `slice_now` one cycle after `taken`.
     serving, served : the channel whose context is in the registers.
     edit : a change to a context; its channel's wait ends with it.
     started : an entry of the served channel begins; GP_GET becomes `get`.
@@ -82,6 +82,7 @@ class Pipeline(wiring.Component):
             "taken": Out(1),
             "slice_now": Out(1),
             "leave": In(1),
+            "stay": In(1),
             "serving": Out(1),
             "served": Out(config.channel_bits),
             "edit": In(stream.Signature(channel_edit(config))),
@@ -138,6 +139,7 @@ class Pipeline(wiring.Component):
             unit.select.eq(self.select),
             unit.loaded.eq(load.data),
             unit.leave.eq(self.leave | self.edit.valid),
+            unit.quit.eq((self.leave & ~self.stay) | self.edit.valid),
             self.method.channel.eq(self.served),
             self.method.method.eq(flow.step.method),
             self.finished.channel.eq(self.served),
@@ -222,10 +224,8 @@ class Pipeline(wiring.Component):
         gone = Signal()
         dry = ~held & ~later & ~finish & ~occupied
         # After YIELD no further method before the scheduler's next choice (2.6).
-        # What has just been reserved, `leave` does not know of yet.
-        reserved = Signal()
-        m.d.sync += reserved.eq(unit.reserve.valid)
-        wanted = (self.leave & ~reserved) | self.edit.valid | unit.give_up
+        acquires = held & flow.step.kind.semaphore & flow.step.traits.acquires
+        wanted = unit.quit | (self.leave & acquires) | unit.give_up
         unfinished = later | accepts | (held & (~unit.done | finish))
         dead = self._halting | ~self._alive
         m.d.comb += [

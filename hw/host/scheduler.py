@@ -12,7 +12,7 @@ __all__ = ["PATIENCE", "Scheduler"]
 
 PATIENCE = 127
 """Cycles that a channel with a reserved engine stays longer than it may, to come to its copy:
-enough for the acquires and settings of a copy that are fetched, at a dword per cycle."""
+enough for the settings of a copy that are fetched, at a dword per cycle."""
 
 
 class Scheduler(wiring.Component):
@@ -31,8 +31,9 @@ class Scheduler(wiring.Component):
     candidate : who is likely to be the target, known early; the floor's holder is left out.
     slice_valid, slice : the slice of the channel taken in the previous cycle; 0 counts as 1.
     leave : register: the served channel must let go between two methods, for what was so in the
-        cycle before. No acquire and no copy of it may be decided in this cycle. One that has passed
-        its acquires comes first to its copy (COPY-13), if that takes at most `PATIENCE` cycles.
+        cycle before. No acquire of it may be decided in this cycle, and no copy unless `stay`.
+    stay : it has passed an acquire of its next copy and goes on until it comes to that copy or to
+        another acquire (COPY-13), for at most `PATIENCE` cycles.
     spent : the served channel has the floor and a running copy, but its slice is over and another
         can proceed, or could a cycle ago: it may not start a further copy behind (COPY-6, COPY-8).
     give_up : the served channel yields the rest of its slice.
@@ -55,6 +56,7 @@ class Scheduler(wiring.Component):
             "slice_valid": In(1),
             "slice": In(32),
             "leave": Out(1),
+            "stay": Out(1),
             "spent": Out(1),
             "give_up": In(1),
             "floor_valid": Out(1),
@@ -114,29 +116,26 @@ class Scheduler(wiring.Component):
         # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
         alone = self.serving & has_floor & ~rivals.any() & ~floor_copying
         ends, guest_ends = self._slices(m, promote | renew, has_floor, alone)
-        wanted = Signal()
-        m.d.comb += wanted.eq(
-            self.serving
-            & Mux(
-                has_floor,
-                ends & ~floor_copying & other,
-                (floor_ready & ~over)
-                | (self.floor_valid & over & ~floor_copying)
-                | (guest_ends & other),
-            )
-        )
-        self._let_go(m, wanted)
-        return m
-
-    def _let_go(self, m: Module, wanted: Signal) -> None:
-        """Wait with it while an engine is reserved, but not for ever."""
-        keeps = self.keeping.bit_select(self.served, 1)
-        waited = Signal(range(PATIENCE + 1))
-        m.d.sync += self.leave.eq(wanted & (~keeps | (waited == PATIENCE)))
+        wanted, waited = Signal(), Signal(range(PATIENCE + 1))
+        m.d.comb += [
+            wanted.eq(
+                self.serving
+                & Mux(
+                    has_floor,
+                    ends & ~floor_copying & other,
+                    (floor_ready & ~over)
+                    | (self.floor_valid & over & ~floor_copying)
+                    | (guest_ends & other),
+                )
+            ),
+            self.stay.eq(self.keeping.bit_select(self.served, 1) & (waited != PATIENCE)),
+        ]
+        m.d.sync += self.leave.eq(wanted)
         with m.If(~self.serving):
             m.d.sync += waited.eq(0)
-        with m.Elif(wanted & (waited != PATIENCE)):
+        with m.Elif(self.leave & self.stay):
             m.d.sync += waited.eq(waited + 1)
+        return m
 
     def _slices(
         self, m: Module, begins: Value, has_floor: Value, alone: Value

@@ -376,11 +376,10 @@ class SchedulerProof(Proof):
             m.d.comb += Assert(dut.target_valid)
         # Letting go is about the cycle before, but not before the slice is over.
         was_served, had_to, could = Signal(), Signal(), Signal()
-        keeping = dut.keeping.bit_select(dut.served, 1)
         m.d.sync += [
             was_served.eq(holder_served),
             could.eq(~copying),
-            had_to.eq(holder_served & over & ~copying & other & ~keeping),
+            had_to.eq(holder_served & over & ~copying & other),
         ]
         m.d.comb += Assert(~had_to | dut.leave)
         with m.If(was_served & holder_served):
@@ -731,7 +730,7 @@ class OrderProof(Proof):
         for ports in (looks, asks):
             m.d.comb += [look.addr.eq(channel) for channel, look in enumerate(ports)]
         m.submodules.dut = wrap(dut)
-        for name in ("alive", "occupied", "target", "target_valid", "leave", "head_valid"):
+        for name in ("alive", "occupied", "target", "target_valid", "leave", "stay", "head_valid"):
             drive(m, getattr(dut, name), name)
         # An edit ends a wait; what else it can do is not order of dwords.
         drive(m, dut.edit, "edit", "valid")
@@ -764,6 +763,7 @@ class OrderProof(Proof):
             Assert(~(run & looked) | ~(after_copies & at_once)),
             Assert(~execute.asked | ~is_copying),
             Assert(~(execute.park & execute.busy)),
+            Assert(~(dut._halting & execute.asked)),
             Assert(dut._running == run),
         ]
         m.d.comb += Assert(~execute.halt.valid | ~is_copying)
@@ -958,7 +958,7 @@ class OrderProof(Proof):
             for name in self.TRIGGERS:
                 m.d.comb += Assert((done.method.address != name >> 2) | ~copying)
         with m.If(execute.launch.valid):
-            m.d.comb += [Assert(execute.launch.behind == copying), Assert(~dut.leave)]
+            m.d.comb += [Assert(execute.launch.behind == copying), Assert(~execute.quit)]
         # An operation on chip is answered to the method that asked for it.
         method, place = execute.step.method, execute.state.semaphore
         asks = (method.address == HostMethod.SEM_EXECUTE >> 2) | (
