@@ -70,76 +70,82 @@ class Scheduler(wiring.Component):
         # Register, one-hot: who has the floor.
         self._owner = owner = Signal(config.channels)
         # Registers: the slice of the holder, that of a guest is over.
-        self._over = over = Signal(init=1)
+        self._over = Signal(init=1)
         self._guest_over = Signal(init=1)
-        has_floor, other = Signal(), Signal()
-        floor_ready, floor_copying = Signal(), Signal()
+        self._rivals, self._other = Signal(config.channels), Signal()
+        self._has_floor, self._floor_ready, self._floor_copying = Signal(), Signal(), Signal()
+        served = (1 << self.served) & self.serving.replicate(config.channels)
+        m.d.comb += [
+            self._rivals.eq(self.ready & ~owner),
+            oldest.candidates.eq(self._rivals & ~served),
+            oldest.stamps.eq(self.stamps),
+            self.candidate.valid.eq(oldest.found),
+            self.candidate.channel.eq(oldest.channel),
+            self._other.eq((oldest.choice & self._rivals).any()),
+            self._has_floor.eq(self.floor_valid & (self.served == self.floor)),
+            self._floor_ready.eq((self.ready & owner).any()),
+            self._floor_copying.eq((self.copying & owner).any()),
+        ]
+        begins = self._choose(m, oldest)
+        # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
+        nobody = ~self._rivals.any() & ~self._floor_copying
+        ends, guest_ends = self._slices(m, begins, self.serving & self._has_floor & nobody)
+        self._let_go(m, ends, guest_ends)
+        return m
+
+    def _choose(self, m: Module, oldest: Oldest) -> Value:
+        """The target, and who has the floor once it is taken; returns whether it begins a slice."""
         keeps, renew, promote, lose = Signal(), Signal(), Signal(), Signal()
         # Register: the holder is the target, if it can; known early. The holder that has just been
         # served most likely cannot.
         prefers = Signal()
-        m.d.sync += prefers.eq(keeps & ~(self.serving & has_floor))
-        rivals = Signal(config.channels)
-
-        served = (1 << self.served) & self.serving.replicate(config.channels)
-        m.d.comb += [
-            rivals.eq(self.ready & ~owner),
-            oldest.candidates.eq(rivals & ~served),
-            oldest.stamps.eq(self.stamps),
-            self.candidate.valid.eq(oldest.found),
-            self.candidate.channel.eq(oldest.channel),
-            has_floor.eq(self.floor_valid & (self.served == self.floor)),
-            floor_ready.eq((self.ready & owner).any()),
-            floor_copying.eq((self.copying & owner).any()),
-            other.eq((oldest.choice & rivals).any()),
-        ]
         # `promote` needs no look at `rivals`, which come late: `other` is one of them.
         m.d.comb += [
-            keeps.eq(floor_ready & ~(over & rivals.any())),
+            keeps.eq(self._floor_ready & ~(self._over & self._rivals.any())),
             self.target.eq(Mux(prefers, self.floor, oldest.channel)),
-            self.target_valid.eq(Mux(prefers, keeps, other & ~keeps)),
-            renew.eq(keeps & over & ~floor_copying),
-            promote.eq(~prefers & other & ~floor_copying & (over | ~floor_ready)),
-            lose.eq(~floor_ready & ~floor_copying),
+            self.target_valid.eq(Mux(prefers, keeps, self._other & ~keeps)),
+            renew.eq(keeps & self._over & ~self._floor_copying),
+            promote.eq(
+                (~prefers & self._other)
+                & (~self._floor_copying & (self._over | ~self._floor_ready))
+            ),
+            lose.eq(~self._floor_ready & ~self._floor_copying),
         ]
-        rivalled = Signal()
-        m.d.sync += rivalled.eq(rivals.any())
-        m.d.comb += self.spent.eq(self.serving & has_floor & over & floor_copying & rivalled)
+        m.d.sync += prefers.eq(keeps & ~(self.serving & self._has_floor))
         with m.If(self.take & promote):
             m.d.sync += [
                 self.floor_valid.eq(1),
                 self.floor.eq(oldest.channel),
-                owner.eq(oldest.choice),
+                self._owner.eq(oldest.choice),
             ]
         with m.Elif(~self.take & ~self.serving & lose):
-            m.d.sync += [self.floor_valid.eq(0), owner.eq(0)]
-        # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
-        alone = self.serving & has_floor & ~rivals.any() & ~floor_copying
-        ends, guest_ends = self._slices(m, promote | renew, has_floor, alone)
-        wanted, waited = Signal(), Signal(range(PATIENCE + 1))
+            m.d.sync += [self.floor_valid.eq(0), self._owner.eq(0)]
+        return promote | renew
+
+    def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
+        """What the served channel must or may not do, because others can proceed."""
+        rivalled, waited = Signal(), Signal(range(PATIENCE + 1))
+        holder_must = ends & ~self._floor_copying & self._other
+        guest_must = (
+            (self._floor_ready & ~self._over)
+            | (self.floor_valid & self._over & ~self._floor_copying)
+            | (guest_ends & self._other)
+        )
+        spends = self.serving & self._has_floor & self._over
+        m.d.sync += [
+            rivalled.eq(self._rivals.any()),
+            self.leave.eq(self.serving & Mux(self._has_floor, holder_must, guest_must)),
+        ]
         m.d.comb += [
-            wanted.eq(
-                self.serving
-                & Mux(
-                    has_floor,
-                    ends & ~floor_copying & other,
-                    (floor_ready & ~over)
-                    | (self.floor_valid & over & ~floor_copying)
-                    | (guest_ends & other),
-                )
-            ),
+            self.spent.eq(spends & self._floor_copying & rivalled),
             self.stay.eq(self.keeping.bit_select(self.served, 1) & (waited != PATIENCE)),
         ]
-        m.d.sync += self.leave.eq(wanted)
         with m.If(~self.serving):
             m.d.sync += waited.eq(0)
         with m.Elif(self.leave & self.stay):
             m.d.sync += waited.eq(waited + 1)
-        return m
 
-    def _slices(
-        self, m: Module, begins: Value, has_floor: Value, alone: Value
-    ) -> tuple[Value, Value]:
+    def _slices(self, m: Module, begins: Value, alone: Value) -> tuple[Value, Value]:
         """Time that is left of both slices. What comes late decides only whether they are over; a
         counter is set one cycle later, and means nothing while its slice is over.
 
@@ -178,7 +184,7 @@ class Scheduler(wiring.Component):
                 single.eq(self.slice[1:] == 0),
             ]
         with m.If(self.give_up & ~self.slice_valid):
-            with m.If(has_floor):
+            with m.If(self._has_floor):
                 m.d.sync += over.eq(1)
             with m.Else():
                 m.d.sync += guest_over.eq(1)
