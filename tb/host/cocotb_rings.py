@@ -148,9 +148,10 @@ async def control_entries(dut):
 async def marks_among_reads(dut):
     """Control entries of all channels at once, on slow memory: what needs no read waits in line
     with the reads, and none is lost."""
-    built = await (await Bench.start(dut)).control.read("CHANNELS")
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
     for latency in (150, 40):
-        bench = await Bench.start(dut, read_latency=latency)
+        bench = await bench.again(read_latency=latency)
         channels = [await bench.channel(index, limit2=6) for index in range(built)]
         for channel in channels:
             for number in range(12):
