@@ -15,7 +15,7 @@ from driver.memory import Buffer, Memory
 from driver.pushbuffer import Pushbuffer
 from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
 
-__all__ = ["Channel", "ChannelSettings", "clear_error", "stop"]
+__all__ = ["Channel", "ChannelSettings", "clear_errors", "stop"]
 
 POLL_CYCLES = 200
 """Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
@@ -106,6 +106,12 @@ async def clear_error(control: Control, index: int) -> None:
             await control.write_channel(index, name, pending)
 
 
+async def clear_errors(control: Control, index: int) -> None:
+    """Clear all errors of a channel that is switched off: behind one there may be another."""
+    while (await control.read_channel_fields(index, "STATUS"))["HALTED"]:
+        await clear_error(control, index)
+
+
 @dataclass
 class _Segment:
     """Pushbuffer bytes of one ring entry; `entry` counts all entries since the start."""
@@ -174,9 +180,9 @@ class Channel:
 
     async def close(self) -> None:
         """Switch the channel off and give its memory back, once the hardware is done with it. Its
-        error, if any, no longer asks for the interrupt. Raises `ChannelActive`."""
+        errors no longer ask for the interrupt. Raises `ChannelActive`."""
         await stop(self.control, self.index)
-        await clear_error(self.control, self.index)
+        await clear_errors(self.control, self.index)
         for buffer in (self._ring, self._userd, self._arena):
             buffer.free()
 

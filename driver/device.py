@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driver.channel import Channel, ChannelSettings, clear_error, stop
+from driver.channel import Channel, ChannelSettings, clear_errors, stop
 from driver.control import Control
-from driver.fault import ChannelError
+from driver.fault import ChannelActive, ChannelError
 from driver.fence import Fence, FencePool
 from driver.machine import Machine
 from driver.memory import Buffer, Memory
@@ -147,12 +147,23 @@ class Device:
         return device
 
     async def close(self) -> None:
-        """Switch channels and interrupts off, clear these and give the channels' memory back."""
+        """Switch channels and interrupts off, clear these and give the channels' memory back.
+
+        Raises `ChannelActive` for a channel that does not come to rest; the others are closed.
+        """
         await self.control.write("INTR_ENABLE", 0)
-        for channel in self.channels.values():
-            await channel.close()
-        self.channels.clear()
+        for index in self.channels:
+            await self.control.write_channel(index, "CONTROL", ENABLE=0)
+        active = None
+        for index, channel in list(self.channels.items()):
+            try:
+                await channel.close()
+                del self.channels[index]
+            except ChannelActive as error:
+                active = error
         await self._clear_events()
+        if active:
+            raise active
 
     async def _take_over(self) -> None:
         """Bring the machine to rest, whoever had it before."""
@@ -161,7 +172,7 @@ class Device:
         halted = await self._mask("INTR_ERROR")
         for index in range(self.info.channels):
             if halted >> index & 1:
-                await clear_error(self.control, index)
+                await clear_errors(self.control, index)
         await self._clear_events()
 
     async def _bind_policy(self) -> None:
@@ -247,7 +258,11 @@ class Device:
                 raise DeviceError(f"channel {index} is outside 0 … {self.info.channels - 1}")
             channel = Channel(self.control, self.memory, index, self.settings)
             self.channels[index] = channel
-            await channel.open(Pushbuffer().set_object())
+            try:
+                await channel.open(Pushbuffer().set_object())
+            except ChannelActive:
+                del self.channels[index]
+                raise
         return self.channels[index]
 
     async def synchronize(self) -> None:

@@ -123,7 +123,7 @@ class Signalbox(wiring.Component):
     def _wakes(self, m: Module, host: Host) -> Value:
         """Parked channels that semaphores made ready."""
         m.submodules.wakes = wakes = Wakes(self.config)
-        for name in ("waits", "ready", "engine", "retry"):
+        for name in ("waits", "ready", "engine", "retry", "holding"):
             m.d.comb += getattr(wakes, name).eq(getattr(host.parking, name))
         return wakes.count
 

@@ -150,6 +150,7 @@ class Host(wiring.Component):
             scheduler.ready.eq(parking.ready),
             scheduler.copying.eq(launcher.copying),
             scheduler.keeping.eq(launcher.keeping),
+            scheduler.wanting.eq(parking.wanting),
             scheduler.stamps.eq(arrivals.stamps),
             scheduler.serving.eq(pipeline.serving),
             scheduler.served.eq(pipeline.served),

@@ -39,6 +39,8 @@ class Parking(wiring.Component):
     ready : per channel, its head can proceed.
     held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of
         groups what was so in the cycle before.
+    wanting : per channel, an engine is all that its head lacks.
+    holding : per channel, all semaphores of its group were 0 in the cycle before.
     waits : per channel, what it waits for.
     """
 
@@ -65,6 +67,8 @@ class Parking(wiring.Component):
             "referring": In(channels),
             "ready": Out(channels),
             "held": Out(1),
+            "wanting": Out(channels),
+            "holding": Out(channels),
             "waits": Out(data.ArrayLayout(Wait, channels)),
         })
 
@@ -127,7 +131,7 @@ class Parking(wiring.Component):
     def _held(self, m: Module, channel: int, group: Signal) -> tuple[Value, Value]:
         """Whether all of the channel's group were 0 in the cycle before, and whether not all were;
         neither where something has just joined."""
-        held, joined = Signal(name=f"held_{channel}"), Signal(name=f"joined_{channel}")
+        held, joined = self.holding[channel], Signal(name=f"joined_{channel}")
         m.d.sync += [
             held.eq((group & ~self.zero) == 0),
             joined.eq(self.guard.valid & (self.guard.channel == channel)),
@@ -137,6 +141,10 @@ class Parking(wiring.Component):
     def _wait(self, m: Module, channel: int, maybe: Value, groups: tuple[Value, Value]) -> None:
         holds, fails = groups
         wait, over = self.waits[channel], Signal(name=f"over_{channel}")
+        lacks = (wait == Wait.ENGINE_ONLY) | (wait == Wait.ENGINE_TIMED)
+        m.d.comb += self.wanting[channel].eq(
+            self.alive[channel] & (lacks | ((wait == Wait.ENGINE) & holds))
+        )
         with m.If(self.park.valid & (self.park.channel == channel)):
             m.d.sync += wait.eq(self.park.wait)
         with m.Elif(self.unpark.valid & (self.unpark.channel == channel)):

@@ -25,7 +25,7 @@ class Scheduler(wiring.Component):
     -------
     ready, copying : per channel: its head can proceed; own copies run.
     stamps : arrival of each channel's head command.
-    keeping : per channel: it has reserved an engine for its next copy.
+    keeping : per channel: it has reserved an engine for its next copy. wanting : it waits for one.
     serving, served : a channel is being served, and which.
     target, target_valid : whom to serve next; `take` when it is done. `target` is known early.
     candidate : who is likely to be the target, known early; the floor's holder is left out.
@@ -34,8 +34,9 @@ class Scheduler(wiring.Component):
         cycle before. No acquire of it may be decided in this cycle, and no copy unless `stay`.
     stay : it has passed an acquire of its next copy and goes on until it comes to that copy or to
         another acquire (COPY-13), for at most `PATIENCE` cycles.
-    spent : the served channel has the floor and a running copy, but its slice is over and another
-        can proceed, or could a cycle ago: it may not start a further copy behind (COPY-6, COPY-8).
+    spent : the served channel has the floor and a running copy, but its slice is over, and a cycle
+        ago another could proceed or waited for an engine only: it may not start a further copy
+        behind (COPY-6, COPY-8).
     give_up : the served channel yields the rest of its slice.
     floor_valid, floor : who has the floor.
     """
@@ -46,6 +47,7 @@ class Scheduler(wiring.Component):
             "ready": In(config.channels),
             "copying": In(config.channels),
             "keeping": In(config.channels),
+            "wanting": In(config.channels),
             "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
             "serving": In(1),
             "served": In(config.channel_bits),
@@ -133,7 +135,7 @@ class Scheduler(wiring.Component):
         )
         spends = self.serving & self._has_floor & self._over
         m.d.sync += [
-            rivalled.eq(self._rivals.any()),
+            rivalled.eq((self._rivals | (self.wanting & ~self._owner)).any()),
             self.leave.eq(self.serving & Mux(self._has_floor, holder_must, guest_must)),
         ]
         m.d.comb += [

@@ -19,7 +19,7 @@ class Wakes(wiring.Component):
 
     Members
     -------
-    waits, ready, engine, retry : see `Parking`.
+    waits, ready, engine, retry, holding : see `Parking`.
     count : so many were made ready, some cycles before.
     """
 
@@ -31,6 +31,7 @@ class Wakes(wiring.Component):
             "ready": In(channels),
             "engine": In(channels),
             "retry": In(channels),
+            "holding": In(channels),
             "count": Out(range(channels + 1)),
         })
 
@@ -39,9 +40,9 @@ class Wakes(wiring.Component):
         on_chip, group, timed = (
             self._waiting(m, wait) for wait in (Wait.ONCHIP, Wait.ENGINE, Wait.ENGINE_TIMED)
         )
-        # `blocked` and `had`: a cycle before the others.
-        names = ("ready", "engine", "retry", "blocked", "had", "woken")
-        ready, engine, retry, blocked, had, woken = (
+        # `blocked`, `had` and `lacked`: a cycle before the others.
+        names = ("ready", "engine", "retry", "held", "blocked", "had", "lacked", "woken")
+        ready, engine, retry, held, blocked, had, lacked, woken = (
             Signal(self._channels, name=f"{name}_then") for name in names
         )
         m.d.sync += [
@@ -49,9 +50,13 @@ class Wakes(wiring.Component):
             engine.eq(self.engine),
             retry.eq(self.retry),
             blocked.eq((on_chip | group | timed) & ~ready),
+            held.eq(self.holding),
             had.eq(engine),
+            lacked.eq(~held),
             # With an engine at hand only the group was missing; without one only it can be gone.
-            woken.eq(blocked & ready & ~retry & (on_chip | (group & had) | (timed & ~engine))),
+            woken.eq(
+                (blocked & ready & ~retry) & (on_chip | (group & had & lacked) | (timed & ~engine))
+            ),
         ]
         m.d.comb += self.count.eq(self._sum(m, woken))
         return m

@@ -106,21 +106,26 @@ async def small_ring(dut):
 
 @cocotb.test(**LIMIT)
 async def errors_end_with_their_owner(dut):
-    """A device that is closed, and one that is opened, leave no error that asks for interrupts."""
+    """A device that is closed, and one that is opened, leave no error that asks for interrupts;
+    nor do several copies that fail one behind the other."""
     machine = await SimMachine.start(dut)
-    for closes in (True, False, True):
+    for closes, copies in ((True, 0), (False, 0), (True, 2), (False, 2), (True, 3)):
         device = await Device.open(machine, PriorityPolicy(1))
         assert await device.control.read("INTR") == 0
         stream = await device.stream()
         await stream.synchronize()
-        await stream.submit(Pushbuffer().host(HostMethod.ILLEGAL))
+        wrong = Pushbuffer()
+        for _ in range(copies):
+            wrong.copy(device.allocate(64).address, 1 << 48, 64, transfer=1)
+        await stream.submit(wrong.host(HostMethod.ILLEGAL))
         await stream.memcpy_async(device.allocate(64), 1 << 48, 64)
         try:
             await stream.synchronize()
         except ChannelError as error:
-            assert error.cause is Cause.METHOD_ILLEGAL
+            assert error.cause is (Cause.COPY_READ_FAULT if copies else Cause.METHOD_ILLEGAL)
         else:
             raise AssertionError("no error was raised")
+        await machine.wait_cycles(200)
         if closes:
             await device.close()
             assert await device.control.read("INTR") == 0

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from driver.channel import ChannelSettings
+from driver.channel import Channel, ChannelSettings
 from driver.device import Device, DeviceError
 from driver.fault import ChannelActive, ChannelError, ChannelTimeout
 from driver.memory import MemoryUseError
@@ -630,6 +630,27 @@ def test_start_waits_for_what_was_before():
         machine.linger = 1 << 30
         with pytest.raises(ChannelActive, match=r"channel 0 still uses its memory 1\d+ cycles"):
             await device.close()
+
+    run(body, policy=NoPriorityPolicy(1))
+
+
+def test_channel_that_does_not_come_to_rest():
+    """It is not handed out when it cannot be started; the others are closed all the same."""
+
+    async def body(device, machine):
+        await device.channel(0)
+        await device.channel(1)
+        stray = Channel(device.control, device.memory, 2, device.settings)
+        await stray.open(Pushbuffer().set_object())
+        machine.linger = 1 << 30
+        for _ in range(2):
+            with pytest.raises(ChannelActive, match="channel 2"):
+                await device.channel(2)
+        with pytest.raises(ChannelActive):
+            await device.close()
+        for index in range(2):
+            status = await device.control.read_channel_fields(index, "STATUS")
+            assert not status["ENABLED"]
 
     run(body, policy=NoPriorityPolicy(1))
 

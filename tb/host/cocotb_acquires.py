@@ -256,15 +256,20 @@ async def time_out_without_engine(dut):
 @cocotb.test(**LIMIT)
 async def acquire_in_vain_holds_up_no_copy(dut):
     """After an acquire before a copy has timed out and was replaced or skipped, the copy starts
-    although its semaphore is not 0; others of its group still count."""
+    although that does not hold; others of its group still count. On chip; in memory, at an address
+    that looks like the other's."""
     bench = await Bench.start(dut, counting=2)
-    for skips in (False, True):
+    for skips, in_vain in (
+        (False, semaphore(1)),
+        (True, semaphore(1)),
+        (True, bench.allocate(16, align=1 << 16)),
+    ):
         await bench.control.write_semaphore(0, 0)
         await bench.control.write_semaphore(1, 1)
         channel = await bench.copy_channel(0, timeout_units=10)
         channel.put = 1
         ((dst, src),) = bench.copies(1, 64)
-        both = Pushbuffer().acquire(semaphore(0), 0).acquire(semaphore(1), 0)
+        both = Pushbuffer().acquire(semaphore(0), 0).acquire(in_vain, 0 if in_vain >> 32 else 1)
         await channel.submit(both.copy(dst, src, 64))
         await channel.until_halted(Cause.ACQUIRE_TIMEOUT)
         await bench.control.write_semaphore(0, 1)

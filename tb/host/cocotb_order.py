@@ -314,6 +314,26 @@ async def pipelined_copies_alone_past_the_slice(dut):
 
 
 @cocotb.test(**LIMIT)
+async def pipelined_copies_end_with_the_slice(dut):
+    """COPY-6: a stream of pipelined copies keeps no other channel from the engine once its slice is
+    over, whatever that one waits for it with: a copy, or an acquire before one."""
+    bench = await Bench.start(dut)
+    for acquire in (False, True):
+        bench = await bench.again(counting=1)
+        one, two = [await bench.copy_channel(i, slice_cycles=60) for i in range(2)]
+        copies = bench.copies(9, LASTING)
+        stream = joined(*(Pushbuffer().copy(*copy, LASTING, transfer=1) for copy in copies[:8]))
+        await one.submit(stream)
+        await until_started(bench, 1)
+        commands = Pushbuffer().acquire(semaphore(0), 0) if acquire else Pushbuffer()
+        await two.submit(commands.copy(*copies[8], LASTING))
+        await bench.until_idle(one, two)
+        order = [event.channel for event in await bench.events(Start)]
+        assert order.index(1) < 5, order
+        assert all(bench.copied(*copy, LASTING) for copy in copies)
+
+
+@cocotb.test(**LIMIT)
 async def slices_of_no_time(dut):
     """SLICE 0 counts as 1: channels that take turns so still acquire and copy."""
     bench = await Bench.start(dut)

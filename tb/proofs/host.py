@@ -133,7 +133,7 @@ class ParkingProof(Proof):
         m.d.sync += [held.eq(holds), joined.eq(concerns(dut.guard, channel))]
         m.d.comb += [
             Assert(inside.signal(f"group_{channel}") == group),
-            Assert(inside.signal(f"held_{channel}") == held),
+            Assert(dut.holding[channel] == held),
             Assert(inside.signal(f"joined_{channel}") == joined),
         ]
         with m.If(~dut.unpark.valid & (dut.unpark.channel == channel)):
@@ -335,7 +335,16 @@ class SchedulerProof(Proof):
         dut = Scheduler(config)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        for name in ("ready", "copying", "keeping", "serving", "served", "take", "give_up"):
+        for name in (
+            "ready",
+            "copying",
+            "keeping",
+            "wanting",
+            "serving",
+            "served",
+            "take",
+            "give_up",
+        ):
             drive(m, getattr(dut, name), name)
         first = anything(m, STAMP_BITS, "first")
         for channel in range(config.channels):  # stamps lie within half of the range
