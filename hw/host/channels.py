@@ -495,7 +495,8 @@ class Channels(wiring.Component):
             with m.State("RESET"):
                 m.d.comb += [self.edit.valid.eq(1), self.edit.payload.reset.eq(1)]
                 with m.If(self.edit.ready):
-                    # A method that was refused late is gone; a copy that failed late is told.
+                    # A method that was refused late is gone; a copy that failed late is told: its
+                    # record is shown in this cycle at the latest, so RESTART must not get shorter.
                     m.d.comb += [self._started.eq(1), self._cleared.eq(~self._why.copy)]
                     m.d.sync += self.enabled.bit_select(channel, 1).eq(1)
                     m.next = "RESPOND"
