@@ -31,8 +31,10 @@ def export(config: str, folder: Path, *options: str) -> None:
 
 @pytest.fixture(scope="module", params=["tiny", "default", "two-engines", LARGE])
 def folder(request: pytest.FixtureRequest) -> Path:
-    """One export of each configuration, where the tools can see it."""
-    folder = SIM_BUILD / "export" / request.param
+    """One export of each configuration, where the tools can see it; each process of pytest-xdist
+    has its own."""
+    process = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+    folder = SIM_BUILD / "export" / process / request.param
     shutil.rmtree(folder, ignore_errors=True)
     export(request.param, folder)
     return folder
