@@ -151,12 +151,16 @@ class Channel:
         """Write the registers and switch the channel on; it begins with `first`. What other tasks
         submit meanwhile waits for its turn: GP_GET is still that of the channel's last start.
 
-        Raises `ChannelActive` when what it did before does not end.
+        Raises `ChannelActive` when what it did before does not end; its memory is given back.
         """
         async with self.turn():
             self._userd.fill(0)
             await self.enqueue(first.dwords)
-            await self._start()
+            try:
+                await self._start()
+            except ChannelActive:
+                self._free()
+                raise
             await self.ring_doorbell()
 
     async def _start(self) -> None:
@@ -183,6 +187,9 @@ class Channel:
         errors no longer ask for the interrupt. Raises `ChannelActive`."""
         await stop(self.control, self.index)
         await clear_errors(self.control, self.index)
+        self._free()
+
+    def _free(self) -> None:
         for buffer in (self._ring, self._userd, self._arena):
             buffer.free()
 

@@ -152,8 +152,6 @@ class Device:
         Raises `ChannelActive` for a channel that does not come to rest; the others are closed.
         """
         await self.control.write("INTR_ENABLE", 0)
-        for index in self.channels:
-            await self.control.write_channel(index, "CONTROL", ENABLE=0)
         active = None
         for index, channel in list(self.channels.items()):
             try:

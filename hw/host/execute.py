@@ -597,7 +597,7 @@ class Execute(wiring.Component):
         self._decide(m, passes, fails, out)
         # Who changes a semaphore of its own group does not wait for it; nor does who has waited in
         # vain, for the copy may come without that acquire.
-        with m.If((answered & ~acquires) | (times_out & self._copy_counter)):
+        with m.If((answered & ~acquires) | (cases[0].fails & self._late)):
             m.d.comb += self.unguard.valid.eq(1)
         self._describe(m, out)
         return out

@@ -10,7 +10,7 @@ it goes on while there is room for one method behind the one that executes. Only
 sets state it is known early; after another one a cycle passes before the next executes.
 """
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -200,11 +200,7 @@ class Pipeline(wiring.Component):
                 m.d.comb += step.method.eq(edited.method)
                 assign(m, step.kind, kind_of(edited.method.address))
                 assign(m, step.traits, traits_of(edited.method.data, edited.method.address[2]))
-                m.d.sync += [
-                    flow.step.eq(step),
-                    flow.step.kind.copy.eq(step.kind.copy & copies),
-                    flow.step.kind.launch.eq(step.kind.launch & copies),
-                ]
+                self._hold(m, step, copies)
 
     def _run(self, m: Module) -> None:
         """Execute the held method; take the next dword while there is room for its method."""
@@ -326,12 +322,16 @@ class Pipeline(wiring.Component):
         moving = Signal(Step)
         m.d.comb += moving.eq(Mux(later, flow.later, self._next))
         with m.If(free):
-            m.d.sync += [
-                flow.step.eq(moving),
-                flow.step.method.valid.eq(later | valid),
-                flow.step.kind.copy.eq(moving.kind.copy & copies),
-                flow.step.kind.launch.eq(moving.kind.launch & copies),
-            ]
+            self._hold(m, moving, copies)
+            m.d.sync += flow.step.method.valid.eq(later | valid)
         with m.If(~later):
             m.d.sync += flow.later.eq(self._next)
         m.d.sync += later.eq(~free & (later | valid))
+
+    def _hold(self, m: Module, step: data.View, copies: Value) -> None:
+        """`step` becomes the held one; `copies`: its subchannel has a copy object."""
+        m.d.sync += [
+            self._flow.step.eq(step),
+            self._flow.step.kind.copy.eq(step.kind.copy & copies),
+            self._flow.step.kind.launch.eq(step.kind.launch & copies),
+        ]

@@ -643,9 +643,11 @@ def test_channel_that_does_not_come_to_rest():
         stray = Channel(device.control, device.memory, 2, device.settings)
         await stray.open(Pushbuffer().set_object())
         machine.linger = 1 << 30
+        room = device.memory.free_bytes
         for _ in range(2):
             with pytest.raises(ChannelActive, match="channel 2"):
                 await device.channel(2)
+        assert device.memory.free_bytes == room
         with pytest.raises(ChannelActive):
             await device.close()
         for index in range(2):
