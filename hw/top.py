@@ -95,10 +95,13 @@ class Signalbox(wiring.Component):
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Report what the performance counters count."""
         acquire = host.pipeline.execute.acquire
-        m.d.comb += [
+        # What comes late in its cycle counts in the next one.
+        m.d.sync += [
             events.methods.eq(host.pipeline.method.valid),
-            events.semaphore_ops.eq(self._operations(m, host, engines)),
             events.acquire_fails.eq(acquire.valid & ~acquire.passed),
+        ]
+        m.d.comb += [
+            events.semaphore_ops.eq(self._operations(m, host, engines)),
             events.wakes.eq(self._wakes(m, host)),
             events.switches.eq(self._switches(m, host)),
             events.copies.eq(host.launcher.ended.valid),

@@ -56,13 +56,14 @@ class Channels(wiring.Component):
     edit : its context is to be changed.
     active : per channel, a copy, a read, a write-back or a semaphore operation in memory of it is
         under way.
-    halt : the method pipeline halts `channel`. failed : a copy does; taken when no other does.
+    halt : the method pipeline halts `channel`, from the next cycle on. failed : a copy does; taken
+        when no other does.
     ended : a copy has ended; `failed` halts its channel in this very cycle.
     resume : CLEAR_FAULTED for channel `target`. acquire : an acquire was decided.
     executed : a method of `channel` was executed. referenced : SET_REFERENCE.
     floor, floor_valid, served, serving, busy, waits, counts : for STATUS.
     peek : channel whose `peek_put` and `peek_get` come one cycle later.
-    error : strobe, a channel had an error, `cause`, in the cycle before.
+    error : strobe, a channel had an error, `cause`, one or two cycles ago.
     """
 
     def __init__(self, config: Config) -> None:
@@ -105,6 +106,8 @@ class Channels(wiring.Component):
         self._word, self._data, self._write = Signal(6), Signal(32), Signal()
         self._started = Signal()
         """Strobe: the channel of this access starts anew."""
+        self._halts, self._refused = Signal(self._config.channels), self._later(m, self.halt)
+        """Per channel, halted in an earlier cycle."""
         self._clearing, self._cleared, self._starts = Signal(), Signal(), Signal()
         """No error is noted now; strobe: that of this access's channel is cleared, or, because it
         starts, all of them."""
@@ -114,6 +117,12 @@ class Channels(wiring.Component):
         self._serve(m)
         self._halt(m)
         return m
+
+    def _later(self, m: Module, event: data.View) -> data.View:
+        """`event` in the next cycle: it comes late in its own."""
+        later = Signal(event.shape(), name="later")
+        m.d.sync += later.eq(event)
+        return later
 
     # -- storage: addressed by the channel of the access, with a register behind every RAM ---------
 
@@ -129,7 +138,7 @@ class Channels(wiring.Component):
         head = data.StructLayout({"address": 12, "subchannel": 3, "valid": 1})
         noted = Signal(channel_event(config, row=_ROW, why=why, head=head, data=32))
         """An error on its way into the RAMs."""
-        halting, self._busy = self.halt.valid, noted.valid
+        halting, self._busy = self._refused.valid, noted.valid
         rows = self._rows(m, noted)
         m.d.comb += [
             # What is noted depends on what was noted before.
@@ -140,12 +149,12 @@ class Channels(wiring.Component):
         ]
         m.d.sync += noted.valid.eq(halting | self.failed_taken)
         with m.If(halting):
-            method = self.halt.method
+            method = self._refused.method
             m.d.sync += [
-                noted.channel.eq(self.halt.channel),
+                noted.channel.eq(self._refused.channel),
                 noted.row.eq(rows[0]),
-                noted.why.cause.eq(self.halt.cause),
-                noted.why.va.eq(self.halt.va),
+                noted.why.cause.eq(self._refused.cause),
+                noted.why.va.eq(self._refused.va),
                 noted.why.copy.eq(0),
                 noted.head.address.eq(method.address),
                 noted.head.subchannel.eq(method.subchannel),
@@ -186,7 +195,8 @@ class Channels(wiring.Component):
         copies since that. Which of its rows is shown."""
         shown, more, queued, beyond, second = self._records.values()
         rows = []
-        events = ((self.halt, self.halt.valid, 0), (self.failed, self.failed_taken, 1))
+        refused = self._refused
+        events = ((refused, refused.valid, 0), (self.failed, self.failed_taken, 1))
         for event, taken, copy in events:
             row = Signal(_ROW, name=f"row_{len(rows)}")
             m.d.comb += [
@@ -226,7 +236,7 @@ class Channels(wiring.Component):
                 mine["more"].eq(mine["beyond"] & follows),
                 mine["queued"].eq(0),
                 mine["beyond"].eq(0),
-                self.halted.bit_select(self._channel, 1).eq(follows | failing),
+                self._halts.bit_select(self._channel, 1).eq(follows | failing),
             ]
 
     def _ram(self, m: Module, name: str, noted, value, rewrite=None, other=None) -> Signal:
@@ -262,8 +272,8 @@ class Channels(wiring.Component):
         references = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules.references = references
         return {
-            "METHODS": self._count(m, "methods", self.executed),
-            "COPIES": self._count(m, "copies", self.ended),
+            "METHODS": self._count(m, "methods", self._later(m, self.executed)),
+            "COPIES": self._count(m, "copies", self._later(m, self.ended)),
             "REFERENCE": self._tally(m, references, late, value, self._blank(m, self.referenced)),
         }
 
@@ -363,12 +373,11 @@ class Channels(wiring.Component):
             chosen = Signal(name=f"{name}_chosen")
             m.d.sync += [chosen.eq(bits.bit_select(channel, 1)), seen.eq(chosen)]
         self._acquire_failed = Signal(self._config.channels)
+        decided = self._later(m, self.acquire)
+        with m.If(decided.valid):
+            m.d.sync += self._acquire_failed.bit_select(decided.channel, 1).eq(~decided.passed)
         with m.If(self._started):
             m.d.sync += self._acquire_failed.bit_select(channel, 1).eq(0)
-        with m.If(self.acquire.valid):
-            m.d.sync += self._acquire_failed.bit_select(self.acquire.channel, 1).eq(
-                ~self.acquire.passed
-            )
         self._codes = Signal(64)
         with m.Switch(self._why.cause):
             for cause, code in CODE_OF.items():
@@ -544,7 +553,8 @@ class Channels(wiring.Component):
     def _halt(self, m: Module) -> None:
         """A channel halts at once, also one that is just being resumed."""
         for number in range(self._config.channels):
-            by_method = self.halt.valid & (self.halt.channel == number)
+            by_method = self._refused.valid & (self._refused.channel == number)
             by_copy = self.ended.valid & self.ended.failed & (self.ended.channel == number)
+            m.d.comb += self.halted[number].eq(self._halts[number] | by_method)
             with m.If(by_method | by_copy):
-                m.d.sync += self.halted[number].eq(1)
+                m.d.sync += self._halts[number].eq(1)

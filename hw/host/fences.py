@@ -18,7 +18,7 @@ class Fences(wiring.Component):
     in which they began, so that channels that poll never keep out one that releases. Results are
     kept per channel, so that the next one need not wait until this one is served again (COPY-3).
 
-    An operation is offered to the semaphore unit 3 cycles after it began, if none is before it.
+    An operation is offered to the semaphore unit 4 cycles after it began, if none is before it.
 
     Members
     -------
@@ -94,18 +94,21 @@ class Fences(wiring.Component):
         waiting = Signal(range(config.channels + 1))
         taken, answered = Signal(), Signal()
         port = self.port
+        begun = Signal(self.begin.shape())
         m.d.comb += [
-            store.en.eq(self.begin.valid),
-            store.addr.eq(self.begin.channel),
-            store.data.eq(self.begin.request),
-            enter.en.eq(self.begin.valid),
-            enter.data.eq(self.begin.channel),
+            store.en.eq(begun.valid),
+            store.addr.eq(begun.channel),
+            store.data.eq(begun.request),
+            enter.en.eq(begun.valid),
+            enter.data.eq(begun.channel),
             load.addr.eq(channel),
         ]
         m.d.sync += [
-            enter.addr.eq(enter.addr + self.begin.valid),
+            # Whether one begins comes late.
+            begun.eq(self.begin),
+            enter.addr.eq(enter.addr + begun.valid),
             leave.addr.eq(leave.addr + taken),
-            waiting.eq(waiting + self.begin.valid - taken),
+            waiting.eq(waiting + begun.valid - taken),
         ]
         with m.FSM(name="operation"):
             with m.State("IDLE"):

@@ -158,6 +158,8 @@ class Host(wiring.Component):
             scheduler.slice_valid.eq(pipeline.slice_now),
             scheduler.slice.eq(slices.data),
             scheduler.give_up.eq(execute.give_up),
+            scheduler.reserves.eq(execute.reserve.valid),
+            scheduler.launches.eq(execute.launch.valid),
             pipeline.target.eq(scheduler.target),
             pipeline.target_valid.eq(scheduler.target_valid),
             pipeline.leave.eq(scheduler.leave),

@@ -89,6 +89,7 @@ class Launcher(wiring.Component):
         queued, commands = Signal(engines), Signal(data.ArrayLayout(copy_command(config), engines))
         reserved = Signal(engines)
         owner = Signal(data.ArrayLayout(config.channel_bits, engines))
+        latest = Signal(data.ArrayLayout(config.channel_bits, engines))
         home = Signal(data.ArrayLayout(config.engine_bits, config.channels))
         free, idle = Signal(engines), Signal(engines)
 
@@ -100,15 +101,18 @@ class Launcher(wiring.Component):
                 port.command.valid.eq(queued[number]),
                 port.command.payload.eq(commands[number]),
                 # All that is under way in an engine belongs to the channel of its latest command.
-                port.stop.eq(~self.enabled.bit_select(commands[number].channel, 1)),
+                port.stop.eq(~self.enabled.bit_select(latest[number], 1)),
             ]
+            # Whether there is a launch comes late, and only `queued` needs to know.
+            with m.If(~queued[number]):
+                m.d.sync += commands[number].eq(self.launch.command)
             with m.If(port.command.ready & queued[number]):
                 m.d.sync += queued[number].eq(0)
             holder_works = self.working.bit_select(owner[number], 1)
             let_go = self.release.valid & (self.release.channel == owner[number])
             with m.If(let_go | ~holder_works):
                 m.d.sync += reserved[number].eq(0)
-        self._choose(m, free, reserved, owner, home, queued, commands)
+        self._choose(m, free, reserved, owner, home, queued, latest)
         m.d.comb += self.all_idle.eq(idle.all() & ~self.copying.any())
 
         interrupt = Signal(config.channels)
@@ -133,7 +137,7 @@ class Launcher(wiring.Component):
         self._end(m, interrupt)
         return m
 
-    def _choose(self, m, free, reserved, owner, home, queued, commands) -> None:
+    def _choose(self, m, free, reserved, owner, home, queued, latest) -> None:
         """Engine of a launch or a reservation."""
         engines = self._config.copy_engines
         lowest = Signal(engines)
@@ -153,7 +157,7 @@ class Launcher(wiring.Component):
             with m.If(self.started[number]):
                 m.d.sync += [
                     queued[number].eq(1),
-                    commands[number].eq(self.launch.command),
+                    latest[number].eq(self.launch.channel),
                     home[self.launch.channel].eq(number),
                     reserved[number].eq(0),
                 ]

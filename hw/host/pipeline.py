@@ -56,7 +56,7 @@ class Pipeline(wiring.Component):
     occupied : per channel, fetched beats are there.
     select, head, head_valid, take : the prefetch buffer.
     target, target_valid, taken, leave, stay : the scheduler; `slice_now` one cycle after `taken`.
-    serving, served : the channel whose context is in the registers.
+    serving, served : the channel whose context is in the registers; which, only while `serving`.
     edit : a change to a context; its channel's wait ends with it.
     started : an entry of the served channel begins; GP_GET becomes `get`.
     finished : all of the entry has been executed.
@@ -150,16 +150,17 @@ class Pipeline(wiring.Component):
         with m.FSM(name="service"):
             with m.State("SELECT"):
                 m.d.comb += [save.en.eq(dirty), unit.ahead.eq(1)]
-                m.d.sync += dirty.eq(0)
+                # Whether there is a target comes later than who it would be.
+                m.d.sync += [
+                    dirty.eq(0),
+                    self.served.eq(next_channel),
+                    edited.eq(self.edit.payload),
+                    editing.eq(self.edit.valid),
+                    # What is being saved is not read yet, but still in the registers.
+                    kept.eq(dirty & (next_channel == self.served)),
+                ]
                 with m.If(self.edit.valid | self.target_valid):
                     m.d.comb += [self.edit.ready.eq(1), self.taken.eq(~self.edit.valid)]
-                    m.d.sync += [
-                        self.served.eq(next_channel),
-                        edited.eq(self.edit.payload),
-                        editing.eq(self.edit.valid),
-                        # What is being saved is not read yet, but still in the registers.
-                        kept.eq(dirty & (next_channel == self.served)),
-                    ]
                     m.next = "LOAD"
             with m.State("LOAD"):
                 m.d.comb += [

@@ -32,8 +32,9 @@ class Scheduler(wiring.Component):
     slice_valid, slice : the slice of the channel taken in the previous cycle; 0 counts as 1.
     leave : register: the served channel must let go between two methods, for what was so in the
         cycle before. No acquire of it may be decided in this cycle, and no copy unless `stay`.
-    stay : it has passed an acquire of its next copy and goes on until it comes to that copy or to
-        another acquire (COPY-13), for at most `PATIENCE` cycles.
+    stay : register: it has passed an acquire of its next copy and goes on until it comes to that
+        copy or to another acquire (COPY-13), for at most `PATIENCE` cycles.
+    reserves, launches : the served channel reserves an engine; it starts a copy.
     spent : the served channel has the floor and a running copy, but its slice is over, and a cycle
         ago another could proceed or waited for an engine only: it may not start a further copy
         behind (COPY-6, COPY-8).
@@ -61,6 +62,8 @@ class Scheduler(wiring.Component):
             "stay": Out(1),
             "spent": Out(1),
             "give_up": In(1),
+            "reserves": In(1),
+            "launches": In(1),
             "floor_valid": Out(1),
             "floor": Out(config.channel_bits),
         })
@@ -126,7 +129,8 @@ class Scheduler(wiring.Component):
 
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
         """What the served channel must or may not do, because others can proceed."""
-        rivalled, waited = Signal(), Signal(range(PATIENCE + 1))
+        rivalled, waited = Signal(), Signal(range(PATIENCE))
+        patient, keeps = waited != PATIENCE - 1, self.keeping.bit_select(self.served, 1)
         holder_must = ends & ~self._floor_copying & self._other
         guest_must = (
             (self._floor_ready & ~self._over)
@@ -138,13 +142,11 @@ class Scheduler(wiring.Component):
             rivalled.eq((self._rivals | (self.wanting & ~self._owner)).any()),
             self.leave.eq(self.serving & Mux(self._has_floor, holder_must, guest_must)),
         ]
-        m.d.comb += [
-            self.spent.eq(spends & self._floor_copying & rivalled),
-            self.stay.eq(self.keeping.bit_select(self.served, 1) & (waited != PATIENCE)),
-        ]
+        m.d.comb += self.spent.eq(spends & self._floor_copying & rivalled)
+        m.d.sync += self.stay.eq(((keeps & ~self.launches) | self.reserves) & patient)
         with m.If(~self.serving):
             m.d.sync += waited.eq(0)
-        with m.Elif(self.leave & self.stay):
+        with m.Elif(self.leave & self.stay & patient):
             m.d.sync += waited.eq(waited + 1)
 
     def _slices(self, m: Module, begins: Value, alone: Value) -> tuple[Value, Value]:
