@@ -689,7 +689,8 @@ class Execute(wiring.Component):
         case = _Outcome("counting")
         holds = self.held & self._zero
         m.d.comb += [
-            self.guard.valid.eq(now & (holds | self._unsettled | ~self._late)),
+            # One that times out leaves at once.
+            self.guard.valid.eq(now),
             case.park.eq(now & Mux(holds, ~self._is["able"], ~self._unsettled & ~self._late)),
             case.disarm.eq(now & holds & ~self._is["able"]),
             case.passes.eq(now & holds & self._is["able"]),

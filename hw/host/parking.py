@@ -24,12 +24,12 @@ class Parking(wiring.Component):
     -------
     alive : per channel, enabled and not halted.
     occupied : per channel, fetched dwords are there.
-    park : the served channel has met `wait`.
-    unpark : the channel is served again, or starts anew; `channel` always is the served one.
+    park : while the channel is served; it goes on (`Wait.NONE`), or is let go and has met `wait`.
+    unpark : the first cycle of that; `channel` always is the served one.
     watch : the channel has on-chip semaphore `index` decided.
     update : an on-chip semaphore was written.
     guard : counting semaphore `counter` joins the channel's acquire group (COPY-13).
-    unguard : it leaves it; with `all`, the whole group ends.
+    unguard : it leaves it, a cycle later; with `all`, the whole group ends.
     clear : the channel starts anew and belongs to no group.
     zero : per counting semaphore, whether it is 0.
     copying, engine, queue, retry, fenced, over : per channel: own copies run; an engine can take
@@ -74,6 +74,9 @@ class Parking(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # It comes late, and the first update that counts two cycles later still.
+        self._watching = Signal(self.watch.shape(), name="watching")
+        m.d.sync += self._watching.eq(self.watch)
         groups = self._groups(m)
         for channel in range(self._config.channels):
             maybe = self._watch(m, channel)
@@ -84,12 +87,12 @@ class Parking(wiring.Component):
     def _watch(self, m: Module, channel: int) -> Value:
         """Whether the on-chip semaphore that the channel watches was written since, or is in this
         very cycle."""
-        index = Signal(self._config.semaphore_bits, name=f"index_{channel}")
+        watch, index = self._watching, Signal(self._config.semaphore_bits, name=f"index_{channel}")
         maybe = Signal(name=f"maybe_{channel}")
         hit = Signal(name=f"hit_{channel}")
         m.d.comb += hit.eq(self.update.valid & (self.update.index == index))
-        with m.If(self.watch.valid & (self.watch.channel == channel)):
-            m.d.sync += [index.eq(self.watch.index), maybe.eq(0)]
+        with m.If(watch.valid & (watch.channel == channel)):
+            m.d.sync += [index.eq(watch.index), maybe.eq(0)]
         with m.Elif(hit):
             m.d.sync += maybe.eq(1)
         return maybe | hit
@@ -99,10 +102,14 @@ class Parking(wiring.Component):
         channel's are 0, from a copy of its group, to be early."""
         counters = self._config.counters
         joining, leaving = Signal(counters), Signal(counters)
+        # Who leaves is known late; the channel looks at its group three cycles after at the
+        # earliest.
+        unguard = Signal(self.unguard.shape())
+        m.d.sync += unguard.eq(self.unguard)
         for counter in range(counters):
             m.d.comb += [
                 joining[counter].eq(self.guard.counter == counter),
-                leaving[counter].eq(self.unguard.all | (self.unguard.counter == counter)),
+                leaving[counter].eq(unguard.all | (unguard.counter == counter)),
             ]
 
         def after(group: Value, joins: Value, leaves: Value, cleared: Value) -> Value:
@@ -113,13 +120,13 @@ class Parking(wiring.Component):
         groups, served = [], Signal(counters)
         for channel in range(self._config.channels):
             group = Signal(counters, name=f"group_{channel}")
-            events = (self.guard, self.unguard, self.clear)
+            events = (self.guard, unguard, self.clear)
             m.d.sync += group.eq(
                 after(group, *(event.valid & (event.channel == channel) for event in events))
             )
             groups.append(group)
         cleared = self.clear.valid & (self.clear.channel == self.unpark.channel)
-        m.d.sync += served.eq(after(served, self.guard.valid, self.unguard.valid, cleared))
+        m.d.sync += served.eq(after(served, self.guard.valid, unguard.valid, cleared))
         with m.If(self.unpark.valid):
             with m.Switch(self.unpark.channel):
                 for channel, group in enumerate(groups):
@@ -147,8 +154,6 @@ class Parking(wiring.Component):
         )
         with m.If(self.park.valid & (self.park.channel == channel)):
             m.d.sync += wait.eq(self.park.wait)
-        with m.Elif(self.unpark.valid & (self.unpark.channel == channel)):
-            m.d.sync += wait.eq(Wait.NONE)
         with m.Switch(wait):
             with m.Case(Wait.NONE):
                 m.d.comb += over.eq(self.occupied[channel])

@@ -60,8 +60,7 @@ class Pipeline(wiring.Component):
     edit : a change to a context; its channel's wait ends with it.
     started : an entry of the served channel begins; GP_GET becomes `get`.
     finished : all of the entry has been executed.
-    unpark : the channel is served.
-    park : it is let go and waits.
+    unpark, park : see `Parking`.
     release : it is let go because it is blocked; its reservation ends.
     method : what was executed, for the trace.
     """
@@ -130,6 +129,7 @@ class Pipeline(wiring.Component):
         ]
         # All that only `run` gives a meaning to is there in every state, to be early.
         m.d.comb += [
+            self.park.valid.eq(self.serving),
             unit.step.eq(flow.step),
             unit.run.eq(
                 (self._running & ~self._halting & flow.step.method.valid)
@@ -189,7 +189,7 @@ class Pipeline(wiring.Component):
             m.d.sync += flow.eq(0)
             m.d.comb += unit.reset.eq(1)
         with m.Else():
-            m.d.comb += [self.park.valid.eq(1), self.park.wait.eq(Wait.TURN)]
+            m.d.comb += self.park.wait.eq(Wait.TURN)
             with m.If(edited.replace):
                 m.d.comb += unit.replace.eq(1)
                 step = Signal(Step)
@@ -228,9 +228,11 @@ class Pipeline(wiring.Component):
         m.d.comb += [
             gone.eq(unit.park | ((dead | dry | wanted) & ~unit.busy)),
             self.release.valid.eq(unit.park & ~unit.keep),
-            self.park.valid.eq(unit.park | (wanted & unfinished & ~unit.busy)),
-            self.park.wait.eq(Mux(unit.park, unit.wait, Wait.TURN)),
         ]
+        with m.If(unit.park):
+            m.d.comb += self.park.wait.eq(unit.wait)
+        with m.Elif(wanted & unfinished & ~unit.busy):
+            m.d.comb += self.park.wait.eq(Wait.TURN)
         with m.If(gone):
             m.d.sync += self._running.eq(0)
             m.next = "SELECT"

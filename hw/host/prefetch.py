@@ -20,10 +20,10 @@ def channel_event(config: Config, **fields: int) -> data.StructLayout:
 class Prefetch(wiring.Component):
     """Beats that were fetched and not yet taken, per channel in order.
 
-    Behind the RAM, whose output comes late, lies a register, the head; the RAM's output is the
-    beat after it. So the head is offered in the cycle after `serving` rose, and from beat to beat
-    of one channel every cycle; a beat that finds nothing before it, three cycles after its fill.
-    Space is the filler's business: `fill` is always accepted.
+    Before the RAM lies a register, and behind it, for its output comes late, another, the head; the
+    RAM's output is the beat after it. So the head is offered in the cycle after `serving` rose, and
+    from beat to beat of one channel every cycle; a beat that finds nothing before it, four cycles
+    after its fill. Space is the filler's business: `fill` is always accepted.
 
     Members
     -------
@@ -57,10 +57,11 @@ class Prefetch(wiring.Component):
         heads = Signal(data.ArrayLayout(pointer, config.channels))
         tails = Signal(data.ArrayLayout(pointer, config.channels))
         counts = Signal(data.ArrayLayout(counter, config.channels))
+        filling = self._describe(m)
         for channel in range(config.channels):
-            filled = self.fill.valid & (self.fill.channel == channel)
+            filled = filling.valid & (filling.channel == channel)
             taken = self.take & (self.select == channel)
-            m.d.comb += self.occupied[channel].eq(counts[channel] != 0)
+            m.d.comb += self.occupied[channel].eq((counts[channel] != 0) | filled)
             with m.If(filled):
                 m.d.sync += tails[channel].eq(tails[channel] + 1)
             with m.If(taken):
@@ -69,10 +70,27 @@ class Prefetch(wiring.Component):
                 m.d.sync += counts[channel].eq(counts[channel] + Mux(filled, 1, -1))
             with m.If(self.clear.valid & (self.clear.channel == channel)):
                 m.d.sync += [tails[channel].eq(0), heads[channel].eq(0), counts[channel].eq(0)]
-        self._read(m, self._store(m, tails), heads, counts)
+        self._read(m, self._store(m, filling, tails), filling, heads, counts)
         return m
 
-    def _store(self, m: Module, tails: data.View) -> tuple:
+    def _describe(self, m: Module) -> data.View:
+        """What came in the cycle before, and what the decoder wants to know of it early."""
+        beat = self.fill.beat
+        filling = Signal(channel_event(self._config, row=head_beat(self._config)))
+        for number in range(self._config.beat_dwords):
+            m.submodules[f"refusals_{number}"] = one = Refusals()
+            m.d.comb += one.dword.eq(beat.data.word_select(number, 32))
+            m.d.sync += filling.row.refusals[number].eq(one.refusal)
+        dropped = self.clear.valid & (self.clear.channel == self.fill.channel)
+        m.d.sync += [
+            filling.valid.eq(self.fill.valid & ~dropped),
+            filling.channel.eq(self.fill.channel),
+            filling.row.beat.eq(beat),
+            filling.row.single.eq(beat.empty | (beat.cause != 0) | (beat.low == beat.high)),
+        ]
+        return filling
+
+    def _store(self, m: Module, filling: data.View, tails: data.View) -> tuple:
         """Write what comes; returns the RAM's read port and its address as a record."""
         config = self._config
         row = data.StructLayout({
@@ -87,56 +105,53 @@ class Prefetch(wiring.Component):
             attrs={"no_rw_check": 1},
         )
         write, read = ram.write_port(), ram.read_port()
-        beat = self.fill.beat
-        for number in range(config.beat_dwords):
-            m.submodules[f"refusals_{number}"] = one = Refusals()
-            m.d.comb += [
-                one.dword.eq(beat.data.word_select(number, 32)),
-                write.data.refusals[number].eq(one.refusal),
-            ]
         m.d.comb += [
-            write.en.eq(self.fill.valid),
-            write.data.beat.eq(beat),
-            write.data.single.eq(beat.empty | (beat.cause != 0) | (beat.low == beat.high)),
-            data.View(row, write.addr).pointer.eq(tails[self.fill.channel]),
-            data.View(row, write.addr).channel.eq(self.fill.channel),
+            write.en.eq(filling.valid),
+            write.data.eq(filling.row),
+            data.View(row, write.addr).pointer.eq(tails[filling.channel]),
+            data.View(row, write.addr).channel.eq(filling.channel),
         ]
         return read, data.View(row, read.addr)
 
-    def _read(self, m: Module, port: tuple, heads: data.View, counts: data.View) -> None:
+    def _read(
+        self, m: Module, port: tuple, filling: data.View, heads: data.View, counts: data.View
+    ) -> None:
         """Bring the beats of `select` one after the other to the RAM's output and to the head."""
         read, address = port
-        # The beat that is read next, and how many are neither read nor in flight.
+        # The RAM's last address, and how many beats were not read before; `ahead`: one was read
+        # there, and the next one is behind it.
         place = Signal.like(heads[0])
         unread = Signal.like(counts[0])
+        ahead = Signal()
         next_valid = Signal()
         moves, reads = Signal(), Signal()
         first, count = Signal.like(place), Signal.like(unread)
-        filled = self.fill.valid & (self.fill.channel == self.select)
+        filled = filling.valid & (filling.channel == self.select)
         cleared = self.clear.valid & (self.clear.channel == self.select)
         m.d.comb += [
-            first.eq(Mux(self.serving, place, heads[self.select])),
-            count.eq(Mux(self.serving, unread, counts[self.select])),
+            first.eq(Mux(self.serving, self._after(place, ahead), heads[self.select])),
+            count.eq(Mux(self.serving, unread - ahead, counts[self.select])),
             moves.eq(~self.head_valid | self.take),
             reads.eq(~self.serving | ~next_valid | moves),
             read.en.eq(reads),
             address.pointer.eq(first),
             address.channel.eq(self.select),
         ]
+        m.d.sync += [
+            place.eq(first),
+            unread.eq(count + filled),
+            ahead.eq(reads & (count != 0)),
+        ]
         with m.If(reads):
-            m.d.sync += next_valid.eq((count != 0) & ~cleared)
-        with m.If(reads & (count != 0)):
-            m.d.sync += [place.eq(self._after(first)), unread.eq(count - 1 + filled)]
-        with m.Else():
-            m.d.sync += [place.eq(first), unread.eq(count + filled)]
+            m.d.sync += next_valid.eq(count != 0)
         with m.If(moves):
             m.d.sync += [self.head.eq(read.data), self.head_valid.eq(next_valid & self.serving)]
         with m.If(~self.serving | cleared):
             m.d.sync += self.head_valid.eq(0)
         with m.If(cleared):
-            m.d.sync += [next_valid.eq(0), unread.eq(0), place.eq(0)]
+            m.d.sync += [next_valid.eq(0), ahead.eq(0), unread.eq(0), place.eq(0)]
 
     @staticmethod
-    def _after(place: Value) -> Value:
-        """The increment, without a carry chain, which takes longer in so few bits."""
-        return Cat(bit ^ place[:i].all() for i, bit in enumerate(place))
+    def _after(place: Value, ahead: Value) -> Value:
+        """The sum, without a carry chain, which takes longer in so few bits."""
+        return Cat(bit ^ (ahead & place[:i].all()) for i, bit in enumerate(place))

@@ -13,7 +13,7 @@ __all__ = ["Timers"]
 
 class Timers(wiring.Component):
     """One timer per channel; one comparison per cycle goes round the channels, so a timer is late
-    by at most `channels` + 2 cycles.
+    by at most `channels` + 3 cycles.
 
     Members
     -------
@@ -43,36 +43,40 @@ class Timers(wiring.Component):
         m.submodules.ram = ram = Memory(shape=timer, depth=1 << config.channel_bits, init=[])
         write, read = ram.write_port(), ram.read_port(domain="comb")
         turn = Signal(range(config.channels))
+        # Both come late, and are carried out in the next cycle.
+        arm, disarm = Signal(self.arm.shape()), Signal(self.disarm.shape())
         # Registers, one stage after the other: the timer that was looked at, and how late it is.
         found = Signal(timer)
         late, in_units = Signal(32), Signal()
         # One-hot: whose it is, if it was not touched since.
         looked, timed = Signal(config.channels), Signal(config.channels)
-        armed, passed = Signal(config.channels), Signal()
+        armed, ran_out, passed = Signal(config.channels), Signal(config.channels), Signal()
         m.d.comb += [
-            write.addr.eq(self.arm.channel),
-            write.data.units.eq(self.arm.units),
-            write.data.due.eq(self.arm.due),
-            write.en.eq(self.arm.valid),
+            write.addr.eq(arm.channel),
+            write.data.units.eq(arm.units),
+            write.data.due.eq(arm.due),
+            write.en.eq(arm.valid),
             read.addr.eq(turn),
             passed.eq(Mux(in_units, ~late[31], ~late[23])),
         ]
         m.d.sync += [
+            arm.eq(self.arm),
+            disarm.eq(self.disarm),
             turn.eq(Mux(turn == config.channels - 1, 0, turn + 1)),
             found.eq(read.data),
             late.eq(Mux(found.units, self.units, self.cycles) - found.due),
             in_units.eq(found.units),
         ]
         for channel in range(config.channels):
-            arms = self.arm.valid & (self.arm.channel == channel)
-            disarms = self.disarm.valid & (self.disarm.channel == channel)
-            touched = arms | disarms
+            arms = arm.valid & (arm.channel == channel)
+            touched = arms | (disarm.valid & (disarm.channel == channel))
+            m.d.comb += self.expired[channel].eq(ran_out[channel] & ~touched)
             m.d.sync += [
                 looked[channel].eq((turn == channel) & armed[channel] & ~touched),
                 timed[channel].eq(looked[channel] & ~touched),
             ]
             with m.If(touched):
-                m.d.sync += [armed[channel].eq(arms), self.expired[channel].eq(0)]
+                m.d.sync += [armed[channel].eq(arms), ran_out[channel].eq(0)]
             with m.Elif(timed[channel] & passed):
-                m.d.sync += self.expired[channel].eq(1)
+                m.d.sync += ran_out[channel].eq(1)
         return m

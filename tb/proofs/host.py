@@ -9,14 +9,14 @@ from amaranth.lib import data
 
 from hw.config import WINDOW_BASE, Config
 from hw.errors import Cause
-from hw.host.context import GroupMode, GroupState, ObjectKind, has_copies
+from hw.host.context import GroupMode, GroupState, ObjectKind, has_copies, head_beat
 from hw.host.decode import Decoder, Refusals, kind_of, traits_of
 from hw.host.execute import Execute
 from hw.host.launcher import MOST_COPIES, Launcher
 from hw.host.oldest import STAMP_BITS, Oldest
 from hw.host.parking import Parking
 from hw.host.pipeline import Pipeline, channel_edit
-from hw.host.prefetch import Prefetch
+from hw.host.prefetch import Prefetch, channel_event
 from hw.host.rare import Action, verdict
 from hw.host.scheduler import Scheduler
 from hw.methods import Header, HostMethod, SecOp, SemOp
@@ -58,7 +58,7 @@ class ParkingProof(Proof):
     name = "host.parking"
     shows = (
         "a channel that waits for an on-chip semaphore is ready when that semaphore was updated "
-        "since `watch`, from that cycle until it is served, and no other update makes it ready; "
+        "since the cycle after `watch`, from then until it is served, and no other makes it ready; "
         "`held` says that "
         "all semaphores of the served channel's group are 0, and who waits for its group and an "
         "engine is ready when both were there in the cycle before"
@@ -78,28 +78,38 @@ class ParkingProof(Proof):
             Assume(dut.park.wait.as_value() <= Wait.TURN.value),
             Assume((dut.guard.counter < CONFIG.counters) | ~dut.guard.valid),
         ]
-        whose = Signal(CONFIG.channel_bits)
-        served = dut.unpark.channel
-        m.d.sync += whose.eq(served)
-        m.d.comb += Assume(dut.unpark.valid | (served == whose))
+        whose, serving = Signal(CONFIG.channel_bits), Signal()
+        served, serves = dut.unpark.channel, dut.park.valid
+        m.d.sync += [whose.eq(served), serving.eq(serves)]
+        m.d.comb += [
+            Assume(~serves | (dut.park.channel == served)),
+            Assume(dut.unpark.valid == (serves & ~serving)),
+            Assume(dut.unpark.valid | ~serves | (served == whose)),
+        ]
         for event in (dut.guard, dut.unguard):
-            m.d.comb += Assume(~event.valid | ((event.channel == served) & ~dut.unpark.valid))
+            here = serves & ~dut.unpark.valid & (event.channel == served)
+            m.d.comb += Assume(~event.valid | here)
+        unguard = Signal(dut.unguard.shape(), name="spec_unguard")
+        watch = Signal(dut.watch.shape(), name="spec_watch")
+        m.d.sync += [unguard.eq(dut.unguard), watch.eq(dut.watch)]
+        m.d.comb += [
+            Assert(inside.signal("unguard") == unguard.as_value()),
+            Assert(inside.signal("watching") == watch.as_value()),
+        ]
         for channel in range(CONFIG.channels):
-            self._wait(m, dut, inside, channel)
-            self._group(m, dut, inside, channel)
+            self._wait(m, dut, inside, watch, channel)
+            self._group(m, dut, inside, unguard, channel)
 
-    def _wait(self, m: Module, dut: Parking, inside: Inside, channel: int) -> None:
+    def _wait(self, m: Module, dut: Parking, inside: Inside, watch, channel: int) -> None:
         wait = Signal(Wait, name=f"spec_wait_{channel}")
         watched = Signal(CONFIG.semaphore_bits, name=f"spec_watched_{channel}")
         updated = Signal(name=f"spec_updated_{channel}")
         with m.If(concerns(dut.park, channel)):
             m.d.sync += wait.eq(dut.park.wait)
-        with m.Elif(concerns(dut.unpark, channel)):
-            m.d.sync += wait.eq(Wait.NONE)
         named = dut.update.valid & (dut.update.index == watched)
-        hit = named & ~concerns(dut.watch, channel)
-        with m.If(concerns(dut.watch, channel)):
-            m.d.sync += [watched.eq(dut.watch.index), updated.eq(0)]
+        hit = named & ~concerns(watch, channel)
+        with m.If(concerns(watch, channel)):
+            m.d.sync += [watched.eq(watch.index), updated.eq(0)]
         with m.Elif(hit):
             m.d.sync += updated.eq(1)
 
@@ -114,15 +124,16 @@ class ParkingProof(Proof):
             m.d.comb += Assert(ready == (updated | named | dut.retry[channel]))
         m.d.comb += Cover(on_chip & updated & ready & ~dut.retry[channel])
 
-    def _group(self, m: Module, dut: Parking, inside: Inside, channel: int) -> None:
-        """The group is a set: `guard` adds (and wins), `unguard` and `clear` take away."""
+    def _group(self, m: Module, dut: Parking, inside: Inside, unguard, channel: int) -> None:
+        """The group is a set: `guard` adds (and wins), `clear` and, a cycle later, `unguard` take
+        away."""
         group = Signal(CONFIG.counters, name=f"spec_group_{channel}")
         kept, added = Signal.like(group), Signal.like(group)
-        one = 1 << dut.unguard.counter
+        one = 1 << unguard.counter
         with m.If(concerns(dut.clear, channel)):
             m.d.comb += kept.eq(0)
-        with m.Elif(concerns(dut.unguard, channel)):
-            m.d.comb += kept.eq(Mux(dut.unguard.all, 0, group & ~one))
+        with m.Elif(concerns(unguard, channel)):
+            m.d.comb += kept.eq(Mux(unguard.all, 0, group & ~one))
         with m.Else():
             m.d.comb += kept.eq(group)
         with m.If(concerns(dut.guard, channel)):
@@ -136,7 +147,7 @@ class ParkingProof(Proof):
             Assert(dut.holding[channel] == held),
             Assert(inside.signal(f"joined_{channel}") == joined),
         ]
-        with m.If(~dut.unpark.valid & (dut.unpark.channel == channel)):
+        with m.If(dut.park.valid & ~dut.unpark.valid & (dut.unpark.channel == channel)):
             m.d.comb += [
                 Assert(inside.signal("served") == group),
                 Assert(dut.held == holds),
@@ -683,22 +694,30 @@ class PrefetchProof(Proof):
         head = inside.signal("heads").word_select(channel, pointer)
         tail = inside.signal("tails").word_select(channel, pointer)
         count = inside.signal("counts").word_select(channel, depth.bit_length())
+        filling = data.View(channel_event(CONFIG, row=head_beat(CONFIG)), inside.signal("filling"))
+        enters = concerns(filling, channel)
         next_valid, ours = inside.signal("next_valid"), selected == channel
+        ahead, unread = inside.signal("ahead"), inside.signal("unread")
         read = dut.head_valid + next_valid
         m.d.comb += [
             look.addr.eq(Cat((head + before)[:pointer], channel)),
-            Assert(count == level),
-            Assert((tail - head)[:pointer] == level[:pointer]),
+            Assert(count + enters == level),
+            Assert((tail - head)[:pointer] == count[:pointer]),
             Assert(dut.occupied.bit_select(channel, 1) == (level != 0)),
             Cover(follow & takes & (before == 0) & (level == depth)),
         ]
         with m.If(ours):
             m.d.comb += [
-                Assert(level == read + inside.signal("unread")),
-                Assert(inside.signal("place") == (head + read)[:pointer]),
+                Assert(~ahead | (next_valid & (unread != 0))),
+                Assert(level + ahead == read + unread + enters),
+                Assert((inside.signal("place") + ahead)[:pointer] == (head + read)[:pointer]),
             ]
         with m.If(follow):
-            m.d.comb += [Assert(before < level), Assert(look.data.beat.data == word)]
+            m.d.comb += Assert(before < level)
+            with m.If(enters & (before == count)):
+                m.d.comb += Assert(filling.row.beat.data == word)
+            with m.Else():
+                m.d.comb += Assert(look.data.beat.data == word)
             with m.If(ours & dut.head_valid & (before == 0)):
                 m.d.comb += Assert(dut.head.beat.data == word)
             with m.If(ours & next_valid & (before == dut.head_valid)):
