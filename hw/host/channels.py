@@ -54,8 +54,7 @@ class Channels(wiring.Component):
     enabled, halted : per channel.
     restart : the ring of `channel` is to be emptied.
     edit : its context is to be changed.
-    active : per channel, a copy, a read, a write-back or a semaphore operation in memory of it is
-        under way.
+    active : per channel, a copy, a read, a write-back or a semaphore operation of it is under way.
     halt : the method pipeline halts `channel`, from the next cycle on. failed : a copy does; taken
         when no other does.
     ended : a copy has ended; `failed` halts its channel in this very cycle.
@@ -504,7 +503,7 @@ class Channels(wiring.Component):
             with m.State("RESET"):
                 m.d.comb += [self.edit.valid.eq(1), self.edit.payload.reset.eq(1)]
                 with m.If(self.edit.ready):
-                    # A method that was refused late is gone; a copy that failed late is told: its
+                    # A method that was refused before is gone; a copy that failed late is told: its
                     # record is shown in this cycle at the latest, so RESTART must not get shorter.
                     m.d.comb += [self._started.eq(1), self._cleared.eq(~self._why.copy)]
                     m.d.sync += self.enabled.bit_select(channel, 1).eq(1)

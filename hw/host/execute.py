@@ -484,8 +484,8 @@ class Execute(wiring.Component):
             self.guard.counter.eq(self.state.semaphore.va[4:16]),
             self.unguard.counter.eq(self.state.semaphore.va[4:16]),
             self.watch.index.eq(port.request.payload.va[4:16]),
-            # When it is claimed is early enough: an update comes two cycles after the operation
-            # that it tells of was accepted.
+            # When it is claimed is just early enough: `Parking` looks at updates from two cycles
+            # after on; that of the operation behind comes three cycles after this one was accepted.
             self.watch.valid.eq(claims | (self._asks & self._acquires)),
         ]
         with m.If(claims):

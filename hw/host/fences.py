@@ -18,7 +18,7 @@ class Fences(wiring.Component):
     in which they began, so that channels that poll never keep out one that releases. Results are
     kept per channel, so that the next one need not wait until this one is served again (COPY-3).
 
-    An operation is offered to the semaphore unit 4 cycles after it began, if none is before it.
+    An operation is offered to the semaphore unit 5 cycles after it began, if none is before it.
 
     Members
     -------

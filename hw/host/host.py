@@ -242,8 +242,9 @@ class Host(wiring.Component):
             channels.peek_get.eq(writeback.peek_get),
             self.error.eq(channels.halted),
         ]
+        asking = (1 << pipeline.served) & execute.asked.replicate(config.channels)
         m.d.sync += channels.active.eq(
-            launcher.copying | fences.busy | fetch.reading | writeback.writing
+            launcher.copying | fences.busy | asking | fetch.reading | writeback.writing
         )
         ended = launcher.ended
         for number in range(config.channels):

@@ -17,8 +17,8 @@ class Parking(wiring.Component):
 
     No wake-up is lost: waits for states (copies, engines, zero flags) compare the state itself; an
     acquire of another on-chip semaphore announces its index by `watch`, at the latest in the cycle
-    after the unit accepted it, and every update of that index from then on makes the channel ready:
-    that of an operation accepted behind the acquire comes later still.
+    after the unit accepted it, and every update of that index from two cycles after `watch` on
+    makes the channel ready: that of an operation accepted behind the acquire comes then or later.
 
     Members
     -------
@@ -102,7 +102,7 @@ class Parking(wiring.Component):
         channel's are 0, from a copy of its group, to be early."""
         counters = self._config.counters
         joining, leaving = Signal(counters), Signal(counters)
-        # Who leaves is known late; the channel looks at its group three cycles after at the
+        # Who leaves is known late; the channel looks at its group two cycles after at the
         # earliest.
         unguard = Signal(self.unguard.shape())
         m.d.sync += unguard.eq(self.unguard)

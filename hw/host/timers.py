@@ -13,7 +13,7 @@ __all__ = ["Timers"]
 
 class Timers(wiring.Component):
     """One timer per channel; one comparison per cycle goes round the channels, so a timer is late
-    by at most `channels` + 3 cycles.
+    by at most `channels` + 3 cycles if it was armed that long before.
 
     Members
     -------

@@ -355,6 +355,8 @@ class SchedulerProof(Proof):
             "served",
             "take",
             "give_up",
+            "reserves",
+            "launches",
         ):
             drive(m, getattr(dut, name), name)
         first = anything(m, STAMP_BITS, "first")
