@@ -149,11 +149,16 @@ def simulate(
 
 
 def choose_seed(seed: int | None = None) -> int:
-    """`seed`, or `SIGNALBOX_SEED` of the environment, or a random one."""
+    """`seed`, or `SIGNALBOX_SEED` of the environment, or a random one. Raises `RuntimeError` for
+    one that is no number."""
     if seed is not None:
         return seed
     chosen = os.environ.get("SIGNALBOX_SEED")
-    return int(chosen) if chosen else random.SystemRandom().randrange(1 << 31)
+    if not chosen:
+        return random.SystemRandom().randrange(1 << 31)
+    if not chosen.isdecimal():
+        raise RuntimeError(f"SIGNALBOX_SEED = {chosen!r} is not a whole number")
+    return int(chosen)
 
 
 @dataclass(frozen=True)

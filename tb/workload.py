@@ -64,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--policy", choices=tuple(_TITLES), help="instead of the file's own")
     parser.add_argument("--no-baseline", action="store_true", help="one run only")
     parser.add_argument("--simulator", choices=SIMULATORS, default=SIMULATORS[0])
-    parser.add_argument("--seed", type=int, help="of the random data; default: a fresh one")
+    parser.add_argument(
+        "--seed", type=int, help="of the random data, not of the cycles; default: a fresh one"
+    )
     parser.add_argument("--waves", action="store_true", help="record waveforms (FST)")
     return parser
 
@@ -93,7 +95,7 @@ def _run(chosen: argparse.Namespace, out: TextIO) -> int:
 def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: TextIO) -> None:
     copies = sum(copy.count for copy in workload.copies)
     size = sum(copy.count * copy.size for copy in workload.copies)
-    config, counted = workload.config, report.counted
+    config, counted = machine(workload), report.counted
     print(
         f"Workload {workload.name}: {counted(copies, 'copy', 'copies')}, {counted(size, 'byte')}, "
         f"{counted(len(workload.streams), 'stream')} (seed {seed})",
@@ -102,8 +104,8 @@ def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: T
     print(
         f"Machine: {counted(config.channels, 'channel')}, "
         f"{counted(config.copy_engines, 'copy engine')}, {config.data_width}-bit memory port, "
-        f"slices of {counted(workload.policy.slice, 'cycle')}; "
-        f"on {chosen.simulator.capitalize()}",
+        f"slices of {counted(workload.policy.slice, 'cycle')}; memory of "
+        f"{config.memory_bytes >> 20} MiB; on {chosen.simulator.capitalize()}",
         file=out,
     )
     print("A machine that was not simulated before is built first: one to three minutes.", file=out)
@@ -197,7 +199,8 @@ def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:
     print(f"\nTimeline: {file.relative_to(ROOT)}", file=out)
     print(
         "  Open https://ui.perfetto.dev in a browser and drop the file there (it stays on your\n"
-        "  machine): channels, waits, semaphores and copy engines of both runs, 1 ns = 1 cycle.",
+        "  machine): channels, waits, semaphores and copy engines of every run, 1 ns = 1 cycle.\n"
+        "  There a copy ends when its release was answered, in the tables when it was written.",
         file=out,
     )
     for title, run in runs.items():
