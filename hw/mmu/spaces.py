@@ -1,0 +1,70 @@
+"""ASID table: where each address space has its page tables (ASID-2, ASID-8)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.mmu.lookups import PAGE_BITS, VPN_BITS
+
+__all__ = ["Spaces", "space"]
+
+
+def space(config: Config) -> data.StructLayout:
+    """An address space, if it is `bound`: page directory base >> 12, and its last page."""
+    return data.StructLayout({
+        "bound": 1,
+        "base": config.address_width - PAGE_BITS,
+        "last": VPN_BITS,
+    })
+
+
+class Spaces(wiring.Component):
+    """One row per ASID in RAM. One look-up per cycle; its row one cycle later, and held until the
+    next one.
+
+    After reset nothing is bound; rows are cleared, one per cycle, and look-ups give an unbound
+    space meanwhile.
+
+    Members
+    -------
+    look, asid, row : look the space of `asid` up; its row from the next cycle on.
+    bind : the row of `asid` becomes `row`; looked up so from the next cycle on. Not while `busy`.
+    busy : rows are being cleared.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "look": In(1),
+            "asid": In(config.asid_bits),
+            "row": Out(space(config)),
+            "bind": In(
+                data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": space(config)})
+            ),
+            "busy": Out(1, init=1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.ram = ram = Memory(shape=space(config), depth=config.asids, init=[])
+        write, read = ram.write_port(), ram.read_port()
+        cleared, clean = Signal(config.asid_bits), Signal()
+        m.d.comb += [
+            read.addr.eq(self.asid),
+            read.en.eq(self.look),
+            self.row.eq(read.data),
+            write.en.eq(self.busy | self.bind.valid),
+            write.addr.eq(self.bind.asid),
+            write.data.eq(self.bind.row),
+        ]
+        with m.If(self.look):
+            m.d.sync += clean.eq(~self.busy)
+        with m.If(~clean):
+            m.d.comb += self.row.bound.eq(0)
+        with m.If(self.busy):
+            m.d.comb += [write.addr.eq(cleared), write.data.eq(0)]
+            m.d.sync += [cleared.eq(cleared + 1), self.busy.eq(cleared != config.asids - 1)]
+        return m
