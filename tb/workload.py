@@ -104,10 +104,11 @@ def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: T
     print(
         f"Machine: {counted(config.channels, 'channel')}, "
         f"{counted(config.copy_engines, 'copy engine')}, {config.data_width}-bit memory port, "
-        f"slices of {counted(workload.policy.slice, 'cycle')}; memory of "
-        f"{config.memory_bytes >> 20} MiB; on {chosen.simulator.capitalize()}",
+        f"slices of {counted(workload.policy.slice, 'cycle')}; "
+        f"on {chosen.simulator.capitalize()}",
         file=out,
     )
+    print(f"Memory: {config.memory_bytes >> 20} MiB.", file=out)
     print("A machine that was not simulated before is built first: one to three minutes.", file=out)
     out.flush()
 

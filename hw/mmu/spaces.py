@@ -30,7 +30,8 @@ class Spaces(wiring.Component):
     Members
     -------
     look, asid, row : look the space of `asid` up; its row from the next cycle on.
-    bind : the row of `asid` becomes `row`; looked up so from the next cycle on. Not while `busy`.
+    bind : the row of `asid`, below `config.asids`, becomes `row`; looked up so from the next cycle
+        on. Not while `busy`.
     busy : rows are being cleared.
     """
 
@@ -49,7 +50,7 @@ class Spaces(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.ram = ram = Memory(shape=space(config), depth=config.asids, init=[])
+        m.submodules.ram = ram = Memory(shape=space(config), depth=1 << config.asid_bits, init=[])
         write, read = ram.write_port(), ram.read_port()
         cleared, clean = Signal(config.asid_bits), Signal()
         m.d.comb += [
@@ -66,5 +67,5 @@ class Spaces(wiring.Component):
             m.d.comb += self.row.bound.eq(0)
         with m.If(self.busy):
             m.d.comb += [write.addr.eq(cleared), write.data.eq(0)]
-            m.d.sync += [cleared.eq(cleared + 1), self.busy.eq(cleared != config.asids - 1)]
+            m.d.sync += [cleared.eq(cleared + 1), self.busy.eq(~cleared.all())]
         return m

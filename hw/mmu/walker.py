@@ -117,7 +117,8 @@ class Walker(wiring.Component):
         self._places = Signal(data.ArrayLayout(self._place, self._walks))
         self._ends = Signal(data.ArrayLayout(ending(self._config), self._walks))
         self._stale, self._before = Signal(self._walks), Signal(self._walks)
-        """Per walk: it has been overtaken; its read is from before an invalidation of its space."""
+        """Per walk: it has been overtaken; it began before an invalidation of its space, and what
+        it reads is for nobody else."""
         self._enter(m)
         self._read_next(m)
         self._receive(m)
@@ -177,7 +178,7 @@ class Walker(wiring.Component):
                     end.outcome.eq(Outcome.FAULT),
                     end.fault.eq(fault),
                 ]
-        self._entering, self._new = entering, whose(asked)
+        self._entering, self._asked, self._new = entering, asked, whose(asked)
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -338,15 +339,19 @@ class Walker(wiring.Component):
                     ask.place.depth.eq(entries.following),
                     ask.place.table.eq(entries.table),
                 ]
+        lends = came.valid & ~(came.slot & self._before).any()
         for n, place in enumerate(self._places):
             state, end = self.states[n], self._ends[n]
             mine = came.slot[n]
-            heir = (
+            waits = (
                 came.valid
                 & (state == _State.FOLLOW)
                 & (place.depth == came.place.depth)
                 & self._same(shares[n], came.place.depth)
             )
+            heir = waits & lends
+            with m.If(waits):
+                m.d.sync += state.eq(_State.READ)
             with m.If(mine | heir):
                 follow_on = Mux(mine, follow, joins & self._same(shares[n], depth))
                 with m.If(entries.descends):
@@ -369,9 +374,7 @@ class Walker(wiring.Component):
                 with m.Elif(room):
                     m.d.sync += state.eq(_State.SENT)
         m.d.comb += [
-            known.fill.valid.eq(
-                descends & (came.place.depth == Depth.PD1) & ~(came.slot & self._before).any()
-            ),
+            known.fill.valid.eq(descends & (came.place.depth == Depth.PD1) & lends),
             known.fill.asid.eq(came.place.asid),
             known.fill.vpn.eq(came.place.vpn),
             known.fill.table.eq(entries.table),
@@ -436,11 +439,9 @@ class Walker(wiring.Component):
             covered = self._covers(data.View(self._whose, Mux(entering, self._new, whose(place))))
             old = covered | (self._stale[n] & ~entering)
             m.d.sync += self._stale[n].eq(old)
-            event = self.invalidate
-            with m.If(self._sends[n]):
-                m.d.sync += self._before[n].eq(0)
-            with m.Elif(event.valid & ((event.scope == Scope.ALL) | (event.asid == place.asid))):
-                m.d.sync += self._before[n].eq(1)
+            event, asid = self.invalidate, Mux(entering, self._asked.asid, place.asid)
+            here = event.valid & ((event.scope == Scope.ALL) | (event.asid == asid))
+            m.d.sync += self._before[n].eq(here | (self._before[n] & ~entering))
             came = (state == _State.SENT) & self._came.slot[n]
             rests = ((state == _State.READ) | came) & ~self._sends[n]
             gives = (state == _State.DONE) & ~self._given[n]

@@ -25,7 +25,7 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
 
 @pytest.mark.parametrize(("width", "walks"), [(128, 8), (64, 4), (256, 5)])
 def test_walker(simulator: str, width: int, walks: int) -> None:
-    walker(simulator, width, walks, minimum=6)
+    walker(simulator, width, walks, minimum=7)
 
 
 def test_many_walks(simulator: str) -> None:
