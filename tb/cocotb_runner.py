@@ -3,19 +3,16 @@
 import os
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+
+from tb.reset import reset
 
 
 async def start(dut) -> None:
     """Clock, and a reset of three cycles with all inputs driven."""
     dut.enable.value = 0
     dut.step__payload.value = 0
-    dut.rst.value = 1
-    Clock(dut.clk, 10, unit="ns").start(start_high=False)
-    for _ in range(3):
-        await RisingEdge(dut.clk)
-    dut.rst.value = 0
+    await reset(dut)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="us")

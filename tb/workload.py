@@ -17,6 +17,7 @@ from typing import TextIO
 
 from driver import report
 from driver.workload import Workload, WorkloadError, load
+from hw.config import Config
 from tb import timeline
 from tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
 from tb.sim.activity import Activity, activity
@@ -73,12 +74,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(chosen: argparse.Namespace, out: TextIO) -> int:
     workload = load(chosen.file)
-    machine(workload)  # refuses what cannot be simulated before anything is said
+    config = machine(workload)  # refuses what cannot be simulated before anything is said
     policies = [chosen.policy or workload.policy.kind]
     if policies[0] != "none" and not chosen.no_baseline:
         policies.append("none")
     seed = choose_seed(chosen.seed)
-    _introduce(workload, chosen, seed, out)
+    _introduce(workload, config, chosen, seed, out)
     runs: dict[str, Run] = {}
     for policy in policies:
         title = _TITLES[policy]
@@ -92,10 +93,12 @@ def _run(chosen: argparse.Namespace, out: TextIO) -> int:
     return 0
 
 
-def _introduce(workload: Workload, chosen: argparse.Namespace, seed: int, out: TextIO) -> None:
+def _introduce(
+    workload: Workload, config: Config, chosen: argparse.Namespace, seed: int, out: TextIO
+) -> None:
     copies = sum(copy.count for copy in workload.copies)
     size = sum(copy.count * copy.size for copy in workload.copies)
-    config, counted = machine(workload), report.counted
+    counted = report.counted
     print(
         f"Workload {workload.name}: {counted(copies, 'copy', 'copies')}, {counted(size, 'byte')}, "
         f"{counted(len(workload.streams), 'stream')} (seed {seed})",

@@ -23,6 +23,7 @@ from hw.host.context import INDEX_BITS, Method
 from hw.host.pipeline import channel_edit
 from hw.host.prefetch import channel_event
 from hw.host.settings import setting_event
+from hw.lib.later import later
 from hw.lib.onehot import encode
 from hw.methods import CeMethod
 from hw.records import RegisterPort
@@ -105,7 +106,7 @@ class Channels(wiring.Component):
         self._word, self._data, self._write = Signal(6), Signal(32), Signal()
         self._started = Signal()
         """Strobe: the channel of this access starts anew."""
-        self._halts, self._refused = Signal(self._config.channels), self._later(m, self.halt)
+        self._halts, self._refused = Signal(self._config.channels), later(m, self.halt, "refused")
         """Per channel, halted in an earlier cycle."""
         self._clearing, self._cleared, self._starts = Signal(), Signal(), Signal()
         """No error is noted now; strobe: that of this access's channel is cleared, or, because it
@@ -116,12 +117,6 @@ class Channels(wiring.Component):
         self._serve(m)
         self._halt(m)
         return m
-
-    def _later(self, m: Module, event: data.View) -> data.View:
-        """`event` in the next cycle: it comes late in its own."""
-        later = Signal(event.shape(), name="later")
-        m.d.sync += later.eq(event)
-        return later
 
     # -- storage: addressed by the channel of the access, with a register behind every RAM ---------
 
@@ -262,18 +257,15 @@ class Channels(wiring.Component):
 
     def _tallies(self, m: Module) -> dict[str, Value]:
         """METHODS, COPIES and REFERENCE, 0 until something happens after a start."""
-        late, value = Signal(channel_event(self._config)), Signal(32)
-        m.d.sync += [
-            late.valid.eq(self.referenced.valid),
-            late.channel.eq(self.referenced.channel),
-            value.eq(self.referenced.value),
-        ]
+        referenced = later(m, self.referenced, "referenced_before")
         references = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules.references = references
         return {
-            "METHODS": self._count(m, "methods", self._later(m, self.executed)),
-            "COPIES": self._count(m, "copies", self._later(m, self.ended)),
-            "REFERENCE": self._tally(m, references, late, value, self._blank(m, self.referenced)),
+            "METHODS": self._count(m, "methods", later(m, self.executed, "executed_before")),
+            "COPIES": self._count(m, "copies", later(m, self.ended, "ended_before")),
+            "REFERENCE": self._tally(
+                m, references, referenced, referenced.value, self._blank(m, self.referenced)
+            ),
         }
 
     def _count(self, m: Module, name: str, event) -> Value:
@@ -372,7 +364,7 @@ class Channels(wiring.Component):
             chosen = Signal(name=f"{name}_chosen")
             m.d.sync += [chosen.eq(bits.bit_select(channel, 1)), seen.eq(chosen)]
         self._acquire_failed = Signal(self._config.channels)
-        decided = self._later(m, self.acquire)
+        decided = later(m, self.acquire, "decided")
         with m.If(decided.valid):
             m.d.sync += self._acquire_failed.bit_select(decided.channel, 1).eq(~decided.passed)
         with m.If(self._started):

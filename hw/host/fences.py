@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.prefetch import channel_event
+from hw.lib.later import later
 from hw.methods import SemOp
 from hw.records import SemaphoreError, SemaphorePort, semaphore_request, semaphore_response
 
@@ -94,7 +95,8 @@ class Fences(wiring.Component):
         waiting = Signal(range(config.channels + 1))
         taken, answered = Signal(), Signal()
         port = self.port
-        begun = Signal(self.begin.shape())
+        # Whether one begins comes late.
+        begun = later(m, self.begin, "begun")
         m.d.comb += [
             store.en.eq(begun.valid),
             store.addr.eq(begun.channel),
@@ -104,8 +106,6 @@ class Fences(wiring.Component):
             load.addr.eq(channel),
         ]
         m.d.sync += [
-            # Whether one begins comes late.
-            begun.eq(self.begin),
             enter.addr.eq(enter.addr + begun.valid),
             leave.addr.eq(leave.addr + taken),
             waiting.eq(waiting + begun.valid - taken),

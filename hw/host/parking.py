@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.prefetch import channel_event
+from hw.lib.later import later
 from hw.records import semaphore_update
 from hw.registers import Wait
 
@@ -75,8 +76,7 @@ class Parking(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # It comes late, and the first update that counts two cycles later still.
-        self._watching = Signal(self.watch.shape(), name="watching")
-        m.d.sync += self._watching.eq(self.watch)
+        self._watching = later(m, self.watch, "watching")
         groups = self._groups(m)
         for channel in range(self._config.channels):
             maybe = self._watch(m, channel)
@@ -104,8 +104,7 @@ class Parking(wiring.Component):
         joining, leaving = Signal(counters), Signal(counters)
         # Who leaves is known late; the channel looks at its group two cycles after at the
         # earliest.
-        unguard = Signal(self.unguard.shape())
-        m.d.sync += unguard.eq(self.unguard)
+        unguard = later(m, self.unguard, "unguarded")
         for counter in range(counters):
             m.d.comb += [
                 joining[counter].eq(self.guard.counter == counter),

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.prefetch import channel_event
+from hw.lib.later import later
 
 __all__ = ["Timers"]
 
@@ -44,7 +45,7 @@ class Timers(wiring.Component):
         write, read = ram.write_port(), ram.read_port(domain="comb")
         turn = Signal(range(config.channels))
         # Both come late, and are carried out in the next cycle.
-        arm, disarm = Signal(self.arm.shape()), Signal(self.disarm.shape())
+        arm, disarm = later(m, self.arm, "armed_before"), later(m, self.disarm, "disarmed_before")
         # Registers, one stage after the other: the timer that was looked at, and how late it is.
         found = Signal(timer)
         late, in_units = Signal(32), Signal()
@@ -60,8 +61,6 @@ class Timers(wiring.Component):
             passed.eq(Mux(in_units, ~late[31], ~late[23])),
         ]
         m.d.sync += [
-            arm.eq(self.arm),
-            disarm.eq(self.disarm),
             turn.eq(Mux(turn == config.channels - 1, 0, turn + 1)),
             found.eq(read.data),
             late.eq(Mux(found.units, self.units, self.cycles) - found.due),

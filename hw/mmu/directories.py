@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.lib.onehot import select
 from hw.mmu.entries import TABLE_BITS
-from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Scope, invalidation
+from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
 from hw.mmu.recency import TreeRecency
 from hw.pagetables import DIRECTORIES
 
@@ -22,7 +22,7 @@ class Directories(wiring.Component):
 
     An entry that is not valid is used before another is replaced; then the least recently used one,
     as a tree of bits remembers it. An invalidation takes effect in the cycle after it: also that
-    of a page takes away the PD0 of its region.
+    of a page takes away the PD0 of its region. In its own cycle nothing is filled.
 
     Parameters
     ----------
@@ -62,28 +62,25 @@ class Directories(wiring.Component):
         m.submodules.recency = recency = self._recency
         rows = Signal(data.ArrayLayout(self._row, self._entries))
         event, fill = self.invalidate, self.fill
-        wanted, known = (
-            Cat(self._is(row, page) for row in rows) for page in ((self.asid, self.vpn), fill)
-        )
-        free, place, here = (Signal(self._entries) for _ in range(3))
+        wanted = Cat(self._is(row, self.asid, self.vpn) for row in rows)
+        known = Cat(self._is(row, fill.asid, fill.vpn) for row in rows)
+        free, place, chosen = (Signal(self._entries) for _ in range(3))
         fills = Signal()
         m.d.comb += [
             self.hit.eq(wanted.any()),
             self.table.eq(select(wanted, (row.table for row in rows))),
             free.eq(Cat(~row.valid for row in rows)),
             place.eq(Mux(free.any(), free, recency.oldest)),
-            here.eq(place & -place),
-            # What is invalidated now was read before.
+            chosen.eq(place & -place),
+            # What comes now was read before; of whatever space, for it costs a few reads at most.
             fills.eq(fill.valid & ~known.any() & ~event.valid),
-            recency.use.eq(Mux(fills, here, wanted & self.use.replicate(self._entries))),
+            recency.use.eq(Mux(fills, chosen, wanted & self.use.replicate(self._entries))),
         ]
         for number, row in enumerate(rows):
-            mine = (event.asid == row.asid) & (
-                (event.scope == Scope.ASID) | (event.vpn[_REGION:] == row.region)
-            )
-            with m.If(event.valid & ((event.scope == Scope.ALL) | mine)):
+            here = (event.scope != Scope.PAGE) | (event.vpn[_REGION:] == row.region)
+            with m.If(touches(event, row.asid) & here):
                 m.d.sync += row.valid.eq(0)
-            with m.Elif(fills & here[number]):
+            with m.Elif(fills & chosen[number]):
                 m.d.sync += [
                     row.valid.eq(1),
                     row.asid.eq(fill.asid),
@@ -93,6 +90,5 @@ class Directories(wiring.Component):
         return m
 
     @staticmethod
-    def _is(row: data.View, page: tuple[Value, Value] | data.View) -> Value:
-        asid, vpn = page if isinstance(page, tuple) else (page.asid, page.vpn)
+    def _is(row: data.View, asid: Value, vpn: Value) -> Value:
         return row.valid & (row.asid == asid) & (row.region == vpn[_REGION:])

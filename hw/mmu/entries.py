@@ -5,11 +5,11 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.mmu.lookups import PAGE_BITS, Outcome, PageSize, page
+from hw.mmu.lookups import PAGE_BITS, Outcome, PageSize, ending
 from hw.pagetables import PAGE_SIZES, DualPde, FaultType, Pde, PdeAperture, Pte, PteAperture
 from hw.records import MemoryStatus
 
-__all__ = ["ENTRY_BITS", "TABLE_BITS", "Depth", "Entries", "below", "ending"]
+__all__ = ["ENTRY_BITS", "TABLE_BITS", "Below", "Depth", "Entries"]
 
 ENTRY_BITS = 128
 """Of the largest entry, that of PD0; the others lie in the low half."""
@@ -32,18 +32,12 @@ class Depth(enum.Enum, shape=3):
     SMALL = 5
 
 
-def below(config: Config) -> data.StructLayout:
+class Below(data.Struct):
     """The table of 4 KiB pages beside one of 64 KiB pages: as PD0 names it."""
-    return data.StructLayout({
-        "aperture": PdeAperture,
-        "sparse": 1,
-        "address": _PHYSICAL_BITS - PAGE_BITS,
-    })
 
-
-def ending(config: Config) -> data.StructLayout:
-    """How a walk ends: `page` counts with PAGE, `fault` with FAULT."""
-    return data.StructLayout({"outcome": Outcome, "page": page(config), "fault": FaultType})
+    aperture: PdeAperture
+    sparse: 1
+    address: _PHYSICAL_BITS - PAGE_BITS
 
 
 class Entries(wiring.Component):
@@ -64,11 +58,11 @@ class Entries(wiring.Component):
             "depth": In(Depth),
             "entry": In(ENTRY_BITS),
             "status": In(MemoryStatus),
-            "beside": In(below(config)),
+            "beside": In(Below),
             "descends": Out(1),
             "following": Out(Depth),
             "table": Out(config.address_width - TABLE_BITS),
-            "below": Out(below(config)),
+            "below": Out(Below),
             "end": Out(ending(config)),
         })
 

@@ -14,6 +14,7 @@ from hw.mmu.lookups import (
     PageSize,
     answer,
     covers,
+    ending,
     invalidation,
     lookup,
     overlap,
@@ -27,13 +28,8 @@ __all__ = ["Kind", "L1Tlb", "miss_result"]
 
 
 def miss_result(config: Config, misses: int) -> data.StructLayout:
-    """What came of a `miss_request`: `page` counts with PAGE, `fault` with FAULT."""
-    return data.StructLayout({
-        "miss": miss_bits(misses),
-        "outcome": Outcome,
-        "page": page(config),
-        "fault": FaultType,
-    })
+    """What came of a `miss_request`."""
+    return data.StructLayout({"miss": miss_bits(misses), **ending(config).members})
 
 
 class Kind(enum.Enum, shape=2):

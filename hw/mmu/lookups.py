@@ -15,10 +15,12 @@ __all__ = [
     "Scope",
     "answer",
     "covers",
+    "ending",
     "invalidation",
     "lookup",
     "overlap",
     "page",
+    "touches",
 ]
 
 PAGE_BITS = 12
@@ -88,7 +90,7 @@ def answer(config: Config, tag: data.Layout) -> data.StructLayout:
 
 
 def page(config: Config) -> data.StructLayout:
-    """A mapped page: physical page number of its first smallest page, size, permissions."""
+    """A mapped page: physical page number of any of its smallest pages, size, permissions."""
     return data.StructLayout({
         "size": PageSize,
         "ppn": config.address_width - PAGE_BITS,
@@ -96,6 +98,11 @@ def page(config: Config) -> data.StructLayout:
         "privileged": 1,
         "no_atomics": 1,
     })
+
+
+def ending(config: Config) -> data.StructLayout:
+    """How the search for a page ended: `page` counts with PAGE, `fault` with FAULT."""
+    return data.StructLayout({"outcome": Outcome, "page": page(config), "fault": FaultType})
 
 
 def invalidation(config: Config) -> data.StructLayout:
@@ -116,9 +123,12 @@ def overlap(one: Value, one_size: Value, other: Value, other_size: Value) -> Val
     return Cat(same[2], same[1] | huge, same[0] | large).all()
 
 
+def touches(event: data.View, asid: Value) -> Value:
+    """Whether an invalidation is for anything of this address space."""
+    return event.valid & ((event.scope == Scope.ALL) | (event.asid == asid))
+
+
 def covers(event: data.View, asid: Value, vpn: Value, size: Value) -> Value:
     """Whether an invalidation is for this page."""
-    mine = (event.asid == asid) & (
-        (event.scope == Scope.ASID) | overlap(event.vpn, PageSize.SMALL, vpn, size)
-    )
-    return event.valid & ((event.scope == Scope.ALL) | mine)
+    here = (event.scope != Scope.PAGE) | overlap(event.vpn, PageSize.SMALL, vpn, size)
+    return touches(event, asid) & here

@@ -11,8 +11,17 @@ from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode, select
 from hw.mmu.directories import Directories
-from hw.mmu.entries import ENTRY_BITS, TABLE_BITS, Depth, Entries, below, ending
-from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Outcome, PageSize, Scope, covers, invalidation
+from hw.mmu.entries import ENTRY_BITS, TABLE_BITS, Below, Depth, Entries
+from hw.mmu.lookups import (
+    PAGE_BITS,
+    VPN_BITS,
+    Outcome,
+    PageSize,
+    covers,
+    ending,
+    invalidation,
+    touches,
+)
 from hw.mmu.spaces import space
 from hw.pagetables import DIRECTORIES, TABLES, FaultType
 from hw.records import MemoryStatus, ReadPort
@@ -47,7 +56,7 @@ class _State(enum.Enum, shape=3):
     DONE = 4
 
 
-def whose(walk: data.View) -> Value:
+def _page(walk: data.View) -> Value:
     """The page that is walked, without the rest."""
     return Cat(walk.asid, walk.vpn)
 
@@ -57,12 +66,13 @@ class Walker(wiring.Component):
 
     A read is named by address space, depth and the address bits down to that depth. A walk whose
     next read is under way does not read but takes what comes: so walks of one page, of one larger
-    page and of one region read once. A fault is only for the walk that read it; those that
-    followed read themselves, for the page may have been mapped since.
+    page and of one region read once. A fault, or that a page is sparse, is only for the walk that
+    read it; those that followed read themselves, for the page may have been mapped since.
 
     Cycles: a request, the row of its space, its slot: a read is offered 4 cycles after the request.
     An entry's last beat → the next read of its walk is offered: 2. → the result is offered: 3. A
-    read and a beat per cycle. Results come in any order.
+    beat is taken per cycle; walks begin to read in cycles in which no entry came. Results come in
+    any order.
 
     An invalidation turns what it covers into RETRY: also walks whose page may be of any size.
     A bind has to be in the ASID table a cycle before its invalidation.
@@ -90,16 +100,15 @@ class Walker(wiring.Component):
             raise ValueError(f"walks = {walks!r} is outside its limits 2 … 64")
         self._config, self._tag, self._walks = config, tag, walks
         self._directories = Directories(config, entries=directories)
-        self._table = config.address_width - TABLE_BITS
         self._place = data.StructLayout({
             "asid": config.asid_bits,
             "vpn": VPN_BITS,
             "depth": Depth,
-            "table": self._table,
-            "beside": below(config),
+            "table": config.address_width - TABLE_BITS,
+            "beside": Below,
         })
         """A walk: whose page, and which table is read next."""
-        self._whose = data.StructLayout({"asid": config.asid_bits, "vpn": VPN_BITS})
+        self._named = data.StructLayout({"asid": config.asid_bits, "vpn": VPN_BITS})
         super().__init__({
             "request": In(stream.Signature(walk_request(config, tag))),
             "result": Out(stream.Signature(walk_result(config, tag))),
@@ -178,7 +187,7 @@ class Walker(wiring.Component):
                     end.outcome.eq(Outcome.FAULT),
                     end.fault.eq(fault),
                 ]
-        self._entering, self._asked, self._new = entering, asked, whose(asked)
+        self._entering, self._asked = entering, asked
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -265,7 +274,7 @@ class Walker(wiring.Component):
         )
         ends = beat.valid & beat.p.last
         slot = head.data.slot
-        m.d.comb += [beat.ready.eq(1)]
+        m.d.comb += beat.ready.eq(1)
         m.d.sync += [
             head.addr.eq(head.addr + ends),
             came.valid.eq(ends),
@@ -364,8 +373,6 @@ class Walker(wiring.Component):
                         m.d.sync += place.beside.eq(entries.below)
                 with m.Elif(mine | (entries.end.outcome == Outcome.PAGE)):
                     m.d.sync += [state.eq(_State.DONE), end.eq(entries.end)]
-                with m.Else():
-                    m.d.sync += state.eq(_State.READ)
             with m.If(mine & goes):
                 m.d.sync += state.eq(_State.SENT)
             with m.If(self._picked[n] & (state == _State.READ) & ~came.valid):
@@ -402,17 +409,17 @@ class Walker(wiring.Component):
     def _finish(self, m: Module) -> None:
         """Give results away, one per cycle."""
         m.submodules.done_turns = turns = RoundRobin(self._walks)
-        result, waiting = self.result, Signal(self._whose)
+        result, waiting = self.result, Signal(self._named)
         moves = ~result.valid | result.ready
         done = self._in(_State.DONE)
         end = Signal(ending(self._config))
-        chosen = Signal(self._whose)
+        chosen = Signal(self._named)
         m.d.comb += [
             turns.requests.eq(done),
             turns.advance.eq(moves),
             self._tags.addr.eq(encode(turns.grant)),
             end.eq(select(turns.grant, (one.as_value() for one in self._ends))),
-            chosen.eq(select(turns.grant, (whose(place) for place in self._places))),
+            chosen.eq(select(turns.grant, (_page(place) for place in self._places))),
         ]
         self._given = turns.grant & moves.replicate(self._walks)
         with m.If(moves):
@@ -425,7 +432,7 @@ class Walker(wiring.Component):
         for n in range(self._walks):
             with m.If(self._given[n]):
                 m.d.sync += self.states[n].eq(_State.FREE)
-        with m.If(self._covers(data.View(self._whose, Mux(moves, chosen, waiting)))):
+        with m.If(self._covers(data.View(self._named, Mux(moves, chosen, waiting)))):
             m.d.sync += result.p.end.outcome.eq(Outcome.RETRY)
 
     def _covers(self, walk: data.View) -> Value:
@@ -436,11 +443,11 @@ class Walker(wiring.Component):
         """An invalidation ends the walks that it covers: at once, or when their read has come."""
         for n, place in enumerate(self._places):
             state, entering = self.states[n], self._entering.slot[n]
-            covered = self._covers(data.View(self._whose, Mux(entering, self._new, whose(place))))
+            named = Mux(entering, _page(self._asked), _page(place))
+            covered = self._covers(data.View(self._named, named))
             old = covered | (self._stale[n] & ~entering)
             m.d.sync += self._stale[n].eq(old)
-            event, asid = self.invalidate, Mux(entering, self._asked.asid, place.asid)
-            here = event.valid & ((event.scope == Scope.ALL) | (event.asid == asid))
+            here = touches(self.invalidate, Mux(entering, self._asked.asid, place.asid))
             m.d.sync += self._before[n].eq(here | (self._before[n] & ~entering))
             came = (state == _State.SENT) & self._came.slot[n]
             rests = ((state == _State.READ) | came) & ~self._sends[n]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
 from hw.config import Config
@@ -15,6 +14,7 @@ from hw.records import copy_command, copy_done, semaphore_request, semaphore_res
 from tb.copy.memory import BURST_BEATS, BUS, FAULT, OK, Memory, ReadMemory, WriteMemory
 from tb.copy.model import Copy
 from tb.copy.streams import Sink, Source
+from tb.reset import reset
 
 __all__ = ["CONFIG", "Bench", "config"]
 
@@ -73,11 +73,7 @@ class Bench:
 
     async def start(self) -> None:
         self.dut.port__stop.value = 0
-        self.dut.rst.value = 1
-        Clock(self.dut.clk, 10, unit="ns").start(start_high=False)
-        for _ in range(3):
-            await RisingEdge(self.dut.clk)
-        self.dut.rst.value = 0
+        await reset(self.dut)
         await RisingEdge(self.dut.clk)
 
     def submit(self, copy: Copy, *, after: int = 0) -> Copy:

@@ -6,12 +6,12 @@ from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
 from hw.config import CONFIGS
 from hw.host.aging import ERA
 from hw.host.arrivals import RECORDS, Arrivals
+from tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -44,11 +44,7 @@ class Bench:
     async def start(cls, dut: Any) -> "Bench":
         bench = cls(dut)
         dut.now.value = dut.announce.value = dut.finish.value = dut.clear.value = 0
-        dut.rst.value = 1
-        Clock(dut.clk, 10, unit="ns").start(start_high=False)
-        for _ in range(3):
-            await RisingEdge(dut.clk)
-        dut.rst.value = 0
+        await reset(dut)
         return bench
 
     async def step(self, doorbell: bool = False, **events: dict[str, int]) -> None:

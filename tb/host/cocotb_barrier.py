@@ -5,12 +5,12 @@ from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import CONFIGS
 from hw.host.barrier import Barrier
 from hw.host.launcher import MOST_COPIES
+from tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -49,11 +49,7 @@ class Bench:
         bench = cls(dut)
         for name in ("ask", "drop", "started", "finished", "changing"):
             getattr(dut, name).value = 0
-        dut.rst.value = 1
-        Clock(dut.clk, 10, unit="ns").start(start_high=False)
-        for _ in range(3):
-            await RisingEdge(dut.clk)
-        dut.rst.value = 0
+        await reset(dut)
         return bench
 
     async def step(

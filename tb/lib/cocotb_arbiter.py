@@ -4,8 +4,9 @@ import os
 import random
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+
+from tb.reset import reset
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
@@ -14,11 +15,7 @@ async def goes_round(dut):
     count = len(dut.requests)
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.requests.value = dut.advance.value = 0
-    dut.rst.value = 1
-    Clock(dut.clk, 10, unit="ns").start(start_high=False)
-    for _ in range(3):
-        await RisingEdge(dut.clk)
-    dut.rst.value = 0
+    await reset(dut)
     first_class = int(os.environ.get("FIRST", "0"))
     classes = (range(first_class), range(first_class, count))
     last = [max(members, default=0) for members in classes]

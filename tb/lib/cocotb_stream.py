@@ -4,17 +4,14 @@ import random
 from collections import deque
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+
+from tb.reset import reset
 
 
 async def start(dut) -> None:
     dut.i__valid.value = dut.o__ready.value = dut.i__payload.value = 0
-    dut.rst.value = 1
-    Clock(dut.clk, 10, unit="ns").start(start_high=False)
-    for _ in range(3):
-        await RisingEdge(dut.clk)
-    dut.rst.value = 0
+    await reset(dut)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

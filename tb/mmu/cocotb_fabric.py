@@ -6,7 +6,6 @@ import os
 import random
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiSlave
 
@@ -14,6 +13,7 @@ from tb import bus
 from tb.axi_rules import AxiRules
 from tb.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, always, sometimes
 from tb.mmu.memories import ShufflingMemory, Store
+from tb.reset import reset
 
 WIDTH = int(os.environ["FABRIC_DATA_WIDTH"])
 ASID_BITS = 6
@@ -62,11 +62,7 @@ class Bench:
         return (self.rng.random() >= share for _ in itertools.count())
 
     async def start(self) -> None:
-        self.dut.rst.value = 1
-        Clock(self.dut.clk, 10, unit="ns").start(start_high=False)
-        for _ in range(3):
-            await RisingEdge(self.dut.clk)
-        self.dut.rst.value = 0
+        await reset(self.dut)
         await RisingEdge(self.dut.clk)
         runners = [self.rules, *self.readers, *self.writers]
         for runner in [*runners, self.shuffling] if self.shuffling else runners:

@@ -12,11 +12,11 @@ from typing import Any
 
 import cocotb
 from amaranth.lib import data
-from cocotb.clock import Clock
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
 from hw.mmu.l1 import L1Tlb
+from tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -99,11 +99,7 @@ class Bench:
         for name in ("request__valid", "answer__ready", "result__valid", "invalidate"):
             getattr(dut, name).value = 0
         dut.miss__ready.value = 1
-        dut.rst.value = 1
-        Clock(dut.clk, 10, unit="ns").start(start_high=False)
-        for _ in range(3):
-            await RisingEdge(dut.clk)
-        dut.rst.value = 0
+        await reset(dut)
         return bench
 
     # The tables

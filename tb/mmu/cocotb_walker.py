@@ -11,12 +11,12 @@ from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
 from hw.mmu.walker import Walker
 from tb.models.pagetables import Fault, Sparse, Translation, walk
+from tb.reset import reset
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 
@@ -101,11 +101,7 @@ class Bench:
             getattr(dut, name).value = 0
         dut.read__request__ready.value = 0
         dut.read__beat__valid.value = 0
-        dut.rst.value = 1
-        Clock(dut.clk, 10, unit="ns").start(start_high=False)
-        for _ in range(3):
-            await RisingEdge(dut.clk)
-        dut.rst.value = 0
+        await reset(dut)
         return bench
 
     # Memory

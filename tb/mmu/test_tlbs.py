@@ -7,6 +7,7 @@ from amaranth.lib import data
 
 from hw.config import Config
 from hw.mmu.l1 import L1Tlb
+from hw.mmu.spaces import Spaces
 from hw.mmu.walker import Walker
 from tb.runner import simulate
 
@@ -20,6 +21,17 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
         name=f"mmu-l1-{entries}",
         env={"ENTRIES": str(entries), "MISSES": str(misses)},
         minimum=6,
+    )
+
+
+@pytest.mark.parametrize("asids", [1, 3, 64])
+def test_spaces(simulator: str, asids: int) -> None:
+    simulate(
+        Spaces(Config(asids=asids)),
+        "tb.mmu.cocotb_spaces",
+        simulator=simulator,
+        name=f"mmu-spaces-{asids}",
+        env={"ASIDS": str(asids)},
     )
 
 

@@ -93,7 +93,7 @@ class ParkingProof(Proof):
         watch = Signal(dut.watch.shape(), name="spec_watch")
         m.d.sync += [unguard.eq(dut.unguard), watch.eq(dut.watch)]
         m.d.comb += [
-            Assert(inside.signal("unguard") == unguard.as_value()),
+            Assert(inside.signal("unguarded") == unguard.as_value()),
             Assert(inside.signal("watching") == watch.as_value()),
         ]
         for channel in range(CONFIG.channels):

@@ -13,13 +13,13 @@ from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
 from hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from hw.methods import pack
 from hw.records import HOST_CLIENTS, SemaphoreError, semaphore_request
 from tb.models.semaphores import ACQUIRES, SemaphoreMemory
+from tb.reset import reset
 from tb.semaphore.configs import SIZES
 from tb.semaphore.memory import Memory
 
@@ -130,12 +130,8 @@ class Bench:
         dut["window__response__ready"].value = 1
         dut.counting.value = counting
         dut.time.value = 0
-        dut.rst.value = 1
         self.model.counting = counting
-        Clock(dut.clk, 10, unit="ns").start(start_high=False)
-        for _ in range(3):
-            await RisingEdge(dut.clk)
-        dut.rst.value = 0
+        await reset(dut)
         for _ in range(self.config.semaphores + 4):  # the unit clears its slots
             await self.step()
 

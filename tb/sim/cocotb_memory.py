@@ -4,26 +4,22 @@ import random
 import time
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
 
+from tb.reset import reset
 from tb.sim.backdoor import Backdoor
 
 BEAT = 16
 
 
 async def start(dut) -> Backdoor:
-    dut.rst.value = 1
     for name in ("awvalid", "wvalid", "arvalid"):
         dut[f"s_axi_{name}"].value = 0
     dut.s_axi_bready.value = 1
     dut.s_axi_rready.value = 1
     dut.error_hi.value = 0
-    Clock(dut.clk, 10, unit="ns").start(start_high=False)
-    for _ in range(3):
-        await RisingEdge(dut.clk)
-    dut.rst.value = 0
+    await reset(dut)
     await RisingEdge(dut.clk)
     return Backdoor(dut, BEAT)
 

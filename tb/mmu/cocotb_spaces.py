@@ -1,0 +1,51 @@
+"""ASID table: rows are bound one by one, and look-ups see the latest (ASID-2)."""
+
+import os
+from random import Random
+
+import cocotb
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from hw.config import Config
+from hw.mmu.spaces import Spaces
+from tb.reset import reset
+
+ASIDS = int(os.environ["ASIDS"])
+CONFIG = Config(asids=ASIDS)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def every_row_for_itself(dut):
+    """Look-ups and binds at random: unbound while it is being cleared and until a bind; a row is
+    that of the cycle of its look-up, and stays until the next one."""
+    numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    members = Spaces(CONFIG).signature.members
+    dut.look.value = dut.asid.value = dut.bind.value = 0
+    await reset(dut)
+    rows: dict[int, tuple[int, int]] = {}
+    expected, seen = None, 0
+    for cycle in range(2 * ASIDS + 600):
+        look, asid = numbers.random() < 0.7, numbers.randrange(1 << len(dut.asid))
+        binds = cycle > 2 * ASIDS and numbers.random() < 0.3
+        whose, row = numbers.randrange(ASIDS), (numbers.getrandbits(20), numbers.getrandbits(37))
+        values = {
+            "valid": binds,
+            "asid": whose,
+            "row": {"bound": 1, "base": row[0], "last": row[1]},
+        }
+        dut.look.value, dut.asid.value = int(look), asid
+        dut.bind.value = members["bind"].shape.const(values).as_bits()
+        await ReadOnly()
+        if expected is not None:
+            assert dut.row.value[0] == int(expected != ())
+        if expected:
+            given = members["row"].shape.from_bits(dut.row.value.to_unsigned())
+            assert (given.base, given.last) == expected
+            seen += 1
+        if look:
+            expected = rows.get(asid, ()) if dut.busy.value == 0 else ()
+        if binds:
+            assert dut.busy.value == 0
+            rows[whose] = row
+        await RisingEdge(dut.clk)
+    assert seen > 50
