@@ -5,14 +5,15 @@ USERD.GP_PUT, ring the doorbell.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from driver.control import Control
 from driver.fault import ChannelActive, ChannelError, ChannelTimeout, read_error
 from driver.memory import Buffer, Memory
 from driver.pushbuffer import Pushbuffer
+from driver.turns import Turns
 from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
 
 __all__ = ["Channel", "ChannelSettings", "clear_errors", "stop"]
@@ -23,9 +24,6 @@ that was switched off."""
 
 STOP_CYCLES = 100_000
 """Cycles after which a channel that was switched off must be done with its memory."""
-
-TURN_CYCLES = 16
-"""Cycles between looks of a task whether it is its turn to submit."""
 
 _DWORD = 4
 _ENTRY_BYTES = 8
@@ -142,7 +140,7 @@ class Channel:
         self._submitted = 0
         self._started = 0
         self._segments: deque[_Segment] = deque()
-        self._queue: deque[object] = deque()
+        self._turns = Turns(self.machine)
 
     def _buffer(self, memory: Memory, size: int, align: int, what: str) -> Buffer:
         return memory.allocate(size, align=align, name=f"{what} of channel {self.index}")
@@ -206,18 +204,9 @@ class Channel:
         """Most dwords of one submission."""
         return self.settings.pushbuffer_bytes // 4 // _DWORD
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None, None]:
-        """Have the ring to oneself for `enqueue`; who asked first is first. The driver's tasks
-        share no event loop but the machine's clock, so waiting is looking."""
-        ticket = object()
-        self._queue.append(ticket)
-        try:
-            while self._queue[0] is not ticket:
-                await self.machine.wait_cycles(TURN_CYCLES)
-            yield
-        finally:
-            self._queue.remove(ticket)
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Have the ring to oneself for `enqueue`; who asked first is first."""
+        return self._turns.take()
 
     async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
         """Put a pushbuffer on the channel, in turn, and ring its doorbell; as `enqueue`. An empty

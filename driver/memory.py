@@ -1,13 +1,13 @@
 """Physical memory: an allocator, and buffers that numpy arrays go into and come out of."""
 
-from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from driver.machine import Machine
+from driver.ranges import Ranges
 
 __all__ = ["Buffer", "Memory", "MemoryUseError", "OutOfMemory"]
 
@@ -24,7 +24,8 @@ class MemoryUseError(Exception):
 class Buffer:
     """A range of memory. Identity address space: `address` is virtual and physical.
 
-    Usable wherever an address is wanted: `int(buffer)`, `buffer.at(offset)`.
+    Usable wherever an address is wanted: `int(buffer)`, `buffer.at(offset)`. `mappings` are those
+    of address spaces; while there are any, the machine can reach the range and it is not freed.
     """
 
     memory: "Memory"
@@ -32,6 +33,7 @@ class Buffer:
     size: int
     name: str = ""
     freed: bool = False
+    mappings: list[object] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
         name = f"buffer {self.name!r}" if self.name else "buffer"
@@ -80,25 +82,22 @@ class Buffer:
 
 
 class Memory:
-    """First-fit allocator over bytes `base` … `size` of a machine's physical memory.
-
-    Neighbouring free ranges are joined, so a memory whose buffers are all freed is whole again.
-    """
+    """First-fit allocator over bytes `base` … `size` of a machine's physical memory."""
 
     def __init__(self, machine: Machine, size: int, *, base: int = 0) -> None:
         self.machine = machine
         self.base, self.size = base, size
-        self._free: list[tuple[int, int]] = [(base, size)] if base < size else []
+        self._ranges = Ranges(base, size)
 
     @property
     def free_bytes(self) -> int:
         """Bytes that are not allocated."""
-        return sum(end - start for start, end in self._free)
+        return self._ranges.total
 
     @property
     def largest_free(self) -> int:
         """Bytes of the largest free range."""
-        return max((end - start for start, end in self._free), default=0)
+        return self._ranges.largest
 
     def allocate(self, size: int, *, align: int = 256, name: str = "") -> Buffer:
         """A buffer of `size` bytes whose address is a multiple of `align`, a power of two.
@@ -109,27 +108,26 @@ class Memory:
             raise ValueError(f"size = {size}: a buffer has at least 1 byte")
         if align < 1 or align & (align - 1):
             raise ValueError(f"align = {align} is not a power of two")
-        for start, end in self._free:
-            address = -(-start // align) * align
-            if address + size <= end:
-                self._take(address, size)
-                return Buffer(self, address, size, name)
-        what = f" for {name!r}" if name else ""
-        raise OutOfMemory(
-            f"no {size} bytes{what} on a multiple of {align}: {self.free_bytes} of {self.size} "
-            f"bytes are free, {self.largest_free} in one piece"
-        )
+        address = self._ranges.find(size, align)
+        if address is None:
+            what = f" for {name!r}" if name else ""
+            raise OutOfMemory(
+                f"no {size} bytes{what} on a multiple of {align}: {self.free_bytes} of {self.size} "
+                f"bytes are free, {self.largest_free} in one piece"
+            )
+        self._ranges.take(address, size)
+        return Buffer(self, address, size, name)
 
     def reserve(self, address: int, size: int, *, name: str = "") -> Buffer:
         """The buffer at a given address, which must be free."""
         if size <= 0:
             raise ValueError(f"size = {size}: a buffer has at least 1 byte")
-        if not any(start <= address and address + size <= end for start, end in self._free):
+        if not self._ranges.has(address, size):
             raise MemoryUseError(
                 f"{size} bytes at {address:#x} cannot be reserved: they are in use, or not inside "
                 f"{self.base:#x} … {self.size:#x}"
             )
-        self._take(address, size)
+        self._ranges.take(address, size)
         return Buffer(self, address, size, name)
 
     def free(self, buffer: Buffer) -> None:
@@ -138,22 +136,8 @@ class Memory:
             raise MemoryUseError(f"{buffer} belongs to another memory")
         if buffer.freed:
             raise MemoryUseError(f"{buffer} is freed twice")
+        if buffer.mappings:
+            what = ", ".join(str(mapping) for mapping in buffer.mappings)
+            raise MemoryUseError(f"{buffer} is still mapped: {what}. Unmap it first")
         buffer.freed = True
-        insort(self._free, (buffer.address, buffer.address + buffer.size))
-        joined: list[tuple[int, int]] = []
-        for start, end in self._free:
-            if joined and joined[-1][1] == start:
-                start = joined.pop()[0]
-            joined.append((start, end))
-        self._free = joined
-
-    def _take(self, address: int, size: int) -> None:
-        """Remove a range, which is free, from the free list."""
-        remaining: list[tuple[int, int]] = []
-        for start, end in self._free:
-            if start <= address < end:
-                parts = [(start, address), (address + size, end)]
-                remaining += [part for part in parts if part[0] < part[1]]
-            else:
-                remaining.append((start, end))
-        self._free = remaining
+        self._ranges.give(buffer.address, buffer.size)
