@@ -1,11 +1,11 @@
 """Page tables of one address space, written into the machine's memory (ASID-7, HOST-11)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amaranth.lib import data
 
-from driver.memory import Buffer, Memory, OutOfMemory
+from driver.memory import Buffer, Memory
 from hw.config import VA_BITS
 from hw.methods import pack
 from hw.pagetables import DIRECTORIES, PAGE_SIZES, TABLES, DualPde, Level, Pde, PdeAperture, Pte
@@ -50,23 +50,32 @@ class PageTables:
     """The tables of one address space; `root` is its page directory base.
 
     Tables are made when a page first needs them, and kept until `free`, but for those that a
-    2 MiB page replaces. `map`, `unmap` and `protect` return whether the machine may remember
-    something that is no longer so, and an invalidation is needed.
+    2 MiB page replaces. `map`, `unmap` and `protect` return the pages of which the machine may
+    remember what is no longer so: these are to be invalidated. Until that is acknowledged walks may
+    still read replaced tables, so their memory is kept until `release`.
     """
 
     def __init__(self, memory: Memory, name: str = "") -> None:
         self._memory, self._name = memory, name
         self._buffers: dict[int, Buffer] = {}
+        self._replaced: list[Buffer] = []
         # Pages by their address, for every region of the size of the largest.
         self._regions: dict[int, dict[int, Page]] = {}
         self.root = self._table(DIRECTORIES[0])
 
     def free(self) -> None:
-        """Give the memory of all tables back."""
+        """Give the memory of all tables back, once nothing walks them any more."""
+        self.release()
         for buffer in self._buffers.values():
             buffer.free()
         self._buffers.clear()
         self._regions.clear()
+
+    def release(self) -> None:
+        """Give the memory of replaced tables back, once their invalidation was acknowledged."""
+        for buffer in self._replaced:
+            buffer.free()
+        self._replaced.clear()
 
     def pages(self) -> Iterator[Page]:
         """All mapped pages."""
@@ -89,7 +98,7 @@ class PageTables:
         read_only: bool = False,
         privileged: bool = False,
         atomics: bool = True,
-    ) -> bool:
+    ) -> list[Page]:
         """Map `size` bytes from `va` on to those from `pa` on, in pages of one size.
 
         Raises `MapError` for a page size that does not exist, addresses or a size that are not
@@ -110,33 +119,32 @@ class PageTables:
         ]
         for page in pages:
             self._check_free(page)
-        replaced = False
-        for number, page in enumerate(pages):
-            try:
-                replaced |= self._write(page, page.entry())
-            except OutOfMemory:
-                if number:
-                    self.unmap(va, number * page_size)
-                raise
+        # All tables before the first page, so that what fails has mapped nothing.
+        places = [self._place(page) for page in pages]
+        replaced: list[Page] = []
+        for page, place in zip(pages, places, strict=True):
+            if self._replace_tables(page, place):
+                replaced.append(page)
+            self._store_page(page, place, page.entry())
             self._regions.setdefault(page.va // _REGION, {})[page.va] = page
         return replaced
 
-    def unmap(self, va: int, size: int) -> bool:
+    def unmap(self, va: int, size: int) -> list[Page]:
         """Unmap all pages of a range, which must begin and end where pages do, and be mapped."""
-        for page in self._mapped(va, size):
-            self._write(page, 0)
+        pages = self._mapped(va, size)
+        for page in pages:
+            self._store_page(page, self._place(page), 0)
             del self._regions[page.va // _REGION][page.va]
-        return True
+        return pages
 
-    def protect(self, va: int, size: int, *, read_only: bool) -> bool:
+    def protect(self, va: int, size: int, *, read_only: bool) -> list[Page]:
         """Allow or forbid writes to all pages of a range, as `unmap` wants it. An invalidation is
         needed both ways: a remembered permission would refuse what is now allowed."""
-        changed = False
-        for page in self._mapped(va, size):
-            new = Page(page.va, page.pa, page.size, read_only, page.privileged, page.atomics)
-            self._write(new, new.entry())
+        changed = [page for page in self._mapped(va, size) if page.read_only != read_only]
+        for page in changed:
+            new = replace(page, read_only=read_only)
+            self._store_page(new, self._place(new), new.entry())
             self._regions[page.va // _REGION][page.va] = new
-            changed |= new != page
         return changed
 
     # -- checks ------------------------------------------------------------------------------------
@@ -176,23 +184,29 @@ class PageTables:
 
     # -- tables ------------------------------------------------------------------------------------
 
-    def _write(self, page: Page, pte: int) -> bool:
-        """Write the PTE of `page`; whether that has replaced a table."""
+    def _place(self, page: Page) -> int:
+        """Address of the entry of `page`; the tables on the way are made when there are none."""
         table = self.root
         *upper, last = DIRECTORIES
         for level, below in zip(upper, DIRECTORIES[1:], strict=True):
             table = self._follow(table + level.entry_bytes * level.index(page.va), below)
         place = table + last.entry_bytes * last.index(page.va)
         if page.size == _REGION:
-            tables = [address for address in self._halves(place) if address in self._buffers]
-            for address in tables:
-                self._buffers.pop(address).free()
-            self._store(place, pte, last.entry_bytes)
-            return bool(tables)
+            return place
         level = TABLES[page.size]
-        table = self._follow_dual(place, level)
-        self._store(table + level.entry_bytes * level.index(page.va), pte)
-        return False
+        return self._follow_dual(place, level) + level.entry_bytes * level.index(page.va)
+
+    def _store_page(self, page: Page, place: int, pte: int) -> None:
+        """Write the PTE of `page`; one in PD0 fills its whole entry."""
+        self._store(place, pte, DIRECTORIES[-1].entry_bytes if page.size == _REGION else 8)
+
+    def _replace_tables(self, page: Page, place: int) -> bool:
+        """Whether `page` takes the place of tables, which are given back with `release`."""
+        if page.size != _REGION:
+            return False
+        tables = self._halves(place)
+        self._replaced += [self._buffers.pop(address) for address in tables]
+        return bool(tables)
 
     def _follow(self, place: int, below: Level) -> int:
         """The table that a PDE names; made when there is none yet."""
@@ -216,10 +230,12 @@ class PageTables:
         self._store(place, kept | pack(DualPde, **fields), DIRECTORIES[-1].entry_bytes)
         return table
 
-    def _halves(self, place: int) -> tuple[int, ...]:
-        """Addresses of the tables that a dual PDE may name."""
+    def _halves(self, place: int) -> list[int]:
+        """Addresses of the tables that a dual PDE names."""
         found = self._load(DualPde, place)
-        return () if found.is_pte else (found.big_address << 8, found.small_address << 12)
+        big, small = found.big_address << 8, found.small_address << 12
+        halves = (found.big_aperture, big), (found.small_aperture, small)
+        return [table for aperture, table in halves if aperture != PdeAperture.INVALID]
 
     def _table(self, level: Level) -> int:
         """A fresh table without valid entries."""

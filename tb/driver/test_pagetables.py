@@ -86,6 +86,8 @@ def test_sizes_side_by_side():
     tables.unmap(0, BIG + SMALL)
     free = space.memory.free_bytes
     assert tables.map(0, HUGE, HUGE, page_size=HUGE), "tables were replaced"
+    assert space.memory.free_bytes == free, "walks may read them until the invalidation"
+    tables.release()
     assert space.memory.free_bytes > free
     space.expect(HUGE - 1, Page(0, HUGE, HUGE))
     tables.unmap(0, HUGE)
@@ -137,6 +139,20 @@ def test_out_of_memory():
     keep.free()
     space.tables.map(HUGE - SMALL, 0, 2 * SMALL)
     space.expect(HUGE, Page(HUGE, SMALL, SMALL))
+
+
+def test_table_at_address_0():
+    """A half without a table names address 0, where another table may lie."""
+    machine = FakeMachine()
+    tables = PageTables(Memory(machine, len(machine.memory)))
+    assert tables.root == 0
+    tables.map(0, 0, SMALL)
+    tables.unmap(0, SMALL)
+    assert tables.map(0, HUGE, HUGE, page_size=HUGE)
+    tables.release()
+    tables.map(HUGE, HUGE, HUGE, page_size=HUGE)
+    found = walk(lambda at: int.from_bytes(machine.memory_read(at, 8), "little"), 1 << 23, 0, HUGE)
+    assert isinstance(found, Translation) and found.pa == HUGE
 
 
 def test_random_changes():
