@@ -1,0 +1,157 @@
+"""An access that could not be translated, in words; and as the machine records it (ASID-5, 6.4)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from amaranth.lib import data
+
+from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
+
+__all__ = ["FaultOwner", "TranslationFault", "decode"]
+
+_MEANING = {
+    FaultType.PDE: "no page table covers the address",
+    FaultType.PDE_SIZE: "a page directory entry claims to be a page where there are none",
+    FaultType.PTE: "the page is not mapped",
+    FaultType.VA_LIMIT: "the address is past the limit of its address space",
+    FaultType.UNBOUND_INST_BLOCK: "nothing is bound to the ASID",
+    FaultType.PRIV: "the page is privileged, the access is not",
+    FaultType.RO: "the page is read-only",
+    FaultType.WO: "the page is write-only",
+    FaultType.PITCH_MASK: "the pitch does not fit",
+    FaultType.WORK_CREATION: "work could not be created",
+    FaultType.UNSUPPORTED_APERTURE: "table or page lie elsewhere than in video memory",
+    FaultType.COMPRESSION: "the page is compressed",
+    FaultType.UNSUPPORTED_KIND: "the page is of another kind than pitch",
+    FaultType.REGION: "table or page lie past the end of physical memory",
+    FaultType.POISONED: "the bus refused a read of the page tables",
+    FaultType.ATOMIC: "the page forbids atomics",
+}
+
+_ACCESS = {
+    AccessType.READ: "read",
+    AccessType.WRITE: "write",
+    AccessType.ATOMIC_STRONG: "strong atomic",
+    AccessType.PREFETCH: "prefetch",
+    AccessType.ATOMIC_WEAK: "weak atomic",
+}
+
+_CAUSES = {int(cause): cause for cause in FaultType}
+_ACCESSES = {int(access): access for access in AccessType}
+
+_PHYSICAL = 8
+"""Added to an access type: the address is physical."""
+
+
+class FaultOwner(Protocol):
+    """The address space of a fault, as far as faults need it; `asid` None: not bound."""
+
+    name: str
+    asid: int | None
+
+    def describe(self, va: int) -> str:
+        """What lies at a virtual address, in words."""
+        ...
+
+
+@dataclass
+class TranslationFault(Exception):
+    """An access was not translated.
+
+    Members
+    -------
+    space : name of the address space; None for one that the driver does not know.
+    asid : its ASID, None when it has none.
+    va : virtual address; of the page, when the machine recorded it.
+    access, cause : the bare number where the public tables name none.
+    physical : `va` is a physical address.
+    base : page directory base in bytes, None when the driver itself found the fault; so are all
+        that follow.
+    client, hub, gpc, engine : the requester's numbers.
+    time_ns : PTIMER.
+    replayable : the access waits, to be tried again.
+    context : what the driver has mapped there.
+    """
+
+    space: str | None
+    asid: int | None
+    va: int
+    access: AccessType | int
+    cause: FaultType | int
+    physical: bool = False
+    base: int | None = None
+    client: int | None = None
+    hub: bool = False
+    gpc: int = 0
+    engine: int = 0
+    time_ns: int = 0
+    replayable: bool = False
+    context: str = ""
+
+    def __str__(self) -> str:
+        access = _ACCESS.get(self.access, f"access of type {self.access}")
+        address = f"{'physical ' if self.physical else ''}{self.va:#x}"
+        parts = [f"{access} of {address} in {self._where()} faulted with {self._why()}"]
+        if self.client is not None:
+            parts.append(f"; client {self.client} of {self._unit()}, engine {self.engine}")
+            parts.append(f", at {self.time_ns} ns")
+        if self.context:
+            parts.append(f"; {self.context}")
+        return "".join(parts)
+
+    def _where(self) -> str:
+        if self.space is None:
+            return f"an unknown address space (page directory base {self.base or 0:#x})"
+        asid = "no ASID" if self.asid is None else f"ASID {self.asid}"
+        return f"address space {self.space!r} ({asid})"
+
+    def _why(self) -> str:
+        if isinstance(self.cause, FaultType):
+            return f"{self.cause.name}: {_MEANING[self.cause]}"
+        return f"unknown cause {self.cause}"
+
+    def _unit(self) -> str:
+        return "HUB" if self.hub else f"GPC {self.gpc}"
+
+
+def decode(record: bytes, owner: Callable[[int], FaultOwner | None]) -> TranslationFault | None:
+    """The fault of a 32-byte record in the layout of `hw.pagetables.FaultRecord`, None when the
+    record is not valid. `owner` gives the address space of a page directory base, if known.
+
+    Raises `ValueError` for another number of bytes.
+    """
+    if len(record) != FAULT_RECORD_BYTES:
+        raise ValueError(f"a fault record has {FAULT_RECORD_BYTES} bytes, not {len(record)}")
+    fields = _unpack(int.from_bytes(record, "little"))
+    if not fields["valid"]:
+        return None
+    base, va = fields["instance"] << 12, fields["address"] << 12
+    access, cause = fields["access_type"] % _PHYSICAL, fields["fault_type"]
+    physical = fields["access_type"] >= _PHYSICAL
+    space = owner(base)
+    return TranslationFault(
+        space=space.name if space else None,
+        asid=space.asid if space else None,
+        va=va,
+        access=_ACCESSES.get(access, access),
+        cause=_CAUSES.get(cause, cause),
+        physical=physical,
+        base=base,
+        client=fields["client"],
+        hub=bool(fields["client_type"]),
+        gpc=fields["gpc"],
+        engine=fields["engine"],
+        time_ns=fields["timestamp"],
+        replayable=bool(fields["replayable"]),
+        context=space.describe(va) if space and not physical else "",
+    )
+
+
+def _unpack(record: int) -> dict[str, int]:
+    """Fields as bare numbers: enumerations would refuse one that they do not know."""
+    fields = {}
+    for name, field in data.Layout.cast(FaultRecord):
+        width = field.width if isinstance(field.width, int) else 0
+        fields[str(name)] = record >> field.offset & (1 << width) - 1
+    return fields

@@ -1,0 +1,479 @@
+"""One address space: mappings, what the machine is told of them, and what is refused."""
+
+import asyncio
+
+import pytest
+
+from driver.addressspace import PAGEWISE, AddressSpace, OutOfAddresses, SpaceError
+from driver.mapping import Mapping
+from driver.memory import MemoryUseError, OutOfMemory
+from driver.mmufault import TranslationFault
+from driver.pagetables import MapError
+from driver.spaces import AddressSpaces
+from hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
+from hw.pagetables import PAGE_SIZES, AccessType, FaultType
+from tb.driver.fakemmu import FakeMmu, WatchedMemory, machine_with_mmu
+from tb.models.pagetables import PDE, PTE, Fault, Translation
+
+SMALL, BIG, HUGE = PAGE_SIZES
+
+
+class Bench:
+    """One space of a machine with 4 ASIDs, in use."""
+
+    def __init__(self) -> None:
+        self.mmu: FakeMmu
+        self.memory: WatchedMemory
+        self.mmu, self.memory = machine_with_mmu()
+        self.whole = self.memory.free_bytes
+        self.spaces = AddressSpaces(self.mmu, self.memory, 4)
+        self.space = self.spaces.create("a")
+
+    def access(self, va: int, space: AddressSpace | None = None) -> int | None:
+        """Where an access goes; None when it faults."""
+        asid = (space or self.space).asid
+        assert asid is not None
+        found = self.mmu.access(asid, va)
+        assert isinstance(found, Translation) or found.code in {PDE, PTE}
+        return found.pa if isinstance(found, Translation) else None
+
+
+def run(body, *, acquired: bool = True) -> None:
+    """Run `body(bench)`; then close all spaces: all memory must come back but live buffers'."""
+
+    async def main():
+        bench = Bench()
+        if acquired:
+            await bench.spaces.acquire(bench.space)
+            bench.mmu.taken()
+        await asyncio.wait_for(body(bench), 20)
+        for space in bench.spaces:
+            while bench.spaces.users(space):
+                bench.spaces.release(space)
+            await bench.spaces.close(space)
+        assert bench.memory.free_bytes == bench.whole, "memory leaked"
+
+    asyncio.run(main())
+
+
+def test_map_and_unmap():
+    """A buffer, at an allocated address; the machine hears of nothing before it is unmapped."""
+
+    async def body(bench: Bench):
+        buffer = bench.memory.allocate(2 * SMALL, align=SMALL, name="frame")
+        mapping = await bench.space.map(buffer)
+        assert mapping.va >= HUGE and mapping.page_size == SMALL
+        assert bench.access(mapping.at(SMALL + 5)) == buffer.at(SMALL + 5)
+        assert bench.space.find(mapping.end - 1) is mapping and int(mapping) == mapping.va
+        assert bench.mmu.taken() == []
+        await bench.space.unmap(mapping)
+        assert bench.mmu.taken() == [("page", 0, mapping.va), ("page", 0, mapping.va + SMALL)]
+        assert bench.access(mapping.va) is None and bench.access(mapping.va + SMALL) is None
+        buffer.free()
+        assert bench.space.find(mapping.va) is None and list(bench.space) == []
+
+    run(body)
+
+
+def test_two_spaces():
+    """Example 1: the same addresses of two spaces reach different pages."""
+
+    async def body(bench: Bench):
+        other = bench.spaces.create("b")
+        await bench.spaces.acquire(other)
+        await bench.space.map(HUGE, 2 * SMALL, va=0)
+        await other.map(HUGE + 2 * SMALL, 2 * SMALL, va=0)
+        for va in (0, 5, SMALL, 2 * SMALL - 1):
+            for _ in range(2):
+                assert bench.access(va) == HUGE + va
+                assert bench.access(va, other) == HUGE + 2 * SMALL + va
+
+    run(body)
+
+
+def test_shared_page():
+    """Example 2 (ASID-6): one page in two spaces, and twice in one; each goes on its own."""
+
+    async def body(bench: Bench):
+        other = bench.spaces.create("b")
+        await bench.spaces.acquire(other)
+        buffer = bench.memory.allocate(SMALL, align=SMALL, name="shared")
+        first = await bench.space.map(buffer, atomics=False)
+        second = await bench.space.share(first, va=BIG)
+        third = await other.share(first, va=2 * BIG, read_only=True)
+        assert (second.name, third.name) == ("shared", "shared")
+        assert not third.atomics and third.read_only and not second.read_only
+        for va, space in ((first.va, None), (BIG, None), (2 * BIG, other)):
+            assert bench.access(va + 7, space) == buffer.at(7)
+        await bench.space.unmap(first)
+        with pytest.raises(MemoryUseError, match=r"'shared' .* is still mapped: mapping 'shared' "):
+            buffer.free()
+        await bench.space.unmap(second)
+        assert bench.access(2 * BIG, other) == buffer.at(0)
+        fourth = await bench.space.share(third)
+        assert fourth.read_only, "permissions are passed on"
+        await other.unmap(third)
+        await bench.space.unmap(fourth)
+        buffer.free()
+
+    run(body)
+
+
+def test_page_sizes():
+    """The largest that suits, or the one that was chosen."""
+
+    async def body(bench: Bench):
+        space = bench.space
+
+        async def size(pa: int, size: int, va: int | None = None) -> int:
+            mapping = await space.map(pa, size, va=va)
+            assert mapping.va % mapping.page_size == 0
+            assert bench.access(mapping.va) == pa
+            await space.unmap(mapping)
+            return mapping.page_size
+
+        assert await size(HUGE, HUGE) == HUGE
+        assert await size(HUGE, HUGE, BIG) == BIG
+        assert await size(HUGE, HUGE, SMALL) == SMALL
+        assert await size(BIG, HUGE) == BIG
+        assert await size(0, 3 * BIG) == BIG
+        assert await size(0, BIG + SMALL) == SMALL
+        assert (await space.map(0, HUGE, page_size=BIG)).page_size == BIG
+
+    run(body)
+
+
+def test_invalidation_scope():
+    """Few pages one by one, more with their ASID; nothing when nothing can be remembered."""
+
+    async def body(bench: Bench):
+        space, mmu = bench.space, bench.mmu
+        few = await space.map(0, PAGEWISE * SMALL, page_size=SMALL)
+        many = await space.map(0, (PAGEWISE + 1) * SMALL)
+        large = await space.map(0, 2 * BIG)
+        await space.protect(few, read_only=True)
+        assert mmu.taken() == [("page", 0, few.va + SMALL * n) for n in range(PAGEWISE)]
+        await space.protect(few, read_only=True)
+        assert mmu.taken() == []
+        await space.protect(many, read_only=True)
+        assert mmu.taken() == [("asid", 0)]
+        await space.unmap(large)
+        assert mmu.taken() == [("page", 0, large.va), ("page", 0, large.va + BIG)]
+        await space.settle()
+        assert mmu.taken() == []
+
+    run(body)
+
+
+def test_unbound():
+    """A space that the machine does not know is changed without telling it."""
+
+    async def body(bench: Bench):
+        space = bench.space
+        mapping = await space.map(0, SMALL)
+        await space.protect(mapping, read_only=True)
+        await space.unmap(mapping)
+        assert bench.mmu.taken() == []
+
+    run(body, acquired=False)
+
+
+def test_protect():
+    """Both ways: a remembered permission would allow or refuse too much."""
+
+    async def body(bench: Bench):
+        mapping = await bench.space.map(0, SMALL)
+        for read_only in (True, False, True):
+            await bench.space.protect(mapping, read_only=read_only)
+            found = bench.mmu.access(0, mapping.va)
+            assert isinstance(found, Translation) and found.read_only is read_only
+            assert mapping.read_only is read_only
+
+    run(body)
+
+
+def test_replaced_tables():
+    """Where 2 MiB take the place of tables those stay until the machine has forgotten them."""
+
+    async def body(bench: Bench):
+        space, mmu = bench.space, bench.mmu
+        small = await space.map(0, BIG, va=0)
+        neighbour = await space.map(0, BIG, va=HUGE - BIG)
+        assert bench.access(0) == 0 and bench.access(HUGE - BIG) == 0
+        await space.unmap(neighbour)
+        await space.unmap(small)
+        assert bench.access(SMALL) is None
+        mmu.taken()
+        room = bench.memory.free_bytes
+        await space.map(HUGE, 2 * HUGE, va=0)
+        assert mmu.taken() == [("page", 0, 0)], "the second had no tables"
+        assert bench.memory.free_bytes > room
+        assert bench.access(HUGE - BIG) == 2 * HUGE - BIG
+
+    run(body)
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+def test_addresses_are_reused():
+    """First fit; the window of on-chip semaphores is never given."""
+
+    async def body(bench: Bench):
+        space = bench.space
+        first = await space.map(0, SMALL)
+        await space.map(0, SMALL)
+        await space.unmap(first)
+        assert (await space.map(0, SMALL)).va == first.va
+        await space.map(0, SMALL, va=WINDOW_BASE - SMALL)
+        await space.map(0, SMALL, va=WINDOW_BASE + WINDOW_BYTES)
+        await space.map(0, SMALL, va=(1 << VA_BITS) - SMALL)
+
+    run(body)
+
+
+def test_out_of_addresses():
+    async def body(bench: Bench):
+        space = bench.spaces.create("small", size=HUGE + 2 * SMALL)
+        await bench.spaces.acquire(space)
+        await space.map(0, SMALL, va=HUGE)
+        message = (
+            r"^address space 'small' \(ASID 1\): no 8192 bytes on a multiple of 4096: 2101248 of "
+            "2105344 bytes of addresses are free, 2097152 in one piece$"
+        )
+        with pytest.raises(OutOfAddresses, match=message):
+            await space.map(0, 2 * SMALL)
+        last = await space.map(0, SMALL)
+        assert last.va == HUGE + SMALL
+        assert bench.mmu.access(1, last.end) == Fault(FaultType.VA_LIMIT, 0)
+        with pytest.raises(OutOfAddresses):
+            await space.map(0, SMALL)
+        await space.unmap(last)
+        assert (await space.map(0, SMALL)).va == last.va
+
+    run(body)
+
+
+def test_out_of_memory():
+    """No room for a table: nothing has been mapped, the addresses are free."""
+
+    async def body(bench: Bench):
+        keep = bench.memory.allocate(bench.memory.largest_free, align=1)
+        with pytest.raises(OutOfMemory, match="for 'a PD2'"):
+            await bench.space.map(0, SMALL, va=0)
+        keep.free()
+        assert list(bench.space) == [] and bench.access(0) is None
+        await bench.space.map(0, SMALL, va=0)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": 100}, "100 bytes at 0x200000 are not whole pages of 4096 bytes"),
+        ({"size": 0}, "size = 0: a mapping has at least one page"),
+        ({"size": None}, "size = 0: a mapping has at least one page"),
+        ({"va": 100}, "4096 bytes at 0x64 are not whole pages of 4096 bytes"),
+        ({"memory": 100}, "4096 bytes at physical 0x64 are not whole pages of 4096 bytes"),
+        ({"memory": 1 << 40}, "4096 bytes at physical 0x10000000000 are not .* inside the 8388608"),
+        ({"page_size": BIG}, "4096 bytes at 0x200000 are not whole pages of 65536 bytes"),
+        ({"page_size": 8192}, "no pages of 8192 bytes"),
+        ({"va": 1 << 49}, "4096 bytes at 0x2000000000000 are outside its addresses, 0x0 … 0x1fff"),
+        ({"va": -SMALL}, "4096 bytes at -0x1000 are outside its addresses"),
+        ({"va": WINDOW_BASE}, "4096 bytes at 0xffffff0000 overlap the window of on-chip semaphor"),
+        ({"va": BIG + SMALL}, r"at 0x11000 overlap mapping 'old' \(65536 bytes at 0x10000\)$"),
+        ({"va": 0, "size": HUGE}, r"2097152 bytes at 0x0 overlap mapping 'old' \(65536 bytes"),
+    ],
+)
+def test_map_refused(arguments: dict, message: str):
+    """A refused mapping leaves everything as it was; the message names the space."""
+
+    async def body(bench: Bench):
+        await bench.space.map(0, BIG, va=BIG, name="old")
+        tables = bytes(bench.memory.machine.memory_read(0, bench.memory.size))
+        wanted = {"memory": 0, "size": SMALL, **arguments}
+        with pytest.raises(MapError, match=rf"^address space 'a' \(ASID 0\): .*{message}"):
+            await bench.space.map(**wanted)
+        assert bytes(bench.memory.machine.memory_read(0, bench.memory.size)) == tables
+        assert [mapping.name for mapping in bench.space] == ["old"]
+        assert bench.mmu.taken() == []
+
+    run(body)
+
+
+def test_buffers():
+    """Whole pages only, inside the buffer, and not after its end."""
+
+    async def body(bench: Bench):
+        odd = bench.memory.allocate(SMALL + 100, align=SMALL, name="odd")
+        with pytest.raises(MapError, match="4196 bytes at 0x200000 are not whole pages"):
+            await bench.space.map(odd)
+        with pytest.raises(MemoryUseError, match="are not inside buffer 'odd'"):
+            await bench.space.map(odd, 2 * SMALL)
+        part = await bench.space.map(odd, SMALL, name="part")
+        assert str(part) == "mapping 'part' (4096 bytes at 0x200000) of address space 'a' (ASID 0)"
+        with pytest.raises(MemoryUseError, match="bytes 4000 … 4100 are not inside mapping 'part'"):
+            part.at(4000, 100)
+        await bench.space.unmap(part)
+        odd.free()
+        with pytest.raises(MemoryUseError, match=r"'odd' .* was freed"):
+            await bench.space.map(odd, SMALL)
+
+    run(body)
+
+
+def test_misuse():
+    async def body(bench: Bench):
+        space, other = bench.space, bench.spaces.create("b")
+        mapping = await space.map(0, SMALL, name="m")
+        for action in (other.unmap, lambda m: other.protect(m, read_only=True)):
+            with pytest.raises(SpaceError, match=r"mapping 'm' .* of address space 'a' .* 'b'"):
+                await action(mapping)
+        await space.unmap(mapping)
+        for action in (space.unmap, lambda m: space.protect(m, read_only=True)):
+            with pytest.raises(SpaceError, match=r"^mapping 'm' .* was unmapped$"):
+                await action(mapping)
+        with pytest.raises(MemoryUseError, match=r"^mapping 'm' .* was unmapped$"):
+            await other.share(mapping)
+        gone = await other.map(0, SMALL)
+        await bench.spaces.close(other)
+        for action in (other.map(0, SMALL), other.unmap(gone), other.end()):
+            with pytest.raises(SpaceError, match=r"'b' \(no ASID\).* was (closed|unmapped)"):
+                await action
+        for size in (0, 100, 1 << 50):
+            with pytest.raises(ValueError, match="is not whole pages of 4096 bytes up to 2"):
+                bench.spaces.create(size=size)
+
+    run(body)
+
+
+# -- translation -----------------------------------------------------------------------------------
+
+
+def test_translate():
+    """As the machine would, and why not otherwise (ASID-5)."""
+
+    async def body(bench: Bench):
+        space = bench.space
+        plain = await space.map(BIG, SMALL, va=BIG, name="plain")
+        await space.map(0, SMALL, va=2 * BIG, name="table", read_only=True)
+        await space.map(0, SMALL, va=3 * BIG, privileged=True, atomics=False)
+        assert space.translate(plain.at(5), AccessType.WRITE) == BIG + 5
+        assert space.translate(2 * BIG) == 0
+        assert space.translate(3 * BIG, AccessType.WRITE, privileged=True) == 0
+
+        def refused(va: int, access: AccessType = AccessType.READ, **more: bool) -> FaultType | int:
+            with pytest.raises(TranslationFault) as caught:
+                space.translate(va, access, **more)
+            assert (caught.value.space, caught.value.asid) == ("a", 0)
+            assert (caught.value.va, caught.value.access) == (va, access)
+            return caught.value.cause
+
+        assert refused(0) is refused(BIG + SMALL) is FaultType.PTE
+        assert refused(2 * BIG, AccessType.WRITE) is FaultType.RO
+        assert refused(2 * BIG, AccessType.ATOMIC_STRONG) is FaultType.RO
+        assert refused(3 * BIG) is FaultType.PRIV
+        assert refused(3 * BIG, AccessType.ATOMIC_WEAK, privileged=True) is FaultType.ATOMIC
+        assert refused(1 << 49) is FaultType.VA_LIMIT
+        assert refused(WINDOW_BASE) is FaultType.PTE
+
+    run(body)
+
+
+_TABLE = "mapping 'table' (4096 bytes at 0x10000)"
+
+
+@pytest.mark.parametrize(
+    ("va", "access", "cause", "context"),
+    [
+        (BIG, AccessType.WRITE, "RO: the page is read-only", f"0x10000 lies in {_TABLE}"),
+        (0x11008, AccessType.READ, None, f"0x11008 lies 8 bytes behind {_TABLE}"),
+        (16, AccessType.PREFETCH, None, "nothing is mapped up to 0x10"),
+        (WINDOW_BASE, AccessType.READ, None, "0xffffff0000 lies in the window of on-chip semaphor"),
+    ],
+)
+def test_fault_messages(va: int, access: AccessType, cause: str | None, context: str):
+    async def body(bench: Bench):
+        await bench.space.map(0, SMALL, va=BIG, name="table", read_only=True)
+        with pytest.raises(TranslationFault) as caught:
+            bench.space.translate(va, access)
+        why = cause or "PTE: the page is not mapped"
+        assert str(caught.value).startswith(
+            f"{access.name.lower()} of {va:#x} in address space 'a' (ASID 0) faulted with {why}; "
+            f"{context}"
+        )
+
+    run(body)
+
+
+# -- changes that are broken off -------------------------------------------------------------------
+
+
+async def broken_off(bench: Bench, how: str, mapping: Mapping) -> None:
+    """An unmap that the machine does not acknowledge: it fails, or its task is cancelled."""
+    if how == "fails":
+        bench.mmu.failing = True
+        with pytest.raises(TimeoutError):
+            await bench.space.unmap(mapping)
+        bench.mmu.failing = False
+    else:
+        bench.mmu.latency = lambda: 3
+        task = asyncio.create_task(bench.space.unmap(mapping))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        bench.mmu.latency = lambda: 0
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
+@pytest.mark.parametrize("next_", ["settle", "map", "protect", "evict"])
+def test_broken_off(how: str, next_: str):
+    """Nothing that the machine may remember is used until it has forgotten all of the ASID."""
+
+    async def body(bench: Bench):
+        space, buffer = bench.space, bench.memory.allocate(SMALL, align=SMALL)
+        mapping = await space.map(buffer)
+        other = await space.map(0, SMALL)
+        assert bench.access(mapping.va) == buffer.at(0)
+        await broken_off(bench, how, mapping)
+        with pytest.raises(MemoryUseError, match="is still mapped"):
+            buffer.free()
+        with pytest.raises(MapError, match="were unmapped, which the machine has not acknowledged"):
+            await space.map(0, SMALL, va=mapping.va)
+        bench.mmu.taken()
+        if next_ == "settle":
+            await space.settle()
+        elif next_ == "protect":
+            await space.protect(other, read_only=True)
+        elif next_ == "map":
+            await space.map(0, SMALL)
+            assert bench.mmu.taken() == [], "a map alone needs nothing"
+            await space.settle()
+        else:
+            bench.spaces.release(space)
+            for number in range(4):
+                await bench.spaces.acquire(bench.spaces.create(f"evictor {number}"))
+            assert space.asid is None
+            bench.mmu.taken()
+            await space.settle()
+        assert bench.mmu.taken() == ([] if next_ == "evict" else [("asid", 0)])
+        buffer.free()
+        await space.map(0, SMALL, va=mapping.va)
+
+    run(body)
+
+
+def test_changes_take_turns():
+    """A range that is being unmapped can be mapped at once: that waits for the machine."""
+
+    async def body(bench: Bench):
+        space = bench.space
+        mapping = await space.map(0, SMALL)
+        assert bench.access(mapping.va) == 0
+        bench.mmu.latency = lambda: 5
+        _, again = await asyncio.gather(space.unmap(mapping), space.map(BIG, SMALL, va=mapping.va))
+        assert again.va == mapping.va and bench.access(again.va) == BIG
+
+    run(body)
