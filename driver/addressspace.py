@@ -37,9 +37,10 @@ class AddressSpace:
     """Virtual addresses 0 … `size` - 1 and their page tables. Made by `AddressSpaces.create`.
 
     Each change returns when the machine has acknowledged it, so what was unmapped may be freed or
-    mapped anew at once. Changes of several tasks take turns. A change that was broken off, by an
-    error of the machine or because its task was cancelled, keeps addresses, buffers and tables from
-    use until a later one is acknowledged, or `settle`.
+    mapped anew at once. Changes of several tasks take turns. One that was broken off, by an error
+    of the machine or because its task was cancelled, stands in the tables, but the machine may not
+    know: addresses, buffers and tables are kept from use until `settle`, or until a later change
+    was acknowledged.
 
     Members
     -------

@@ -48,7 +48,7 @@ class AddressSpaces:
         self._count = 0
         # Spaces by their page directory base, which no two have.
         self._spaces: dict[int, AddressSpace] = {}
-        # Reserved ASIDs by space; holders of all others, longest unused first.
+        # Reserved ASIDs by space; holders of all others, in the order in which their use ended.
         self._own: dict[AddressSpace, int] = {}
         self._holders: dict[int, AddressSpace | None] = {
             asid: None for asid in range(asids) if asid not in self.reserved
@@ -119,7 +119,6 @@ class AddressSpaces:
             if space.asid is None:
                 await self._bind(space)
             self._users[space] = self.users(space) + 1
-            self._touch(space)
             assert space.asid is not None, "it was bound"
             return space.asid
 
@@ -130,7 +129,8 @@ class AddressSpaces:
         self._users[space] -= 1
         if not self._users[space]:
             del self._users[space]
-            self._touch(space)
+            if space.asid in self._holders:
+                self._holders[space.asid] = self._holders.pop(space.asid)
 
     @asynccontextmanager
     async def use(self, space: AddressSpace) -> AsyncGenerator[int, None]:
@@ -189,11 +189,6 @@ class AddressSpaces:
             f"of {self.asids} ASIDs {len(self.reserved)} are reserved, all others in use: "
             f"{named}{more}"
         )
-
-    def _touch(self, space: AddressSpace) -> None:
-        """It was used just now."""
-        if space.asid in self._holders:
-            self._holders[space.asid] = self._holders.pop(space.asid)
 
     # -- checks ------------------------------------------------------------------------------------
 

@@ -465,6 +465,27 @@ def test_broken_off(how: str, next_: str):
     run(body)
 
 
+def test_protection_broken_off():
+    """A page that may still be written is made good as well; then nothing is left to do."""
+
+    async def body(bench: Bench):
+        mapping = await bench.space.map(0, SMALL)
+        assert bench.access(mapping.va) == 0
+        bench.mmu.failing = True
+        with pytest.raises(TimeoutError):
+            await bench.space.protect(mapping, read_only=True)
+        bench.mmu.failing = False
+        bench.mmu.taken()
+        await bench.space.settle()
+        assert bench.mmu.taken() == [("asid", 0)]
+        found = bench.mmu.access(0, mapping.va)
+        assert isinstance(found, Translation) and found.read_only
+        await bench.space.settle()
+        assert bench.mmu.taken() == []
+
+    run(body)
+
+
 def test_changes_take_turns():
     """A range that is being unmapped can be mapped at once: that waits for the machine."""
 
