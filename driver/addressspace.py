@@ -116,6 +116,7 @@ class AddressSpace:
         been mapped. `SpaceError` for a space that was closed.
         """
         buffer = memory if isinstance(memory, Buffer) else None
+        permissions = {"read_only": read_only, "privileged": privileged, "atomics": atomics}
         async with self._turns.take():
             self._check_open()
             if size is None:
@@ -124,20 +125,9 @@ class AddressSpace:
             page_size = page_size or _largest_page(pa, size, va)
             with self._named():
                 va = self._find(va, size, page_size)
-                replaced = self._tables.map(
-                    va,
-                    pa,
-                    size,
-                    page_size=page_size,
-                    read_only=read_only,
-                    privileged=privileged,
-                    atomics=atomics,
-                )
+                replaced = self._tables.map(va, pa, size, page_size=page_size, **permissions)
             name = name or (buffer.name if buffer else "")
-            mapping = Mapping(
-                *(self, va, pa, size, page_size, buffer, name),
-                *(read_only, privileged, atomics),
-            )
+            mapping = Mapping(self, va, pa, size, page_size, buffer, name, **permissions)
             self._enter(mapping)
             if replaced:
                 await self._forget(replaced)
@@ -216,13 +206,13 @@ class AddressSpace:
         Raises `TranslationFault` where the machine would fault.
         """
         mapping = self.find(va)
-        cause = self._refusal(va, mapping, access, privileged)
-        if mapping is None or cause is not None:
-            raise TranslationFault(
-                *(self.name, self.asid, va, access, FaultType.PTE if cause is None else cause),
-                context=self.describe(va),
-            )
-        return mapping.pa + va - mapping.va
+        if mapping is None:
+            cause = FaultType.PTE if 0 <= va < self.size else FaultType.VA_LIMIT
+        else:
+            cause = _refusal(mapping, access, privileged)
+            if cause is None:
+                return mapping.pa + va - mapping.va
+        raise TranslationFault(self.name, self.asid, va, access, cause, context=self.describe(va))
 
     def describe(self, va: int) -> str:
         """What lies at a virtual address, in words, for messages."""
@@ -329,22 +319,17 @@ class AddressSpace:
         except MapError as error:
             raise type(error)(f"{self}: {error}") from None
 
-    def _refusal(
-        self, va: int, mapping: Mapping | None, access: AccessType, privileged: bool
-    ) -> FaultType | None:
-        """Why the machine would refuse an access, None when it would not."""
-        atomic = access in {AccessType.ATOMIC_STRONG, AccessType.ATOMIC_WEAK}
-        if not 0 <= va < self.size:
-            return FaultType.VA_LIMIT
-        if mapping is None:
-            return FaultType.PTE
-        if mapping.privileged and not privileged:
-            return FaultType.PRIV
-        if mapping.read_only and (atomic or access is AccessType.WRITE):
-            return FaultType.RO
-        if atomic and not mapping.atomics:
-            return FaultType.ATOMIC
-        return None
+
+def _refusal(mapping: Mapping, access: AccessType, privileged: bool) -> FaultType | None:
+    """Why the machine would refuse an access, None when it would not."""
+    atomic = access in {AccessType.ATOMIC_STRONG, AccessType.ATOMIC_WEAK}
+    if mapping.privileged and not privileged:
+        return FaultType.PRIV
+    if mapping.read_only and (atomic or access is AccessType.WRITE):
+        return FaultType.RO
+    if atomic and not mapping.atomics:
+        return FaultType.ATOMIC
+    return None
 
 
 def _largest_page(pa: int, size: int, va: int | None) -> int:

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -174,8 +175,8 @@ class Ring:
         self.dropping = False
 
 
-def run(body: Callable[[Ring], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(body(Ring()), 20))  # type: ignore[arg-type]
+def run(body: Callable[[Ring], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(body(Ring()), 20))
 
 
 def test_ring():
