@@ -175,7 +175,7 @@ class AddressSpace:
         """Make good what a change that was broken off has left to do; nothing when there is
         none."""
         async with self._turns.take():
-            if self._unsettled or self._leaving:
+            if self._unsettled:
                 await self._forget([])
 
     async def end(self) -> None:
