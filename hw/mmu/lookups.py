@@ -20,6 +20,7 @@ __all__ = [
     "lookup",
     "overlap",
     "page",
+    "page_request",
     "touches",
 ]
 
@@ -87,6 +88,11 @@ def answer(config: Config, tag: data.Layout) -> data.StructLayout:
         "pa": config.address_width,
         "fault": FaultType,
     })
+
+
+def page_request(config: Config, tag: int) -> data.StructLayout:
+    """The translation of page `vpn` of `asid` is wanted; `tag` comes back with what is found."""
+    return data.StructLayout({"tag": tag, "asid": config.asid_bits, "vpn": VPN_BITS})
 
 
 def page(config: Config) -> data.StructLayout:

@@ -20,13 +20,14 @@ from hw.mmu.lookups import (
     covers,
     ending,
     invalidation,
+    page_request,
     touches,
 )
 from hw.mmu.spaces import space
 from hw.pagetables import DIRECTORIES, TABLES, FaultType
 from hw.records import MemoryStatus, ReadPort
 
-__all__ = ["Walker", "walk_request", "walk_result"]
+__all__ = ["Walker", "walk_result"]
 
 _LEVELS = (*DIRECTORIES, TABLES[1 << 16], TABLES[1 << 12])
 """By the value of their `Depth`."""
@@ -35,13 +36,8 @@ _CUTS = sorted({level.shift - PAGE_BITS for level in _LEVELS} | {VPN_BITS})
 """Where a page number is cut into pieces: an entry is named by the highest of them."""
 
 
-def walk_request(config: Config, tag: int) -> data.StructLayout:
-    """The translation of page `vpn` of `asid` is wanted; `tag` comes back with the result."""
-    return data.StructLayout({"tag": tag, "asid": config.asid_bits, "vpn": VPN_BITS})
-
-
 def walk_result(config: Config, tag: int) -> data.StructLayout:
-    """What came of it. RETRY: it was overtaken by an invalidation and is to be asked again."""
+    """What came of a `page_request`. RETRY: an invalidation overtook it; to be asked again."""
     return data.StructLayout({"tag": tag, "end": ending(config)})
 
 
@@ -85,7 +81,7 @@ class Walker(wiring.Component):
 
     Members
     -------
-    request, result : see `walk_request`, `walk_result`. A result that waits may turn into RETRY.
+    request, result : see `page_request`, `walk_result`. A result that waits may turn into RETRY.
     look, asid, row : the ASID table, see `Spaces`.
     read : a memory client; addresses are physical.
     invalidate : see `invalidation`.
@@ -106,11 +102,13 @@ class Walker(wiring.Component):
             "depth": Depth,
             "table": config.address_width - TABLE_BITS,
             "beside": Below,
+            "lent": 1,
         })
-        """A walk: whose page, and which table is read next."""
+        """A walk: whose page, and which table is read next. `lent`: `beside` comes from the read of
+        another walk."""
         self._named = data.StructLayout({"asid": config.asid_bits, "vpn": VPN_BITS})
         super().__init__({
-            "request": In(stream.Signature(walk_request(config, tag))),
+            "request": In(stream.Signature(page_request(config, tag))),
             "result": Out(stream.Signature(walk_result(config, tag))),
             "look": Out(1),
             "asid": Out(config.asid_bits),
@@ -146,7 +144,7 @@ class Walker(wiring.Component):
         """A request waits for the row of its space, and gets a slot in the next cycle."""
         config, known = self._config, self._directories
         entering = Signal(data.StructLayout({"valid": 1, "slot": self._walks}))
-        asked = Signal(walk_request(config, self._tag))
+        asked = Signal(page_request(config, self._tag))
         free, first = Signal(self._walks), Signal(self._walks)
         m.submodules.tags = tags = Memory(shape=self._tag, depth=self._walks, init=[])
         write, self._tags = tags.write_port(), tags.read_port(domain="comb")
@@ -349,6 +347,12 @@ class Walker(wiring.Component):
                     ask.place.table.eq(entries.table),
                 ]
         lends = came.valid & ~(came.slot & self._before).any()
+        # There was no table of small pages when another walk read PD0: there may be one now.
+        old = (
+            (came.place.depth == Depth.BIG)
+            & came.place.lent
+            & (entries.end.outcome != Outcome.PAGE)
+        )
         for n, place in enumerate(self._places):
             state, end = self.states[n], self._ends[n]
             mine = came.slot[n]
@@ -370,9 +374,11 @@ class Walker(wiring.Component):
                         place.table.eq(entries.table),
                     ]
                     with m.If(came.place.depth == Depth.PD0):
-                        m.d.sync += place.beside.eq(entries.below)
+                        m.d.sync += [place.beside.eq(entries.below), place.lent.eq(heir)]
                 with m.Elif(mine | (entries.end.outcome == Outcome.PAGE)):
                     m.d.sync += [state.eq(_State.DONE), end.eq(entries.end)]
+                    with m.If(old):
+                        m.d.sync += end.outcome.eq(Outcome.RETRY)
             with m.If(mine & goes):
                 m.d.sync += state.eq(_State.SENT)
             with m.If(self._picked[n] & (state == _State.READ) & ~came.valid):

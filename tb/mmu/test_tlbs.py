@@ -7,6 +7,8 @@ from amaranth.lib import data
 
 from hw.config import Config
 from hw.mmu.l1 import L1Tlb
+from hw.mmu.l2 import L2Tlb
+from hw.mmu.mmu import Mmu
 from hw.mmu.spaces import Spaces
 from hw.mmu.walker import Walker
 from tb.runner import simulate
@@ -21,6 +23,22 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
         name=f"mmu-l1-{entries}",
         env={"ENTRIES": str(entries), "MISSES": str(misses)},
         minimum=6,
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "ways", "asids", "bits"),
+    [(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)],
+)
+def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> None:
+    config = Config(asids=asids)
+    simulate(
+        L2Tlb(config, 10, entries=entries, ways=ways, generation_bits=bits),
+        "tb.mmu.cocotb_l2",
+        simulator=simulator,
+        name=f"mmu-l2-{entries}-{ways}",
+        env={"ENTRIES": str(entries), "WAYS": str(ways), "ASIDS": str(asids)},
+        minimum=7,
     )
 
 
@@ -53,4 +71,22 @@ def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
         name=f"mmu-walker-{walks}",
         env={"WIDTH": str(width), "WALKS": str(walks)},
         **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("clients", "entries", "shared", "ways", "walks"), [(3, 4, 64, 4, 8), (1, 16, 128, 8, 2)]
+)
+def test_mmu(
+    simulator: str, clients: int, entries: int, shared: int, ways: int, walks: int
+) -> None:
+    sizes = {"entries": entries, "shared": shared, "ways": ways, "walks": walks}
+    tag = data.StructLayout({"number": 12})
+    simulate(
+        Mmu(Config(asids=8, memory_bytes=1 << 24), clients, tag, **sizes),
+        "tb.mmu.cocotb_mmu",
+        simulator=simulator,
+        name=f"mmu-whole-{clients}",
+        env={"CLIENTS": str(clients), **{name.upper(): str(n) for name, n in sizes.items()}},
+        minimum=6,
     )

@@ -1,0 +1,426 @@
+"""Second-level TLB, shared by all clients (ASID-3, ASID-8 … ASID-11)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import select
+from hw.mmu.generations import GENERATION_BITS, Generations
+from hw.mmu.lookups import (
+    PAGE_BITS,
+    VPN_BITS,
+    Outcome,
+    PageSize,
+    Scope,
+    ending,
+    invalidation,
+    page,
+    page_request,
+    touches,
+)
+from hw.mmu.recency import SetRecency
+from hw.pagetables import PAGE_SIZES
+
+__all__ = ["Held", "Kind", "L2Tlb", "found", "walked"]
+
+_SHIFTS = tuple((size - 1).bit_length() - PAGE_BITS for size in PAGE_SIZES)
+"""Bits of a page number that lie inside a page, by `PageSize`."""
+
+
+def walked(config: Config, tag: int) -> data.StructLayout:
+    """What came of a `page_request` that had missed."""
+    return data.StructLayout({**page_request(config, tag).members, "end": ending(config)})
+
+
+def found(config: Config, tag: int) -> data.StructLayout:
+    """What came of a `page_request` of the space `asid`, if `valid`."""
+    return data.StructLayout({
+        "valid": 1,
+        "tag": tag,
+        "asid": config.asid_bits,
+        "end": ending(config),
+    })
+
+
+class Kind(enum.Enum, shape=2):
+    """What goes through the pipeline: a look-up; what a walk has found; the removal of a page; that
+    of all pages of a space in one set."""
+
+    PROBE = 0
+    WALKED = 1
+    REMOVE = 2
+    SWEEP = 3
+
+
+class Held(enum.Enum, shape=2):
+    """Of what size the page of an entry is, or that there is none."""
+
+    SMALL = 0
+    BIG = 1
+    HUGE = 2
+    NONE = 3
+
+
+class L2Tlb(wiring.Component):
+    """Set-associative, in RAM; pages of all sizes share its sets.
+
+    A set is chosen by the page number of the page's size, folded, and the ASID: so every way is
+    read three times for a look-up, once as if the page had each size. Low bits of the ASID turn the
+    high bits of the set's number: the first pages of several spaces lie in different sets.
+
+    One look-up per cycle, `result` or `missed` 3 cycles later. What walks have found goes the same
+    way and is given away at its end, so results never meet; it takes the place of an entry for the
+    same page, else of one that does not count, else of the least recently used one, as a tree of
+    bits remembers it. Neither stops look-ups for more than its own cycle.
+
+    An invalidation takes effect in the cycle after it. A space or everything: in one cycle
+    (`Generations`; all sets are cleared, one per cycle, and nothing is found or kept meanwhile).
+    A page: three cycles of the pipeline, one for each size, during which look-ups of its space
+    miss. What was on its way through the pipeline misses, or is RETRY.
+
+    Parameters
+    ----------
+    tag : bits of a request's tag.
+    entries : 64 … 8,192, a power of two. ways : 2 … 16, a power of two; at least 2 sets.
+
+    Members
+    -------
+    probe : pages that are wanted. result : of those found, and of all that were `walked`; it has to
+        be taken in its cycle. missed : of the others; likewise.
+    walked : what walks have found.
+    invalidate : see `invalidation`. None of a page while `removing`.
+    hit : a page of `asid` was found at once. For counters.
+
+    Attributes
+    ----------
+    looked, read, acting : what is in each step (state, for proofs).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        tag: int,
+        *,
+        entries: int = 512,
+        ways: int = 4,
+        generation_bits: int = GENERATION_BITS,
+    ) -> None:
+        if not 64 <= entries <= 8192 or entries & (entries - 1):
+            raise ValueError(f"entries = {entries!r} is not a power of two from 64 to 8,192")
+        if not 2 <= ways <= 16 or ways & (ways - 1):
+            raise ValueError(f"ways = {ways!r} is not a power of two from 2 to 16")
+        self._config, self._ways, self._sets = config, ways, entries // ways
+        self._index_bits = (self._sets - 1).bit_length()
+        self._generations = Generations(config, 1 + ways, bits=generation_bits)
+        self._recency = SetRecency(ways, self._sets)
+        request = page_request(config, tag)
+        self._entry = data.StructLayout({
+            "held": Held,
+            "asid": config.asid_bits,
+            "high": VPN_BITS - self._index_bits,
+            "generation": generation_bits,
+            "ppn": config.address_width - PAGE_BITS,
+            "read_only": 1,
+            "privileged": 1,
+            "no_atomics": 1,
+        })
+        """`high`: its page number without the bits that the number of its set tells."""
+        step = {
+            "valid": 1,
+            "kind": Kind,
+            "request": request,
+            "end": ending(config),
+            "index": self._index_bits,
+            "stale": 1,
+        }
+        sizes = len(_SHIFTS)
+        rows = data.ArrayLayout(data.ArrayLayout(self._entry, ways), sizes)
+        pages = data.ArrayLayout(data.ArrayLayout(page(config), ways), sizes)
+        self._step = data.StructLayout(step)
+        self.looked = Signal(self._step)
+        self.read = Signal(data.StructLayout({**step, "rows": rows}))
+        self.acting = Signal(
+            data.StructLayout({
+                **step,
+                "hits": data.ArrayLayout(ways, sizes),
+                "pages": pages,
+                "same": ways,
+                "live": ways,
+                "oldest": ways,
+                "open": 1,
+                "generation": generation_bits,
+            })
+        )
+        super().__init__({
+            "probe": In(stream.Signature(request)),
+            "result": Out(found(config, tag)),
+            "missed": Out(data.StructLayout({"valid": 1, **request.members})),
+            "walked": In(stream.Signature(walked(config, tag))),
+            "invalidate": In(invalidation(config)),
+            "removing": Out(1),
+            "hit": Out(data.StructLayout({"valid": 1, "asid": config.asid_bits})),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.generations = self._generations
+        m.submodules.recency = self._recency
+        self._enters = Signal(self._step)
+        self._clearing, self._cleared = Signal(init=1), Signal(self._index_bits)
+        self._move(m)
+        self._choose(m, self._removal(m), self._walked(m), self._sweep(m))
+        self._storage(m)
+        self._compare(m)
+        self._answer(m)
+        self._change(m)
+        return m
+
+    @property
+    def _steps(self) -> tuple[data.View, ...]:
+        return self.looked, self.read, self.acting
+
+    def _move(self, m: Module) -> None:
+        """Every step takes one cycle. What an invalidation meets on its way is stale."""
+        sources = (self._enters, self.looked, self.read)
+        for source, step in zip(sources, self._steps, strict=True):
+            m.d.sync += [step[name].eq(source[name]) for name in self._step.members]
+            with m.If(touches(self.invalidate, source.request.asid)):
+                m.d.sync += step.stale.eq(1)
+
+    # -- what enters -------------------------------------------------------------------------------
+
+    def _indices(self, request: data.View) -> data.View:
+        """The sets of a page, by its size."""
+        bits, indices = self._index_bits, []
+        for shift in _SHIFTS:
+            number = request.vpn[shift:]
+            turned = Cat(reversed(request.asid[:bits]))
+            shifted = turned << (bits - len(turned))
+            indices.append((number[:bits] ^ number[bits : 2 * bits] ^ shifted)[:bits])
+        return data.View(data.ArrayLayout(bits, len(_SHIFTS)), Cat(indices))
+
+    def _removal(self, m: Module) -> data.View:
+        """A page to remove, once as if it had each size."""
+        event, removal = self.invalidate, Signal(self._step)
+        sizes, request = Signal(len(_SHIFTS)), Signal(self._step["request"].shape)
+        size = Mux(sizes[0], 0, Mux(sizes[1], 1, 2))
+        m.d.comb += [
+            removal.valid.eq(sizes.any()),
+            removal.kind.eq(Kind.REMOVE),
+            removal.request.eq(request),
+            removal.end.page.size.eq(size),
+            removal.index.eq(self._indices(request)[size]),
+        ]
+        with m.If(event.valid & (event.scope == Scope.PAGE)):
+            m.d.sync += [sizes.eq(~0), request.asid.eq(event.asid), request.vpn.eq(event.vpn)]
+        with m.Elif(self._enters.valid & (self._enters.kind == Kind.REMOVE)):
+            m.d.sync += sizes.eq(sizes & (sizes - 1))
+        m.d.comb += self.removing.eq(sizes.any() | self._under_way(Kind.REMOVE))
+        return removal
+
+    def _under_way(self, kind: Kind) -> Value:
+        return Cat(step.valid & (step.kind == kind) for step in self._steps).any()
+
+    def _walked(self, m: Module) -> data.View:
+        """What a walk has found."""
+        found, step = self.walked.payload, Signal(self._step)
+        m.d.comb += [
+            step.valid.eq(self.walked.valid),
+            step.kind.eq(Kind.WALKED),
+            [step.request[name].eq(found[name]) for name in step.request.shape().members],
+            step.end.eq(found.end),
+            step.index.eq(self._indices(found)[found.end.page.size]),
+        ]
+        m.d.comb += self.walked.ready.eq(self._enters.valid & (self._enters.kind == Kind.WALKED))
+        return step
+
+    def _sweep(self, m: Module) -> data.View:
+        """All sets in turn, one at a time, while a space is to be swept."""
+        sweep, generations = Signal(self._step), self._generations
+        position, finished = Signal(self._index_bits), Signal()
+        under_way = self._under_way(Kind.SWEEP)
+        m.d.comb += [
+            sweep.valid.eq(generations.sweeps & ~finished & ~under_way),
+            sweep.kind.eq(Kind.SWEEP),
+            sweep.request.asid.eq(generations.swept),
+            sweep.index.eq(position),
+            generations.clean.eq(finished & ~under_way),
+        ]
+        with m.If(self._enters.valid & (self._enters.kind == Kind.SWEEP)):
+            m.d.sync += [position.eq(position + 1), finished.eq(position == self._sets - 1)]
+        with m.If(generations.clean):
+            m.d.sync += [position.eq(0), finished.eq(0)]
+        return sweep
+
+    def _choose(self, m: Module, *changes: data.View) -> None:
+        """A change enters before a look-up, when no other of the same set is under way: it reads
+        the set first."""
+        enters, probe, change = self._enters, self.probe, Signal(self._step)
+        removal, walked, sweep = changes
+        m.d.comb += change.eq(Mux(removal.valid, removal, Mux(walked.valid, walked, sweep)))
+        clashes = (
+            step.valid & (step.kind != Kind.PROBE) & (step.index == change.index)
+            for step in self._steps
+        )
+        with m.If(change.valid):
+            m.d.comb += [enters.eq(change), enters.valid.eq(~Cat(clashes).any())]
+        with m.Else():
+            removed = self.removing & (probe.p.asid == removal.request.asid)
+            m.d.comb += [
+                enters.valid.eq(probe.valid),
+                enters.request.eq(probe.payload),
+                enters.stale.eq(self._clearing | removed),
+                probe.ready.eq(1),
+            ]
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _storage(self, m: Module) -> None:
+        """Every way is read at three sets, or for a change three times at one."""
+        enters, looks = self._enters, self._enters.kind == Kind.PROBE
+        indices = self._indices(enters.request)
+        self._writes = []
+        for way in range(self._ways):
+            ram = Memory(shape=self._entry, depth=self._sets, init=[])
+            m.submodules[f"way_{way}"] = ram
+            self._writes.append(ram.write_port())
+            for size in range(len(_SHIFTS)):
+                port = ram.read_port()
+                m.d.comb += port.addr.eq(Mux(looks, indices[size], enters.index))
+                m.d.sync += self.read.rows[size][way].eq(port.data)
+        m.d.comb += self._recency.index.eq(self.looked.index)
+
+    def _compare(self, m: Module) -> None:
+        """Which entries answer a look-up; of a change, which are for its page or space, and which
+        count."""
+        read, acting, generations = self.read, self.acting, self._generations
+        asid, current = read.request.asid, generations.row[0]
+        highs = [
+            (read.request.vpn >> shift + self._index_bits)[: VPN_BITS - self._index_bits]
+            for shift in _SHIFTS
+        ]
+        size = read.end.page.size
+        high = Mux(size == PageSize.SMALL, highs[0], Mux(size == PageSize.BIG, *highs[1:]))
+        m.d.comb += generations.asid[0].eq(asid)
+        m.d.sync += [
+            acting.oldest.eq(self._recency.oldest),
+            acting.open.eq(~current.closed),
+            acting.generation.eq(current.number),
+        ]
+        for way in range(self._ways):
+            for number, row in enumerate(rows[way] for rows in read.rows):
+                counts = (row.generation == current.number) & ~current.closed
+                same = (row.asid == asid) & (row.high == highs[number])
+                held, entry = Value.cast(row.held) == number, acting.pages[number][way]
+                m.d.sync += [
+                    acting.hits[number][way].eq(held & same & counts),
+                    entry.size.eq(number),
+                    [
+                        entry[name].eq(row[name])
+                        for name in ("ppn", "read_only", "privileged", "no_atomics")
+                    ],
+                ]
+            row, own = read.rows[0][way], generations.row[1 + way]
+            page = (Value.cast(row.held) == Value.cast(size)) & (row.high == high)
+            swept = (read.kind == Kind.SWEEP) & (row.held != Held.NONE)
+            live = (row.held != Held.NONE) & (row.generation == own.number) & ~own.closed
+            m.d.comb += generations.asid[1 + way].eq(row.asid)
+            m.d.sync += [
+                acting.same[way].eq((row.asid == asid) & (swept | page)),
+                acting.live[way].eq(live),
+            ]
+
+    def _answer(self, m: Module) -> None:
+        """The page of an entry that matches, the smallest; or what a walk has found."""
+        acting, result, missed = self.acting, self.result, self.missed
+        probes = acting.valid & (acting.kind == Kind.PROBE)
+        walks = acting.valid & (acting.kind == Kind.WALKED)
+        self._hits = hits = Signal(acting.hits.shape())
+        nothing = [~Value.cast(one).any() for one in acting.hits]
+        hit, entries = Value.cast(hits).any(), [one for size in acting.pages for one in size]
+        m.d.comb += [
+            hits[0].eq(acting.hits[0]),
+            hits[1].eq(acting.hits[1] & nothing[0].replicate(self._ways)),
+            hits[2].eq(acting.hits[2] & (nothing[0] & nothing[1]).replicate(self._ways)),
+            self.hit.valid.eq(probes & hit & ~acting.stale),
+            self.hit.asid.eq(acting.request.asid),
+            result.valid.eq(walks | self.hit.valid),
+            result.tag.eq(acting.request.tag),
+            result.asid.eq(acting.request.asid),
+            missed.valid.eq(probes & ~self.hit.valid),
+            [missed[name].eq(acting.request[name]) for name in acting.request.shape().members],
+        ]
+        with m.If(acting.kind == Kind.PROBE):
+            m.d.comb += [
+                result.end.outcome.eq(Outcome.PAGE),
+                result.end.page.eq(select(Value.cast(hits), map(Value.cast, entries))),
+            ]
+        with m.Else():
+            m.d.comb += result.end.eq(acting.end)
+            with m.If(acting.stale):
+                m.d.comb += result.end.outcome.eq(Outcome.RETRY)
+
+    def _change(self, m: Module) -> None:
+        """A page that was walked takes a place; what is to be removed or swept goes; all sets are
+        cleared in turn."""
+        acting, end, event = self.acting, self.acting.end, self.invalidate
+        entry, keeps, goes = Signal(self._entry), Signal(), Signal()
+        place, choice, ways = (Signal(self._ways) for _ in range(3))
+        free, same = ~acting.live, acting.same
+        index = Signal(self._index_bits)
+        m.d.comb += [
+            keeps.eq(
+                (acting.kind == Kind.WALKED)
+                & (end.outcome == Outcome.PAGE)
+                & ~acting.stale
+                & acting.open
+                & ~self._clearing
+            ),
+            goes.eq((acting.kind == Kind.REMOVE) | (acting.kind == Kind.SWEEP)),
+            place.eq(Mux(same.any(), same, Mux(free.any(), free, acting.oldest))),
+            choice.eq(place & -place),
+            ways.eq(Mux(keeps, choice, same & goes.replicate(self._ways))),
+            entry.held.eq(Mux(keeps, end.page.size, Held.NONE)),
+            entry.asid.eq(acting.request.asid),
+            entry.generation.eq(acting.generation),
+            [
+                entry[name].eq(end.page[name])
+                for name in ("ppn", "read_only", "privileged", "no_atomics")
+            ],
+            index.eq(Mux(self._clearing, self._cleared, acting.index)),
+        ]
+        for number, shift in enumerate(_SHIFTS):
+            with m.If(end.page.size == PageSize(number)):
+                m.d.comb += entry.high.eq(acting.request.vpn >> shift + self._index_bits)
+        m.d.comb += [
+            self._generations.advance.valid.eq(event.valid & (event.scope == Scope.ASID)),
+            self._generations.advance.asid.eq(event.asid),
+        ]
+        for way, write in enumerate(self._writes):
+            m.d.comb += [
+                write.en.eq(self._clearing | (acting.valid & ways[way])),
+                write.addr.eq(index),
+                write.data.eq(entry),
+            ]
+        self._use(m, choice & (acting.valid & keeps).replicate(self._ways))
+        with m.If(self._clearing):
+            m.d.sync += self._cleared.eq(self._cleared + 1)
+            m.d.sync += self._clearing.eq(self._cleared != self._sets - 1)
+        with m.Elif(event.valid & (event.scope == Scope.ALL)):
+            m.d.sync += self._clearing.eq(1)
+
+    def _use(self, m: Module, kept: Value) -> None:
+        """The entry that answered, or that was made, was used last of its set."""
+        acting, recency = self.acting, self._recency
+        hits = [Value.cast(one) for one in self._hits]
+        indices = self._indices(acting.request)
+        m.d.comb += [recency.use.eq(kept), recency.used.eq(acting.index)]
+        with m.If(acting.valid & (acting.kind == Kind.PROBE)):
+            m.d.comb += [
+                recency.use.eq(hits[0] | hits[1] | hits[2]),
+                recency.used.eq(
+                    Mux(hits[0].any(), indices[0], Mux(hits[1].any(), indices[1], indices[2]))
+                ),
+            ]

@@ -1,0 +1,207 @@
+"""Translation as a whole: from the look-ups of clients to physical addresses (ASID-1 … ASID-11)."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import encode, select
+from hw.lib.stream import StreamRegister
+from hw.mmu.l1 import L1Tlb
+from hw.mmu.l2 import L2Tlb
+from hw.mmu.lookups import VPN_BITS, Scope, answer, invalidation, lookup, page_request
+from hw.mmu.misses import miss_bits
+from hw.mmu.results import Results
+from hw.mmu.spaces import Spaces, space
+from hw.mmu.walker import Walker
+from hw.records import ReadPort
+
+__all__ = ["Mmu", "maintenance"]
+
+
+def maintenance(config: Config) -> data.StructLayout:
+    """An invalidation of `scope`; with `bind` the row of `asid` becomes `row` before, and `scope`
+    has to be ASID (ASID-8)."""
+    return data.StructLayout({
+        "bind": 1,
+        "scope": Scope,
+        "asid": config.asid_bits,
+        "vpn": VPN_BITS,
+        "row": space(config),
+    })
+
+
+class Mmu(wiring.Component):
+    """One first-level TLB per client; behind them a second level, ASID table and walker.
+
+        request ─► L1 ─ miss ─► in turn ─► L2 ─ missed ─► queue ─► walker ─► memory
+        answer  ◄──┘ ◄─ Results ◄──────────┘ ◄──────── walked ───────┘  └─ ASID table
+
+    Cycles: a hit in L1 1; in L2 7 more (the miss waits 1, is sent 1, L2 3, L1 again 2); a walk 7
+    (queue 2, request 4, L2 again 1) and those of `Walker`.
+
+    Nothing behind the first levels ever waits for a client: L2 answers in its cycle, `Results` has
+    a place for every miss, and so has the queue before the walker.
+
+    Fairness: misses of clients go to L2 in turn, one per cycle, and to the walker in that order. So
+    a miss waits for a walk of its own until at most all other misses that all clients together
+    may have waiting got one; that is never while there are as many walks as those.
+
+    An invalidation is one event, in the same cycle for all. From the next cycle on no answer rests
+    on what it covers; `done` is that cycle.
+
+    Parameters
+    ----------
+    clients : at least 1. tag : of every look-up.
+    entries, misses : of a first level, see `L1Tlb`.
+    shared, ways : entries and ways of the second, see `L2Tlb`. walks : see `Walker`.
+
+    Members
+    -------
+    request, answer : per client, see `L1Tlb`.
+    command : invalidations and binds; done : strobe, the last one that was taken has taken effect.
+    read : a memory client; addresses are physical.
+    hit, missed : per client, see `L1Tlb`. found : L2 had a page that a client had missed. walks :
+        a walk of `asid` begins.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clients: int,
+        tag: data.Layout,
+        *,
+        entries: int = 16,
+        misses: int = 4,
+        shared: int = 512,
+        ways: int = 4,
+        walks: int = 32,
+    ) -> None:
+        if clients < 1:
+            raise ValueError(f"clients = {clients!r} is not at least 1")
+        self._config, self._clients, self._misses = config, clients, misses
+        self._l1 = [L1Tlb(config, tag, entries=entries, misses=misses) for _ in range(clients)]
+        number = data.StructLayout({
+            "miss": miss_bits(misses),
+            "client": max(1, (clients - 1).bit_length()),
+        })
+        self._number = number
+        self._l2 = L2Tlb(config, number.size, entries=shared, ways=ways)
+        self._request = page_request(config, number.size)
+        self._walker = Walker(config, self._request.size, walks=walks)
+        event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
+        super().__init__({
+            "request": In(stream.Signature(lookup(config, tag))).array(clients),
+            "answer": Out(stream.Signature(answer(config, tag))).array(clients),
+            "command": In(stream.Signature(maintenance(config))),
+            "done": Out(1),
+            "read": Out(ReadPort(config)),
+            "hit": Out(event).array(clients),
+            "missed": Out(event).array(clients),
+            "found": Out(event),
+            "walks": Out(event),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.l2, m.submodules.walker = self._l2, self._walker
+        m.submodules.spaces = self._spaces = Spaces(self._config)
+        self._event = Signal(invalidation(self._config))
+        self._maintain(m)
+        self._first_levels(m)
+        self._ask(m)
+        self._walk(m)
+        return m
+
+    def _maintain(self, m: Module) -> None:
+        """A bind, and in the next cycle the invalidation, for all at once."""
+        command, event, spaces = self.command, self._event, self._spaces
+        taken = command.valid & command.ready
+        m.d.comb += [
+            command.ready.eq(~event.valid & ~self._l2.removing & ~spaces.busy),
+            spaces.bind.valid.eq(taken & command.p.bind),
+            spaces.bind.asid.eq(command.p.asid),
+            spaces.bind.row.eq(command.p.row),
+            self._l2.invalidate.eq(event),
+            self._walker.invalidate.eq(event),
+        ]
+        m.d.sync += [
+            event.valid.eq(taken),
+            [event[name].eq(command.p[name]) for name in ("scope", "asid", "vpn")],
+            self.done.eq(event.valid),
+        ]
+
+    def _first_levels(self, m: Module) -> None:
+        """Each with the results that have come for it."""
+        came = self._l2.result
+        number = data.View(self._number, came.tag)
+        for client, l1 in enumerate(self._l1):
+            results = Results(self._config, self._misses)
+            m.submodules[f"l1_{client}"], m.submodules[f"results_{client}"] = l1, results
+            connect(m, flipped(self.request[client]), l1.request)
+            connect(m, l1.answer, flipped(self.answer[client]))
+            connect(m, results.o, l1.result)
+            m.d.comb += [
+                results.found.valid.eq(came.valid & (number.client == client)),
+                results.found.tag.eq(number.miss),
+                results.found.asid.eq(came.asid),
+                results.found.end.eq(came.end),
+                results.invalidate.eq(self._event),
+                l1.invalidate.eq(self._event),
+                self.hit[client].eq(l1.hit),
+                self.missed[client].eq(l1.missed),
+            ]
+
+    def _ask(self, m: Module) -> None:
+        """Misses of clients, in turn, to the second level."""
+        m.submodules.turns = turns = RoundRobin(self._clients)
+        m.submodules.asked = asked = StreamRegister(self._request)
+        connect(m, asked.o, self._l2.probe)
+        misses = [l1.miss for l1 in self._l1]
+        shape, words = misses[0].p.shape(), (one.p.as_value() for one in misses)
+        chosen = data.View(shape, select(turns.grant, words))
+        m.d.comb += [
+            turns.requests.eq(Cat(one.valid for one in misses)),
+            turns.advance.eq(asked.i.ready),
+            asked.i.valid.eq(turns.requests.any()),
+            asked.i.p.tag.eq(Cat(chosen.miss, encode(turns.grant))),
+            asked.i.p.asid.eq(chosen.asid),
+            asked.i.p.vpn.eq(chosen.vpn),
+        ]
+        for client, miss in enumerate(misses):
+            m.d.comb += miss.ready.eq(turns.grant[client] & asked.i.ready)
+
+    def _walk(self, m: Module) -> None:
+        """What the second level has not, to the walker, and back."""
+        l2, walker, spaces = self._l2, self._walker, self._spaces
+        # One more: the register at the output fills a cycle after the memory.
+        m.submodules.queue = queue = SyncFIFOBuffered(
+            width=self._request.size, depth=(1 << self._number.size) + 1
+        )
+        missed = Signal(self._request)
+        waits = data.View(self._request, queue.r_data)
+        back = data.View(self._request, walker.result.p.tag)
+        names = self._request.members
+        m.d.comb += [
+            [missed[name].eq(l2.missed[name]) for name in names],
+            queue.w_en.eq(l2.missed.valid),
+            queue.w_data.eq(missed),
+            queue.r_en.eq(walker.request.ready),
+            walker.request.valid.eq(queue.r_rdy),
+            walker.request.p.tag.eq(queue.r_data),
+            walker.request.p.asid.eq(waits.asid),
+            walker.request.p.vpn.eq(waits.vpn),
+            l2.walked.valid.eq(walker.result.valid),
+            [l2.walked.p[name].eq(back[name]) for name in names],
+            l2.walked.p.end.eq(walker.result.p.end),
+            walker.result.ready.eq(l2.walked.ready),
+            spaces.look.eq(walker.look),
+            spaces.asid.eq(walker.asid),
+            walker.row.eq(spaces.row),
+            self.walks.valid.eq(walker.request.valid & walker.request.ready),
+            self.walks.asid.eq(waits.asid),
+            self.found.eq(l2.hit),
+        ]
+        connect(m, walker.read, flipped(self.read))
