@@ -98,6 +98,9 @@ class L2Tlb(wiring.Component):
     looked, read, acting : what is in each step (state, for proofs).
     """
 
+    least = 64
+    """Of `entries`; a proof takes fewer."""
+
     def __init__(
         self,
         config: Config,
@@ -107,8 +110,10 @@ class L2Tlb(wiring.Component):
         ways: int = 4,
         generation_bits: int = GENERATION_BITS,
     ) -> None:
-        if not 64 <= entries <= 8192 or entries & (entries - 1):
-            raise ValueError(f"entries = {entries!r} is not a power of two from 64 to 8,192")
+        if not self.least <= entries <= 8192 or entries & (entries - 1):
+            raise ValueError(
+                f"entries = {entries!r} is not a power of two from {self.least} to 8,192"
+            )
         if not 2 <= ways <= 16 or ways & (ways - 1):
             raise ValueError(f"ways = {ways!r} is not a power of two from 2 to 16")
         self._config, self._ways, self._sets = config, ways, entries // ways
@@ -168,7 +173,8 @@ class L2Tlb(wiring.Component):
         m.submodules.generations = self._generations
         m.submodules.recency = self._recency
         self._enters = Signal(self._step)
-        self._clearing, self._cleared = Signal(init=1), Signal(self._index_bits)
+        self._clearing = Signal(init=1, name="clearing")
+        self._cleared = Signal(self._index_bits, name="cleared")
         self._move(m)
         self._choose(m, self._removal(m), self._walked(m), self._sweep(m))
         self._storage(m)
@@ -204,7 +210,8 @@ class L2Tlb(wiring.Component):
     def _removal(self, m: Module) -> data.View:
         """A page to remove, once as if it had each size."""
         event, removal = self.invalidate, Signal(self._step)
-        sizes, request = Signal(len(_SHIFTS)), Signal(self._step["request"].shape)
+        sizes = Signal(len(_SHIFTS))
+        request = Signal(self._step["request"].shape)
         size = Mux(sizes[0], 0, Mux(sizes[1], 1, 2))
         m.d.comb += [
             removal.valid.eq(sizes.any()),
@@ -239,7 +246,8 @@ class L2Tlb(wiring.Component):
     def _sweep(self, m: Module) -> data.View:
         """All sets in turn, one at a time, while a space is to be swept."""
         sweep, generations = Signal(self._step), self._generations
-        position, finished = Signal(self._index_bits), Signal()
+        position = Signal(self._index_bits)
+        finished = Signal()
         under_way = self._under_way(Kind.SWEEP)
         m.d.comb += [
             sweep.valid.eq(generations.sweeps & ~finished & ~under_way),
