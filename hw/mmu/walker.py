@@ -123,9 +123,11 @@ class Walker(wiring.Component):
         m.submodules.directories = self._directories
         self._places = Signal(data.ArrayLayout(self._place, self._walks))
         self._ends = Signal(data.ArrayLayout(ending(self._config), self._walks))
-        self._stale, self._before = Signal(self._walks), Signal(self._walks)
-        """Per walk: it has been overtaken; it began before an invalidation of its space, and what
-        it reads is for nobody else."""
+        self._stale = Signal(self._walks)
+        """Walks that have been overtaken."""
+        self._before = Signal(self._walks)
+        """Walks that began before an invalidation of their space: what they read is for nobody
+        else."""
         self._enter(m)
         self._read_next(m)
         self._receive(m)
@@ -193,7 +195,8 @@ class Walker(wiring.Component):
         """Choose a walk that wants to read; in the next cycle it is `picked`, in the one after that
         its read is on the port, unless it follows."""
         m.submodules.turns = turns = RoundRobin(self._walks)
-        self._picked, self._moves = Signal(self._walks), Signal()
+        self._picked = Signal(self._walks)
+        self._moves = Signal()
         wants = self._in(_State.READ)
         m.d.comb += [
             turns.requests.eq(wants & ~self._picked),
