@@ -30,6 +30,9 @@ WALKS = 2
 TAG = 2
 FREE, READ, SENT, FOLLOW, DONE = range(5)
 
+WAIT = 77
+"""Cycles; 12 at each of 6 depths, and 5 around."""
+
 _NAMES = (35, 26, 17, 9, 4, 0)
 """By `Depth`: the bits of a page number from here on name an entry."""
 _TABLES = (VPN_BITS, 35, 26, 17, 9, 9)
@@ -92,6 +95,13 @@ class WalkerProof(Proof):
     cover = 12
 
     def build(self, m: Module, wrap: Wrap) -> None:
+        self._base(m, wrap)
+        self._fresh_tables(m)
+        self._fresh_reads(m)
+        self._reached(m)
+
+    def _base(self, m: Module, wrap: Wrap) -> None:
+        """What does not tell old from new."""
         dut = Walker(CONFIG, TAG, walks=WALKS, directories=2)
         inside = Inside(dut)
         self._dut, self._mark = dut, _Mark(m)
@@ -107,8 +117,6 @@ class WalkerProof(Proof):
         self._results(m)
         self._reads(m)
         self._follows(m)
-        self._fresh_tables(m)
-        self._fresh_reads(m)
 
     def _look(self, m: Module, inside: Inside) -> None:
         """What no port shows."""
@@ -219,12 +227,6 @@ class WalkerProof(Proof):
             ]
         with m.If(result.valid & self._fresh & self._is(self._waiting)):
             m.d.comb += Assert(self._mark.end(result.p.end))
-        page = result.valid & self._fresh & (result.p.end.outcome != Outcome.RETRY)
-        trusted = [
-            (Value.cast(state) == SENT) & self._trusts(n) & (place.depth == Depth.PD2)
-            for n, (state, place) in enumerate(zip(self._dut.states, self._places, strict=True))
-        ]
-        m.d.comb += [Cover(page & ends & mine), Cover(Cat(trusted).any())]
 
     # -- why ---------------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class WalkerProof(Proof):
                 Assert(~slot[n] | (state == FREE)),
                 Assert(asks + sum(under_way) + came.slot[n] == (state == SENT)),
                 Assert(~self._stale[n] | self._before[n]),
-                Assert((state == FREE) | (state == DONE) | (Value.cast(place.depth) < 6)),
+                Assert((state == FREE) | (Value.cast(place.depth) < len(_NAMES))),
             ]
             with m.If(asks):
                 known, same = Value.cast(place)[:_KNOWN], Value.cast(ask.place)[:_KNOWN]
@@ -293,6 +295,19 @@ class WalkerProof(Proof):
             with m.If(row.valid & here & self._fresh):
                 m.d.comb += Assert(~row.table[_OLD - 8])
 
+    def _reached(self, m: Module) -> None:
+        """Results, and walks on their way, that count after the invalidation."""
+        result = self._dut.result
+        counts = result.valid & self._fresh & self._is(self._waiting)
+        on_way = [
+            (Value.cast(state) == SENT) & self._trusts(n) & (place.depth == Depth.PD2)
+            for n, (state, place) in enumerate(zip(self._dut.states, self._places, strict=True))
+        ]
+        m.d.comb += [
+            Cover(counts & (result.p.end.outcome != Outcome.RETRY)),
+            Cover(Cat(on_way).any()),
+        ]
+
     def _fresh_reads(self, m: Module) -> None:
         came, level = self._came, self._level
         error = self._mark.error & (came.status == MemoryStatus.BUS)
@@ -307,4 +322,70 @@ class WalkerProof(Proof):
                     m.d.comb += Assert(self._promises[k])
 
 
-PROOFS = [WalkerProof()]
+class WaitsProof(WalkerProof):
+    """Why: the phases of a walk at one depth, each with its last cycle. It waits for its turn and
+    finds another that reads the same; that fails, which is for itself only; it waits for its turn
+    again, finds none, for a new walk does not come so far meanwhile; it reads itself."""
+
+    name = "mmu.walker_waits"
+    shows = (
+        "without invalidations, and while memory takes and answers reads at once and results are "
+        f"taken: a walk ends at most {WAIT} cycles after its request"
+    )
+    induction = 1
+    cover = 14
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        self._base(m, wrap)
+        dut = self._dut
+        m.d.comb += [
+            Assume(dut.read.request.ready & (dut.read.beat.valid == (self._level != 0))),
+            Assume(dut.result.ready & ~dut.invalidate.valid),
+            Assert((self._level <= 1) & (self._before == 0) & ~self._fresh),
+        ]
+        for n, other in ((0, 1), (1, 0)):
+            self._waits(m, n, other)
+
+    def _turn(self, n: int, other: int) -> Value:
+        """Cycles in which it will be READ, this one included, at most."""
+        came, picked = self._came.valid, self._picked
+        ahead = picked[other] & (Value.cast(self._dut.states[other]) == READ)
+        return Mux(picked[n] & ~came, 1, Mux(picked[n] | came | ahead, 2, 3))
+
+    def _read(self, n: int) -> Value:
+        """Cycles in which it will be SENT, this one included, at most."""
+        return Mux(self._came.slot[n], 1, Mux(self._ask.valid & (self._ask.slot == n), 3, 2))
+
+    def _waits(self, m: Module, n: int, other: int) -> None:
+        state, rival = (Value.cast(self._dut.states[one]) for one in (n, other))
+        depth, before = Value.cast(self._places[n].depth), Signal(3, name=f"depth_{n}")
+        count, waited = Signal(5, name=f"count_{n}"), Signal(5, name=f"waited_{n}")
+        followed, again = Signal(name=f"followed_{n}"), Signal(name=f"again_{n}")
+        turn, age = Signal(2, name=f"turn_{n}"), Signal(7, name=f"age_{n}")
+        goes_on = depth != before
+        m.d.comb += [waited.eq(Mux(goes_on, 0, count)), again.eq(followed & ~goes_on)]
+        m.d.sync += [
+            before.eq(depth),
+            count.eq(Mux(state == FREE, 0, waited + 1)),
+            followed.eq((state != FREE) & (again | (state == FOLLOW))),
+            turn.eq(Mux(state == FOLLOW, 0, turn + 1)),
+            age.eq(Mux((state == FREE) & ~self._entering.slot[n], 0, age + 1)),
+        ]
+        reads, waits, ends = self._read(n), self._turn(n, other), Mux(self._dut._given[n], 1, 2)
+        far = Mux(rival == FREE, Mux(self._entering.slot[other], 2, 1), Mux(rival == DONE, 0, 3))
+        with m.If(state == READ):
+            m.d.comb += Assert(waited + waits <= Mux(again, 9, 3))
+            with m.If(again):
+                m.d.comb += [Assert(turn + waits <= 3), Assert(far <= turn), Cover(turn == 1)]
+        with m.Elif(state == FOLLOW):
+            m.d.comb += Assert(waited + self._read(other) <= 6)
+        with m.Elif(state == SENT):
+            m.d.comb += Assert(waited + reads <= Mux(again, 12, 6))
+        with m.Elif(state == DONE):
+            m.d.comb += Assert(waited + ends <= 14)
+        m.d.comb += Assert(~self._entering.slot[n] | (age == 0))
+        with m.If(state != FREE):
+            m.d.comb += [Assert(age <= waited + 12 * depth + 2), Assert(age <= WAIT - 2)]
+
+
+PROOFS = [WalkerProof(), WaitsProof()]
