@@ -1,9 +1,10 @@
-"""Proofs of the second-level TLB, for 2 sets of 2 ways and a generation of one bit."""
+"""Proofs of the second-level TLB, of 2 ways and generations of one bit, and of
+generations."""
 
 from itertools import combinations
 from typing import Any
 
-from amaranth import Array, Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth import Array, Cat, Const, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
@@ -28,7 +29,6 @@ CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, address_width=32)
 SPACES = Config(channels=1, semaphores=8, counters=1, asids=4)
 TAG = 1
 WAYS = 2
-SETS = 2
 _SHIFTS = (0, 4, 9)
 """Bits of a page number inside a page, by `PageSize`."""
 
@@ -37,19 +37,19 @@ _KEPT = ("ppn", "read_only", "privileged", "no_atomics")
 
 
 class _Small(L2Tlb):
-    least = SETS * WAYS
+    least = 2 * WAYS
 
 
 class _Page:
-    """One page: any, chosen by the solver."""
+    """One page: any, chosen by the solver. `bits` of a set's number."""
 
-    def __init__(self, m: Module) -> None:
+    def __init__(self, m: Module, size: PageSize, bits: int) -> None:
+        self._bits = bits
         self.asid, self.vpn = Signal(CONFIG.asid_bits, name="asid"), Signal(VPN_BITS, name="vpn")
-        self.size = Signal(2, name="size")
-        for signal in (self.asid, self.vpn, self.size):
+        self.size = Const(size.value, 2)
+        for signal in (self.asid, self.vpn):
             m.d.comb += signal.eq(AnyConst(len(signal)))
-        m.d.comb += Assume(self.size <= PageSize.HUGE.value)
-        self.home = home(self.asid, self.vpn, self.size)
+        self.home = home(self.asid, self.vpn, self.size, bits)
 
     def has(self, request: Any) -> Value:
         """Whether what is requested lies in it."""
@@ -58,7 +58,7 @@ class _Page:
 
     def is_in(self, row: Any) -> Value:
         """Whether an entry of its set is for it, current or not."""
-        high = number(self.vpn, self.size)[1:]
+        high = number(self.vpn, self.size)[self._bits :]
         return (Value.cast(row.held) == self.size) & (row.asid == self.asid) & (row.high == high)
 
 
@@ -67,15 +67,15 @@ def number(vpn: Value, size: Value) -> Value:
     return Array([vpn >> shift for shift in _SHIFTS])[size]
 
 
-def home(asid: Value, vpn: Value, size: Value) -> Value:
-    """Its set."""
+def home(asid: Value, vpn: Value, size: Value, bits: int) -> Value:
+    """Its set, of that number of bits: two pieces of the page number, and above all the ASID."""
     of = number(vpn, size)
-    return of[0] ^ of[1] ^ asid[0]
+    return of[:bits] ^ of[bits : 2 * bits] ^ (asid[0] << bits - 1)
 
 
 class L2Proof(Proof):
-    """For any one page of any one size of any one address space, chosen by the solver; with resets
-    at any moment, which find anything in RAM."""
+    """For any one page of 4 KiB of any one address space, chosen by the solver; with resets at any
+    moment, which find anything in RAM."""
 
     name = "mmu.l2"
     shows = (
@@ -86,14 +86,20 @@ class L2Proof(Proof):
     )
     induction = 1
     cover = 15
+    sets = 2
+    size = PageSize.SMALL
+
+    @property
+    def _bits(self) -> int:
+        return (self.sets - 1).bit_length()
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = _Small(CONFIG, TAG, entries=SETS * WAYS, ways=WAYS, generation_bits=1)
+        dut = _Small(CONFIG, TAG, entries=self.sets * WAYS, ways=WAYS, generation_bits=1)
         inside = Inside(dut)
         self._look(m, inside)
         self._restart = anything(m, 1, "restart")
         m.submodules.dut = wrap(ResetInserter(self._restart)(dut))
-        self._dut, self._page = dut, _Page(m)
+        self._dut, self._page = dut, _Page(m, self.size, self._bits)
         m.d.comb += [port.addr.eq(self._page.home) for port in self._home]
         m.d.comb += self._generation_at.eq(self._page.asid)
         self._inputs(m)
@@ -224,7 +230,9 @@ class L2Proof(Proof):
         m.d.sync += closed.eq(self._generation.closed)
         with m.If(closed & ~self._generation.closed):
             m.d.sync += opened.eq(1)
-        m.d.comb += [Cover(mine & (self._page.size == PageSize.BIG.value)), Cover(opened)]
+        m.d.comb += Cover(mine)
+        if self.size == PageSize.SMALL:
+            m.d.comb += Cover(opened)
 
     # -- why ---------------------------------------------------------------------------------------
 
@@ -246,10 +254,10 @@ class L2Proof(Proof):
             with m.If(taken.valid & walks):
                 m.d.comb += Assert((step.end == taken.what.end) & (step.stale == taken.touched))
             with m.If(step.valid & (walks | (step.kind == Kind.REMOVE))):
-                size = Value.cast(step.end.page.size)
+                size, request = Value.cast(step.end.page.size), step.request
                 m.d.comb += [
                     Assert(size <= PageSize.HUGE.value),
-                    Assert(step.index == home(step.request.asid, step.request.vpn, size)),
+                    Assert(step.index == home(request.asid, request.vpn, size, self._bits)),
                 ]
             with m.If(step.valid & (step.kind == Kind.REMOVE)):
                 same = [step.request[name] == self._removed[name] for name in ("asid", "vpn")]
@@ -450,4 +458,19 @@ class GenerationsProof(Proof):
         return opened
 
 
-PROOFS = [L2Proof(), GenerationsProof()]
+class BigProof(L2Proof):
+    name = "mmu.l2_big"
+    shows = "the same for pages of 64 KiB, with 4 sets, whose numbers have more bits than an ASID"
+    cover = 12
+    sets = 4
+    size = PageSize.BIG
+
+
+class HugeProof(L2Proof):
+    name = "mmu.l2_huge"
+    shows = "the same for pages of 2 MiB"
+    cover = 8
+    size = PageSize.HUGE
+
+
+PROOFS = [L2Proof(), BigProof(), HugeProof(), GenerationsProof()]

@@ -54,7 +54,7 @@ class _Mark:
     def __init__(self, m: Module) -> None:
         mark = Signal(2, name="mark")
         m.d.comb += mark.eq(AnyConst(2))
-        self.error, self.sparse, self.unbound = (mark == n for n in (1, 2, 3))
+        self.error, self.sparse, self.refused = (mark == n for n in (1, 2, 3))
 
     def entries(self, beat: Value) -> Value:
         """No entry in the beat is old."""
@@ -69,7 +69,8 @@ class _Mark:
             (end.outcome == Outcome.PAGE) & end.page.ppn[_OLD - 12],
             self.error & fault & (end.fault == FaultType.POISONED),
             self.sparse & (end.outcome == Outcome.SPARSE),
-            self.unbound & fault & (end.fault == FaultType.UNBOUND_INST_BLOCK),
+            self.refused & fault & (end.fault == FaultType.UNBOUND_INST_BLOCK),
+            self.refused & fault & (end.fault == FaultType.VA_LIMIT),
         ]
         return ~Cat(old).any()
 
@@ -175,7 +176,8 @@ class WalkerProof(Proof):
             m.d.sync += self._fresh.eq(1)
         row, mark = self._dut.row, self._mark
         with m.If(self._entering.valid & (self._asked.asid == self._asid) & self._fresh):
-            m.d.comb += [Assume(~row.base[_OLD - 12]), Assume(row.bound | ~mark.unbound)]
+            known = row.bound & row.last.all()
+            m.d.comb += [Assume(~row.base[_OLD - 12]), Assume(known | ~mark.refused)]
 
     def _memory(self, m: Module) -> None:
         """A read of an entry on the way to the page, asked for since, in a table that is not old,
