@@ -6,7 +6,7 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["FEW", "RoundRobin"]
+__all__ = ["FEW", "RoundRobin", "SteadyRoundRobin"]
 
 FEW = 8
 """Up to so many requesters are compared pair by pair."""
@@ -108,3 +108,27 @@ class RoundRobin(wiring.Component):
         ]
         with m.If(self.advance & self.requests.any()):
             m.d.sync += self.later.eq(~upto)
+
+
+class SteadyRoundRobin(wiring.Component):
+    """A `RoundRobin` whose grant stays until it is used, as an offer on a stream must. A request
+    stays until it was granted and used.
+
+    Members as of `RoundRobin`; `advance` counts only while something is granted.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        super().__init__({"requests": In(count), "grant": Out(count), "advance": In(1)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.turns = turns = RoundRobin(self._count)
+        held = Signal(self._count)
+        m.d.comb += [
+            turns.requests.eq(Mux(held.any(), held, self.requests)),
+            turns.advance.eq(self.advance),
+            self.grant.eq(turns.grant),
+        ]
+        m.d.sync += held.eq(self.grant & (~self.advance).replicate(self._count))
+        return m

@@ -23,9 +23,9 @@ class Generations(wiring.Component):
     invalidates all of them at once, whatever the size of the TLB.
 
     A number that comes round again would revive entries. So a space whose number is used up is
-    closed, and opens again, with number 0, when a sweep has removed all entries of it. Rows are
-    looked at in turn, one per cycle, for one that is closed; each waits for at most one sweep of
-    every other space.
+    closed, and opens again, with number 0, when a sweep has removed all entries of it: until then
+    it has no entries. Rows are looked at in turn, one per cycle, for one that is closed; each waits
+    for at most one sweep of every other space.
 
     Parameters
     ----------
@@ -82,6 +82,8 @@ class Generations(wiring.Component):
 
     def _sweep(self, m: Module, closed: Signal, opens: Signal) -> None:
         """Look for a space that is closed; open it again when it is clean."""
+        # Not in the cycle of `clean`: a look-up that has read the last set before it was written
+        # is compared in that one.
         cleaned = Signal()
         m.d.comb += opens.eq(cleaned & ~self.advance.valid)
         with m.If(cleaned):

@@ -1,6 +1,6 @@
 """Second-level TLB, shared by all clients (ASID-3, ASID-8 … ASID-11)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -14,11 +14,12 @@ from hw.mmu.lookups import (
     Outcome,
     PageSize,
     Scope,
+    covers,
     ending,
     invalidation,
+    overlap,
     page,
     page_request,
-    touches,
 )
 from hw.mmu.recency import SetRecency
 from hw.pagetables import PAGE_SIZES
@@ -35,13 +36,8 @@ def walked(config: Config, tag: int) -> data.StructLayout:
 
 
 def found(config: Config, tag: int) -> data.StructLayout:
-    """What came of a `page_request` of the space `asid`, if `valid`."""
-    return data.StructLayout({
-        "valid": 1,
-        "tag": tag,
-        "asid": config.asid_bits,
-        "end": ending(config),
-    })
+    """The same, if `valid`."""
+    return data.StructLayout({"valid": 1, **walked(config, tag).members})
 
 
 class Kind(enum.Enum, shape=2):
@@ -72,18 +68,20 @@ class L2Tlb(wiring.Component):
 
     One look-up per cycle, `result` or `missed` 3 cycles later. What walks have found goes the same
     way and is given away at its end, so results never meet; it takes the place of an entry for the
-    same page, else of one that does not count, else of the least recently used one, as a tree of
-    bits remembers it. Neither stops look-ups for more than its own cycle.
+    same page, else of one that did not count when it was read, else of the least recently used
+    one, as a tree of bits remembers it. A change takes one cycle from look-ups; it waits while
+    another of its set is under way.
 
     An invalidation takes effect in the cycle after it. A space or everything: in one cycle
     (`Generations`; all sets are cleared, one per cycle, and nothing is found or kept meanwhile).
-    A page: three cycles of the pipeline, one for each size, during which look-ups of its space
-    miss. What was on its way through the pipeline misses, or is RETRY.
+    A page: three changes, one for each size, during which look-ups of its 2 MiB miss. What was on
+    its way through the pipeline misses, or is RETRY. The sweep of a space that is closed takes
+    every fourth cycle, and as many as there are sets.
 
     Parameters
     ----------
     tag : bits of a request's tag.
-    entries : 64 … 8,192, a power of two. ways : 2 … 16, a power of two; at least 2 sets.
+    entries : 64 … 8,192, a power of two. ways : 2 … 16, a power of two; so 4 … 4,096 sets.
 
     Members
     -------
@@ -191,8 +189,11 @@ class L2Tlb(wiring.Component):
         """Every step takes one cycle. What an invalidation meets on its way is stale."""
         sources = (self._enters, self.looked, self.read)
         for source, step in zip(sources, self._steps, strict=True):
+            request, end = source.request, source.end
+            known = (source.kind == Kind.WALKED) & (end.outcome == Outcome.PAGE)
+            size = Mux(known, end.page.size, PageSize.HUGE)
             m.d.sync += [step[name].eq(source[name]) for name in self._step.members]
-            with m.If(touches(self.invalidate, source.request.asid)):
+            with m.If(covers(self.invalidate, request.asid, request.vpn, size)):
                 m.d.sync += step.stale.eq(1)
 
     # -- what enters -------------------------------------------------------------------------------
@@ -206,6 +207,13 @@ class L2Tlb(wiring.Component):
             shifted = turned << (bits - len(turned))
             indices.append((number[:bits] ^ number[bits : 2 * bits] ^ shifted)[:bits])
         return data.View(data.ArrayLayout(bits, len(_SHIFTS)), Cat(indices))
+
+    def _highs(self, request: data.View) -> data.View:
+        """What their numbers do not tell of it, by its size."""
+        bits = VPN_BITS - self._index_bits
+        highs = ((request.vpn >> shift + self._index_bits)[:bits] for shift in _SHIFTS)
+        padded = [Cat(high, Const(0, bits - len(high))) for high in highs]
+        return data.View(data.ArrayLayout(bits, len(_SHIFTS)), Cat(padded))
 
     def _removal(self, m: Module) -> data.View:
         """A page to remove, once as if it had each size."""
@@ -232,13 +240,13 @@ class L2Tlb(wiring.Component):
 
     def _walked(self, m: Module) -> data.View:
         """What a walk has found."""
-        found, step = self.walked.payload, Signal(self._step)
+        came, step = self.walked.payload, Signal(self._step)
         m.d.comb += [
             step.valid.eq(self.walked.valid),
             step.kind.eq(Kind.WALKED),
-            [step.request[name].eq(found[name]) for name in step.request.shape().members],
-            step.end.eq(found.end),
-            step.index.eq(self._indices(found)[found.end.page.size]),
+            [step.request[name].eq(came[name]) for name in step.request.shape().members],
+            step.end.eq(came.end),
+            step.index.eq(self._indices(came)[came.end.page.size]),
         ]
         m.d.comb += self.walked.ready.eq(self._enters.valid & (self._enters.kind == Kind.WALKED))
         return step
@@ -264,18 +272,20 @@ class L2Tlb(wiring.Component):
 
     def _choose(self, m: Module, *changes: data.View) -> None:
         """A change enters before a look-up, when no other of the same set is under way: it reads
-        the set first."""
+        the set before it writes."""
         enters, probe, change = self._enters, self.probe, Signal(self._step)
-        removal, walked, sweep = changes
-        m.d.comb += change.eq(Mux(removal.valid, removal, Mux(walked.valid, walked, sweep)))
+        removal, fill, sweep = changes
+        m.d.comb += change.eq(Mux(removal.valid, removal, Mux(fill.valid, fill, sweep)))
         clashes = (
             step.valid & (step.kind != Kind.PROBE) & (step.index == change.index)
             for step in self._steps
         )
-        with m.If(change.valid):
-            m.d.comb += [enters.eq(change), enters.valid.eq(~Cat(clashes).any())]
+        with m.If(change.valid & ~Cat(clashes).any()):
+            m.d.comb += enters.eq(change)
         with m.Else():
-            removed = self.removing & (probe.p.asid == removal.request.asid)
+            own = removal.request
+            here = overlap(probe.p.vpn, PageSize.SMALL, own.vpn, PageSize.HUGE)
+            removed = self.removing & (probe.p.asid == own.asid) & here
             m.d.comb += [
                 enters.valid.eq(probe.valid),
                 enters.request.eq(probe.payload),
@@ -305,12 +315,7 @@ class L2Tlb(wiring.Component):
         count."""
         read, acting, generations = self.read, self.acting, self._generations
         asid, current = read.request.asid, generations.row[0]
-        highs = [
-            (read.request.vpn >> shift + self._index_bits)[: VPN_BITS - self._index_bits]
-            for shift in _SHIFTS
-        ]
-        size = read.end.page.size
-        high = Mux(size == PageSize.SMALL, highs[0], Mux(size == PageSize.BIG, *highs[1:]))
+        highs, size = self._highs(read.request), read.end.page.size
         m.d.comb += generations.asid[0].eq(asid)
         m.d.sync += [
             acting.oldest.eq(self._recency.oldest),
@@ -331,7 +336,7 @@ class L2Tlb(wiring.Component):
                     ],
                 ]
             row, own = read.rows[0][way], generations.row[1 + way]
-            page = (Value.cast(row.held) == Value.cast(size)) & (row.high == high)
+            page = (Value.cast(row.held) == Value.cast(size)) & (row.high == highs[size])
             swept = (read.kind == Kind.SWEEP) & (row.held != Held.NONE)
             live = (row.held != Held.NONE) & (row.generation == own.number) & ~own.closed
             m.d.comb += generations.asid[1 + way].eq(row.asid)
@@ -355,10 +360,12 @@ class L2Tlb(wiring.Component):
             self.hit.valid.eq(probes & hit & ~acting.stale),
             self.hit.asid.eq(acting.request.asid),
             result.valid.eq(walks | self.hit.valid),
-            result.tag.eq(acting.request.tag),
-            result.asid.eq(acting.request.asid),
             missed.valid.eq(probes & ~self.hit.valid),
-            [missed[name].eq(acting.request[name]) for name in acting.request.shape().members],
+            [
+                out[name].eq(acting.request[name])
+                for out in (result, missed)
+                for name in acting.request.shape().members
+            ],
         ]
         with m.If(acting.kind == Kind.PROBE):
             m.d.comb += [
@@ -392,6 +399,7 @@ class L2Tlb(wiring.Component):
             ways.eq(Mux(keeps, choice, same & goes.replicate(self._ways))),
             entry.held.eq(Mux(keeps, end.page.size, Held.NONE)),
             entry.asid.eq(acting.request.asid),
+            entry.high.eq(self._highs(acting.request)[end.page.size]),
             entry.generation.eq(acting.generation),
             [
                 entry[name].eq(end.page[name])
@@ -399,9 +407,6 @@ class L2Tlb(wiring.Component):
             ],
             index.eq(Mux(self._clearing, self._cleared, acting.index)),
         ]
-        for number, shift in enumerate(_SHIFTS):
-            with m.If(end.page.size == PageSize(number)):
-                m.d.comb += entry.high.eq(acting.request.vpn >> shift + self._index_bits)
         m.d.comb += [
             self._generations.advance.valid.eq(event.valid & (event.scope == Scope.ASID)),
             self._generations.advance.asid.eq(event.asid),

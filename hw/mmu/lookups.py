@@ -55,7 +55,7 @@ class Outcome(enum.Enum, shape=2):
     SPARSE = 2
     """Not mapped on purpose: reads give 0, writes are dropped."""
     RETRY = 3
-    """Overtaken by an invalidation: to be asked again. Never an answer to a client."""
+    """May be out of date: to be asked again. Never an answer to a client."""
 
 
 class Scope(enum.Enum, shape=2):

@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.arbiter import RoundRobin
+from hw.lib.arbiter import SteadyRoundRobin
 from hw.lib.onehot import encode
 from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Outcome, PageSize, lookup, overlap, page
 
@@ -133,18 +133,13 @@ class Misses(wiring.Component):
 
     def _turns(self, m: Module, name: str, state: _State, valid: Value, ready: Value) -> Value:
         """Offer the look-ups in `state` in turn; one-hot, the one that is offered."""
-        m.submodules[f"{name}_turns"] = turns = RoundRobin(self._misses)
-        # The choice stays while it waits: an offer must not change.
-        held = Signal(self._misses, name=f"{name}_held")
-        offered = Signal(self._misses, name=f"{name}_offered")
+        m.submodules[f"{name}_turns"] = turns = SteadyRoundRobin(self._misses)
         m.d.comb += [
             turns.requests.eq(self._in(state)),
-            offered.eq(Mux(held.any(), held, turns.grant)),
-            valid.eq(offered.any()),
-            turns.advance.eq(offered.any() & ready),
+            valid.eq(turns.grant.any()),
+            turns.advance.eq(ready),
         ]
-        m.d.sync += held.eq(offered & (~ready).replicate(self._misses))
-        return offered
+        return turns.grant
 
     def _asked(self, m: Module) -> Signal:
         """Whether the page of the look-up that misses has been asked for."""

@@ -1,6 +1,6 @@
 """Translation as a whole: from the look-ups of clients to physical addresses (ASID-1 … ASID-11)."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -22,8 +22,8 @@ __all__ = ["Mmu", "maintenance"]
 
 
 def maintenance(config: Config) -> data.StructLayout:
-    """An invalidation of `scope`; with `bind` the row of `asid` becomes `row` before, and `scope`
-    has to be ASID (ASID-8)."""
+    """An invalidation of `scope`; or with `bind` the row of `asid` becomes `row`, and what was
+    translated for it before is invalidated (ASID-8)."""
     return data.StructLayout({
         "bind": 1,
         "scope": Scope,
@@ -39,18 +39,20 @@ class Mmu(wiring.Component):
         request ─► L1 ─ miss ─► in turn ─► L2 ─ missed ─► queue ─► walker ─► memory
         answer  ◄──┘ ◄─ Results ◄──────────┘ ◄──────── walked ───────┘  └─ ASID table
 
-    Cycles: a hit in L1 1; in L2 7 more (the miss waits 1, is sent 1, L2 3, L1 again 2); a walk 7
-    (queue 2, request 4, L2 again 1) and those of `Walker`.
+    Cycles: a hit in L1 1; in L2 9 more (miss 1, in turn 1, L2 3, `Results` 1, L1 3); a walk 5 more
+    than `Walker` takes (queue 2, L2 3).
 
     Nothing behind the first levels ever waits for a client: L2 answers in its cycle, `Results` has
     a place for every miss, and so has the queue before the walker.
 
     Fairness: misses of clients go to L2 in turn, one per cycle, and to the walker in that order. So
     a miss waits for a walk of its own until at most all other misses that all clients together
-    may have waiting got one; that is never while there are as many walks as those.
+    may have waiting got one; that is never while there are as many walks as those. A walk that an
+    invalidation of its page, or of its space, overtakes begins anew.
 
     An invalidation is one event, in the same cycle for all. From the next cycle on no answer rests
-    on what it covers; `done` is that cycle.
+    on what it covers; `done` is that cycle. A reset must be one of the memory as well: the walker
+    takes what it has asked for.
 
     Parameters
     ----------
@@ -129,7 +131,8 @@ class Mmu(wiring.Component):
         ]
         m.d.sync += [
             event.valid.eq(taken),
-            [event[name].eq(command.p[name]) for name in ("scope", "asid", "vpn")],
+            event.scope.eq(Mux(command.p.bind, Scope.ASID, command.p.scope)),
+            [event[name].eq(command.p[name]) for name in ("asid", "vpn")],
             self.done.eq(event.valid),
         ]
 
@@ -146,8 +149,7 @@ class Mmu(wiring.Component):
             m.d.comb += [
                 results.found.valid.eq(came.valid & (number.client == client)),
                 results.found.tag.eq(number.miss),
-                results.found.asid.eq(came.asid),
-                results.found.end.eq(came.end),
+                [results.found[name].eq(came[name]) for name in ("asid", "vpn", "end")],
                 results.invalidate.eq(self._event),
                 l1.invalidate.eq(self._event),
                 self.hit[client].eq(l1.hit),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.mmu.l1 import miss_result
 from hw.mmu.l2 import found
-from hw.mmu.lookups import Outcome, invalidation, touches
+from hw.mmu.lookups import Outcome, PageSize, covers, invalidation
 from hw.mmu.misses import miss_bits
 
 __all__ = ["Results"]
@@ -16,8 +16,8 @@ __all__ = ["Results"]
 class Results(wiring.Component):
     """A queue with room for every miss that may wait: whoever has found a page need not wait.
 
-    One result in, one out per cycle, 1 cycle later. An invalidation turns what waits of its space
-    into RETRY.
+    One result in, one out per cycle, 1 cycle later. An invalidation turns what it covers into
+    RETRY.
 
     Members
     -------
@@ -52,6 +52,7 @@ class Results(wiring.Component):
             stays = Mux(leaves, after[n], place)
             next_ = data.View(self._found, Mux(self.found.valid & free, self.found, stays))
             m.d.sync += place.eq(next_)
-            with m.If(touches(self.invalidate, next_.asid)):
+            size = Mux(next_.end.outcome == Outcome.PAGE, next_.end.page.size, PageSize.HUGE)
+            with m.If(covers(self.invalidate, next_.asid, next_.vpn, size)):
                 m.d.sync += place.end.outcome.eq(Outcome.RETRY)
         return m

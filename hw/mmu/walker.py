@@ -37,7 +37,7 @@ _CUTS = sorted({level.shift - PAGE_BITS for level in _LEVELS} | {VPN_BITS})
 
 
 def walk_result(config: Config, tag: int) -> data.StructLayout:
-    """What came of a `page_request`. RETRY: an invalidation overtook it; to be asked again."""
+    """What came of a `page_request`. RETRY: it may be out of date, and is to be asked again."""
     return data.StructLayout({"tag": tag, "end": ending(config)})
 
 
@@ -63,7 +63,9 @@ class Walker(wiring.Component):
     A read is named by address space, depth and the address bits down to that depth. A walk whose
     next read is under way does not read but takes what comes: so walks of one page, of one larger
     page and of one region read once. A fault, or that a page is sparse, is only for the walk that
-    read it; those that followed read themselves, for the page may have been mapped since.
+    read it; those that followed read themselves, for the page may have been mapped since. A walk
+    that ends without a page, but learnt from another's read that there was none of a larger size,
+    gives RETRY: so does each one that asks again, as long as it finds such a read under way.
 
     Cycles: a request, the row of its space, its slot: a read is offered 4 cycles after the request.
     An entry's last beat → the next read of its walk is offered: 2. → the result is offered: 3. A
@@ -104,8 +106,8 @@ class Walker(wiring.Component):
             "beside": Below,
             "lent": 1,
         })
-        """A walk: whose page, and which table is read next. `lent`: `beside` comes from the read of
-        another walk."""
+        """A walk: whose page, and which table is read next. `lent`: which of its region's tables
+        that is comes from the read of another walk."""
         self._named = data.StructLayout({"asid": config.asid_bits, "vpn": VPN_BITS})
         super().__init__({
             "request": In(stream.Signature(page_request(config, tag))),
@@ -350,12 +352,8 @@ class Walker(wiring.Component):
                     ask.place.table.eq(entries.table),
                 ]
         lends = came.valid & ~(came.slot & self._before).any()
-        # There was no table of small pages when another walk read PD0: there may be one now.
-        old = (
-            (came.place.depth == Depth.BIG)
-            & came.place.lent
-            & (entries.end.outcome != Outcome.PAGE)
-        )
+        # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be now.
+        old = came.place.lent & (entries.end.outcome != Outcome.PAGE)
         for n, place in enumerate(self._places):
             state, end = self.states[n], self._ends[n]
             mine = came.slot[n]
@@ -378,6 +376,8 @@ class Walker(wiring.Component):
                     ]
                     with m.If(came.place.depth == Depth.PD0):
                         m.d.sync += [place.beside.eq(entries.below), place.lent.eq(heir)]
+                    with m.Elif(came.place.depth == Depth.BIG):
+                        m.d.sync += place.lent.eq(place.lent | heir)
                 with m.Elif(mine | (entries.end.outcome == Outcome.PAGE)):
                     m.d.sync += [state.eq(_State.DONE), end.eq(entries.end)]
                     with m.If(old):

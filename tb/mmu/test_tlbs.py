@@ -38,7 +38,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
         simulator=simulator,
         name=f"mmu-l2-{entries}-{ways}",
         env={"ENTRIES": str(entries), "WAYS": str(ways), "ASIDS": str(asids)},
-        minimum=7,
+        minimum=9,
     )
 
 
@@ -55,7 +55,7 @@ def test_spaces(simulator: str, asids: int) -> None:
 
 @pytest.mark.parametrize(("width", "walks"), [(128, 8), (64, 4), (256, 5)])
 def test_walker(simulator: str, width: int, walks: int) -> None:
-    walker(simulator, width, walks, minimum=7)
+    walker(simulator, width, walks, minimum=8)
 
 
 def test_many_walks(simulator: str) -> None:
@@ -75,7 +75,7 @@ def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "entries", "shared", "ways", "walks"), [(3, 4, 64, 4, 8), (1, 16, 128, 8, 2)]
+    ("clients", "entries", "shared", "ways", "walks"), [(3, 4, 64, 4, 8), (4, 16, 128, 8, 2)]
 )
 def test_mmu(
     simulator: str, clients: int, entries: int, shared: int, ways: int, walks: int
@@ -88,5 +88,5 @@ def test_mmu(
         simulator=simulator,
         name=f"mmu-whole-{clients}",
         env={"CLIENTS": str(clients), **{name.upper(): str(n) for name, n in sizes.items()}},
-        minimum=6,
+        minimum=8,
     )
