@@ -186,6 +186,7 @@ class Walker(wiring.Component):
                     place.vpn.eq(asked.vpn),
                     place.depth.eq(Mux(known.hit, Depth.PD0, Depth.PD3)),
                     place.table.eq(Mux(known.hit, known.table, root)),
+                    place.lent.eq(0),
                     end.outcome.eq(Outcome.FAULT),
                     end.fault.eq(fault),
                 ]

@@ -93,8 +93,9 @@ class Bench:
     @classmethod
     async def start(cls, dut: Any) -> "Bench":
         bench = cls(dut, int(os.environ["COCOTB_RANDOM_SEED"]))
-        for name in ("probe__valid", "walked__valid", "invalidate"):
-            getattr(dut, name).value = 0
+        for stream, part in itertools.product(("probe", "walked"), ("valid", "payload")):
+            getattr(dut, f"{stream}__{part}").value = 0
+        dut.invalidate.value = 0
         await reset(dut)
         for _ in range(SETS + 2):
             await bench.step()

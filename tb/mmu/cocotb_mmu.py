@@ -126,9 +126,11 @@ class Bench:
         bench = cls(dut, int(os.environ["COCOTB_RANDOM_SEED"]))
         for client in range(CLIENTS):
             getattr(dut, f"request__{client}__valid").value = 0
+            getattr(dut, f"request__{client}__payload").value = 0
             getattr(dut, f"answer__{client}__ready").value = 1
         for name in ("command__valid", "read__request__ready", "read__beat__valid"):
             getattr(dut, name).value = 0
+        dut.command__payload.value = dut.read__beat__payload.value = 0
         await reset(dut)
         return bench
 
