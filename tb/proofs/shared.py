@@ -19,7 +19,6 @@ from hw.mmu.lookups import (
     overlap,
     page,
     page_request,
-    touches,
 )
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
@@ -86,6 +85,7 @@ class L2Proof(Proof):
     )
     induction = 1
     cover = 15
+    long = True
     sets = 2
     size = PageSize.SMALL
 
@@ -183,7 +183,10 @@ class L2Proof(Proof):
         gone = covers(event, self._page.asid, self._page.vpn, self._page.size)
         for before, after in zip((enters, *self._taken[:2]), self._taken, strict=True):
             m.d.sync += after.eq(before)
-            with m.If(touches(event, before.what.asid)):
+            what, end = before.what, before.what.end
+            found = before.walked & (end.outcome == Outcome.PAGE)
+            size = Mux(found, end.page.size, PageSize.HUGE)
+            with m.If(covers(event, what.asid, what.vpn, size)):
                 m.d.sync += after.touched.eq(1)
             with m.If(gone):
                 m.d.sync += after.known.valid.eq(0)
@@ -462,6 +465,7 @@ class BigProof(L2Proof):
     name = "mmu.l2_big"
     shows = "the same for pages of 64 KiB, with 4 sets, whose numbers have more bits than an ASID"
     cover = 12
+    long = False
     sets = 4
     size = PageSize.BIG
 
