@@ -186,6 +186,12 @@ class Bench:
             if named and one not in self.tables:
                 one.gone = min(one.gone, self.now)
 
+    async def removed(self) -> None:
+        """Until no page is being removed: one more cycle, for it shows in the cycle after."""
+        await self.step()
+        while self.dut.removing.value == 1:
+            await self.step()
+
     async def rest(self, limit: int = 20_000) -> list[Look]:
         """Until everything is answered; what was since the last time, checked."""
         end = self.now + limit
@@ -315,8 +321,7 @@ async def scopes(dut):
         # With the page itself, and with what lies beside it.
         for vpn, count in ((page.vpn, 1), (page.vpn ^ 1 << 9, 0)):
             await bench.step({"scope": ONE, "asid": page.asid, "vpn": vpn})
-            while dut.removing.value == 1:
-                await bench.step()
+            await bench.removed()
             assert await bench.walked(*(one for one in pages if one is not page)) == 0
             assert await bench.walked(page) == count
     for asid in {0, last}:
@@ -446,8 +451,7 @@ async def random_(dut):
                 event = {}
         for _ in range(numbers.randrange(4)):
             await bench.step()
-        while event and event["scope"] == ONE and dut.removing.value == 1:
-            await bench.step()
+        await bench.removed()
         await bench.step(event or None)
         for _ in range(numbers.randrange(30)):
             await bench.step()
