@@ -17,6 +17,7 @@ from hw.mmu.lookups import (
     covers,
     ending,
     invalidation,
+    largest,
     overlap,
     page,
     page_request,
@@ -28,6 +29,10 @@ __all__ = ["Held", "Kind", "L2Tlb", "found", "walked"]
 
 _SHIFTS = tuple((size - 1).bit_length() - PAGE_BITS for size in PAGE_SIZES)
 """Bits of a page number that lie inside a page, by `PageSize`."""
+
+
+_KEPT = ("ppn", "read_only", "privileged", "no_atomics")
+"""What an entry has of a `page`, beside its size."""
 
 
 def walked(config: Config, tag: int) -> data.StructLayout:
@@ -124,10 +129,7 @@ class L2Tlb(wiring.Component):
             "asid": config.asid_bits,
             "high": VPN_BITS - self._index_bits,
             "generation": generation_bits,
-            "ppn": config.address_width - PAGE_BITS,
-            "read_only": 1,
-            "privileged": 1,
-            "no_atomics": 1,
+            **{name: page(config)[name].shape for name in _KEPT},
         })
         """`high`: its page number without the bits that the number of its set tells."""
         step = {
@@ -189,9 +191,8 @@ class L2Tlb(wiring.Component):
         """Every step takes one cycle. What an invalidation meets on its way is stale."""
         sources = (self._enters, self.looked, self.read)
         for source, step in zip(sources, self._steps, strict=True):
-            request, end = source.request, source.end
-            known = (source.kind == Kind.WALKED) & (end.outcome == Outcome.PAGE)
-            size = Mux(known, end.page.size, PageSize.HUGE)
+            request = source.request
+            size = Mux(source.kind == Kind.WALKED, largest(source.end), PageSize.HUGE)
             m.d.sync += [step[name].eq(source[name]) for name in self._step.members]
             with m.If(covers(self.invalidate, request.asid, request.vpn, size)):
                 m.d.sync += step.stale.eq(1)
@@ -270,11 +271,10 @@ class L2Tlb(wiring.Component):
             m.d.sync += [position.eq(0), finished.eq(0)]
         return sweep
 
-    def _choose(self, m: Module, *changes: data.View) -> None:
+    def _choose(self, m: Module, removal: data.View, fill: data.View, sweep: data.View) -> None:
         """A change enters before a look-up, when no other of the same set is under way: it reads
         the set before it writes."""
         enters, probe, change = self._enters, self.probe, Signal(self._step)
-        removal, fill, sweep = changes
         m.d.comb += change.eq(Mux(removal.valid, removal, Mux(fill.valid, fill, sweep)))
         clashes = (
             step.valid & (step.kind != Kind.PROBE) & (step.index == change.index)
@@ -330,10 +330,7 @@ class L2Tlb(wiring.Component):
                 m.d.sync += [
                     acting.hits[number][way].eq(held & same & counts),
                     entry.size.eq(number),
-                    [
-                        entry[name].eq(row[name])
-                        for name in ("ppn", "read_only", "privileged", "no_atomics")
-                    ],
+                    [entry[name].eq(row[name]) for name in _KEPT],
                 ]
             row, own = read.rows[0][way], generations.row[1 + way]
             page = (Value.cast(row.held) == Value.cast(size)) & (row.high == highs[size])
@@ -401,10 +398,7 @@ class L2Tlb(wiring.Component):
             entry.asid.eq(acting.request.asid),
             entry.high.eq(self._highs(acting.request)[end.page.size]),
             entry.generation.eq(acting.generation),
-            [
-                entry[name].eq(end.page[name])
-                for name in ("ppn", "read_only", "privileged", "no_atomics")
-            ],
+            [entry[name].eq(end.page[name]) for name in _KEPT],
             index.eq(Mux(self._clearing, self._cleared, acting.index)),
         ]
         m.d.comb += [

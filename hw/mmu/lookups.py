@@ -1,6 +1,6 @@
 """Records of translation: what is asked, what a walk finds, what is invalidated."""
 
-from amaranth.hdl import Cat, Value
+from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib import data, enum
 
 from hw.config import VA_BITS, Config
@@ -17,6 +17,7 @@ __all__ = [
     "covers",
     "ending",
     "invalidation",
+    "largest",
     "lookup",
     "overlap",
     "page",
@@ -127,6 +128,11 @@ def overlap(one: Value, one_size: Value, other: Value, other_size: Value) -> Val
     large = huge | (one_size == PageSize.BIG) | (other_size == PageSize.BIG)
     same = [one[low:high] == other[low:high] for low, high in ((0, 4), (4, 9), (9, VPN_BITS))]
     return Cat(same[2], same[1] | huge, same[0] | large).all()
+
+
+def largest(end: data.View) -> Value:
+    """Size of the page that was found; else the largest that it may have had."""
+    return Mux(end.outcome == Outcome.PAGE, end.page.size, PageSize.HUGE)
 
 
 def touches(event: data.View, asid: Value) -> Value:

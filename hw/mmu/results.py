@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.mmu.l1 import miss_result
 from hw.mmu.l2 import found
-from hw.mmu.lookups import Outcome, PageSize, covers, invalidation
+from hw.mmu.lookups import Outcome, covers, invalidation, largest
 from hw.mmu.misses import miss_bits
 
 __all__ = ["Results"]
@@ -52,7 +52,6 @@ class Results(wiring.Component):
             stays = Mux(leaves, after[n], place)
             next_ = data.View(self._found, Mux(self.found.valid & free, self.found, stays))
             m.d.sync += place.eq(next_)
-            size = Mux(next_.end.outcome == Outcome.PAGE, next_.end.page.size, PageSize.HUGE)
-            with m.If(covers(self.invalidate, next_.asid, next_.vpn, size)):
+            with m.If(covers(self.invalidate, next_.asid, next_.vpn, largest(next_.end))):
                 m.d.sync += place.end.outcome.eq(Outcome.RETRY)
         return m
