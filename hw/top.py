@@ -75,6 +75,8 @@ class Signalbox(wiring.Component):
             connect(m, engine.read, fabric.read[2 + number])
             connect(m, engine.write, fabric.write[2 + number])
         m.d.comb += [
+            # The channel's error record says it; reports of page tables go to memory later.
+            fabric.fault.ready.eq(1),
             self.irq.eq(control.irq),
             host.time.eq(control.time),
             host.period.eq(control.writeback),

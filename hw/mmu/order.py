@@ -1,11 +1,19 @@
 """What one memory client is still owed, in order."""
 
 from amaranth import Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["BurstOrder"]
+from hw.mmu.lookups import Outcome
+
+__all__ = ["BurstOrder", "owed"]
+
+
+def owed() -> data.StructLayout:
+    """How translation went; without a page `beats` + 1 beats are owed that the bus does not
+    give."""
+    return data.StructLayout({"outcome": Outcome, "beats": 8})
 
 
 class BurstOrder(wiring.Component):
@@ -23,8 +31,9 @@ class BurstOrder(wiring.Component):
     -------
     room : one more burst may be admitted.
     admit : a burst is admitted in this cycle.
-    push, push_fault : the next admitted burst goes on to the bus, or has faulted.
-    valid, fault : the oldest burst that was pushed.
+    push, pushed : the next admitted burst goes on to the bus, or stays away from it.
+    valid, head : the oldest burst that was pushed.
+    absent : it is not on the bus.
     pop : that burst ends in this cycle.
     """
 
@@ -33,9 +42,10 @@ class BurstOrder(wiring.Component):
             "room": Out(1, init=1),
             "admit": In(1),
             "push": In(1),
-            "push_fault": In(1),
+            "pushed": In(owed()),
             "valid": Out(1),
-            "fault": Out(1),
+            "head": Out(owed()),
+            "absent": Out(1),
             "pop": In(1),
         })
         self.limit = limit
@@ -43,12 +53,13 @@ class BurstOrder(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         # One more than the limit: the register at the output fills a cycle after the memory.
-        m.submodules.queue = queue = SyncFIFOBuffered(width=1, depth=self.limit + 1)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=owed().size, depth=self.limit + 1)
         m.d.comb += [
             queue.w_en.eq(self.push),  # never full: pushed bursts were admitted
-            queue.w_data.eq(self.push_fault),
+            queue.w_data.eq(self.pushed),
             self.valid.eq(queue.r_rdy),
-            self.fault.eq(queue.r_rdy & queue.r_data),
+            self.head.eq(queue.r_data),
+            self.absent.eq(self.valid & (self.head.outcome != Outcome.PAGE)),
             queue.r_en.eq(self.pop),
         ]
 

@@ -7,94 +7,93 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.lib.stream import StreamRegister
 from hw.mmu import channels
-from hw.mmu.front import RequestFront, TranslatorFactory
-from hw.records import MemoryStatus, ReadPort
+from hw.mmu.bursts import translated
+from hw.mmu.front import BurstFront
+from hw.mmu.lookups import Outcome
+from hw.records import MemoryStatus, read_beat
 
 __all__ = ["ReadPath"]
 
 
 class ReadPath(wiring.Component):
-    """Translates the reads of many clients, sends them to AR and gives each its beats.
+    """Sends the translated reads of many clients to AR and gives each client its beats.
 
-    With the identity translator a request is on `ar` 2 cycles after it was offered; a beat is
-    with its client 1 cycle after `r`. One request and one beat per cycle.
+    A burst is on `ar` 1 cycle after it was offered; a beat is with its client 1 cycle after `r`.
+    One burst and one beat per cycle. What translation has kept from the bus is answered here: a
+    fault with one beat, a burst of a sparse page with as many zeros as it has beats.
 
     Members
     -------
-    ports : the clients.
+    bursts, beats : per client.
     ar, r : AXI4 read channels; the id is the client's number.
     """
 
     def __init__(
-        self,
-        config: Config,
-        clients: int,
-        id_width: int,
-        *,
-        outstanding: int,
-        urgent: int,
-        translator: TranslatorFactory,
+        self, config: Config, clients: int, id_width: int, *, outstanding: int, urgent: int
     ) -> None:
         super().__init__({
-            "ports": In(ReadPort(config)).array(clients),
+            "bursts": In(stream.Signature(translated(config))).array(clients),
+            "beats": Out(stream.Signature(read_beat(config))).array(clients),
             "ar": Out(stream.Signature(channels.address(config, id_width))),
             "r": In(stream.Signature(channels.read_data(config, id_width))),
         })
         self.config = config
-        self.front = RequestFront(
-            config,
-            clients,
-            outstanding=outstanding,
-            urgent=urgent,
-            write=False,
-            translator=translator,
-        )
+        self.front = BurstFront(config, clients, outstanding=outstanding, urgent=urgent)
         self.orders = self.front.orders
 
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.front = self.front
-        for port, request in zip(self.ports, self.front.requests, strict=True):
-            wiring.connect(m, wiring.flipped(port.request), request)
+        for burst, inner in zip(self.bursts, self.front.bursts, strict=True):
+            wiring.connect(m, wiring.flipped(burst), inner)
         self._issue(m)
         self._return(m)
         return m
 
     def _issue(self, m: Module) -> None:
-        """Translated bursts go to AR, or only on the list of what their client is owed."""
+        """Bursts go to AR, or only on the list of what their client is owed."""
         m.submodules.ar_register = register = StreamRegister(self.ar.payload.shape())
         wiring.connect(m, register.o, wiring.flipped(self.ar))
-        burst = self.front.o
+        burst, absent = self.front.o, Signal()
         low = self.config.offset_bits
         m.d.comb += [
-            register.i.valid.eq(burst.valid & ~burst.p.fault),
-            register.i.p.id.eq(burst.p.tag.client),
+            absent.eq(burst.p.outcome != Outcome.PAGE),
+            register.i.valid.eq(burst.valid & ~absent),
+            register.i.p.id.eq(burst.p.client),
             register.i.p.addr[low:].eq(burst.p.pa[low:]),
-            register.i.p.len.eq(burst.p.tag.beats),
-            burst.ready.eq(burst.p.fault | register.i.ready),
+            register.i.p.len.eq(burst.p.beats),
+            burst.ready.eq(absent | register.i.ready),
         ]
         for index, order in enumerate(self.orders):
             m.d.comb += [
-                order.push.eq(burst.valid & burst.ready & (burst.p.tag.client == index)),
-                order.push_fault.eq(burst.p.fault),
+                order.push.eq(burst.valid & burst.ready & (burst.p.client == index)),
+                order.pushed.outcome.eq(burst.p.outcome),
+                order.pushed.beats.eq(burst.p.beats),
             ]
 
     def _return(self, m: Module) -> None:
-        """Beats go to the client that the id names; it gets the beat of a faulted burst when
-        everything older was given to it."""
+        """Beats go to the client that the id names; it gets those of a burst that is not on the bus
+        when everything older was given to it."""
         m.submodules.r_register = register = StreamRegister(self.r.payload.shape())
         wiring.connect(m, wiring.flipped(self.r), register.i)
         beat = register.o
         status = Mux(beat.p.resp.as_value()[1], MemoryStatus.BUS, MemoryStatus.OK)
         taken = Signal(len(self.orders))
         m.d.comb += beat.ready.eq(taken.any())
-        for index, (port, order) in enumerate(zip(self.ports, self.orders, strict=True)):
-            mine = beat.p.id == index
+        for index, (given, order) in enumerate(zip(self.beats, self.orders, strict=True)):
+            mine, absent = beat.p.id == index, order.absent
+            faulted = order.head.outcome == Outcome.FAULT
+            zeros, last = Signal(8, name=f"zeros_{index}"), Signal(name=f"last_{index}")
             m.d.comb += [
-                port.beat.valid.eq(order.fault | (beat.valid & mine)),
-                port.beat.p.data.eq(beat.p.data),
-                port.beat.p.last.eq(order.fault | beat.p.last),
-                port.beat.p.status.eq(Mux(order.fault, MemoryStatus.FAULT, status)),
-                taken[index].eq(mine & ~order.fault & port.beat.ready),
-                order.pop.eq(port.beat.valid & port.beat.ready & port.beat.p.last),
+                last.eq(Mux(absent, faulted | (zeros == order.head.beats), beat.p.last)),
+                given.valid.eq(absent | (beat.valid & mine)),
+                given.p.data.eq(Mux(absent, 0, beat.p.data)),
+                given.p.last.eq(last),
+                given.p.status.eq(status),
+                taken[index].eq(mine & ~absent & given.ready),
+                order.pop.eq(given.valid & given.ready & last),
             ]
+            with m.If(absent):
+                m.d.comb += given.p.status.eq(Mux(faulted, MemoryStatus.FAULT, MemoryStatus.OK))
+            with m.If(absent & given.ready):
+                m.d.sync += zeros.eq(Mux(last, 0, zeros + 1))

@@ -230,7 +230,7 @@ async def one_method_per_cycle(dut):
     channel = await bench.channel(0)
     width = await bench.control.read("DATA_WIDTH")
     ahead = await bench.control.read("PREFETCH_BEATS") * width // 32
-    most = 255 if ahead >= 64 else 540
+    most = 255 if ahead >= 64 else 550
     # The pipeline begins with full buffers, as it does in a channel that waited for its turn.
     await channel.submit(Pushbuffer().acquire(semaphore(0), 1))
     await bench.until_waits(channel, Wait.ONCHIP)

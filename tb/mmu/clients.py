@@ -12,7 +12,17 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 from cocotb.types import LogicArray
 
-__all__ = ["BUS", "FAULT", "OK", "Burst", "ReadClient", "WriteClient", "always", "sometimes"]
+__all__ = [
+    "BUS",
+    "FAULT",
+    "OK",
+    "Burst",
+    "FaultSink",
+    "ReadClient",
+    "WriteClient",
+    "always",
+    "sometimes",
+]
 
 OK, BUS, FAULT = 0, 1, 2
 
@@ -187,3 +197,22 @@ class WriteClient(_Client):
         self._beat[0].value = int(self._shown)
         self._ready = self.keen()
         self._done[1].value = int(self._ready)
+
+
+class FaultSink:
+    """Takes the reports of faults. `taken`: virtual address, access and cause of each."""
+
+    def __init__(self, dut: Any, *, asid_bits: int, keen: Pace) -> None:
+        self.dut, self.keen, self._low = dut, keen, asid_bits
+        self.taken: list[tuple[int, int, int]] = []
+        dut.fault__ready.value = 0
+
+    async def run(self) -> None:
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk)
+            if int(dut.fault__valid.value) and int(dut.fault__ready.value):
+                word = int(dut.fault__payload.value) >> self._low
+                va, access, fault = word & (1 << 49) - 1, word >> 49 & 3, word >> 51
+                self.taken.append((va, access, fault))
+            dut.fault__ready.value = int(self.keen())

@@ -11,7 +11,17 @@ from cocotbext.axi import AxiSlave
 
 from tb import bus
 from tb.axi_rules import AxiRules
-from tb.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, always, sometimes
+from tb.mmu.clients import (
+    BUS,
+    FAULT,
+    OK,
+    Burst,
+    FaultSink,
+    ReadClient,
+    WriteClient,
+    always,
+    sometimes,
+)
 from tb.mmu.memories import ShufflingMemory, Store
 from tb.reset import reset
 
@@ -26,6 +36,9 @@ CONSTANT = range(0, 0x40000)
 
 OWN = [range(0x40000 + 0x10000 * index, 0x50000 + 0x10000 * index) for index in range(WRITERS)]
 """Written by one writer each."""
+
+REGION = 13
+"""FAULT_TYPE of an address past the end of memory."""
 
 BAD = range(MEMORY - 0x10000, MEMORY)
 """Answered with bus errors."""
@@ -42,6 +55,7 @@ class Bench:
         arguments = {"asid_bits": ASID_BITS, "width": WIDTH, "pace": pace, "keen": pace}
         self.readers = [ReadClient(dut, index, **arguments) for index in range(READERS)]
         self.writers = [WriteClient(dut, index, **arguments) for index in range(WRITERS)]
+        self.faults = FaultSink(dut, asid_bits=ASID_BITS, keen=pace)
         self.rules = AxiRules(dut, "axi", limit=MEMORY, ids={"ar": READERS, "aw": WRITERS})
         self.shuffling = None
         if memory == "shuffling":
@@ -64,7 +78,7 @@ class Bench:
     async def start(self) -> None:
         await reset(self.dut)
         await RisingEdge(self.dut.clk)
-        runners = [self.rules, *self.readers, *self.writers]
+        runners = [self.rules, self.faults, *self.readers, *self.writers]
         for runner in [*runners, self.shuffling] if self.shuffling else runners:
             cocotb.start_soon(runner.run())
 
@@ -121,7 +135,8 @@ def apply_write(burst: Burst, content: bytearray) -> None:
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 @cocotb.parametrize(memory=["slave", "shuffling"], share=[0.5, 0.9])
 async def random_traffic(dut, memory, share):
-    """All clients at once, with faults, bus errors and stalls: every byte and status is right."""
+    """All clients at once, with faults, bus errors and stalls: every byte and status is right, and
+    every fault is reported once."""
     bench = Bench(dut, memory=memory, share=share)
     wanted = bytearray(bench.store.content)
     await bench.start()
@@ -129,14 +144,18 @@ async def random_traffic(dut, memory, share):
         reader.todo.extend(bench.random_read() for _ in range(30))
     for writer, own in zip(bench.writers, OWN, strict=True):
         writer.todo.extend(bench.random_write(own) for _ in range(30))
+    faults = []
     for writer in bench.writers:
         for burst in await writer.finish():
             apply_write(burst, wanted)
+            faults += [(burst.va, 1)] if burst.va >= MEMORY else []
     for reader in bench.readers:
         for burst in await reader.finish():
             check_read(burst, wanted)
+            faults += [(burst.va, 0)] if burst.va >= MEMORY else []
     assert bench.store.content == wanted
     assert bench.rules.bursts["ar"] and bench.rules.bursts["aw"]
+    assert sorted(bench.faults.taken) == sorted((va, access, REGION) for va, access in faults)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -195,12 +214,12 @@ async def a_flood_of_faults_leaves_the_bus_to_others(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def unloaded_latency(dut):
-    """Offer to AR and AW in 2 cycles, to W in 3; one more cycle for the answer's way back."""
+    """Offer to AR and AW in 3 cycles, to W in 4; one more cycle for the answer's way back."""
     bench = Bench(dut, memory="shuffling")
     await bench.start()
     await RisingEdge(dut.clk)
     bench.readers[0].todo.append(Burst(0, 1))
-    bench.writers[0].todo.append(bench.write(OWN[0].start, 1))
+    bench.writers[1].todo.append(bench.write(OWN[1].start, 1))
     seen = {}
     for cycle in range(12):
         await RisingEdge(dut.clk)
@@ -212,16 +231,16 @@ async def unloaded_latency(dut):
             "axi__rvalid",
             "read__0__beat__valid",
             "axi__bvalid",
-            "write__0__done__valid",
+            "write__1__done__valid",
         ):
             if int(getattr(dut, name).value):
                 seen.setdefault(name, cycle)
     start = seen["read__0__request__valid"]
-    assert seen["axi__arvalid"] - start == 2
-    assert seen["axi__awvalid"] - start == 2
-    assert seen["axi__wvalid"] - start == 3
+    assert seen["axi__arvalid"] - start == 3
+    assert seen["axi__awvalid"] - start == 3
+    assert seen["axi__wvalid"] - start == 4
     assert seen["read__0__beat__valid"] - seen["axi__rvalid"] == 1
-    assert seen["write__0__done__valid"] - seen["axi__bvalid"] == 1
+    assert seen["write__1__done__valid"] - seen["axi__bvalid"] == 1
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

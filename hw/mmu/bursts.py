@@ -1,0 +1,124 @@
+"""One memory port's bursts on their way through translation."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.mmu.lookups import Access, Outcome, answer, lookup
+from hw.pagetables import FaultType
+from hw.records import memory_request
+
+__all__ = ["SLOTS", "SLOT_BITS", "Bursts", "fault_report", "translated"]
+
+SLOT_BITS = 2
+SLOTS = 1 << SLOT_BITS
+"""Bursts of a port that may be in translation: a hit takes three cycles from slot to slot."""
+
+
+def translated(config: Config) -> data.StructLayout:
+    """A burst behind translation: `beats` + 1 beats from `pa` on. Without a page it must not reach
+    the bus."""
+    return data.StructLayout({"pa": config.address_width, "beats": 8, "outcome": Outcome})
+
+
+def fault_report(config: Config) -> data.StructLayout:
+    """Who may not access what, and why (ASID-5)."""
+    return data.StructLayout({
+        "asid": config.asid_bits,
+        "va": VA_BITS,
+        "access": Access,
+        "fault": FaultType,
+    })
+
+
+class Bursts(wiring.Component):
+    """Look-ups are answered in any order; bursts go on in the order in which they came.
+
+    One burst per cycle; a look-up that is answered in the next cycle goes on 2 cycles after its
+    request was taken. A fault is reported first, and goes on when the report was taken.
+
+    Parameters
+    ----------
+    access : what the port's bursts do.
+
+    Members
+    -------
+    request : of the client.
+    lookup, answer : to and from translation; the tag is a slot's number. An answer has to be taken
+        in its cycle.
+    o : bursts.
+    fault : reports.
+    """
+
+    def __init__(self, config: Config, access: Access) -> None:
+        self._config, self._access = config, access
+        super().__init__({
+            "request": In(stream.Signature(memory_request(config))),
+            "lookup": Out(stream.Signature(lookup(config, data.StructLayout({"slot": SLOT_BITS})))),
+            "answer": In(data.StructLayout({"valid": 1, **self._answer.members})),
+            "o": Out(stream.Signature(translated(config))),
+            "fault": Out(stream.Signature(fault_report(config))),
+        })
+
+    @property
+    def _answer(self) -> data.StructLayout:
+        return answer(self._config, data.StructLayout({"slot": SLOT_BITS}))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        asked = data.StructLayout({"asid": self._config.asid_bits, "va": VA_BITS, "beats": 8})
+        m.submodules.asked = ram = Memory(shape=asked, depth=SLOTS, init=[])
+        write, first = ram.write_port(), ram.read_port(domain="comb")
+        taken, leaves, count = Signal(), Signal(), Signal(range(SLOTS + 1))
+        request, look, room = self.request, self.lookup, Signal()
+        m.d.comb += [
+            room.eq(count != SLOTS),
+            look.valid.eq(request.valid & room),
+            request.ready.eq(look.ready & room),
+            taken.eq(request.valid & request.ready),
+            look.p.tag.slot.eq(write.addr),
+            look.p.access.eq(self._access),
+            [look.p[name].eq(request.p[name]) for name in ("asid", "va", "physical")],
+            write.en.eq(taken),
+            [write.data[name].eq(request.p[name]) for name in asked.members],
+        ]
+        m.d.sync += [
+            write.addr.eq(write.addr + taken),
+            first.addr.eq(first.addr + leaves),
+            count.eq(count + taken - leaves),
+        ]
+        self._pass(m, first, leaves)
+        return m
+
+    def _pass(self, m: Module, first, leaves: Signal) -> None:
+        """The oldest one, when its answer has come."""
+        m.submodules.answers = ram = Memory(shape=self._answer, depth=SLOTS, init=[])
+        write, read = ram.write_port(), ram.read_port(domain="comb")
+        came, here, refused, reported = Signal(SLOTS), Signal(), Signal(), Signal()
+        answer, o, fault = self.answer, self.o, self.fault
+        m.d.comb += [
+            write.en.eq(answer.valid),
+            write.addr.eq(answer.tag.slot),
+            [write.data[name].eq(answer[name]) for name in self._answer.members],
+            read.addr.eq(first.addr),
+            here.eq(came.bit_select(first.addr, 1)),
+            refused.eq(here & (read.data.outcome == Outcome.FAULT) & ~reported),
+            o.valid.eq(here & ~refused),
+            o.p.pa.eq(read.data.pa),
+            o.p.beats.eq(first.data.beats),
+            o.p.outcome.eq(read.data.outcome),
+            leaves.eq(o.valid & o.ready),
+            fault.valid.eq(refused),
+            fault.p.asid.eq(first.data.asid),
+            fault.p.va.eq(first.data.va),
+            fault.p.access.eq(self._access),
+            fault.p.fault.eq(read.data.fault),
+        ]
+        with m.If(answer.valid):
+            m.d.sync += came.bit_select(answer.tag.slot, 1).eq(1)
+        with m.If(leaves):
+            m.d.sync += [came.bit_select(first.addr, 1).eq(0), reported.eq(0)]
+        with m.Elif(fault.valid & fault.ready):
+            m.d.sync += reported.eq(1)

@@ -1,0 +1,49 @@
+"""Translation without page tables."""
+
+from amaranth.hdl import Module, Mux
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.mmu.lookups import Outcome, answer, lookup
+from hw.pagetables import FaultType
+
+__all__ = ["Identity"]
+
+
+class Identity(wiring.Component):
+    """Physical = virtual; what lies past `config.memory_bytes` faults.
+
+    One look-up of every client per cycle, answered in the next. Since memory is whole pages and a
+    burst stays inside one, the first byte decides for the burst.
+
+    Parameters
+    ----------
+    clients : at least 1. tag : of every look-up.
+
+    Members
+    -------
+    request, answer : per client.
+    """
+
+    def __init__(self, config: Config, clients: int, tag: data.Layout) -> None:
+        self._config = config
+        super().__init__({
+            "request": In(stream.Signature(lookup(config, tag))).array(clients),
+            "answer": Out(stream.Signature(answer(config, tag))).array(clients),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for request, given in zip(self.request, self.answer, strict=True):
+            outside = request.p.va >= self._config.memory_bytes
+            m.d.comb += request.ready.eq(~given.valid | given.ready)
+            with m.If(request.ready):
+                m.d.sync += [
+                    given.valid.eq(request.valid),
+                    given.p.tag.eq(request.p.tag),
+                    given.p.pa.eq(request.p.va),
+                    given.p.outcome.eq(Mux(outside, Outcome.FAULT, Outcome.PAGE)),
+                    given.p.fault.eq(FaultType.REGION),
+                ]
+        return m
