@@ -66,6 +66,11 @@ LIMITS = {
     "address_width": Limits(32, 40),
     "memory_bytes": Limits(4096, WINDOW_BASE, note="a multiple of 4096, at most 2^address_width"),
     "asids": Limits(1, 1024),
+    "l1_entries": Limits(2, 64, power_of_two=True),
+    "l1_misses": Limits(2, 16, power_of_two=True),
+    "l2_entries": Limits(64, 8192, power_of_two=True),
+    "l2_ways": Limits(2, 16, power_of_two=True),
+    "walks": Limits(2, 64),
     "prefetch_beats": Limits(8, 256, power_of_two=True),
     "cycle_ns": Limits(1, 1000),
 }
@@ -87,6 +92,10 @@ class Config:
     address_width : bits of a physical address.
     memory_bytes : bytes of physical memory from address 0; an access past it faults.
     asids : address spaces.
+    l1_entries : pages in the first-level TLB of each memory client; fully associative.
+    l1_misses : pages that each of them may be waiting for.
+    l2_entries, l2_ways : pages in the second-level TLB, which all share.
+    walks : page walks that may be under way.
     prefetch_beats : pushbuffer prefetch per channel in bus beats.
     cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
     trace : whether the top level has the `trace` port (what simulations record).
@@ -100,6 +109,11 @@ class Config:
     address_width: int = 40
     memory_bytes: int = 1 << 32
     asids: int = 64
+    l1_entries: int = 16
+    l1_misses: int = 4
+    l2_entries: int = 512
+    l2_ways: int = 4
+    walks: int = 32
     prefetch_beats: int = 32
     cycle_ns: int = 10
     trace: bool = False
@@ -168,11 +182,33 @@ class Config:
 
 
 CONFIGS = {
-    "tiny": Config(channels=1, semaphores=8, counters=1, data_width=64, asids=1, prefetch_beats=8),
+    "tiny": Config(
+        channels=1,
+        semaphores=8,
+        counters=1,
+        data_width=64,
+        asids=1,
+        l1_entries=2,
+        l1_misses=2,
+        l2_entries=64,
+        l2_ways=2,
+        walks=2,
+        prefetch_beats=8,
+    ),
     "default": Config(),
     "two-engines": Config(copy_engines=2),
     "large": Config(
-        channels=64, copy_engines=4, semaphores=1024, counters=64, data_width=512, asids=1024
+        channels=64,
+        copy_engines=4,
+        semaphores=1024,
+        counters=64,
+        data_width=512,
+        asids=1024,
+        l1_entries=64,
+        l1_misses=16,
+        l2_entries=8192,
+        l2_ways=16,
+        walks=64,
     ),
 }
 """Named configurations; every one is elaborated by the tests."""

@@ -184,7 +184,9 @@ FAULT_RECORD_BYTES = 32
 
 class FaultRecord(data.Struct):
     """One entry of the fault buffer, 32 bytes (6.4). `instance` names the address space, its page
-    directory base >> 12; `address` is the virtual address >> 12; `timestamp` PTIMER."""
+    directory base >> 12; with aperture 1 nothing is bound, and it is 0. `address` is the virtual
+    address >> 12; `timestamp` PTIMER. `client`: 1 host, 2 semaphore unit, 3 and on copy engines,
+    all of them `client_type` 1. `asid` is our own: public records have none."""
 
     reserved0: 8
     instance_aperture: 2
@@ -195,7 +197,9 @@ class FaultRecord(data.Struct):
     address: 52
     timestamp: 64
     engine: 9
-    reserved3: 23
+    reserved3: 7
+    asid: 10
+    reserved7: 6
     fault_type: FaultType
     reserved4: 2
     replayable: 1
@@ -205,6 +209,6 @@ class FaultRecord(data.Struct):
     client_type: 1
     reserved6: 3
     gpc: 5
-    reserved7: 1
+    reserved8: 1
     replayable_enabled: 1
     valid: 1

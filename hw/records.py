@@ -10,12 +10,14 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.methods import LaunchSemaphore, SemOp
+from hw.registers import MmuOperation
 
 __all__ = [
     "HOST_CLIENTS",
     "CopyError",
     "CopyPort",
     "MemoryStatus",
+    "MmuPort",
     "ReadPort",
     "RegisterPort",
     "SemaphoreError",
@@ -24,6 +26,7 @@ __all__ = [
     "copy_command",
     "copy_done",
     "memory_request",
+    "mmu_command",
     "read_beat",
     "semaphore_request",
     "semaphore_response",
@@ -221,6 +224,33 @@ class CopyPort(wiring.Signature):
             "done": In(stream.Signature(copy_done(config))),
             "idle": In(1),
             "stop": Out(1),
+        })
+
+
+def mmu_command(config: Config) -> data.StructLayout:
+    """A bind or an invalidation. `page` is a virtual address, `base` a page directory base,
+    `limit` a last virtual address, all >> 12; `asid` has the width of the register's field.
+
+    `by_base`: of an invalidation, not `asid` but all that have `base` (MEM_OP knows no ASIDs).
+    """
+    return data.StructLayout({
+        "operation": MmuOperation,
+        "asid": 10,
+        "by_base": 1,
+        "page": VA_BITS - 12,
+        "base": config.address_width - 12,
+        "limit": VA_BITS - 12,
+    })
+
+
+class MmuPort(wiring.Signature):
+    """Binds and invalidations, seen from who wants them: one at a time. `done` is a strobe: it is
+    acknowledged, nothing older than it is used any more; or it was `refused`, and nothing done."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "command": Out(stream.Signature(mmu_command(config))),
+            "done": In(data.StructLayout({"valid": 1, "refused": 1})),
         })
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from amaranth.lib import data
 
-from hw import methods, options
+from hw import methods, options, pagetables
 from hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from hw.errors import CODE_OF, Cause, Code
-from hw.registers import ADDRESS_BITS, GLOBAL, ID, REGISTERS, VERSION, Block, Register
+from hw.registers import ADDRESS_BITS, GLOBAL, ID, REGISTERS, VERSION, Block, MmuOperation, Register
 
 __all__ = ["header", "main", "markdown"]
 
@@ -29,21 +29,25 @@ a write of part of a word to the doorbell, a channel or a semaphore."""
 _BRING_UP = f"""\
 ## Bringing a channel up
 
-1. Memory: a ring of 2^n entries of 8 bytes; USERD, {methods.USERD_BYTES} zero bytes on as many,
+1. An address space, once for all channels that share it: page tables in memory; then MMU_PDB_LO,
+   MMU_PDB_HI, MMU_LIMIT_LO, MMU_LIMIT_HI, MMU_COMMAND with BIND, and MMU_STATUS until BUSY is 0.
+   All addresses below are virtual ones of it.
+2. Memory: a ring of 2^n entries of 8 bytes; USERD, {methods.USERD_BYTES} zero bytes on as many,
    with {", ".join(f"{member.name} at {member.value:#x}" for member in methods.Userd)}; segments.
-2. Registers of the channel, which hold nothing in particular before (reset "–"): GP_BASE,
+3. Registers of the channel, which hold nothing in particular before (reset "–"): GP_BASE,
    GP_BASE_HI, USERD, USERD_HI, CONFIG, SLICE, ACQUIRE; then CONTROL.ENABLE = 1.
-3. Each submission: the segment, its ring entry, the new GP_PUT in USERD, then the channel's number
+4. Each submission: the segment, its ring entry, the new GP_PUT in USERD, then the channel's number
    to DOORBELL. GP_GET comes back in USERD and in the register of that name.
-4. An error sets the channel's bit in INTR_ERROR; CAUSE, METHOD0, DATA0 and ERROR_VA say what it
+5. An error sets the channel's bit in INTR_ERROR; CAUSE, METHOD0, DATA0 and ERROR_VA say what it
    was. Writing its bits in INTR_0 and INTR_1 goes on: the held method is tried again, unless
    METHOD0 was written before with another one, NOP to skip it.
-5. CONTROL.ENABLE = 0 switches it off; its memory is free when STATUS.ACTIVE is 0.
+6. CONTROL.ENABLE = 0 switches it off; its memory is free when STATUS.ACTIVE is 0.
 
 Numbers of methods, bit fields of ring entries, headers and methods are in the C header. Where they
 are public they are NVIDIA's, from <https://github.com/NVIDIA/open-gpu-doc>: class headers
 `classes/host/clc56f.h` and `classes/dma-copy/clc7b5.h`; `manuals/ampere/ga100/dev_pbdma.ref.txt`
-and `dev_ram.ref.txt` describe rings, headers, host methods and USERD."""
+and `dev_ram.ref.txt` describe rings, headers, host methods and USERD, `pascal/gp100-mmu-format.pdf`
+the page tables, `manuals/volta/gv100/dev_mmu_fault.ref.txt` the records of faults."""
 
 _SECTIONS = re.compile(r" \((?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*\)")
 """Sections of the specification, as docstrings name them: " (1.2)", " (section 4)"."""
@@ -70,6 +74,9 @@ _NUMBERS = {
     "LAUNCH_TRANSFER": methods.LaunchTransfer,
     "LAUNCH_SEMAPHORE": methods.LaunchSemaphore,
     "LAUNCH_INTERRUPT": methods.Interrupt,
+    "MMU": MmuOperation,
+    "FAULT_TYPE": pagetables.FaultType,
+    "ACCESS_TYPE": pagetables.AccessType,
     "CODE": Code,
     "CAUSE": Cause,
 }
@@ -81,8 +88,12 @@ _LAYOUTS = {
     "SEM_EXECUTE": methods.SemaphoreExecute,
     "SEMAPHORED": methods.LegacySemaphore,
     "LAUNCH_DMA": methods.CopyLaunch,
+    "FAULT": pagetables.FaultRecord,
+    "PDE": pagetables.Pde,
+    "DUAL_PDE": pagetables.DualPde,
+    "PTE": pagetables.Pte,
 }
-"""Prefix and bit fields of the public command stream."""
+"""Prefix and bit fields of the public command stream, page tables and fault records."""
 
 
 def markdown(config: Config) -> str:

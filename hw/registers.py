@@ -18,9 +18,10 @@ from typing import NamedTuple
 from amaranth.lib import data
 from amaranth.lib import enum as amaranth_enum
 
-from hw.config import WINDOW_BASE, Config
+from hw.config import VA_BITS, WINDOW_BASE, Config
 from hw.errors import CODE_OF, Cause, Code
 from hw.methods import AcquireTimer
+from hw.pagetables import FAULT_RECORD_BYTES
 
 __all__ = [
     "ADDRESS_BITS",
@@ -35,6 +36,7 @@ __all__ = [
     "Access",
     "Block",
     "Field",
+    "MmuOperation",
     "Register",
     "Wait",
     "address",
@@ -49,7 +51,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (1, 0)
+VERSION = (2, 0)
 """Major and minor number of this register map; the major number changes when drivers must."""
 
 
@@ -262,8 +264,29 @@ PERFORMANCE = {
     "WRITE_BEATS": "Memory beats written by copy engines.",
     "ERRORS": "Errors of methods and copies, each of which halts its channel.",
     "DOORBELLS": "Doorbells with a valid handle.",
+    "L1_HITS": "Bursts that a first-level TLB translated at once.",
+    "L1_MISSES": "Bursts that it did not; those that join a miss that waits are counted too.",
+    "L2_HITS": "Misses that the second-level TLB translated.",
+    "WALKS": "Walks of page tables that began, also those that began anew after an invalidation.",
+    "FAULTS": "Bursts that were not translated.",
+    "INVALIDATIONS": "Binds and invalidations of translations, by registers and by methods.",
 }
 """Performance counters and what each counts; 32 bits, wrap, never cleared."""
+
+
+class MmuOperation(amaranth_enum.Enum, shape=3):
+    """Values of `MMU_COMMAND.OPERATION`."""
+
+    INVALIDATE_ALL = 0
+    """Translations of every ASID."""
+    INVALIDATE_ASID = 1
+    """Translations of one ASID."""
+    INVALIDATE_PAGE = 2
+    """The page of one ASID, of whatever size, in which MMU_VA lies."""
+    BIND = 3
+    """The ASID has its page directory at MMU_PDB, and no address past MMU_LIMIT."""
+    UNBIND = 4
+    """Nothing is bound to the ASID."""
 
 
 class Wait(amaranth_enum.Enum, shape=4):
@@ -281,6 +304,7 @@ class Wait(amaranth_enum.Enum, shape=4):
     WRITEBACK = 9
     TURN = 10
     ENGINE_TIMED = 11
+    TRANSLATION = 12
 
 
 WAITS = {
@@ -296,6 +320,7 @@ WAITS = {
     Wait.WRITEBACK.value: "its REF to be written to USERD (SET_REFERENCE)",
     Wait.TURN.value: "its next turn only",
     Wait.ENGINE_TIMED.value: "as 2, or one of its group not to be 0, from when its time-out runs",
+    Wait.TRANSLATION.value: "its invalidation of translations to be acknowledged (MEM_OP)",
 }
 """The same in words."""
 
@@ -305,7 +330,34 @@ _INTERRUPTS = (
     Field("ERROR", 0, 0, "A channel is halted by an error (INTR_ERROR)."),
     Field("NOTIFY", 1, 1, "A channel executed NON_STALL_INTERRUPT (INTR_NOTIFY)."),
     Field("COPY", 2, 2, "A copy with an interrupt has completed, without an error (INTR_COPY)."),
+    Field("FAULT", 3, 3, "An access could not be translated, or a fault was lost (FAULT_STATUS)."),
 )
+
+_MMU_OPERATIONS = ", ".join(f"{one.value} {one.name}" for one in MmuOperation)
+
+
+def _page_address(name: str, offset: int, doc: str, bits: int) -> tuple[Register, Register]:
+    """The address of a page in two registers, `bits` wide."""
+    high = bits - 33
+    return (
+        Register(
+            f"{name}_LO",
+            offset,
+            Access.RW,
+            f"{doc}, low part.",
+            (Field("ADDRESS", 31, 12, "Bits 31:12."),),
+        ),
+        Register(
+            f"{name}_HI",
+            offset + 4,
+            Access.RW,
+            f"{doc}, high part.",
+            (Field("ADDRESS", high, 0, f"Bits {bits - 1}:32."),),
+        ),
+    )
+
+
+_RECORD_WORDS = FAULT_RECORD_BYTES // 4
 
 GLOBAL = Block(
     name="GLOBAL",
@@ -344,6 +396,10 @@ GLOBAL = Block(
             lambda config: WINDOW_BASE,
         ),
         _size("PREFETCH_BEATS", 0x038, "Memory beats of pushbuffer prefetched per channel."),
+        _size("L1_ENTRIES", 0x03C, "Pages in the first-level TLB of each memory client."),
+        _size("L2_ENTRIES", 0x040, "Pages in the second-level TLB."),
+        _size("L2_WAYS", 0x044, "Its ways."),
+        _size("WALKS", 0x048, "Page walks that may be under way."),
         Register(
             "TIME_0",
             0x080,
@@ -396,6 +452,109 @@ GLOBAL = Block(
         *(
             Register(name, 0x180 + 4 * number, Access.RO, f"{doc} Wraps at 32 bits.")
             for number, (name, doc) in enumerate(PERFORMANCE.items())
+        ),
+        *_page_address("MMU_VA", 0x200, "Argument: a virtual address", VA_BITS),
+        *_page_address("MMU_PDB", 0x208, "Argument: a page directory base, physical", 40),
+        *_page_address("MMU_LIMIT", 0x210, "Argument: the last page of an address space", VA_BITS),
+        Register(
+            "MMU_COMMAND",
+            0x218,
+            Access.WO,
+            "A write begins a bind or an invalidation. Not before MMU_STATUS.BUSY is 0. It does "
+            "not wait for the end.",
+            (
+                Field("OPERATION", 2, 0, f"{_MMU_OPERATIONS}."),
+                Field("ASID", 25, 16, "Address space; counts for all but INVALIDATE_ALL."),
+            ),
+        ),
+        Register(
+            "MMU_STATUS",
+            0x21C,
+            Access.RO,
+            "The last MMU_COMMAND.",
+            (
+                Field(
+                    "BUSY",
+                    0,
+                    0,
+                    "It is under way. 0: from now on no translation that was made before it is "
+                    "used for what it names, and no access that was translated so is under way.",
+                ),
+                Field(
+                    "REFUSED",
+                    1,
+                    1,
+                    "It came while another was under way, or named an unknown operation or an "
+                    "ASID that was not built: it did nothing.",
+                ),
+            ),
+        ),
+        *_page_address("FAULT_BUFFER", 0x240, "Physical address of the fault buffer", 40),
+        Register(
+            "FAULT_SIZE",
+            0x248,
+            Access.RW,
+            "Size of the fault buffer.",
+            (
+                Field("RECORDS", 19, 0, "It is a ring of so many records, at least 2."),
+                Field(
+                    "ENABLE",
+                    31,
+                    31,
+                    "Faults are recorded in it. 0: FAULT_PUT is 0, and faults are counted in "
+                    "FAULT_DROPPED. Change the buffer only while it is 0.",
+                ),
+            ),
+        ),
+        Register(
+            "FAULT_GET",
+            0x24C,
+            Access.RW,
+            "The record that software reads next.",
+            (Field("RECORD", 19, 0, "The buffer is empty while it is FAULT_PUT's."),),
+        ),
+        Register(
+            "FAULT_PUT",
+            0x250,
+            Access.RO,
+            "The record that is written next. One before FAULT_GET, the buffer is full.",
+            (Field("RECORD", 19, 0, "Those before it are in memory."),),
+        ),
+        Register(
+            "FAULT_STATUS",
+            0x254,
+            Access.W1C,
+            "What the interrupt FAULT is for.",
+            (
+                Field("FAULT", 0, 0, "An access could not be translated; FAULT_RECORD holds it."),
+                Field(
+                    "OVERFLOW",
+                    1,
+                    1,
+                    "The buffer was full. While it is 1 no faults are recorded in it; they are "
+                    "counted in FAULT_DROPPED.",
+                ),
+                Field(
+                    "BUS",
+                    2,
+                    2,
+                    "A record could not be written: a bus error, or no memory there. Counted in "
+                    "FAULT_DROPPED.",
+                ),
+            ),
+        ),
+        Register(
+            "FAULT_DROPPED", 0x258, Access.RO, "Faults that no record tells of. Wraps at 32 bits."
+        ),
+        *(
+            Register(
+                f"FAULT_RECORD_{word}",
+                0x260 + 4 * word,
+                Access.RO,
+                "The first fault since FAULT_STATUS.FAULT was cleared, as in the fault buffer "
+                f"(`FAULT` in the C header), bits {32 * word + 31}:{32 * word}.",
+            )
+            for word in range(_RECORD_WORDS)
         ),
     ),
 )

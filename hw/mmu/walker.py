@@ -1,8 +1,9 @@
 """Page walker: many walks at once over tables in memory (ASID-2, ASID-4, ASID-7, ASID-8)."""
 
 from itertools import pairwise
+from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -118,18 +119,23 @@ class Walker(wiring.Component):
             "read": Out(ReadPort(config)),
             "invalidate": In(invalidation(config)),
         })
-        self.states = Signal(data.ArrayLayout(_State, walks))
+        self.states = self._each(_State, "state")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.directories = self._directories
-        self._places = Signal(data.ArrayLayout(self._place, self._walks))
-        self._ends = Signal(data.ArrayLayout(ending(self._config), self._walks))
+        self._places = self._each(self._place, "place")
+        self._ends = self._each(ending(self._config), "end")
         self._stale = Signal(self._walks)
         """Walks that have been overtaken."""
         self._before = Signal(self._walks)
         """Walks that began before an invalidation of their space: what they read is for nobody
         else."""
+        self._is = {state: Signal(self._walks, name=f"is_{state.name.lower()}") for state in _State}
+        """Per state, which walks are in it."""
+        m.d.comb += [
+            walks.eq(Cat(one == state for one in self.states)) for state, walks in self._is.items()
+        ]
         self._enter(m)
         self._read_next(m)
         self._receive(m)
@@ -138,9 +144,9 @@ class Walker(wiring.Component):
         self._overtake(m)
         return m
 
-    def _in(self, state: _State) -> Value:
-        """Per walk, whether it is in this state."""
-        return Cat(one == state for one in self.states)
+    def _each(self, shape: Any, name: str) -> Any:
+        """A signal per walk."""
+        return Array(Signal(shape, name=f"{name}_{walk}") for walk in range(self._walks))
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -154,7 +160,7 @@ class Walker(wiring.Component):
         write, self._tags = tags.write_port(), tags.read_port(domain="comb")
         taken = self.request.valid & self.request.ready
         m.d.comb += [
-            free.eq(self._in(_State.FREE) & ~entering.slot),
+            free.eq(self._is[_State.FREE] & ~entering.slot),
             first.eq(free & -free),
             self.request.ready.eq(free.any()),
             self.look.eq(taken),
@@ -200,7 +206,7 @@ class Walker(wiring.Component):
         m.submodules.turns = turns = RoundRobin(self._walks)
         self._picked = Signal(self._walks)
         self._moves = Signal()
-        wants = self._in(_State.READ)
+        wants = self._is[_State.READ]
         m.d.comb += [
             turns.requests.eq(wants & ~self._picked),
             turns.advance.eq(self._moves),
@@ -209,10 +215,11 @@ class Walker(wiring.Component):
             m.d.sync += self._picked.eq(turns.grant)
         # It may have been overtaken meanwhile.
         self._pick = Signal(self._place)
-        self._picks = (self._picked & wants).any()
-        m.d.comb += self._pick.eq(
-            select(self._picked, (place.as_value() for place in self._places))
-        )
+        self._picks = Signal()
+        m.d.comb += [
+            self._picks.eq((self._picked & wants).any()),
+            self._pick.eq(select(self._picked, (place.as_value() for place in self._places))),
+        ]
 
         self._ask = ask = Signal(
             data.StructLayout({"valid": 1, "slot": self._slot_bits, "place": self._place})
@@ -318,33 +325,33 @@ class Walker(wiring.Component):
             entries.beside.eq(came.place.beside),
             subject.eq(Mux(came.valid, came.place, self._pick)),
         ]
-        depth = Mux(came.valid, entries.following, self._pick.depth)
-        shares = [self._shares(subject, place) for place in self._places]
-        stale = (came.slot & self._stale).any()
-        descends = came.valid & entries.descends & ~stale
-        room = ~ask.valid | self.read.request.ready
-        # Another walk reads that entry.
-        follows = Cat(
-            (self.states[n] == _State.SENT)
-            & ~self._before[n]
-            & (Value.cast(place.depth) == depth)
-            & self._same(shares[n], depth)
-            for n, place in enumerate(self._places)
+        depth, chosen = Signal(Depth.as_shape().width), Signal(self._walks)
+        descends, room, goes, follow, joins = (
+            Signal(name=name) for name in ("descends", "room", "goes", "follow", "joins")
         )
-        # The walk that came is still SENT, but with its former depth.
-        follow = Signal()
+        # Per walk, whether it reads the same entry as the subject, where that is and was.
+        alike, alike_before = self._alike(m, subject, depth, came.place.depth)
+        # Another walk reads that entry. The one that came is still SENT, but with its former depth.
+        follows = Cat(
+            alike[n] & (Value.cast(place.depth) == depth) for n, place in enumerate(self._places)
+        )
+        self._sends = Signal(self._walks)
         m.d.comb += [
-            follow.eq(follows.any()),
+            depth.eq(Mux(came.valid, entries.following, self._pick.depth)),
+            chosen.eq(Mux(came.valid, came.slot, self._picked)),
+            descends.eq(came.valid & entries.descends & ~(came.slot & self._stale).any()),
+            room.eq(~ask.valid | self.read.request.ready),
+            follow.eq((self._is[_State.SENT] & ~self._before & follows).any()),
             self._moves.eq(~self._picks | (~came.valid & (follow | room))),
+            goes.eq((descends | (self._picks & ~came.valid)) & room & ~follow),
+            # Walks that follow this one and want the same entry again follow at once.
+            joins.eq(goes | follow),
+            self._sends.eq(chosen & goes.replicate(self._walks)),
         ]
-        goes = (descends | (self._picks & ~came.valid)) & room & ~follow
-        # Walks that follow this one and want the same entry again follow at once.
-        joins = goes | follow
-        self._sends = Mux(came.valid, came.slot, self._picked) & goes.replicate(self._walks)
         with m.If(goes):
             m.d.sync += [
                 ask.valid.eq(1),
-                ask.slot.eq(encode(Mux(came.valid, came.slot, self._picked))),
+                ask.slot.eq(encode(chosen)),
                 ask.place.eq(subject),
             ]
             with m.If(came.valid):
@@ -352,23 +359,31 @@ class Walker(wiring.Component):
                     ask.place.depth.eq(entries.following),
                     ask.place.table.eq(entries.table),
                 ]
-        lends = came.valid & ~(came.slot & self._before).any()
-        # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be now.
-        old = came.place.lent & (entries.end.outcome != Outcome.PAGE)
+        lends, finds, old = Signal(), Signal(), Signal()
+        m.d.comb += [
+            lends.eq(came.valid & ~(came.slot & self._before).any()),
+            finds.eq(entries.end.outcome == Outcome.PAGE),
+            # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be
+            # now.
+            old.eq(came.place.lent & ~finds),
+        ]
         for n, place in enumerate(self._places):
             state, end = self.states[n], self._ends[n]
             mine = came.slot[n]
-            waits = (
-                came.valid
-                & (state == _State.FOLLOW)
-                & (place.depth == came.place.depth)
-                & self._same(shares[n], came.place.depth)
-            )
-            heir = waits & lends
+            waits, heir = Signal(name=f"waits_{n}"), Signal(name=f"heir_{n}")
+            m.d.comb += [
+                waits.eq(
+                    came.valid
+                    & self._is[_State.FOLLOW][n]
+                    & (place.depth == came.place.depth)
+                    & alike_before[n]
+                ),
+                heir.eq(waits & lends),
+            ]
             with m.If(waits):
                 m.d.sync += state.eq(_State.READ)
             with m.If(mine | heir):
-                follow_on = Mux(mine, follow, joins & self._same(shares[n], depth))
+                follow_on = Mux(mine, follow, joins & alike[n])
                 with m.If(entries.descends):
                     m.d.sync += [
                         state.eq(Mux(follow_on, _State.FOLLOW, _State.READ)),
@@ -379,13 +394,13 @@ class Walker(wiring.Component):
                         m.d.sync += [place.beside.eq(entries.below), place.lent.eq(heir)]
                     with m.Elif(came.place.depth == Depth.BIG):
                         m.d.sync += place.lent.eq(place.lent | heir)
-                with m.Elif(mine | (entries.end.outcome == Outcome.PAGE)):
+                with m.Elif(mine | finds):
                     m.d.sync += [state.eq(_State.DONE), end.eq(entries.end)]
                     with m.If(old):
                         m.d.sync += end.outcome.eq(Outcome.RETRY)
             with m.If(mine & goes):
                 m.d.sync += state.eq(_State.SENT)
-            with m.If(self._picked[n] & (state == _State.READ) & ~came.valid):
+            with m.If(self._picked[n] & self._is[_State.READ][n] & ~came.valid):
                 with m.If(follow):
                     m.d.sync += state.eq(_State.FOLLOW)
                 with m.Elif(room):
@@ -398,19 +413,30 @@ class Walker(wiring.Component):
             known.invalidate.eq(self.invalidate),
         ]
 
-    def _shares(self, one: data.View, other: data.View) -> dict[int, Value]:
-        """Whether two walks are of one space and agree in all address bits from a cut on."""
-        agrees = Value.cast(one.asid == other.asid)
-        shares = {}
-        for low, high in reversed(list(pairwise(_CUTS))):
-            agrees = agrees & (one.vpn[low:high] == other.vpn[low:high])
-            shares[low] = agrees
-        return shares
+    def _alike(
+        self, m: Module, subject: data.View, depth: Value, before: Value
+    ) -> tuple[Signal, Signal]:
+        """Per walk, whether its entry of that depth is the subject's; the same of another depth."""
+        alike, alike_before = Signal(self._walks), Signal(self._walks)
+        for n, place in enumerate(self._places):
+            agree = Signal(len(_CUTS) - 1, name=f"agree_{n}")
+            pieces = [subject.vpn[low:high] == place.vpn[low:high] for low, high in pairwise(_CUTS)]
+            m.d.comb += [
+                agree.eq(
+                    Cat(
+                        (subject.asid == place.asid) & Cat(pieces[cut:]).all()
+                        for cut in range(len(pieces))
+                    )
+                ),
+                alike[n].eq(self._same(agree, depth)),
+                alike_before[n].eq(self._same(agree, before)),
+            ]
+        return alike, alike_before
 
-    def _same(self, shares: dict[int, Value], depth: Value) -> Value:
-        """Whether they read the same entry at that depth."""
+    def _same(self, agree: Value, depth: Value) -> Value:
+        """Whether two walks that agree from those cuts on read the same entry at that depth."""
         return Cat(
-            (Value.cast(depth) == number) & shares[level.shift - PAGE_BITS]
+            (Value.cast(depth) == number) & agree[_CUTS.index(level.shift - PAGE_BITS)]
             for number, level in enumerate(_LEVELS)
         ).any()
 
@@ -421,7 +447,7 @@ class Walker(wiring.Component):
         m.submodules.done_turns = turns = RoundRobin(self._walks)
         result, waiting = self.result, Signal(self._named)
         moves = ~result.valid | result.ready
-        done = self._in(_State.DONE)
+        done = self._is[_State.DONE]
         end = Signal(ending(self._config))
         chosen = Signal(self._named)
         m.d.comb += [
@@ -453,14 +479,15 @@ class Walker(wiring.Component):
         """An invalidation ends the walks that it covers: at once, or when their read has come."""
         for n, place in enumerate(self._places):
             state, entering = self.states[n], self._entering.slot[n]
+            sent, done = self._is[_State.SENT][n], self._is[_State.DONE][n]
             named = Mux(entering, _page(self._asked), _page(place))
+            old, follows = Signal(name=f"old_{n}"), self._is[_State.FOLLOW][n]
             covered = self._covers(data.View(self._named, named))
-            old = covered | (self._stale[n] & ~entering)
+            m.d.comb += old.eq(covered | (self._stale[n] & ~entering))
             m.d.sync += self._stale[n].eq(old)
             here = touches(self.invalidate, Mux(entering, self._asked.asid, place.asid))
             m.d.sync += self._before[n].eq(here | (self._before[n] & ~entering))
-            came = (state == _State.SENT) & self._came.slot[n]
-            rests = ((state == _State.READ) | came) & ~self._sends[n]
-            gives = (state == _State.DONE) & ~self._given[n]
-            with m.If(old & (entering | rests | (state == _State.FOLLOW) | gives)):
+            rests = (self._is[_State.READ][n] | (sent & self._came.slot[n])) & ~self._sends[n]
+            gives = done & ~self._given[n]
+            with m.If(old & (entering | rests | follows | gives)):
                 m.d.sync += [state.eq(_State.DONE), self._ends[n].outcome.eq(Outcome.RETRY)]
