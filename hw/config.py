@@ -161,6 +161,11 @@ class Config:
         return _bits(self.beat_bytes)
 
     @property
+    def memory_clients(self) -> int:
+        """Clients of memory whose addresses are virtual: host, semaphore unit, copy engines."""
+        return 2 + self.copy_engines
+
+    @property
     def channel_bits(self) -> int:
         """Bits of a channel number."""
         return _bits(self.channels)

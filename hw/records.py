@@ -10,12 +10,14 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.methods import LaunchSemaphore, SemOp
+from hw.pagetables import FaultRecord
 from hw.registers import MmuOperation
 
 __all__ = [
     "HOST_CLIENTS",
     "CopyError",
     "CopyPort",
+    "FaultPort",
     "MemoryStatus",
     "MmuPort",
     "ReadPort",
@@ -25,6 +27,7 @@ __all__ = [
     "WritePort",
     "copy_command",
     "copy_done",
+    "fault_status",
     "memory_request",
     "mmu_command",
     "read_beat",
@@ -229,7 +232,7 @@ class CopyPort(wiring.Signature):
 
 def mmu_command(config: Config) -> data.StructLayout:
     """A bind or an invalidation. `page` is a virtual address, `base` a page directory base,
-    `limit` a last virtual address, all >> 12; `asid` has the width of the register's field.
+    `limit` a last virtual address, all >> 12; `asid` and `base` are as wide as the registers.
 
     `by_base`: of an invalidation, not `asid` but all that have `base` (MEM_OP knows no ASIDs).
     """
@@ -238,9 +241,13 @@ def mmu_command(config: Config) -> data.StructLayout:
         "asid": 10,
         "by_base": 1,
         "page": VA_BITS - 12,
-        "base": config.address_width - 12,
+        "base": 28,
         "limit": VA_BITS - 12,
     })
+
+
+fault_status = data.StructLayout({"fault": 1, "overflow": 1, "bus": 1})
+"""Fields of FAULT_STATUS."""
 
 
 class MmuPort(wiring.Signature):
@@ -251,6 +258,25 @@ class MmuPort(wiring.Signature):
         super().__init__({
             "command": Out(stream.Signature(mmu_command(config))),
             "done": In(data.StructLayout({"valid": 1, "refused": 1})),
+        })
+
+
+class FaultPort(wiring.Signature):
+    """The fault buffer, seen from its registers, whose members these are: `base` >> 12; `clear`
+    strobes bits of `status`. `fault` is a strobe: one more was reported."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "base": Out(28),
+            "records": Out(20),
+            "enable": Out(1),
+            "get": Out(20),
+            "put": In(20),
+            "status": In(fault_status),
+            "clear": Out(fault_status),
+            "dropped": In(32),
+            "record": In(FaultRecord),
+            "fault": In(1),
         })
 
 

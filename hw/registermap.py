@@ -24,7 +24,7 @@ Made from `hw/registers.py`. Byte addresses of the AXI4-Lite control port ({ADDR
 every register has 32 bits. Bits that are not listed read as 0, and what is written to them is
 ignored. A write is answered when it has taken effect. SLVERR without any effect answers an address
 without a register, a channel or semaphore that was not built, a write to a read-only register, and
-a write of part of a word to the doorbell, a channel or a semaphore."""
+a write of part of a word to a write-only register, a channel or a semaphore."""
 
 _BRING_UP = f"""\
 ## Bringing a channel up

@@ -484,8 +484,9 @@ GLOBAL = Block(
                     "REFUSED",
                     1,
                     1,
-                    "It came while another was under way, or named an unknown operation or an "
-                    "ASID that was not built: it did nothing.",
+                    "It came while another was under way, or named an unknown operation, an "
+                    "ASID that was not built, or a page directory past the end of memory: it did "
+                    "nothing.",
                 ),
             ),
         ),

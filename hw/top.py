@@ -1,6 +1,6 @@
 """The whole machine: what is exported, simulated and put on an FPGA."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,7 +10,7 @@ from hw.control.port import ControlPort
 from hw.copy.engine import CopyEngine
 from hw.host.host import Host
 from hw.host.wakes import Wakes
-from hw.mmu.fabric import MemoryFabric
+from hw.mmu.system import MemorySystem
 from hw.records import HOST_CLIENTS, SemaphoreError
 from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
@@ -20,13 +20,13 @@ __all__ = ["Signalbox"]
 
 
 class Signalbox(wiring.Component):
-    """Host, semaphore unit, copy engines, memory fabric and control port.
+    """Host, semaphore unit, copy engines, memory system and control port.
 
     Members
     -------
     control : AXI4-Lite subordinate, the register map of `hw/registers.py`.
-    axi : AXI4 manager, all of memory. Ids: reads 0 rings, 1 semaphores, then copy engines; writes
-        0 USERD, 1 semaphores, then copy engines.
+    axi : AXI4 manager, all of memory. Ids: reads 0 page tables, 1 rings, 2 semaphores, then copy
+        engines; writes 0 fault records, 1 USERD, 2 semaphores, then copy engines.
     irq : level, see INTR.
     trace : only with `config.trace`.
     config : what it is built with.
@@ -34,11 +34,10 @@ class Signalbox(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        clients = 2 + config.copy_engines
-        self._fabric = MemoryFabric(config, clients, clients, urgent=2)  # all but copies
+        self._memory = MemorySystem(config, 1)
         members = {
             "control": In(AxiLite(ADDRESS_BITS)),
-            "axi": Out(self._fabric.axi.signature),
+            "axi": Out(self._memory.axi.signature),
             "irq": Out(1),
         }
         if config.trace:
@@ -51,7 +50,7 @@ class Signalbox(wiring.Component):
         m.submodules.control = control = ControlPort(config)
         m.submodules.host = host = Host(config)
         m.submodules.semaphores = semaphores = SemaphoreUnit(config)
-        m.submodules.fabric = fabric = self._fabric
+        m.submodules.memory = memory = self._memory
         engines = []
         for number in range(config.copy_engines):
             engine = CopyEngine(config)
@@ -59,24 +58,25 @@ class Signalbox(wiring.Component):
             engines.append(engine)
 
         connect(m, flipped(self.control), control.axi)
-        connect(m, flipped(self.axi), fabric.axi)
+        connect(m, flipped(self.axi), memory.axi)
         connect(m, control.channel, host.registers)
         connect(m, control.semaphore, semaphores.window)
         connect(m, control.doorbell, host.doorbell)
         connect(m, host.semaphore, semaphores.client[0])
         connect(m, host.fence, semaphores.client[1])
-        connect(m, host.read, fabric.read[0])
-        connect(m, host.write, fabric.write[0])
-        connect(m, semaphores.memory_read, fabric.read[1])
-        connect(m, semaphores.memory_write, fabric.write[1])
+        connect(m, control.maintain, memory.maintain[0])
+        connect(m, control.faults, memory.faults)
+        connect(m, host.read, memory.read[0])
+        connect(m, host.write, memory.write[0])
+        connect(m, semaphores.memory_read, memory.read[1])
+        connect(m, semaphores.memory_write, memory.write[1])
         for number, engine in enumerate(engines):
             connect(m, host.engine[number], engine.port)
             connect(m, engine.semaphore, semaphores.client[HOST_CLIENTS + number])
-            connect(m, engine.read, fabric.read[2 + number])
-            connect(m, engine.write, fabric.write[2 + number])
+            connect(m, engine.read, memory.read[2 + number])
+            connect(m, engine.write, memory.write[2 + number])
         m.d.comb += [
-            # The channel's error record says it; reports of page tables go to memory later.
-            fabric.fault.ready.eq(1),
+            memory.time.eq(control.time),
             self.irq.eq(control.irq),
             host.time.eq(control.time),
             host.period.eq(control.writeback),
@@ -96,7 +96,7 @@ class Signalbox(wiring.Component):
 
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Report what the performance counters count."""
-        acquire = host.pipeline.execute.acquire
+        acquire, mmu = host.pipeline.execute.acquire, self._memory.mmu
         # What comes late in its cycle counts in the next one.
         m.d.sync += [
             events.methods.eq(host.pipeline.method.valid),
@@ -110,6 +110,11 @@ class Signalbox(wiring.Component):
             events.read_beats.eq(sum(engine.read_strobe for engine in engines)),
             events.write_beats.eq(sum(engine.write_strobe for engine in engines)),
             events.errors.eq(host.channels.error.valid),
+            events.l1_hits.eq(sum(event.valid for event in mmu.hit)),
+            events.l1_misses.eq(sum(event.valid for event in mmu.missed)),
+            events.l2_hits.eq(mmu.found.valid),
+            events.walks.eq(mmu.walks.valid),
+            events.invalidations.eq(self._memory.maintenance.begins),
         ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:
@@ -143,6 +148,7 @@ class Signalbox(wiring.Component):
 
     def _trace(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
         trace, pipeline, launcher = self.trace, host.pipeline, host.launcher
+        mmu = self._memory.mmu
         acquire, launch = pipeline.execute.acquire, pipeline.execute.launch
         m.d.comb += [
             trace.served.valid.eq(pipeline.serving),
@@ -161,7 +167,19 @@ class Signalbox(wiring.Component):
             trace.acquire.passed.eq(acquire.passed),
             trace.semaphore.eq(semaphores.written),
             trace.error.eq(host.channels.error),
+            trace.walk.eq(mmu.walks),
+            trace.walked.eq(mmu.walked),
+            trace.fault.eq(self._memory.fault),
+            trace.invalidation.valid.eq(mmu.command.valid & mmu.command.ready),
+            trace.invalidation.scope.eq(mmu.command.p.scope),
+            trace.invalidation.asid.eq(mmu.command.p.asid),
         ]
+        for number, (hit, missed) in enumerate(zip(mmu.hit, mmu.missed, strict=True)):
+            m.d.comb += [
+                trace.lookup[number].valid.eq(hit.valid | missed.valid),
+                trace.lookup[number].asid.eq(Mux(hit.valid, hit.asid, missed.asid)),
+                trace.lookup[number].hit.eq(hit.valid),
+            ]
         for number in range(self.config.copy_engines):
             m.d.comb += [
                 trace.start[number].valid.eq(launcher.started[number]),

@@ -8,6 +8,8 @@ from amaranth.lib.wiring import Out, Signature
 
 from hw.config import Config
 from hw.errors import Cause
+from hw.mmu.lookups import Scope
+from hw.mmu.system import fault_event
 
 __all__ = ["TracePort"]
 
@@ -25,10 +27,15 @@ class TracePort(Signature):
     semaphore : on-chip semaphore `index` was written and now holds `value`.
     start, done : per copy engine; a copy of `channel` was accepted, or has ended (`failed`).
     error : `channel` halted for `cause`.
+    lookup : per memory client; a first-level TLB was asked for an address of `asid`.
+    walk, walked : a page walk begins, or has ended.
+    invalidation : of `scope` (`hw.mmu.lookups.Scope`), also by a bind, takes effect next.
+    fault : `client` (`hw.pagetables.FaultRecord`) was refused the `access` to `va` for `fault`.
     """
 
     def __init__(self, config: Config) -> None:
         channel = {"valid": 1, "channel": config.channel_bits}
+        space = {"valid": 1, "asid": config.asid_bits}
         super().__init__({
             "served": Out(data.StructLayout(channel)),
             "floor": Out(data.StructLayout(channel)),
@@ -43,4 +50,9 @@ class TracePort(Signature):
             "start": Out(data.StructLayout(channel)).array(config.copy_engines),
             "done": Out(data.StructLayout({**channel, "failed": 1})).array(config.copy_engines),
             "error": Out(data.StructLayout({**channel, "cause": Cause})),
+            "lookup": Out(data.StructLayout({**space, "hit": 1})).array(config.memory_clients),
+            "walk": Out(data.StructLayout(space)),
+            "walked": Out(data.StructLayout(space)),
+            "invalidation": Out(data.StructLayout({**space, "scope": Scope})),
+            "fault": Out(fault_event(config)),
         })

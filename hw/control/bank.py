@@ -10,6 +10,8 @@ from hw.config import Config
 from hw.control.counters import Counters, EventPort
 from hw.control.interrupts import Interrupts
 from hw.control.target import Access
+from hw.control.translation import Commands
+from hw.records import FaultPort, MmuPort
 from hw.registers import GLOBAL, PERFORMANCE, Register
 from hw.registers import Access as Rule
 
@@ -34,6 +36,7 @@ class Bank(wiring.Component):
     writeback : cycles between lazy write-backs of GP_GET.
     error, notify, copied, irq : see `Interrupts`.
     events : see `Counters`.
+    maintain : binds and invalidations. faults : the fault buffer.
     """
 
     def __init__(self, config: Config) -> None:
@@ -51,6 +54,8 @@ class Bank(wiring.Component):
             "copied": In(config.channels),
             "irq": Out(1),
             "events": In(EventPort(config)),
+            "maintain": Out(MmuPort(config)),
+            "faults": Out(FaultPort(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -61,6 +66,8 @@ class Bank(wiring.Component):
             if register.constant is not None
         }
         values.update(self._settings(m))
+        values |= self._commands(m, values)
+        values |= self._faults(m, values)
         values |= self._interrupts(m, values["INTR_ENABLE"])
         values |= self._counters(m)
         m.d.sync += self.time.eq(self.time + self._config.cycle_ns)
@@ -97,6 +104,7 @@ class Bank(wiring.Component):
             unit.enable.eq(enable),
             unit.clear_notified.eq(cleared[0]),
             unit.clear_finished.eq(cleared[1]),
+            unit.fault.eq(self.faults.status.as_value().any()),
             self.irq.eq(unit.irq),
         ]
         found: dict[str, Value] = {"INTR": unit.summary}
@@ -105,10 +113,49 @@ class Bank(wiring.Component):
             found |= {f"{name}_LO": mask[:32], f"{name}_HI": mask[32:]}
         return found
 
+    def _commands(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Binds and invalidations."""
+        m.submodules.commands = unit = Commands(self._config)
+        wiring.connect(m, unit.port, wiring.flipped(self.maintain))
+        m.d.comb += [
+            unit.write.eq(self._written(m, GLOBAL["MMU_COMMAND"])),
+            unit.value.eq(self.access.data),
+            unit.page.eq(_page(values, "MMU_VA")),
+            unit.base.eq(_page(values, "MMU_PDB")),
+            unit.limit.eq(_page(values, "MMU_LIMIT")),
+        ]
+        status = GLOBAL["MMU_STATUS"]
+        shown = _placed(status, {"BUSY": unit.busy, "REFUSED": unit.refused})
+        return {"MMU_STATUS": shown}
+
+    def _faults(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The fault buffer and the first record."""
+        port, size, status = self.faults, GLOBAL["FAULT_SIZE"], GLOBAL["FAULT_STATUS"]
+        cleared = Mux(self._written(m, status), self._merged(Const(0, 32)), 0)
+        m.d.comb += [
+            port.base.eq(_page(values, "FAULT_BUFFER")),
+            port.records.eq(_field(values, size, "RECORDS")),
+            port.enable.eq(_field(values, size, "ENABLE")),
+            port.get.eq(values["FAULT_GET"]),
+        ]
+        shown = {}
+        for name in port.status.shape().members:
+            field = status.field(name.upper())
+            m.d.comb += port.clear[name].eq(cleared[field.lo])
+            shown[field.name] = port.status[name]
+        record = port.record.as_value()
+        words = {f"FAULT_RECORD_{n}": record[32 * n :][:32] for n in range(len(record) // 32)}
+        return {
+            "FAULT_PUT": port.put,
+            "FAULT_STATUS": _placed(status, shown),
+            "FAULT_DROPPED": port.dropped,
+            **words,
+        }
+
     def _counters(self, m: Module) -> dict[str, Value]:
         m.submodules.counters = unit = Counters(self._config)
         wiring.connect(m, wiring.flipped(self.events), unit.events)
-        m.d.comb += unit.doorbell.eq(self.doorbell)
+        m.d.comb += [unit.doorbell.eq(self.doorbell), unit.fault.eq(self.faults.fault)]
         return {name: unit.values[name] for name in PERFORMANCE}
 
     def _limit(self, m: Module, value: Value) -> None:
@@ -148,3 +195,20 @@ class Bank(wiring.Component):
             Mux(access.lanes[lane], access.data.word_select(lane, 8), old.word_select(lane, 8))
             for lane in range(4)
         )
+
+
+def _field(values: Mapping[str, Value], register: Register, name: str) -> Value:
+    """A field of a register."""
+    field = register.field(name)
+    return values[register.name][field.lo : field.hi + 1]
+
+
+def _page(values: Mapping[str, Value], name: str) -> Value:
+    """An address in two registers, >> 12."""
+    low, high = GLOBAL[f"{name}_LO"], GLOBAL[f"{name}_HI"]
+    return Cat(_field(values, low, "ADDRESS"), _field(values, high, "ADDRESS"))
+
+
+def _placed(register: Register, fields: Mapping[str, Value]) -> Value:
+    """A register of one-bit fields from bit 0 on, in their order."""
+    return Cat(fields[field.name] for field in register.fields)

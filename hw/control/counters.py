@@ -17,22 +17,28 @@ def most_events(config: Config, name: str) -> int:
         "WAKES": config.channels,
         "READ_BEATS": config.copy_engines,
         "WRITE_BEATS": config.copy_engines,
+        "L1_HITS": config.memory_clients,
+        "L1_MISSES": config.memory_clients,
     }
     return several.get(name, 1)
+
+
+_OWN = ("DOORBELLS", "FAULTS")
+"""Counted where their registers are."""
 
 
 class EventPort(wiring.Signature):
     """What others report to be counted, seen from them: one member per counter, in lower case.
 
     Each says how many times it happened in this cycle, see `most_events`; or some cycles ago, for
-    nobody can tell. Doorbells are counted where they are rung.
+    nobody can tell. Doorbells and faults are counted where they are seen.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
             name.lower(): Out(range(most_events(config, name) + 1))
             for name in PERFORMANCE
-            if name != "DOORBELLS"
+            if name not in _OWN
         })
 
 
@@ -42,7 +48,7 @@ class Counters(wiring.Component):
     Members
     -------
     events : what happened.
-    doorbell : strobe: a valid doorbell was taken.
+    doorbell : strobe: a valid doorbell was taken. fault : strobe: a fault was reported.
     values : all counters, under their names in the register description.
     """
 
@@ -50,13 +56,15 @@ class Counters(wiring.Component):
         super().__init__({
             "events": In(EventPort(config)),
             "doorbell": In(1),
+            "fault": In(1),
             "values": Out(data.StructLayout({name: 32 for name in PERFORMANCE})),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        own = dict(zip(_OWN, (self.doorbell, self.fault), strict=True))
         for name in PERFORMANCE:
-            event = self.doorbell if name == "DOORBELLS" else getattr(self.events, name.lower())
+            event = own[name] if name in own else getattr(self.events, name.lower())
             # A register for the way from the other end of the machine.
             count = Signal(event.shape(), name=f"event_{name.lower()}")
             m.d.sync += [count.eq(event), self.values[name].eq(self.values[name] + count)]

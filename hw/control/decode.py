@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.control.target import Access
 from hw.registers import CHANNEL, GLOBAL, SEMAPHORE, Block, Register
+from hw.registers import Access as Rule
 
 __all__ = ["Decode", "Owner"]
 
@@ -32,8 +33,8 @@ _OWNERS = ((GLOBAL, Owner.GLOBAL), (CHANNEL, Owner.CHANNEL), (SEMAPHORE, Owner.S
 class Decode(wiring.Component):
     """Latency 2 cycles, during which `access` stays the same.
 
-    Registers that live in this unit take single bytes (`wstrb`). What leaves it, doorbells and the
-    other two blocks, takes whole words only.
+    Registers that live in this unit take single bytes (`wstrb`). What leaves it, doorbells,
+    commands and the other two blocks, takes whole words only.
 
     Members
     -------
@@ -94,7 +95,7 @@ class Decode(wiring.Component):
 
 def _leaves(block: Block, register: Register) -> bool:
     """Whether a write goes on to another unit."""
-    return block is not GLOBAL or register is _DOORBELL
+    return block is not GLOBAL or register.access is Rule.WO
 
 
 def _log2(number: int) -> int:

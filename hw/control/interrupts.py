@@ -18,9 +18,10 @@ class Interrupts(wiring.Component):
     error : per channel, level: halted by an error.
     notify, copied : per channel, strobes: NON_STALL_INTERRUPT, a copy with an interrupt completed.
     clear_notified, clear_finished : per channel, strobes.
-    enable : ERROR, NOTIFY, COPY.
+    fault : level: accesses could not be translated.
+    enable : ERROR, NOTIFY, COPY, FAULT.
     notified, finished : per channel, event not yet cleared.
-    summary : ERROR, NOTIFY, COPY: any channel; 1 cycle behind.
+    summary : ERROR, NOTIFY, COPY: any channel; FAULT; 1 cycle behind.
     irq : any of them that is enabled; registered.
     """
 
@@ -31,17 +32,19 @@ class Interrupts(wiring.Component):
             "copied": In(channels),
             "clear_notified": In(channels),
             "clear_finished": In(channels),
-            "enable": In(3),
+            "fault": In(1),
+            "enable": In(4),
             "notified": Out(channels),
             "finished": Out(channels),
-            "summary": Out(3),
+            "summary": Out(4),
             "irq": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        now = Signal(3)
-        m.d.comb += now.eq(Cat(self.error.any(), self.notified.any(), self.finished.any()))
+        now = Signal(4)
+        events = (self.error, self.notified, self.finished, self.fault)
+        m.d.comb += now.eq(Cat(event.any() for event in events))
         m.d.sync += [
             self.notified.eq((self.notified & ~self.clear_notified) | self.notify),
             self.finished.eq((self.finished & ~self.clear_finished) | self.copied),

@@ -10,7 +10,7 @@ from hw.control.bank import Bank
 from hw.control.counters import EventPort
 from hw.control.decode import Decode, Owner
 from hw.control.target import Target
-from hw.records import RegisterPort
+from hw.records import FaultPort, MmuPort, RegisterPort
 from hw.registers import ADDRESS_BITS
 
 __all__ = ["ControlPort"]
@@ -22,8 +22,8 @@ class ControlPort(wiring.Component):
     One access at a time; a write is answered when it has taken effect: the doorbell was accepted,
     the register's owner has responded, `irq` shows a cleared or masked interrupt. SLVERR without
     any effect: an address with no register, a channel or semaphore that was not built, a write to
-    a read-only register, a write of part of a word to a doorbell, channel or semaphore. Reads have
-    no side effects.
+    a read-only register, a write of part of a word to a write-only register, channel or semaphore.
+    Reads have no side effects.
 
     Latency: 7 cycles from the last address or data handshake to BVALID or RVALID, and for
     doorbells and other units' registers as many more as the other unit waits.
@@ -41,6 +41,7 @@ class ControlPort(wiring.Component):
     notify : per channel, strobe: NON_STALL_INTERRUPT was executed.
     copied : per channel, strobe: a copy that asks for an interrupt has completed.
     events : what the performance counters count.
+    maintain : binds and invalidations. faults : the fault buffer.
     irq : level; a flip-flop, 2 cycles behind a strobe.
     """
 
@@ -59,6 +60,8 @@ class ControlPort(wiring.Component):
             "notify": In(config.channels),
             "copied": In(config.channels),
             "events": In(EventPort(config)),
+            "maintain": Out(MmuPort(config)),
+            "faults": Out(FaultPort(config)),
             "irq": Out(1),
         })
 
@@ -69,6 +72,8 @@ class ControlPort(wiring.Component):
         m.submodules.bank = bank = Bank(self._config)
         wiring.connect(m, wiring.flipped(self.axi), target.axi)
         wiring.connect(m, wiring.flipped(self.events), bank.events)
+        wiring.connect(m, bank.maintain, wiring.flipped(self.maintain))
+        wiring.connect(m, bank.faults, wiring.flipped(self.faults))
         access = target.access
         reply, done = Signal(32), Signal()
         m.d.comb += [

@@ -10,7 +10,7 @@ from hw.mmu.lookups import Access, Outcome, answer, lookup
 from hw.pagetables import FaultType
 from hw.records import memory_request
 
-__all__ = ["SLOTS", "SLOT_BITS", "Bursts", "fault_report", "translated"]
+__all__ = ["SLOTS", "SLOT_BITS", "Bursts", "fault_report", "refusal", "translated"]
 
 SLOT_BITS = 2
 SLOTS = 1 << SLOT_BITS
@@ -23,14 +23,20 @@ def translated(config: Config) -> data.StructLayout:
     return data.StructLayout({"pa": config.address_width, "beats": 8, "outcome": Outcome})
 
 
-def fault_report(config: Config) -> data.StructLayout:
-    """Who may not access what, and why (ASID-5)."""
+def refusal(config: Config) -> data.StructLayout:
+    """Which access is not translated, and why (ASID-5)."""
     return data.StructLayout({
         "asid": config.asid_bits,
         "va": VA_BITS,
         "access": Access,
         "fault": FaultType,
     })
+
+
+def fault_report(config: Config, clients: int) -> data.StructLayout:
+    """A `refusal`, and the number of the client."""
+    number = max(1, (clients - 1).bit_length())
+    return data.StructLayout({"client": number, **refusal(config).members})
 
 
 class Bursts(wiring.Component):
@@ -59,7 +65,7 @@ class Bursts(wiring.Component):
             "lookup": Out(stream.Signature(lookup(config, data.StructLayout({"slot": SLOT_BITS})))),
             "answer": In(data.StructLayout({"valid": 1, **self._answer.members})),
             "o": Out(stream.Signature(translated(config))),
-            "fault": Out(stream.Signature(fault_report(config))),
+            "fault": Out(stream.Signature(refusal(config))),
         })
 
     @property

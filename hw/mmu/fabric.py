@@ -1,26 +1,24 @@
 """All memory clients on one AXI4 port."""
 
-from collections.abc import Callable
-
 from amaranth import Module
-from amaranth.hdl import Cat
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Cat, Signal
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.bus.axi4 import Axi4, Burst
 from hw.config import Config
 from hw.lib.arbiter import SteadyRoundRobin
 from hw.lib.onehot import select
-from hw.mmu.bursts import fault_report
+from hw.mmu.bursts import SLOTS, fault_report
 from hw.mmu.channels import connect_in, connect_out
 from hw.mmu.client import CLIENT_TAG, Client
-from hw.mmu.identity import Identity
-from hw.mmu.lookups import Access
+from hw.mmu.lookups import Access, answer, lookup
+from hw.mmu.physical import Physical
 from hw.mmu.reads import ReadPath
 from hw.mmu.writes import WritePath
 from hw.records import ReadPort, WritePort
 
-__all__ = ["MemoryFabric", "TranslationFactory"]
+__all__ = ["MemoryFabric"]
 
 _CACHE = 0b0010
 """Normal memory, not cacheable, not bufferable: a response means that the access has reached its
@@ -29,20 +27,15 @@ end, which is what `WritePort.done` promises."""
 _PROT = 0b010
 """Unprivileged, non-secure, data."""
 
-TranslationFactory = Callable[[Config, int, data.Layout], wiring.Component]
-"""Makes a translation for so many clients with that tag: a component with members `request` and
-`answer` as of `Identity`."""
-
 
 class MemoryFabric(wiring.Component):
-    """Translates the virtual bursts of many clients and puts them on one AXI4 port.
+    """Has the virtual bursts of many clients translated and puts them on one AXI4 port.
 
     Each client's bursts are translated beside those of the others, and then take turns:
 
         client ─► Client (Bursts per port) ─► BurstFront ─► AR, AW
                      │  ▲
-                     ▼  │  look-ups
-                  translation
+                     ▼  │  look-ups: the translation
 
     Reads and writes go side by side, each at one beat per cycle and one request per cycle. Bursts
     of a client are answered in order, those of different clients in any order. When translation
@@ -63,15 +56,19 @@ class MemoryFabric(wiring.Component):
     Parameters
     ----------
     readers, writers : clients with such a port, at least 1; the first of both are the same.
+    physical : so many clients, the first, give physical addresses: nothing of them is translated,
+        and what lies past the end of memory faults without a report.
     urgent : so many clients, the first, go before all others.
     outstanding : bursts that each client may have on their way in each direction; a power of two
         from 2 to 32.
-    translation : makes it; kept as an attribute.
 
     Members
     -------
     read, write : the clients.
+    lookup, answer : per client that is not physical, to and from its translation.
     fault : reports of all clients, in turn.
+    taken, ended : per client, of reads and of writes: a burst was taken, or its client has been
+        given all that it is owed. Bursts of a port end in their order, at most `most` are between.
     axi : AXI4 manager; INCR bursts over the full width with the client's number as id; at most
         256 beats, never across 4 KiB since clients do not.
     """
@@ -82,9 +79,9 @@ class MemoryFabric(wiring.Component):
         readers: int,
         writers: int,
         *,
+        physical: int = 0,
         urgent: int = 0,
         outstanding: int = 16,
-        translation: TranslationFactory = Identity,
     ) -> None:
         for name, count in (("readers", readers), ("writers", writers)):
             if count < 1:
@@ -93,10 +90,16 @@ class MemoryFabric(wiring.Component):
             raise ValueError(f"outstanding = {outstanding!r} is not a power of two from 2 to 32")
         clients = max(readers, writers)
         id_width = max(1, (clients - 1).bit_length())
+        look = stream.Signature(lookup(config, CLIENT_TAG))
+        given = stream.Signature(answer(config, CLIENT_TAG))
         super().__init__({
             "read": In(ReadPort(config)).array(readers),
             "write": In(WritePort(config)).array(writers),
-            "fault": Out(stream.Signature(fault_report(config))),
+            "lookup": Out(look).array(clients - physical),
+            "answer": In(given).array(clients - physical),
+            "fault": Out(stream.Signature(fault_report(config, clients))),
+            "taken": Out(2).array(clients),
+            "ended": Out(2).array(clients),
             "axi": Out(
                 Axi4(
                     addr_width=config.address_width,
@@ -106,11 +109,12 @@ class MemoryFabric(wiring.Component):
             ),
         })
         self.config, self._readers, self._writers = config, readers, writers
-        self.translation = translation(config, clients, CLIENT_TAG)
+        self.most = outstanding + SLOTS
         limits = {"outstanding": outstanding, "urgent": urgent}
         self._reads = ReadPath(config, readers, id_width, **limits)
         self._writes = WritePath(config, writers, id_width, **limits)
-        self._clients = [Client(config, self._accesses(number)) for number in range(clients)]
+        self._physical, self._numbers = range(physical), range(physical, clients)
+        self._clients = [Client(config, self._accesses(number)) for number in self._numbers]
 
     def _accesses(self, client: int) -> list[Access]:
         """What the ports of a client do."""
@@ -119,42 +123,68 @@ class MemoryFabric(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.translation = self.translation
         m.submodules.reads, m.submodules.writes = self._reads, self._writes
-        for number, client in enumerate(self._clients):
+        for number in self._physical:
+            fronts = [Physical(self.config) for _ in self._accesses(number)]
+            for access, front in zip(self._accesses(number), fronts, strict=True):
+                m.submodules[f"physical_{number}_{access.name.lower()}"] = front
+            self._ports(m, number, fronts)
+        for index, (number, client) in enumerate(zip(self._numbers, self._clients, strict=True)):
             m.submodules[f"client_{number}"] = client
-            connect(m, client.lookup, self.translation.request[number])
-            connect(m, self.translation.answer[number], client.answer)
-            self._ports(m, number, client)
+            connect(m, client.lookup, flipped(self.lookup[index]))
+            connect(m, flipped(self.answer[index]), client.answer)
+            self._ports(m, number, client.ports)
         self._report(m)
         self._bus(m)
         return m
 
-    def _ports(self, m: Module, number: int, client: Client) -> None:
-        """Requests of a client go through translation, everything else past it."""
-        ports = iter(client.ports)
+    def _ports(self, m: Module, number: int, fronts: list) -> None:
+        """Requests of a client go through what is before the bus, everything else past it."""
+        ports = iter(fronts)
+        taken, ended = self.taken[number], self.ended[number]
         if number < self._readers:
             port, outer, path = next(ports), self.read[number], self._reads
             connect(m, flipped(outer.request), port.request)
             connect(m, port.o, path.bursts[number])
             connect(m, path.beats[number], flipped(outer.beat))
+            given = outer.beat
+            m.d.comb += [
+                taken[0].eq(outer.request.valid & outer.request.ready),
+                ended[0].eq(given.valid & given.ready & given.p.last),
+            ]
         if number < self._writers:
             port, outer, path = next(ports), self.write[number], self._writes
             connect(m, flipped(outer.request), port.request)
             connect(m, port.o, path.bursts[number])
             connect(m, flipped(outer.beat), path.beats[number])
             connect(m, path.done[number], flipped(outer.done))
+            m.d.comb += [
+                taken[1].eq(outer.request.valid & outer.request.ready),
+                ended[1].eq(outer.done.valid & outer.done.ready),
+            ]
 
     def _report(self, m: Module) -> None:
         """Faults of all ports, in turn."""
-        faults = [port.fault for client in self._clients for port in client.ports]
+        whose = [
+            (number, port.fault)
+            for number, client in zip(self._numbers, self._clients, strict=True)
+            for port in client.ports
+        ]
+        faults = [fault for _, fault in whose]
         m.submodules.reports = turns = SteadyRoundRobin(len(faults))
-        words = (fault.p.as_value() for fault in faults)
+        reports = []
+        for number, fault in whose:
+            report = Signal(self.fault.p.shape(), name=f"report_{len(reports)}")
+            m.d.comb += [
+                report.client.eq(number),
+                [report[name].eq(fault.p[name]) for name in fault.p.shape().members],
+            ]
+            reports.append(report.as_value())
         m.d.comb += [
             turns.requests.eq(Cat(fault.valid for fault in faults)),
             turns.advance.eq(self.fault.ready),
             self.fault.valid.eq(turns.requests.any()),
-            self.fault.payload.eq(select(turns.grant, words)),
+            self.fault.payload.eq(select(turns.grant, reports)),
             [fault.ready.eq(turns.grant[n] & self.fault.ready) for n, fault in enumerate(faults)],
         ]
 

@@ -57,42 +57,30 @@ class Mmu(wiring.Component):
     Parameters
     ----------
     clients : at least 1. tag : of every look-up.
-    entries, misses : of a first level, see `L1Tlb`.
-    shared, ways : entries and ways of the second, see `L2Tlb`. walks : see `Walker`.
 
     Members
     -------
     request, answer : per client, see `L1Tlb`.
     command : invalidations and binds; done : strobe, the last one that was taken has taken effect.
     read : a memory client; addresses are physical.
-    hit, missed : per client, see `L1Tlb`. found : L2 had a page that a client had missed. walks :
-        a walk of `asid` begins.
+    hit, missed : per client, see `L1Tlb`. found : L2 had a page that a client had missed. walks,
+        walked : a walk of `asid` begins, or has ended.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        clients: int,
-        tag: data.Layout,
-        *,
-        entries: int = 16,
-        misses: int = 4,
-        shared: int = 512,
-        ways: int = 4,
-        walks: int = 32,
-    ) -> None:
+    def __init__(self, config: Config, clients: int, tag: data.Layout) -> None:
         if clients < 1:
             raise ValueError(f"clients = {clients!r} is not at least 1")
-        self._config, self._clients, self._misses = config, clients, misses
-        self._l1 = [L1Tlb(config, tag, entries=entries, misses=misses) for _ in range(clients)]
+        self._config, self._clients = config, clients
+        sizes = {"entries": config.l1_entries, "misses": config.l1_misses}
+        self._l1 = [L1Tlb(config, tag, **sizes) for _ in range(clients)]
         number = data.StructLayout({
-            "miss": miss_bits(misses),
+            "miss": miss_bits(config.l1_misses),
             "client": max(1, (clients - 1).bit_length()),
         })
         self._number = number
-        self._l2 = L2Tlb(config, number.size, entries=shared, ways=ways)
+        self._l2 = L2Tlb(config, number.size, entries=config.l2_entries, ways=config.l2_ways)
         self._request = page_request(config, number.size)
-        self._walker = Walker(config, self._request.size, walks=walks)
+        self._walker = Walker(config, self._request.size, walks=config.walks)
         event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
         super().__init__({
             "request": In(stream.Signature(lookup(config, tag))).array(clients),
@@ -104,6 +92,7 @@ class Mmu(wiring.Component):
             "missed": Out(event).array(clients),
             "found": Out(event),
             "walks": Out(event),
+            "walked": Out(event),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -141,7 +130,7 @@ class Mmu(wiring.Component):
         came = self._l2.result
         number = data.View(self._number, came.tag)
         for client, l1 in enumerate(self._l1):
-            results = Results(self._config, self._misses)
+            results = Results(self._config, self._config.l1_misses)
             m.submodules[f"l1_{client}"], m.submodules[f"results_{client}"] = l1, results
             connect(m, flipped(self.request[client]), l1.request)
             connect(m, l1.answer, flipped(self.answer[client]))
@@ -204,6 +193,8 @@ class Mmu(wiring.Component):
             walker.row.eq(spaces.row),
             self.walks.valid.eq(walker.request.valid & walker.request.ready),
             self.walks.asid.eq(waits.asid),
+            self.walked.valid.eq(walker.result.valid & walker.result.ready),
+            self.walked.asid.eq(back.asid),
             self.found.eq(l2.hit),
         ]
         connect(m, walker.read, flipped(self.read))

@@ -1,7 +1,7 @@
 """Bursts that were translated before an invalidation (ASID-8, ASID-9)."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 __all__ = ["Older"]
@@ -11,7 +11,8 @@ class Older(wiring.Component):
     """Whether any burst is under way that a port had taken before the last invalidation.
 
     Bursts of a port end in order, so what counts is how many. What is taken in the cycle of the
-    invalidation counts as older. `some` is known 1 cycle late, and 1 in the cycle after `event`.
+    invalidation counts as older; what is older than an earlier one is older than the last. `some`
+    is known 2 cycles late, and 1 in the cycles between.
 
     Parameters
     ----------
@@ -20,7 +21,7 @@ class Older(wiring.Component):
     Members
     -------
     taken, ended : per port, a burst begins, or has ended.
-    event : an invalidation takes effect; none while `some`.
+    event : an invalidation takes effect.
     some : some burst is left.
     """
 
@@ -30,19 +31,20 @@ class Older(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        counters = data.ArrayLayout(range(self._most + 1), self._ports)
-        under_way, older, event = Signal(counters), Signal(counters), Signal()
-        left = Signal(self._ports)
+        event, left = Signal(), Signal(self._ports)
         m.d.sync += [event.eq(self.event), self.some.eq(self.event | event | left.any())]
-        for port, (all_, old) in enumerate(zip(under_way, older, strict=True)):
-            now = Signal(range(self._most + 1), name=f"now_{port}")
+        for port in range(self._ports):
+            under_way, older, now = (
+                Signal(range(self._most + 1), name=f"{name}_{port}")
+                for name in ("under_way", "older", "now")
+            )
             m.d.comb += [
-                now.eq(all_ + self.taken[port] - self.ended[port]),
-                left[port].eq(old != 0),
+                now.eq(under_way + self.taken[port] - self.ended[port]),
+                left[port].eq(older != 0),
             ]
-            m.d.sync += all_.eq(now)
+            m.d.sync += under_way.eq(now)
             with m.If(self.event):
-                m.d.sync += old.eq(now)
-            with m.Elif(old != 0):
-                m.d.sync += old.eq(old - self.ended[port])
+                m.d.sync += older.eq(now)
+            with m.Elif(older != 0):
+                m.d.sync += older.eq(older - self.ended[port])
         return m

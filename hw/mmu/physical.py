@@ -13,8 +13,7 @@ __all__ = ["Physical"]
 
 
 class Physical(wiring.Component):
-    """Requests whose addresses are physical; those past the end of memory fault, and are reported
-    by who asked. Combinational.
+    """Requests whose addresses are physical; those past the end of memory fault. Combinational.
 
     Members
     -------

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.mmu.lookups import PAGE_BITS, VPN_BITS
 
-__all__ = ["Spaces", "space"]
+__all__ = ["Spaces", "row_event", "space"]
 
 
 def space(config: Config) -> data.StructLayout:
@@ -18,6 +18,11 @@ def space(config: Config) -> data.StructLayout:
         "base": config.address_width - PAGE_BITS,
         "last": VPN_BITS,
     })
+
+
+def row_event(config: Config) -> data.StructLayout:
+    """The row of `asid` becomes `row`."""
+    return data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": space(config)})
 
 
 class Spaces(wiring.Component):
@@ -41,9 +46,7 @@ class Spaces(wiring.Component):
             "look": In(1),
             "asid": In(config.asid_bits),
             "row": Out(space(config)),
-            "bind": In(
-                data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": space(config)})
-            ),
+            "bind": In(row_event(config)),
             "busy": Out(1, init=1),
         })
 

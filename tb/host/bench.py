@@ -25,6 +25,7 @@ from hw.errors import CODE_OF, Cause
 from hw.methods import AcquireTimer, GpEntry, SemOp, pack
 from hw.registers import GLOBAL, Wait, semaphore_address
 from tb.sim.backdoor import SETTINGS
+from tb.sim.identity import identity
 from tb.sim.machine import SimMachine
 from tb.sim.top import TRACE
 from tb.sim.trace import Event, parse
@@ -50,7 +51,8 @@ CHANNELS_AT = 0x10_0000
 CHANNEL_BYTES = 0x1_0000
 USERD_AT = 0x2000
 ARENA_AT = 0x4000
-"""Memory of raw channels: the ring, USERD and segments of each lie in its part."""
+"""Memory of raw channels: the ring, USERD and segments of each lie in its part. Virtual addresses
+are physical ones (`tb.sim.identity`); the page tables lie behind it."""
 
 DATA_AT = 0xA0_0000
 """First byte of memory for data."""
@@ -129,6 +131,7 @@ class Bench:
         for name in SETTINGS:
             if name != "random":
                 getattr(machine.dut.memory, name).value = (MEMORY | memory).get(name, 0)
+        await identity(machine)
         await _flush(machine.dut, machine)
         bench = cls(machine.dut, machine)
         await bench.control.write("SEM_COUNTING", COUNT=counting)

@@ -80,10 +80,10 @@ def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
 def test_mmu(
     simulator: str, clients: int, entries: int, shared: int, ways: int, walks: int
 ) -> None:
-    sizes = {"entries": entries, "shared": shared, "ways": ways, "walks": walks}
+    sizes = {"l1_entries": entries, "l2_entries": shared, "l2_ways": ways, "walks": walks}
     tag = data.StructLayout({"number": 12})
     simulate(
-        Mmu(Config(asids=8, memory_bytes=1 << 24), clients, tag, **sizes),
+        Mmu(Config(asids=8, memory_bytes=1 << 24, **sizes), clients, tag),
         "tb.mmu.cocotb_mmu",
         simulator=simulator,
         name=f"mmu-whole-{clients}",

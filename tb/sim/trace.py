@@ -7,9 +7,13 @@ for event in read(run / "trace.txt"):
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from hw.errors import Cause
+from hw.mmu.lookups import Access, Scope
+from hw.pagetables import FaultType
 
 __all__ = [
     "Acquire",
@@ -17,14 +21,22 @@ __all__ = [
     "Doorbell",
     "Error",
     "Event",
+    "Fault",
     "Floor",
+    "Invalidation",
+    "Lookup",
     "Method",
     "Semaphore",
     "Served",
     "Start",
+    "Walk",
+    "Walked",
     "parse",
     "read",
 ]
+
+
+Numbered = TypeVar("Numbered", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +120,69 @@ class Error:
     cause: Cause
 
 
-Event = Served | Floor | Doorbell | Method | Acquire | Semaphore | Start | Done | Error
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The first-level TLB of memory client `client` was asked for an address of `asid`."""
+
+    cycle: int
+    client: int
+    asid: int
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A page walk of `asid` begins."""
+
+    cycle: int
+    asid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A page walk of `asid` has ended."""
+
+    cycle: int
+    asid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidation:
+    """Translations of `scope` are invalidated, by a bind too."""
+
+    cycle: int
+    asid: int
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`client` (as in fault records) could not access `va`; the record was written."""
+
+    cycle: int
+    client: int
+    asid: int
+    va: int
+    access: Access
+    cause: FaultType
+
+
+Event = (
+    Served
+    | Floor
+    | Doorbell
+    | Method
+    | Acquire
+    | Semaphore
+    | Start
+    | Done
+    | Error
+    | Lookup
+    | Walk
+    | Walked
+    | Invalidation
+    | Fault
+)
 
 
 def _channel(word: str) -> int | None:
@@ -123,8 +197,8 @@ def _flag(word: str) -> bool:
     return word == "1"
 
 
-def _cause(word: str) -> Cause:
-    return Cause(int(word))
+def _numbered(kind: type[Numbered]) -> Callable[[str], Numbered]:
+    return lambda word: kind(int(word))
 
 
 _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
@@ -136,7 +210,12 @@ _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
     "sem": (Semaphore, (int, int)),
     "start": (Start, (int, int)),
     "done": (Done, (int, int, _flag)),
-    "error": (Error, (int, _cause)),
+    "error": (Error, (int, _numbered(Cause))),
+    "lookup": (Lookup, (int, int, _flag)),
+    "walk": (Walk, (int,)),
+    "walked": (Walked, (int,)),
+    "invalidation": (Invalidation, (int, _numbered(Scope))),
+    "fault": (Fault, (int, int, int, _numbered(Access), _numbered(FaultType))),
 }
 
 

@@ -1,0 +1,180 @@
+"""Fault records: into the fault buffer in memory, and to registers (ASID-5, HOST-11)."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.mmu.bursts import fault_report
+from hw.mmu.lookups import PAGE_BITS, Access
+from hw.mmu.spaces import Spaces, row_event
+from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord
+from hw.records import FaultPort, MemoryStatus, WritePort
+
+__all__ = ["FaultRecorder"]
+
+_ACCESSES = {
+    Access.READ: AccessType.READ,
+    Access.WRITE: AccessType.WRITE,
+    Access.ATOMIC: AccessType.ATOMIC_STRONG,
+}
+
+_RECORD_BITS = 8 * FAULT_RECORD_BYTES
+
+
+class Aperture(enum.IntEnum, shape=2):
+    """INST_APERTURE of a record."""
+
+    VIDEO = 0
+    INVALID = 1
+    """Nothing is bound: there is no instance."""
+
+
+class FaultRecorder(wiring.Component):
+    """Takes one report after the other; a report is taken when its record is in memory, or was
+    dropped, so whoever is told of the fault after that finds the record.
+
+    A record is offered to memory 4 cycles after its report; none is lost silently: what is not
+    written is counted, and `status` says so until it is cleared. The instance is that of the
+    address space now: a bind that waits for this access to end may have changed it already.
+
+    Parameters
+    ----------
+    clients : numbers that reports may name.
+
+    Members
+    -------
+    report : what has faulted.
+    write : a memory client; addresses are physical.
+    binds : see `Maintenance`.
+    time : PTIMER.
+    registers : see `FaultPort`.
+    """
+
+    def __init__(self, config: Config, clients: int) -> None:
+        self._config = config
+        super().__init__({
+            "report": In(stream.Signature(fault_report(config, clients))),
+            "write": Out(WritePort(config)),
+            "binds": In(row_event(config)),
+            "time": In(64),
+            "registers": In(FaultPort(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        registers, write, report = self.registers, self.write, self.report
+        put, status = registers.put, registers.status
+        record, following = Signal(FaultRecord), Signal(20)
+        full, dropped = Signal(), Signal()
+        composing = Signal()
+        self._compose(m, record, composing)
+        last = self._beats(m, record)
+        m.d.comb += full.eq(following == registers.get)
+        m.d.sync += following.eq(Mux(put + 1 >= registers.records, 0, put + 1))
+        for field in status.shape().members:
+            with m.If(registers.clear[field]):
+                m.d.sync += status[field].eq(0)
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(report.valid):
+                    m.next = "LOOK"
+            with m.State("LOOK"):
+                m.next = "COMPOSE"
+            with m.State("COMPOSE"):
+                m.d.comb += composing.eq(1)
+                m.next = "DECIDE"
+            with m.State("DECIDE"):
+                m.next = "REQUEST"
+                with m.If(~registers.enable):
+                    m.d.comb += dropped.eq(1)
+                    m.next = "END"
+                with m.Elif(status.overflow | full):
+                    m.d.comb += dropped.eq(1)
+                    m.d.sync += status.overflow.eq(1)
+                    m.next = "END"
+            with m.State("REQUEST"):
+                m.d.comb += write.request.valid.eq(1)
+                with m.If(write.request.ready):
+                    m.next = "BEATS"
+            with m.State("BEATS"):
+                m.d.comb += write.beat.valid.eq(1)
+                with m.If(write.beat.ready & last):
+                    m.next = "WRITTEN"
+            with m.State("WRITTEN"):
+                m.d.comb += write.done.ready.eq(1)
+                with m.If(write.done.valid):
+                    m.next = "END"
+                    with m.If(write.done.p.status == MemoryStatus.OK):
+                        m.d.sync += put.eq(following)
+                    with m.Else():
+                        m.d.comb += dropped.eq(1)
+                        m.d.sync += status.bus.eq(1)
+            with m.State("END"):
+                m.d.comb += [report.ready.eq(1), registers.fault.eq(1)]
+                m.d.sync += status.fault.eq(1)
+                with m.If(~status.fault | registers.clear.fault):
+                    m.d.sync += registers.record.eq(record)
+                m.next = "IDLE"
+        m.d.sync += registers.dropped.eq(registers.dropped + dropped)
+        with m.If(~registers.enable):
+            m.d.sync += put.eq(0)
+        return m
+
+    def _compose(self, m: Module, record: Signal, now: Signal) -> None:
+        """The record of the report that waits, a cycle after its space was looked up."""
+        m.submodules.instances = instances = Spaces(self._config)
+        report, row, made = self.report.p, instances.row, Signal(FaultRecord, name="made")
+        m.d.comb += [
+            instances.bind.eq(self.binds),
+            instances.look.eq(self.report.valid),
+            instances.asid.eq(report.asid),
+        ]
+        with m.If(now):
+            m.d.sync += record.eq(made)
+        m.d.comb += [
+            made.timestamp.eq(self.time),
+            made.instance.eq(Mux(row.bound, row.base, 0)),
+            made.instance_aperture.eq(Mux(row.bound, Aperture.VIDEO, Aperture.INVALID)),
+            made.address.eq(report.va[PAGE_BITS:]),
+            made.asid.eq(report.asid),
+            made.fault_type.eq(report.fault),
+            made.client.eq(report.client),
+            made.client_type.eq(1),
+            made.valid.eq(1),
+        ]
+        with m.Switch(report.access):
+            for access, code in _ACCESSES.items():
+                with m.Case(access):
+                    m.d.comb += made.access_type.eq(code)
+
+    def _beats(self, m: Module, record: Signal) -> Value:
+        """The write of a record. Returns whether the beat that is offered is its last one."""
+        config, registers, write = self._config, self.registers, self.write
+        width, request, beat = config.data_width, write.request.p, write.beat.p
+        count = max(1, _RECORD_BITS // width)
+        place = Signal(len(request.va))
+        m.d.comb += [
+            place.eq((registers.base << PAGE_BITS) + (registers.put << 5)),
+            request.va.eq(place),
+            request.physical.eq(1),
+            request.beats.eq(count - 1),
+        ]
+        if width > _RECORD_BITS:
+            # Part of a beat.
+            half = place[5 : config.offset_bits]
+            m.d.comb += [
+                beat.data.eq(record.as_value().replicate(width // _RECORD_BITS)),
+                beat.strobe.eq(((1 << FAULT_RECORD_BYTES) - 1) << (half << 5)),
+                beat.last.eq(1),
+            ]
+            return beat.last
+        number = Signal(range(max(2, count)))
+        m.d.comb += [
+            beat.data.eq(record.as_value().word_select(number, width)),
+            beat.strobe.eq(~0),
+            beat.last.eq(number == count - 1),
+        ]
+        with m.If(write.beat.valid & write.beat.ready):
+            m.d.sync += number.eq(Mux(beat.last, 0, number + 1))
+        return beat.last

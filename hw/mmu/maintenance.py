@@ -1,0 +1,181 @@
+"""Binds and invalidations on their way to the translation (ASID-8, ASID-9)."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import select
+from hw.mmu.lookups import PAGE_BITS, Scope
+from hw.mmu.mmu import maintenance
+from hw.mmu.spaces import Spaces, row_event
+from hw.records import MmuPort, mmu_command
+from hw.registers import MmuOperation
+
+__all__ = ["Maintenance"]
+
+
+class Maintenance(wiring.Component):
+    """Takes the commands of several requesters in turn, one after the other.
+
+    A command is offered to the translation 2 cycles after it was taken; one that names a page
+    directory base is looked for among all rows, one per cycle, and offered for each that has it. It
+    is acknowledged when no burst is under way that was taken before it took effect.
+
+    Refused is an unknown operation, an ASID that was not built, and a page directory base past the
+    end of memory.
+
+    Members
+    -------
+    port : requesters.
+    command, done : see `Mmu`.
+    binds : a row changes with the command that is taken in this cycle.
+    older : see `Older.some`; its event is `done`.
+    begins : strobe: a command was taken that is not refused.
+    """
+
+    def __init__(self, config: Config, requesters: int) -> None:
+        self._config, self._requesters = config, requesters
+        super().__init__({
+            "port": In(MmuPort(config)).array(requesters),
+            "command": Out(stream.Signature(maintenance(config))),
+            "done": In(1),
+            "binds": Out(row_event(config)),
+            "older": In(1),
+            "begins": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        asked, asid = Signal(mmu_command(config)), Signal(config.asid_bits)
+        refused, searches, ends = Signal(), Signal(), Signal()
+        everything = asked.operation == MmuOperation.INVALIDATE_ALL
+        outside = asked.base >= config.memory_bytes >> PAGE_BITS
+        m.d.comb += [
+            searches.eq(asked.by_base & ~everything),
+            refused.eq(
+                (Value.cast(asked.operation) > MmuOperation.UNBIND.value)
+                | (~everything & ~asked.by_base & (asked.asid >= config.asids))
+                | ((asked.operation == MmuOperation.BIND) & outside)
+            ),
+        ]
+        idle = self._take(m, asked, refused, ends)
+        self._offer(m, asked, asid)
+        searching, found, searched = (
+            Signal(name=name) for name in ("searching", "found", "searched")
+        )
+        self._search(m, asked, asid, searching, found, searched)
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += idle.eq(1)
+                with m.If(Cat(port.command.valid for port in self.port).any()):
+                    m.next = "JUDGE"
+            with m.State("JUDGE"):
+                m.d.comb += self.begins.eq(~refused)
+                m.d.sync += asid.eq(asked.asid)
+                with m.If(refused):
+                    m.next = "END"
+                with m.Elif(searches):
+                    m.next = "SEARCH"
+                with m.Else():
+                    m.next = "OFFER"
+            with m.State("SEARCH"):
+                m.d.comb += searching.eq(1)
+                with m.If(found):
+                    m.next = "OFFER"
+                with m.Elif(searched):
+                    m.next = "DRAIN"
+            with m.State("OFFER"):
+                m.d.comb += self.command.valid.eq(1)
+                with m.If(self.command.ready):
+                    m.next = "WAIT"
+            with m.State("WAIT"):
+                with m.If(self.done):
+                    m.next = "DRAIN"
+                    with m.If(searches):
+                        m.next = "SEARCH"
+            with m.State("DRAIN"):
+                with m.If(~self.older):
+                    m.next = "END"
+            with m.State("END"):
+                m.d.comb += ends.eq(1)
+                m.next = "IDLE"
+        return m
+
+    def _take(self, m: Module, asked: Signal, refused: Signal, ends: Signal) -> Signal:
+        """Take a command while the signal that is returned is 1, and answer its requester."""
+        m.submodules.turns = turns = RoundRobin(self._requesters)
+        idle, whose = Signal(), Signal(self._requesters)
+        words = (port.command.p.as_value() for port in self.port)
+        m.d.comb += [
+            turns.requests.eq(Cat(port.command.valid for port in self.port)),
+            turns.advance.eq(idle),
+        ]
+        with m.If(idle):
+            m.d.sync += [asked.eq(select(turns.grant, words)), whose.eq(turns.grant)]
+        for number, port in enumerate(self.port):
+            m.d.comb += [
+                port.command.ready.eq(idle & turns.grant[number]),
+                port.done.valid.eq(ends & whose[number]),
+                port.done.refused.eq(refused),
+            ]
+        return idle
+
+    def _offer(self, m: Module, asked: Signal, asid: Signal) -> None:
+        """The command for one address space."""
+        command, binds = self.command.p, self.binds
+        row = binds.row
+        changes = asked.operation == MmuOperation.BIND
+        m.d.comb += [
+            command.bind.eq(changes | (asked.operation == MmuOperation.UNBIND)),
+            command.scope.eq(Scope.ASID),
+            command.asid.eq(asid),
+            command.vpn.eq(asked.page),
+            command.row.eq(row),
+            row.bound.eq(changes),
+            row.base.eq(asked.base),
+            row.last.eq(asked.limit),
+            binds.valid.eq(self.command.valid & self.command.ready & command.bind),
+            binds.asid.eq(asid),
+        ]
+        for operation, scope in (
+            (MmuOperation.INVALIDATE_ALL, Scope.ALL),
+            (MmuOperation.INVALIDATE_PAGE, Scope.PAGE),
+        ):
+            with m.If(asked.operation == operation):
+                m.d.comb += command.scope.eq(scope)
+
+    def _search(
+        self,
+        m: Module,
+        asked: Signal,
+        asid: Signal,
+        searching: Signal,
+        found: Signal,
+        searched: Signal,
+    ) -> None:
+        """Look at one row after the other; `asid` becomes the next one that has the base."""
+        count = self._config.asids
+        m.submodules.bases = bases = Spaces(self._config)
+        following, here, looked = Signal(range(count + 1)), Signal.like(asid), Signal()
+        m.d.comb += [
+            bases.bind.eq(self.binds),
+            bases.look.eq(searching & (following != count)),
+            bases.asid.eq(following),
+            found.eq(looked & bases.row.bound & (bases.row.base == asked.base)),
+            searched.eq(~found & (following == count) & ~bases.look & ~looked),
+        ]
+        with m.If(~searching):
+            m.d.sync += looked.eq(0)
+        with m.Else():
+            m.d.sync += [
+                here.eq(following),
+                looked.eq(bases.look),
+                following.eq(following + bases.look),
+            ]
+            with m.If(found):
+                m.d.sync += [asid.eq(here), following.eq(here + 1), looked.eq(0)]
+        with m.If(self.begins):
+            m.d.sync += following.eq(0)
