@@ -170,7 +170,7 @@ class FaultType(enum.IntEnum, shape=5):
 
 
 class AccessType(enum.IntEnum, shape=4):
-    """ACCESS_TYPE of a fault record; 8 more: the same, physical."""
+    """ACCESS_TYPE of a fault record; 8 more: the same, by a physical address."""
 
     READ = 0
     WRITE = 1

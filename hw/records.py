@@ -52,8 +52,15 @@ def memory_request(config: Config) -> data.StructLayout:
     """One burst of a memory client: `beats` + 1 whole bus beats from `va` rounded down to a beat.
 
     A burst must not cross a 4 KiB boundary. `physical` skips translation (not the bounds check).
+    `atomic`: it is part of an operation that reads and writes, which a page may forbid.
     """
-    return data.StructLayout({"asid": config.asid_bits, "va": VA_BITS, "beats": 8, "physical": 1})
+    return data.StructLayout({
+        "asid": config.asid_bits,
+        "va": VA_BITS,
+        "beats": 8,
+        "physical": 1,
+        "atomic": 1,
+    })
 
 
 def read_beat(config: Config) -> data.StructLayout:

@@ -749,11 +749,18 @@ class Execute(wiring.Component):
 
     # -- copies (spec 4) ---------------------------------------------------------------------------
 
-    def _launch_legal(self, m: Module, launch: data.View) -> tuple[Signal, Signal]:
-        """Whether the mode is modelled, and whether the copy has no bytes."""
+    def _launch_refused(self, m: Module, launch: data.View) -> tuple[Value, Signal]:
+        """Whether the copy is refused, and why: the mode is not modelled, the channel must not use
+        physical addresses, or there are no bytes."""
         copy = self.state.copy
         copies, bad, zero = launch.transfer != LaunchTransfer.NONE, Signal(), Signal()
+        barred, cause = Signal(), Signal(Cause)
+        physical = launch.src_physical | launch.dst_physical
         m.d.comb += [
+            barred.eq(physical & ~self._right("AUTH_LEVEL")),
+            cause.eq(
+                Mux(bad, Cause.COPY_MODE, Mux(barred, Cause.METHOD_PRIVILEGED, Cause.COPY_ZERO))
+            ),
             bad.eq(
                 ~self.step.traits.modelled
                 | (launch.src_physical & copy.src_refused)
@@ -761,13 +768,12 @@ class Execute(wiring.Component):
             ),
             zero.eq(copies & (~copy.bytes | (launch.multi_line & ~copy.lines))),
         ]
-        return bad, zero
+        return bad | barred | zero, cause
 
     def _launch(self, m: Module, now: Value) -> _Outcome:
         launch = data.View(CopyLaunch, self.step.method.data)
         out = _Outcome("launch")
-        bad, zero = self._launch_legal(m, launch)
-        wrong = bad | zero
+        wrong, cause = self._launch_refused(m, launch)
         copying, able, held = self._is["copying"], self._is["able"], self.held
         # A copy has ended in this cycle: one more, to know what is so now.
         ended = copying & ~self._now["copying"]
@@ -779,7 +785,7 @@ class Execute(wiring.Component):
             can.eq(held & Mux(copying, follows & self._is["queue"], able)),
             may.eq(~self.quit & ~ended),
             out.refuse.eq(now & wrong & ~copying),
-            out.cause.eq(Mux(bad, Cause.COPY_MODE, Cause.COPY_ZERO)),
+            out.cause.eq(cause),
             out.done.eq(legal & can & may),
             out.park.eq(now & ((copying & (wrong | ~follows)) | (~wrong & may & ~can))),
             out.wait.eq(

@@ -1,6 +1,6 @@
 """One memory port's bursts on their way through translation."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -28,6 +28,7 @@ def refusal(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "asid": config.asid_bits,
         "va": VA_BITS,
+        "physical": 1,
         "access": Access,
         "fault": FaultType,
     })
@@ -47,7 +48,7 @@ class Bursts(wiring.Component):
 
     Parameters
     ----------
-    access : what the port's bursts do.
+    access : what the port's bursts do, unless they are atomic.
 
     Members
     -------
@@ -74,7 +75,7 @@ class Bursts(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        asked = data.StructLayout({"asid": self._config.asid_bits, "va": VA_BITS, "beats": 8})
+        asked = memory_request(self._config)
         m.submodules.asked = ram = Memory(shape=asked, depth=SLOTS, init=[])
         write, first = ram.write_port(), ram.read_port(domain="comb")
         taken, leaves, count = Signal(), Signal(), Signal(range(SLOTS + 1))
@@ -85,7 +86,7 @@ class Bursts(wiring.Component):
             request.ready.eq(look.ready & room),
             taken.eq(request.valid & request.ready),
             look.p.tag.slot.eq(write.addr),
-            look.p.access.eq(self._access),
+            look.p.access.eq(self._access_of(request.p)),
             [look.p[name].eq(request.p[name]) for name in ("asid", "va", "physical")],
             write.en.eq(taken),
             [write.data[name].eq(request.p[name]) for name in asked.members],
@@ -97,6 +98,9 @@ class Bursts(wiring.Component):
         ]
         self._pass(m, first, leaves)
         return m
+
+    def _access_of(self, request: data.View) -> Value:
+        return Mux(request.atomic, Access.ATOMIC, self._access)
 
     def _pass(self, m: Module, first, leaves: Signal) -> None:
         """The oldest one, when its answer has come."""
@@ -119,7 +123,8 @@ class Bursts(wiring.Component):
             fault.valid.eq(refused),
             fault.p.asid.eq(first.data.asid),
             fault.p.va.eq(first.data.va),
-            fault.p.access.eq(self._access),
+            fault.p.physical.eq(first.data.physical),
+            fault.p.access.eq(self._access_of(first.data)),
             fault.p.fault.eq(read.data.fault),
         ]
         with m.If(answer.valid):

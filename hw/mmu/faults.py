@@ -146,7 +146,7 @@ class FaultRecorder(wiring.Component):
         with m.Switch(report.access):
             for access, code in _ACCESSES.items():
                 with m.Case(access):
-                    m.d.comb += made.access_type.eq(code)
+                    m.d.comb += made.access_type.eq(code | report.physical << 3)
 
     def _beats(self, m: Module, record: Signal) -> Value:
         """The write of a record. Returns whether the beat that is offered is its last one."""

@@ -33,9 +33,10 @@ def fence_operation(config: Config) -> data.StructLayout:
 class Fence(wiring.Component):
     """Semaphore operations in memory; the next starts when the one before has its response.
 
-    Acquires only read. A release writes without reading. A reduction reads, computes and writes;
-    no other operation of this unit comes between. A timestamp is visible before the payload is
-    written (2.2). Accesses are single beats; only the bytes concerned are strobed.
+    Acquires only read. A release writes without reading. A reduction reads, computes and writes,
+    both as atomic accesses; no other operation of this unit comes between. A timestamp is visible
+    before the payload is written (2.2). Accesses are single beats; only the bytes concerned are
+    strobed.
 
     Latency: two memory round trips for a reduction, one for the others, one more for a timestamp,
     and 3 cycles between trips. Errors: BUS and FAULT as the memory reports; then nothing more is
@@ -177,6 +178,7 @@ class Fence(wiring.Component):
         m.d.comb += [
             request.asid.eq(operation.asid),
             request.va.eq(self._beat_address(operation.va)),
+            request.atomic.eq(~operation.control.acquire),
         ]
 
     def _drive_write(self, m: Module, operation: data.View, stamping: Value, word: Value) -> None:
@@ -188,6 +190,7 @@ class Fence(wiring.Component):
         m.d.comb += [
             request.asid.eq(operation.asid),
             request.va.eq(self._beat_address(va)),
+            request.atomic.eq(~operation.control.release),
             beat.data.eq(Cat(word[:32], Mux(eight, word[32:], word[:32])).replicate(lanes)),
             beat.last.eq(1),
             beat.strobe.eq(

