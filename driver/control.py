@@ -16,6 +16,10 @@ class Control:
         """Value of a global register."""
         return await self.machine.read32(address(name))
 
+    async def read_fields(self, name: str) -> dict[str, int]:
+        """Fields of a global register."""
+        return GLOBAL[name].unpack(await self.read(name))
+
     async def write(self, name: str, value: int = 0, **fields: int) -> None:
         """Write a global register: `value`, or its fields by name."""
         word = GLOBAL[name].pack(**fields) if fields else value
@@ -32,6 +36,14 @@ class Control:
         for suffix, half in (("LO", value & 0xFFFF_FFFF), ("HI", value >> 32)):
             if half:
                 await self.write(f"{name}_{suffix}", half)
+
+    async def time_ns(self) -> int:
+        """PTIMER now."""
+        while True:
+            high = await self.read("TIME_1")
+            low = await self.read("TIME_0")
+            if await self.read("TIME_1") == high:
+                return high << 32 | low
 
     async def read_channel(self, channel: int, name: str) -> int:
         """Value of a channel's register."""

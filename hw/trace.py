@@ -30,7 +30,7 @@ class TracePort(Signature):
     lookup : per memory client; a first-level TLB was asked for an address of `asid`.
     walk, walked : a page walk begins, or has ended.
     invalidation : of `scope` (`hw.mmu.lookups.Scope`), also by a bind, takes effect next.
-    fault : `client` (`hw.pagetables.FaultRecord`) was refused the `access` to `va` for `fault`.
+    fault : a report of a refused access (`hw.mmu.bursts.fault_report`) was recorded.
     """
 
     def __init__(self, config: Config) -> None:

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from driver.control import Control
+from driver.pagetables import PageTables
 from driver.pushbuffer import Pushbuffer
 from hw.config import SLOT_BYTES, WINDOW_BASE
 from hw.errors import CODE_OF, Cause
 from hw.methods import AcquireTimer, GpEntry, SemOp, pack
 from hw.registers import GLOBAL, Wait, semaphore_address
 from tb.sim.backdoor import SETTINGS
-from tb.sim.identity import identity
 from tb.sim.machine import SimMachine
+from tb.sim.spaces import BenchSpaces
 from tb.sim.top import TRACE
 from tb.sim.trace import Event, parse
 
@@ -52,7 +53,7 @@ CHANNEL_BYTES = 0x1_0000
 USERD_AT = 0x2000
 ARENA_AT = 0x4000
 """Memory of raw channels: the ring, USERD and segments of each lie in its part. Virtual addresses
-are physical ones (`tb.sim.identity`); the page tables lie behind it."""
+are physical ones of ASID 0 (`tb.sim.spaces`); the page tables lie behind it."""
 
 DATA_AT = 0xA0_0000
 """First byte of memory for data."""
@@ -98,13 +99,15 @@ class Bench:
     -------
     dut, machine, control : the simulation top, and ways into it.
     numbers : random numbers of the run's seed.
+    spaces : address spaces; ASID 0 is bound to one with identical addresses.
     """
 
-    def __init__(self, dut: Any, machine: SimMachine) -> None:
+    def __init__(self, dut: Any, machine: SimMachine, memory_bytes: int) -> None:
         self.dut = dut
         self.machine = machine
         self.control = Control(machine)
         self.numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        self.spaces = BenchSpaces(machine, memory_bytes)
         self.began = machine.now()
         self._data = DATA_AT
         self._trace = Path(TRACE)
@@ -131,9 +134,9 @@ class Bench:
         for name in SETTINGS:
             if name != "random":
                 getattr(machine.dut.memory, name).value = (MEMORY | memory).get(name, 0)
-        await identity(machine)
         await _flush(machine.dut, machine)
-        bench = cls(machine.dut, machine)
+        bench = cls(machine.dut, machine, await Control(machine).read64("MEMORY_BYTES"))
+        await bench.spaces.bind(0, bench.spaces.identity())
         await bench.control.write("SEM_COUNTING", COUNT=counting)
         await bench.control.write("INTR_ENABLE", ERROR=1)
         return bench
@@ -272,6 +275,15 @@ class Bench:
         await self.until_idle(channel)
         return channel
 
+    async def space(self, asid: int, *channels: int) -> PageTables:
+        """Bind a new address space in which only the memory of these channels is mapped."""
+        tables = self.spaces.tables()
+        for index in channels:
+            own = CHANNELS_AT + CHANNEL_BYTES * index
+            tables.map(own, own, CHANNEL_BYTES, page_size=CHANNEL_BYTES)
+        await self.spaces.bind(asid, tables)
+        return tables
+
     async def interrupts(self) -> dict[str, int]:
         """Fields of INTR."""
         return GLOBAL["INTR"].unpack(await self.control.read("INTR"))
@@ -328,6 +340,7 @@ class RawChannel:
     async def open(
         self,
         *,
+        asid: int = 0,
         slice_cycles: int = 1 << 30,
         limit2: int = 5,
         privileged: bool = False,
@@ -354,7 +367,7 @@ class RawChannel:
         await self.write("USERD", self.userd)
         await self.write("USERD_HI", ADDRESS=self.userd >> 32)
         rights = {"AUTH_LEVEL": int(privileged), "EARLY_WAITS": int(early_waits)}
-        await self.write("CONFIG", ASID=0, **rights)
+        await self.write("CONFIG", ASID=asid, **rights)
         await self.write("SLICE", slice_cycles)
         await self.write("ACQUIRE", acquire)
         await self.write("CONTROL", ENABLE=1)

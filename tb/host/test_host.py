@@ -17,7 +17,12 @@ SINGLE = {
 }
 """Modules whose tests look at channels one by one, and how many tests they have."""
 
-TOGETHER = {"cocotb_order": 23, "cocotb_priorities": 13, "cocotb_counters": 6}
+TOGETHER = {
+    "cocotb_order": 23,
+    "cocotb_priorities": 13,
+    "cocotb_counters": 6,
+    "cocotb_translation": 3,
+}
 """Modules whose tests need several channels."""
 
 

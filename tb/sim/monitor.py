@@ -7,7 +7,7 @@
     <cycle> method <channel> <subchannel> <byte offset, hex> <data, hex>
     <cycle> lookup <client> <asid> <hit>    <cycle> walk <asid>
     <cycle> invalidation <asid> <scope>     <cycle> walked <asid>
-    <cycle> fault <client> <asid> <va> <access> <fault>
+    <cycle> fault <client> <asid> <va> <physical> <access> <fault>
 
 `served` and `floor` are written when they change; within one cycle, lines come in the order of
 `TracePort`'s members. `tb.sim.trace` reads the file.

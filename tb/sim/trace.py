@@ -163,6 +163,7 @@ class Fault:
     client: int
     asid: int
     va: int
+    physical: bool
     access: Access
     cause: FaultType
 
@@ -215,7 +216,7 @@ _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
     "walk": (Walk, (int,)),
     "walked": (Walked, (int,)),
     "invalidation": (Invalidation, (int, _numbered(Scope))),
-    "fault": (Fault, (int, int, int, _numbered(Access), _numbered(FaultType))),
+    "fault": (Fault, (int, int, int, _flag, _numbered(Access), _numbered(FaultType))),
 }
 
 

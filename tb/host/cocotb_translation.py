@@ -1,0 +1,258 @@
+"""Address spaces on the whole machine: every channel sees its own memory, and nobody else's."""
+
+from dataclasses import dataclass
+
+import cocotb
+from amaranth.lib import data
+
+from driver.pagetables import PageTables
+from driver.pushbuffer import Pushbuffer
+from hw.config import VA_BITS
+from hw.errors import Cause
+from hw.methods import CeMethod, CopyLaunch, Reduction, pack
+from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
+from hw.registers import MmuOperation
+from tb.host.bench import Bench, RawChannel, semaphore
+from tb.sim.trace import Fault, Invalidation, Lookup, Start, Walk
+
+LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
+
+HERE = 0x40_0000_0000
+"""Virtual address of the tests' pages, far from all physical ones."""
+
+PAGE = 4096
+
+ENGINE = 3
+"""Client number of copy engine 0."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A fault record in memory, as software sees it."""
+
+    asid: int
+    address: int
+    fault: FaultType
+    access: int
+    client: int
+    base: int | None
+    time: int
+
+
+def decoded(raw: bytes) -> Record:
+    """The record's fields; it must be valid, of a client of the HUB."""
+    word, fields = int.from_bytes(raw, "little"), {}
+    for name, field in data.Layout.cast(FaultRecord):
+        fields[name] = word >> field.offset & (1 << field.width) - 1
+    assert fields["valid"] and fields["client_type"], fields
+    bound = fields["instance_aperture"] == 0
+    return Record(
+        fields["asid"],
+        fields["address"] << 12,
+        FaultType(fields["fault_type"]),
+        fields["access_type"],
+        fields["client"],
+        fields["instance"] << 12 if bound else None,
+        fields["timestamp"],
+    )
+
+
+class Buffer:
+    """The fault buffer, as software keeps it."""
+
+    def __init__(self, bench: Bench, records: int) -> None:
+        self.bench, self.records = bench, records
+        self.at = bench.allocate(max(PAGE, records * FAULT_RECORD_BYTES), align=PAGE)
+        self.get = 0
+
+    async def enable(self) -> None:
+        """Give it to the machine, and have faults raise the interrupt line too."""
+        control = self.bench.control
+        await control.write("FAULT_BUFFER_LO", self.at)
+        await control.write("FAULT_BUFFER_HI", self.at >> 32)
+        await control.write("FAULT_SIZE", RECORDS=self.records, ENABLE=1)
+
+    async def take(self) -> list[Record]:
+        """The new records, given back to the machine."""
+        control, found = self.bench.control, []
+        put = await control.read("FAULT_PUT")
+        while self.get != put:
+            at = self.at + self.get * FAULT_RECORD_BYTES
+            found.append(decoded(self.bench.machine.memory_read(at, FAULT_RECORD_BYTES)))
+            self.get = (self.get + 1) % self.records
+        await control.write("FAULT_GET", self.get)
+        return found
+
+    async def status(self) -> dict[str, int]:
+        """FAULT_STATUS."""
+        return await self.bench.control.read_fields("FAULT_STATUS")
+
+    async def clear(self) -> None:
+        """Clear FAULT_STATUS."""
+        await self.bench.control.write("FAULT_STATUS", 7)
+
+    async def first(self) -> Record:
+        """The record in registers."""
+        words = [
+            await self.bench.control.read(f"FAULT_RECORD_{word}")
+            for word in range(FAULT_RECORD_BYTES // 4)
+        ]
+        return decoded(b"".join(word.to_bytes(4, "little") for word in words))
+
+
+def pages(bench: Bench, tables: PageTables, count: int, va: int = HERE, **options) -> list[int]:
+    """New pages of 4 KiB, mapped from `va` on; their physical addresses."""
+    found = []
+    for number in range(count):
+        pa = bench.allocate(PAGE, align=PAGE)
+        bench.machine.memory_write(pa, bench.numbers.randbytes(PAGE))
+        tables.map(va + number * PAGE, pa, PAGE, **options)
+        found.append(pa)
+    return found
+
+
+def same(bench: Bench, one: int, other: int, size: int = PAGE) -> bool:
+    """Whether physical memory is equal in two places."""
+    return bench.machine.memory_read(one, size) == bench.machine.memory_read(other, size)
+
+
+async def two_channels(bench: Bench) -> tuple[list[RawChannel], list[PageTables]]:
+    """Channels 0 and 1 with copy objects, in address spaces 1 and 2."""
+    tables = [await bench.space(index + 1, index) for index in range(2)]
+    channels = [await bench.copy_channel(index, asid=index + 1) for index in range(2)]
+    return channels, tables
+
+
+@cocotb.test(**LIMIT)
+async def two_spaces(dut):
+    """ASID-1 … ASID-4, example 1: the same addresses of two channels at once are different pages.
+    The first access of each space walks its own tables, later ones hit."""
+    bench = await Bench.start(dut)
+    channels, tables = await two_channels(bench)
+    places = [pages(bench, one, 2) for one in tables]
+    assert not same(bench, places[0][0], places[1][0])
+    for _ in range(2):
+        for channel in channels:
+            channel.segment(Pushbuffer().copy(HERE + PAGE, HERE, PAGE))
+        for channel in channels:
+            await channel.kick()
+        await bench.until_idle(*channels)
+    for first, second in places:
+        assert same(bench, first, second)
+    assert not same(bench, places[0][1], places[1][1])
+    for asid in (1, 2):
+        looks = await bench.events(Lookup, client=ENGINE - 1, asid=asid)
+        assert not looks[0].hit and all(look.hit for look in looks[len(looks) // 2 :])
+        assert await bench.events(Walk, asid=asid)
+    assert not await bench.events(Fault)
+
+
+@cocotb.test(**LIMIT)
+async def shared_page(dut):
+    """ASID-6, example 2: one page at different addresses of two spaces carries a value across."""
+    bench = await Bench.start(dut)
+    channels, tables = await two_channels(bench)
+    own = [pages(bench, one, 1)[0] for one in tables]
+    common = bench.allocate(PAGE, align=PAGE)
+    there = (HERE + 0x10_0000, HERE + 0x35_7000)
+    for one, va in zip(tables, there, strict=True):
+        one.map(va, common, PAGE)
+    await channels[0].submit(Pushbuffer().copy(there[0], HERE, PAGE).release(there[0], 77))
+    await bench.until_word(common, 77)
+    bench.set_word(own[0], 77)
+    await channels[1].submit(Pushbuffer().acquire(there[1], 77).copy(HERE, there[1], PAGE))
+    await bench.until_idle(*channels)
+    assert same(bench, own[1], own[0])
+
+
+async def faulting(
+    bench: Bench, channel: RawChannel, commands: Pushbuffer, cause: Cause, buffer: Buffer
+) -> Record:
+    """Submit what must fault: exactly one record, in memory and in the registers; the channel is
+    halted for `cause` at the record's address."""
+    await channel.submit(commands)
+    halt = await channel.until_halted(cause)
+    assert (await bench.interrupts())["FAULT"]
+    assert await buffer.status() == {"FAULT": 1, "OVERFLOW": 0, "BUS": 0}
+    (record,) = await buffer.take()
+    assert await buffer.first() == record
+    assert record.address == halt.va & -PAGE or cause is Cause.FETCH_FAULT, (record, halt)
+    await buffer.clear()
+    assert not (await bench.interrupts())["FAULT"]
+    return record
+
+
+@cocotb.test(**LIMIT)
+async def every_cause(dut):
+    """ASID-5, HOST-11: every cause is told apart, in a record that names ASID, address, access and
+    requester; only the channel is halted, others of its space and of others go on; after the repair
+    the access succeeds."""
+    bench = await Bench.start(dut)
+    (channel, other), (tables, others) = await two_channels(bench)
+    buffer = Buffer(bench, 16)
+    await buffer.enable()
+    await bench.control.write("INTR_ENABLE", ERROR=1, FAULT=1)
+    good = pages(bench, tables, 1, HERE)[0]
+    pages(bench, others, 2)
+    mmu, engine = bench.spaces.mmu, ENGINE
+    copy = lambda va: Pushbuffer().copy(HERE, va, 64)  # noqa: E731
+    # By which access, to what, and what is found.
+    at = iter(range(HERE + 0x1000_0000, HERE + 0x7000_0000, 0x1000_0000))
+    unmapped, limited, privileged, readonly, plain = (next(at) for _ in range(5))
+    pages(bench, tables, 1, unmapped + PAGE)
+    pages(bench, tables, 1, privileged, privileged=True)
+    pages(bench, tables, 1, readonly, read_only=True)
+    pages(bench, tables, 1, plain, atomics=False)
+    write = Pushbuffer().copy(readonly, HERE, 64)
+    nowhere = HERE + (1 << 33)
+    add = lambda va: Pushbuffer().add(va, 1)  # noqa: E731
+    read, wrote, atomic = AccessType.READ, AccessType.WRITE, AccessType.ATOMIC_STRONG
+    rf, wf, sf = Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.SEM_FAULT
+    cases = [
+        (copy(unmapped), rf, FaultType.PTE, read, engine, unmapped),
+        (copy(nowhere), rf, FaultType.PDE, read, engine, nowhere),
+        (copy(privileged), rf, FaultType.PRIV, read, engine, privileged),
+        (write, wf, FaultType.RO, wrote, engine, readonly),
+        (add(readonly), sf, FaultType.RO, atomic, 2, readonly),
+        (add(plain), sf, FaultType.ATOMIC, atomic, 2, plain),
+        (Pushbuffer().release(unmapped, 1), sf, FaultType.PTE, wrote, 2, unmapped),
+        (Pushbuffer().acquire(unmapped, 1), sf, FaultType.PTE, read, 2, unmapped),
+    ]
+    for commands, cause, fault, access, client, va in cases:
+        record = await faulting(bench, channel, commands, cause, buffer)
+        want = Record(1, va, fault, access, client, tables.root, record.time)
+        assert record == want, (record, want)
+        before = await other.read("COPIES")
+        await other.submit(Pushbuffer().copy(HERE, HERE + PAGE, 64))
+        await bench.until_idle(other)
+        assert await other.read("COPIES") == before + 1
+        await channel.skip()
+        await bench.until_idle(channel)
+    assert len(await bench.events(Fault)) == len(cases)
+    # Repair.
+    await channel.submit(Pushbuffer().release(unmapped, 0x1234))
+    await channel.until_halted(sf)
+    (place,) = pages(bench, tables, 1, unmapped)
+    await mmu.invalidate_page(1, unmapped)
+    await channel.clear()
+    await bench.until_word(place, 0x1234)
+    await bench.until_idle(channel)
+    await buffer.take()
+    await buffer.clear()
+    # Past the limit; nothing bound.
+    await bench.spaces.bind(1, tables, limited - 1)
+    record = await faulting(bench, channel, copy(limited), rf, buffer)
+    assert record.fault is FaultType.VA_LIMIT and record.base == tables.root
+    await channel.skip()
+    await bench.until_idle(channel)
+    await mmu.unbind(1)
+    record = await faulting(
+        bench, channel, Pushbuffer().release(HERE, 1), Cause.FETCH_FAULT, buffer
+    )
+    assert record == Record(
+        1, channel.userd & -PAGE, FaultType.UNBOUND_INST_BLOCK, read, 1, None, record.time
+    )
+    await bench.spaces.bind(1, tables)
+    await channel.clear()
+    await channel.ring_doorbell()
+    await bench.until_word(good, 1)

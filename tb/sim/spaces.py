@@ -1,0 +1,49 @@
+"""Address spaces for benches of raw channels: tables in memory, bound by registers."""
+
+from driver.control import Control
+from driver.memory import Memory
+from driver.mmuregisters import MmuRegisters
+from driver.pagetables import PageTables
+from hw.config import VA_BITS
+from hw.pagetables import PAGE_SIZES
+from tb.sim.machine import SimMachine
+
+__all__ = ["LAST", "TABLES_AT", "BenchSpaces"]
+
+TABLES_AT = 0x60_0000
+"""First byte of memory for page tables."""
+
+LAST = (1 << VA_BITS) - 1
+"""The last virtual address."""
+
+
+class BenchSpaces:
+    """Makes and binds address spaces.
+
+    Members
+    -------
+    mmu : binds and invalidations. memory : of tables. size : of physical memory.
+    """
+
+    def __init__(self, machine: SimMachine, size: int) -> None:
+        self.size = size
+        self.mmu = MmuRegisters(Control(machine))
+        self.memory = Memory(machine, size, base=TABLES_AT)
+
+    def tables(self) -> PageTables:
+        """An address space without mappings; not bound."""
+        return PageTables(self.memory)
+
+    def identity(self) -> PageTables:
+        """One in which virtual addresses are physical ones, in pages as large as fit."""
+        tables, begin = self.tables(), 0
+        for page_size in reversed(PAGE_SIZES):
+            end = self.size - self.size % page_size
+            if end > begin:
+                tables.map(begin, begin, end - begin, page_size=page_size)
+            begin = end
+        return tables
+
+    async def bind(self, asid: int, tables: PageTables, limit: int = LAST) -> None:
+        """Bind tables to an ASID."""
+        await self.mmu.bind(asid, tables.root, limit)
