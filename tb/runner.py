@@ -28,7 +28,16 @@ from cocotb_tools.runner import get_runner
 from hw import export
 from tb import verilator
 
-__all__ = ["COVERAGE", "DESIGN", "ROOT", "SIMULATORS", "SIM_BUILD", "choose_seed", "simulate"]
+__all__ = [
+    "COVERAGE",
+    "DESIGN",
+    "ROOT",
+    "SIMULATORS",
+    "SIM_BUILD",
+    "choose_seed",
+    "lock",
+    "simulate",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 """Top folder of the checkout."""
@@ -57,6 +66,7 @@ def simulate(
     design: wiring.Component | None,
     tests: str,
     *,
+    text: str | None = None,
     simulator: str,
     name: str,
     env: Mapping[str, str] | None = None,
@@ -76,7 +86,8 @@ def simulate(
 
     Parameters
     ----------
-    design : exported as module `dut`; None when `sources` are everything.
+    design : exported as module `dut`; None when `sources` are everything. text : its Verilog, if it
+        is at hand.
     simulator : "verilator" or "icarus".
     name : names the run; it gets a folder below `sim_build/<name>/`, which later runs of the name
         remove in the end (see the module).
@@ -105,7 +116,8 @@ def simulate(
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
     coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
     seed = choose_seed(seed)
-    text = None if design is None else export.verilog(design, DESIGN)
+    if design is not None and text is None:
+        text = export.verilog(design, DESIGN)
     if design is not None and top == DESIGN:
         public = [f"{DESIGN}.{port}" for port in ("clk", "rst", *export.ports(design))] + [*public]
     recipe = _Recipe(
@@ -186,7 +198,7 @@ def _build(recipe: _Recipe) -> Path:
     """Directory of the compiled simulation, made now or found."""
     build = SIM_BUILD / "builds" / f"{recipe.simulator}-{recipe.key()}"
     build.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(build.with_suffix(".lock")):
+    with lock(build.with_suffix(".lock")):
         if not (build / "stamp").exists():
             shutil.rmtree(build, ignore_errors=True)
             build.mkdir()
@@ -316,7 +328,7 @@ def _environment(waves: bool, values: Mapping[str, str]) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Generator[None]:
+def lock(path: Path) -> Generator[None]:
     """Hold `path` against other processes that build the same thing."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -7,13 +7,10 @@ from amaranth.lib import data
 
 from driver.pagetables import PageTables
 from driver.pushbuffer import Pushbuffer
-from hw.config import VA_BITS
 from hw.errors import Cause
-from hw.methods import CeMethod, CopyLaunch, Reduction, pack
 from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
-from hw.registers import MmuOperation
-from tb.host.bench import Bench, RawChannel, semaphore
-from tb.sim.trace import Fault, Invalidation, Lookup, Start, Walk
+from tb.host.bench import Bench, RawChannel
+from tb.sim.trace import Fault, Lookup, Walk
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 
@@ -195,7 +192,7 @@ async def every_cause(dut):
     good = pages(bench, tables, 1, HERE)[0]
     pages(bench, others, 2)
     mmu, engine = bench.spaces.mmu, ENGINE
-    copy = lambda va: Pushbuffer().copy(HERE, va, 64)  # noqa: E731
+    copy = lambda va: Pushbuffer().copy(HERE, va, 64)  # ruff: ignore[lambda-assignment]
     # By which access, to what, and what is found.
     at = iter(range(HERE + 0x1000_0000, HERE + 0x7000_0000, 0x1000_0000))
     unmapped, limited, privileged, readonly, plain = (next(at) for _ in range(5))
@@ -205,7 +202,7 @@ async def every_cause(dut):
     pages(bench, tables, 1, plain, atomics=False)
     write = Pushbuffer().copy(readonly, HERE, 64)
     nowhere = HERE + (1 << 33)
-    add = lambda va: Pushbuffer().add(va, 1)  # noqa: E731
+    add = lambda va: Pushbuffer().add(va, 1)  # ruff: ignore[lambda-assignment]
     read, wrote, atomic = AccessType.READ, AccessType.WRITE, AccessType.ATOMIC_STRONG
     rf, wf, sf = Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.SEM_FAULT
     cases = [

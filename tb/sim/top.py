@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from hw import export
 from hw.config import Config, ConfigError
+from tb import exports
 from tb.runner import DESIGN, SIM_BUILD, simulate
 from tb.sim import backdoor
 from tb.sim.monitor import monitor
@@ -133,6 +134,7 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
     return simulate(
         design,
         tests,
+        text=exports.verilog(design),
         simulator=simulator,
         name=name,
         sources=[_MEMORY, _save(text), *options.pop("sources", ())],
