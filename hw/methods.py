@@ -23,6 +23,9 @@ __all__ = [
     "LaunchTransfer",
     "LegacySemaphore",
     "MemOp",
+    "MemOpA",
+    "MemOpC",
+    "MemOpD",
     "ObjectClass",
     "Reduction",
     "SecOp",
@@ -201,6 +204,36 @@ class MemOp(enum.IntEnum, shape=5):
     L2_FLUSH_DIRTY = 0x10
     L2_WAIT_FOR_SYS_PENDING_READS = 0x15
     ACCESS_COUNTER_CLR = 0x16
+
+
+class MemOpA(data.Struct):
+    """MEM_OP_A data of an invalidation (2.5): 4 KiB << `invalidation_size` around the address, of
+    which MEM_OP_B has bits 63:32."""
+
+    invalidation_size: 6
+    inval_scope: 2
+    reserved: 3
+    sysmembar: 1
+    target_addr_lo: 20
+
+
+class MemOpC(data.Struct):
+    """MEM_OP_C data of an invalidation (2.5). `pdb_all`: of all page directories."""
+
+    pdb_all: 1
+    gpc_disable: 1
+    replay: 3
+    ack_type: 2
+    page_table_level: 3
+    pdb_aperture: 2
+    pdb_addr_lo: 20
+
+
+class MemOpD(data.Struct):
+    """MEM_OP_D data (2.5), which do what `operation` says."""
+
+    pdb_addr_hi: 27
+    operation: MemOp
 
 
 class YieldOp(enum.IntEnum, shape=2):

@@ -16,7 +16,7 @@ class Ticket(enum.Enum, shape=2):
 
     NONE = 0
     WAITS = 1
-    """For the next epoch to begin."""
+    """For its turn, the next epoch say, to begin."""
     INSIDE = 2
     OVER = 3
 

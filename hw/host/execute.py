@@ -27,6 +27,7 @@ from hw.methods import (
     HostMethod,
     LaunchTransfer,
     LegacySemaphore,
+    MemOpD,
     SemaphoreExecute,
     SemOp,
 )
@@ -129,7 +130,8 @@ class Execute(wiring.Component):
     copying, able, queue, ended : per channel; see `Launcher`, `Fences`.
     held : of the served channel; see `Parking`.
     unwritten : per channel; see `Writeback`.
-    await_all, drop, over : a WFI of scope ALL waits, is complete or gone; see `Barrier`.
+    await_all : a WFI of scope ALL waits; see `Barrier`. invalidate, refused : an invalidation is to
+        be done; it cannot be; see `MemOps`. over, drop : its wait is over; it is complete or gone.
     all_idle : it need not wait: neither copies nor changes of semaphores in memory are under way.
     spent, result : see there.
     """
@@ -168,6 +170,7 @@ class Execute(wiring.Component):
             "ended": In(channels),
             "over": In(channels),
             "unwritten": In(channels),
+            "refused": In(channels),
             "result": In(semaphore_response()),
             "spent": In(1),
             "all_idle": In(1),
@@ -195,6 +198,7 @@ class Execute(wiring.Component):
             "reference": Out(channel_event(config, value=32)),
             "notify": Out(event),
             "await_all": Out(event),
+            "invalidate": Out(channel_event(config, data=MemOpD)),
             "drop": Out(event),
             "resume": Out(channel_event(config, target=12)),
             "give_up": Out(1),
@@ -259,6 +263,7 @@ class Execute(wiring.Component):
             self.reference,
             self.notify,
             self.await_all,
+            self.invalidate,
             self.drop,
             self.resume,
             self.halt,
@@ -370,10 +375,12 @@ class Execute(wiring.Component):
             rare.bound.eq(self.state.objects[method.subchannel]),
             rare.privileged.eq(self._right("AUTH_LEVEL")),
             rare.unwritten.eq(self.state.referred & self.unwritten.bit_select(self.channel, 1)),
+            rare.refused.eq(self.refused.bit_select(self.channel, 1)),
         ]
         m.d.sync += [found.eq(rare.verdict), looked.eq(now & ~out.done)]
         acts, refers, action = Signal(), Signal(), found.action
         idle, refused = action == Action.IDLE, action == Action.REFUSE
+        invalidates = action == Action.INVALIDATE
         at_once = (action == Action.NOTHING) | (action == Action.BIND)
         later = (
             (action == Action.NOTIFY)
@@ -381,6 +388,7 @@ class Execute(wiring.Component):
             | (action == Action.BARRIER)
             | ((action == Action.REFERENCE) & self.state.referred)
             | (idle & (~method.data[0] | self.all_idle | self._is["over"]))
+            | (invalidates & self._is["over"])
         )
         m.d.comb += [
             acts.eq(now & looked),
@@ -389,13 +397,14 @@ class Execute(wiring.Component):
             out.cause.eq(found.cause),
             out.done.eq(acts & (at_once | (later & ~copying))),
             out.park.eq(acts & ~at_once & (copying | ~(refused | later))),
-            out.wait.eq(Mux(action == Action.REFERENCE, Wait.WRITEBACK, Wait.ALL_IDLE)),
             self.notify.valid.eq(out.done & (action == Action.NOTIFY)),
             refers.eq(acts & ~copying & (action == Action.REFERENCE)),
             self.reference.valid.eq(refers & ~self.state.referred),
             self.reference.value.eq(method.data),
             self.await_all.valid.eq(out.park & idle & ~copying),
-            self.drop.valid.eq((out.done & idle) | self.reset | self.replace),
+            self.invalidate.valid.eq(out.park & invalidates & ~copying),
+            self.invalidate.data.eq(method.data),
+            self.drop.valid.eq((out.done & (idle | invalidates)) | self.reset | self.replace),
             self.resume.valid.eq(out.done & (action == Action.RESUME)),
             self.resume.target.eq(method.data),
         ]
@@ -404,6 +413,12 @@ class Execute(wiring.Component):
             m.d.sync += self.state.referred.eq(refers & ~self.state.referred)
         with m.If(copying):
             m.d.comb += out.wait.eq(Wait.COPIES)
+        with m.Elif(action == Action.REFERENCE):
+            m.d.comb += out.wait.eq(Wait.WRITEBACK)
+        with m.Elif(invalidates):
+            m.d.comb += out.wait.eq(Wait.TRANSLATION)
+        with m.Else():
+            m.d.comb += out.wait.eq(Wait.ALL_IDLE)
         with m.If(out.done & (action == Action.BIND)):
             self._bind(m, method.subchannel, found.object)
         return out

@@ -12,6 +12,7 @@ from hw.host.execute import Execute
 from hw.host.fences import Fences
 from hw.host.fetch import Fetch
 from hw.host.launcher import Launcher
+from hw.host.memops import MemOps
 from hw.host.parking import Parking
 from hw.host.pipeline import Pipeline
 from hw.host.prefetch import Prefetch
@@ -19,7 +20,15 @@ from hw.host.scheduler import Scheduler
 from hw.host.settings import setting_ram
 from hw.host.timers import Timers
 from hw.host.writeback import Writeback
-from hw.records import CopyPort, ReadPort, RegisterPort, SemaphorePort, WritePort, semaphore_update
+from hw.records import (
+    CopyPort,
+    MmuPort,
+    ReadPort,
+    RegisterPort,
+    SemaphorePort,
+    WritePort,
+    semaphore_update,
+)
 from hw.registers import Wait
 
 __all__ = ["Host"]
@@ -37,6 +46,7 @@ class Host(wiring.Component):
     semaphore, fence : the semaphore unit: on-chip operations, and those in memory.
     zero, update : its zero flags, and its updates.
     engine : the copy engines.
+    mmu : the translation, for invalidations by methods.
     error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, completion of a copy
         with an interrupt, which neither failed nor was stopped (strobes).
     pipeline, scheduler, launcher, parking, channels : units that counters and trace look into.
@@ -63,6 +73,7 @@ class Host(wiring.Component):
             "zero": In(config.counters),
             "update": In(semaphore_update(config)),
             "engine": Out(CopyPort(config)).array(config.copy_engines),
+            "mmu": Out(MmuPort(config)),
             "error": Out(config.channels),
             "notify": Out(config.channels),
             "copied": Out(config.channels),
@@ -82,6 +93,7 @@ class Host(wiring.Component):
         m.submodules.launcher = launcher = self.launcher
         m.submodules.fences = fences = Fences(config)
         m.submodules.barrier = barrier = Barrier(config)
+        m.submodules.memops = memops = MemOps(config)
         m.submodules.timers = timers = Timers(config)
         execute = pipeline.execute
         alive, drained, empty = (Signal(config.channels) for _ in range(3))
@@ -98,6 +110,7 @@ class Host(wiring.Component):
         connect(m, flipped(self.write), writeback.write)
         connect(m, flipped(self.semaphore), execute.semaphore)
         connect(m, flipped(self.fence), fences.port)
+        connect(m, flipped(self.mmu), memops.mmu)
         for outer, inner in zip(self.engine, launcher.engine, strict=True):
             connect(m, flipped(outer), inner)
         connect(m, channels.restart, fetch.restart)
@@ -179,7 +192,7 @@ class Host(wiring.Component):
             parking.queue.eq(launcher.queue),
             parking.retry.eq(timers.expired),
             parking.fenced.eq(fences.ended),
-            parking.over.eq(barrier.over),
+            parking.over.eq(barrier.over | memops.over),
             parking.referring.eq(writeback.referring),
             timers.arm.eq(execute.arm),
             timers.disarm.eq(execute.disarm),
@@ -195,7 +208,8 @@ class Host(wiring.Component):
             execute.result.eq(fences.result),
             execute.spent.eq(scheduler.spent),
             execute.candidate.eq(scheduler.candidate),
-            execute.over.eq(barrier.over),
+            execute.over.eq(barrier.over | memops.over),
+            execute.refused.eq(memops.refused),
             execute.unwritten.eq(writeback.unwritten),
             execute.all_idle.eq(all_idle),
             execute.zero.eq(self.zero),
@@ -211,6 +225,12 @@ class Host(wiring.Component):
             barrier.started.eq(launcher.started),
             barrier.finished.eq(launcher.finished),
             barrier.changing.eq(fences.changing),
+            memops.executed.eq(pipeline.method),
+            # With its context, so in no cycle in which a method is executed.
+            memops.clear.valid.eq(execute.reset),
+            memops.clear.channel.eq(pipeline.served),
+            memops.ask.eq(execute.invalidate),
+            memops.drop.eq(execute.drop),
             launcher.launch.eq(execute.launch),
             launcher.reserve.eq(execute.reserve),
             launcher.release.eq(pipeline.release),

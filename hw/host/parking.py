@@ -35,7 +35,7 @@ class Parking(wiring.Component):
     zero : per counting semaphore, whether it is 0.
     copying, engine, queue, retry, fenced, over : per channel: own copies run; an engine can take
         its copy; its own running copy has room behind it; its timer ran out; its semaphore
-        operation in memory has ended; what it waits for in `Barrier` has.
+        operation in memory has ended; what it waits for in `Barrier` or `MemOps` has.
     referring : per channel, its REF is not in memory yet.
     ready : per channel, its head can proceed.
     held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of
@@ -172,7 +172,7 @@ class Parking(wiring.Component):
                 m.d.comb += over.eq(self.engine[channel] | fails)
             with m.Case(Wait.QUEUE):
                 m.d.comb += over.eq(self.queue[channel] | ~self.copying[channel])
-            with m.Case(Wait.ALL_IDLE):
+            with m.Case(Wait.ALL_IDLE, Wait.TRANSLATION):
                 m.d.comb += over.eq(self.over[channel])
             with m.Case(Wait.WRITEBACK):
                 m.d.comb += over.eq(~self.referring[channel])

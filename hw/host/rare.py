@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hw.errors import Cause
 from hw.host.context import ObjectKind, Step
 from hw.host.decode import ENGINE_METHODS
-from hw.methods import CeMethod, HostMethod, MemOp, ObjectClass
+from hw.methods import CeMethod, HostMethod, MemOp, MemOpD, ObjectClass
 
 __all__ = ["Action", "Rare", "verdict"]
 
@@ -21,8 +21,12 @@ RENDER_TRUE = 1
 """SET_RENDER_ENABLE_C mode that is modelled: unconditional."""
 
 
-class Action(enum.Enum, shape=3):
-    """What is to be done; `BARRIER`: nothing, but after the channel's copies."""
+INVALIDATIONS = (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED)
+
+
+class Action(enum.Enum, shape=4):
+    """What is to be done; `BARRIER`: nothing, but after the channel's copies; `INVALIDATE`: after
+    them translations are to be forgotten."""
 
     REFUSE = 0
     NOTHING = 1
@@ -32,6 +36,7 @@ class Action(enum.Enum, shape=3):
     REFERENCE = 5
     IDLE = 6
     RESUME = 7
+    INVALIDATE = 8
 
 
 verdict = data.StructLayout({"action": Action, "cause": Cause, "object": ObjectKind})
@@ -46,6 +51,7 @@ class Rare(wiring.Component):
     step, bound, privileged : a method, what is bound to its subchannel, whether its channel is
         privileged.
     unwritten : it is a SET_REFERENCE whose REF could not be written.
+    refused : it is a MEM_OP_D whose invalidation was refused.
     verdict : what is to be done, if it is none of the kinds of `Kind`.
     """
 
@@ -53,6 +59,7 @@ class Rare(wiring.Component):
     bound: In(ObjectKind)
     privileged: In(1)
     unwritten: In(1)
+    refused: In(1)
     verdict: Out(verdict)
 
     def elaborate(self, platform: object) -> Module:
@@ -125,13 +132,18 @@ class Rare(wiring.Component):
             self._refuse(m, Cause.OBJECT_CLASS)
 
     def _mem_op(self, m: Module) -> None:
-        """Barriers and invalidations. All that they order has happened once the channel's copies
-        have ended: there is no cache, and the identity translator remembers nothing."""
+        """Invalidations, and barriers: all that these order has happened once the channel's copies
+        have ended, for there is no cache."""
+        operation = data.View(MemOpD, self.step.method.data).operation
         with m.If(~self.privileged):
             self._refuse(m, Cause.METHOD_PRIVILEGED)
         with m.Else():
-            with m.Switch(self.step.method.data[27:32]):
-                with m.Case(*MemOp):
+            with m.Switch(operation):
+                with m.Case(*INVALIDATIONS):
+                    self._do(m, Action.INVALIDATE)
+                    with m.If(self.refused):
+                        self._refuse(m, Cause.METHOD_UNDEFINED)
+                with m.Case(*(one for one in MemOp if one not in INVALIDATIONS)):
                     self._do(m, Action.BARRIER)
                 with m.Default():
                     self._refuse(m, Cause.METHOD_UNDEFINED)

@@ -7,6 +7,7 @@ from hw.config import CONFIGS
 from hw.host.arrivals import Arrivals
 from hw.host.barrier import Barrier
 from hw.host.fetch import Fetch
+from hw.host.memops import MemOps
 from tb.host import fetching
 from tb.runner import simulate
 
@@ -37,3 +38,8 @@ def test_arrivals(simulator: str, size: str) -> None:
 @pytest.mark.parametrize("size", ["tiny", "default", "two-engines", "large"])
 def test_barrier(simulator: str, size: str) -> None:
     run(Barrier(CONFIGS[size]), simulator, size, 3)
+
+
+@pytest.mark.parametrize("size", ["tiny", "default", "large"])
+def test_memops(simulator: str, size: str) -> None:
+    run(MemOps(CONFIGS[size]), simulator, size, 4)

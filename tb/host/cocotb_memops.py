@@ -1,0 +1,258 @@
+"""Invalidations by methods (HOST-3, ASID-9): the right commands, in turn, each wait ended by its
+own."""
+
+import os
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from hw.config import CONFIGS
+from hw.host.memops import MemOps
+from hw.records import mmu_command
+from hw.registers import MmuOperation
+from tb.reset import reset
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
+
+MEM_OP_A, MEM_OP_B, MEM_OP_C = 0x28, 0x2C, 0x30
+ALL_VA, TARGETED = 0x09, 0x0A
+PDB_ALL = 1
+
+SETTLED = 6
+"""Cycles from `ask` to a command that has none before it."""
+
+Command = tuple[MmuOperation, int, int]
+"""Operation, base, page; those that do not count are 0."""
+
+
+def command_of(a: int, b: int, c: int, d: int) -> Command | None:
+    """What MEM_OP_A … D ask for (spec 2.5); None: refused."""
+    page, base = (b << 32 | a) & ((1 << 49) - 1), (d << 32 | c) & ((1 << 40) - 1)
+    if c & PDB_ALL:
+        return MmuOperation.INVALIDATE_ALL, 0, 0
+    if c >> 10 & 3:
+        return None
+    if d >> 27 == TARGETED and not a & 0x3F:
+        return MmuOperation.INVALIDATE_PAGE, base >> 12, page >> 12
+    return MmuOperation.INVALIDATE_ASID, base >> 12, 0
+
+
+@dataclass
+class Mmu:
+    """What the translation does: takes a command when `ready`, acknowledges it `delay` cycles
+    later.
+
+    Members
+    -------
+    taken : commands that it has taken, oldest first; `offered`: the one that it has not yet.
+    left : cycles until it acknowledges the last one; `refuses` it then.
+    """
+
+    ready: bool = True
+    delay: int = 1
+    refuses: bool = False
+    taken: list[Command] = field(default_factory=list)
+    offered: int | None = None
+    left: int = 0
+
+
+class Bench:
+    """Drives the unit, and is the translation behind it."""
+
+    def __init__(self, dut: Any) -> None:
+        self.dut, self.mmu = dut, Mmu()
+        members = MemOps(CONFIG).signature.members
+        names = ("executed", "clear", "ask", "drop")
+        self._layouts: dict[str, Any] = {name: members[name].shape for name in names}
+
+    @classmethod
+    async def start(cls, dut: Any) -> "Bench":
+        bench = cls(dut)
+        for name in (*bench._layouts, "mmu__command__ready", "mmu__done"):
+            getattr(dut, name).value = 0
+        await reset(dut)
+        # What the RAMs hold after a reset is of no channel's.
+        for channel in range(CONFIG.channels):
+            await bench.step(clear={"channel": channel})
+        return bench
+
+    async def step(self, **events: dict[str, Any]) -> tuple[int, int]:
+        """One cycle with these events. Returns who is over, and who was refused."""
+        dut, mmu = self.dut, self.mmu
+        for name, layout in self._layouts.items():
+            fields = {"valid": 1, **events[name]} if name in events else {}
+            getattr(dut, name).value = layout.const(fields).as_bits()
+        done = mmu.left == 1
+        dut.mmu__command__ready.value = int(mmu.ready and not mmu.left)
+        dut.mmu__done.value = done | (done and mmu.refuses) << 1
+        await ReadOnly()
+        over, refused = int(dut.over.value), int(dut.refused.value)
+        assert not refused & ~over
+        mmu.left -= mmu.left > 0
+        self._see_command()
+        await RisingEdge(dut.clk)
+        return over, refused
+
+    def _see_command(self) -> None:
+        """An offer stays until it is taken."""
+        dut, mmu = self.dut, self.mmu
+        if not dut.mmu__command__valid.value:
+            assert mmu.offered is None
+            return
+        offered = dut.mmu__command__payload.value.to_unsigned()
+        assert mmu.offered in {None, offered} and not mmu.left
+        mmu.offered = offered
+        if mmu.ready:
+            mmu.offered, mmu.left = None, mmu.delay
+            mmu.taken.append(self._command(offered))
+
+    @staticmethod
+    def _command(bits: int) -> Command:
+        found = mmu_command(CONFIG).from_bits(bits)
+        operation = MmuOperation(found.operation)
+        assert found.by_base == (operation is not MmuOperation.INVALIDATE_ALL)
+        base = found.base if found.by_base else 0
+        return operation, base, found.page if operation is MmuOperation.INVALIDATE_PAGE else 0
+
+    async def set(self, channel: int, *words: int, first: int = MEM_OP_A) -> None:
+        """MEM_OP_A, B, C, or the first of them, are executed."""
+        for number, word in enumerate(words):
+            method = {"valid": 1, "address": first // 4 + number, "data": word}
+            await self.step(executed={"channel": channel, "method": method})
+
+    async def ask(self, channel: int, d: int = ALL_VA << 27) -> None:
+        """MEM_OP_D is to be executed."""
+        fields = {"pdb_addr_hi": d & 0x7FF_FFFF, "operation": d >> 27}
+        await self.step(ask={"channel": channel, "data": fields})
+
+    async def until_over(self, channel: int, limit: int = 1000) -> bool:
+        """Wait until it is over; the channel drops it. Returns whether it was refused."""
+        for _ in range(limit):
+            over, refused = await self.step()
+            if over >> channel & 1:
+                await self.step(drop={"channel": channel})
+                assert not (await self.step())[0] >> channel & 1
+                return bool(refused >> channel & 1)
+        raise AssertionError(f"channel {channel} waits for ever")
+
+
+@cocotb.test(**LIMIT)
+async def every_scope(dut):
+    """All combinations of operation, PDB and size, with everything else at random: the command is
+    that of the specification, or none; over exactly when it is acknowledged."""
+    bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    mmu, seen = bench.mmu, set()
+    for turn in range(400):
+        channel = numbers.randrange(CONFIG.channels)
+        a, b, c = (numbers.getrandbits(32) for _ in range(3))
+        d = numbers.choice((ALL_VA, TARGETED)) << 27 | numbers.getrandbits(27)
+        if numbers.random() < 0.5:
+            a &= ~0x3F
+        if numbers.random() < 0.7:
+            c &= ~0xC00
+        await bench.set(channel, a, b, c)
+        # Other methods, and those of an object's, are no arguments.
+        for address in (0x34, 0x1028, 0x830, 0x24):
+            await bench.set(channel, numbers.getrandbits(32), first=address)
+        wanted, before = command_of(a, b, c, d), len(mmu.taken)
+        mmu.delay, mmu.refuses = numbers.choice((1, 1, 2, 50)), turn % 10 == 0
+        await bench.ask(channel, d)
+        for _ in range(SETTLED - 1):
+            over, _ = await bench.step()
+            assert not over or not wanted
+        if wanted:
+            for _ in range(mmu.delay + 1):
+                assert not (await bench.step())[0]
+        refused = await bench.until_over(channel, 1 if wanted else SETTLED)
+        assert mmu.taken[before:] == ([wanted] if wanted else []), (a, b, c, d)
+        assert refused == (wanted is None or mmu.refuses)
+        seen.add(wanted and wanted[0])
+    assert len(seen) == 4
+
+
+@cocotb.test(**LIMIT)
+async def in_turn(dut):
+    """All channels at once, again and again, against back-pressure and long acknowledgements: each
+    gets what it asked for, after at most one of each other channel."""
+    bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    mmu, asked, rounds = bench.mmu, {}, [0] * CONFIG.channels
+    for channel in range(CONFIG.channels):
+        await bench.set(channel, 0, channel, channel << 12)
+    over = 0
+    for _ in range(300 * CONFIG.channels):
+        mmu.ready, mmu.delay = numbers.random() < 0.3, numbers.choice((1, 2, 40))
+        events: dict[str, Any] = {}
+        free = [channel for channel in range(CONFIG.channels) if channel not in asked]
+        ended = [channel for channel in asked if over >> channel & 1]
+        if free and numbers.random() < 0.9:
+            channel = numbers.choice(free)
+            asked[channel] = len(mmu.taken)
+            data = {"pdb_addr_hi": channel, "operation": TARGETED}
+            events["ask"] = {"channel": channel, "data": data}
+        elif ended:
+            channel = numbers.choice(ended)
+            events["drop"] = {"channel": channel}
+            base = channel << 20 | channel
+            mine = (MmuOperation.INVALIDATE_PAGE, base & ((1 << 28) - 1), channel << 20)
+            passed = mmu.taken[asked.pop(channel) :]
+            assert passed.count(mine) == 1
+            # One was taken before it asked, perhaps one more before it was seen.
+            behind = passed[: passed.index(mine)]
+            assert all(behind.count(other) <= 2 for other in behind)
+            assert sum(behind.count(other) - 1 for other in set(behind)) <= 2
+            rounds[channel] += 1
+        over, refused = await bench.step(**events)
+        over &= ~(1 << events["drop"]["channel"]) if "drop" in events else -1
+        assert not refused
+    assert min(rounds) > 3, rounds
+
+
+@cocotb.test(**LIMIT)
+async def dropped(dut):
+    """A wait that was dropped at any time is not over; the channel's next one is done with its own
+    arguments, and is not over with the old one."""
+    bench = await Bench.start(dut)
+    mmu, last = bench.mmu, CONFIG.channels - 1
+    for ready in (False, True):
+        for delay in range(1, 40):
+            for pause in (0, 1, 5, 60):
+                await bench.set(last, 0, 0, 0x1000)
+                mmu.taken, mmu.ready, mmu.delay = [], ready, 30
+                await bench.ask(last)
+                for _ in range(delay):
+                    over, _ = await bench.step()
+                    assert not over or len(mmu.taken) == 1
+                await bench.step(drop={"channel": last})
+                for _ in range(pause):
+                    assert not (await bench.step())[0]
+                await bench.step(clear={"channel": last})
+                await bench.set(last, 0x7000, 3, 0x5000)
+                await bench.ask(last, TARGETED << 27 | 2)
+                mmu.ready = True
+                mine = (MmuOperation.INVALIDATE_PAGE, 2 << 20 | 5, 3 << 20 | 7)
+                while not (await bench.step())[0]:
+                    assert len(mmu.taken) <= 2
+                assert mmu.taken[-1] == mine and mmu.left == 0
+                await bench.step(drop={"channel": last})
+
+
+@cocotb.test(**LIMIT)
+async def started_anew(dut):
+    """A channel that starts anew has set nothing; the others keep what they have."""
+    bench = await Bench.start(dut)
+    for channel in range(CONFIG.channels):
+        await bench.set(channel, 0xABCD_E000, 0x1_2345, 0x8765_4000)
+    for channel in range(CONFIG.channels):
+        set_before = command_of(0xABCD_E000, 0x1_2345, 0x8765_4000, TARGETED << 27)
+        await bench.ask(channel, TARGETED << 27)
+        await bench.until_over(channel)
+        assert bench.mmu.taken[-1] == set_before
+        await bench.step(clear={"channel": channel})
+        await bench.ask(channel, TARGETED << 27)
+        await bench.until_over(channel)
+        assert bench.mmu.taken[-1] == (MmuOperation.INVALIDATE_PAGE, 0, 0)
