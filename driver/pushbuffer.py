@@ -15,6 +15,9 @@ from hw.methods import (
     LaunchSemaphore,
     LaunchTransfer,
     MemOp,
+    MemOpA,
+    MemOpC,
+    MemOpD,
     ObjectClass,
     Reduction,
     SecOp,
@@ -41,6 +44,9 @@ IMMEDIATE_LIMIT = 1 << 13
 """Data of an IMMD_DATA_METHOD is below this."""
 
 
+ACK_GLOBALLY = 1
+"""ACK_TYPE of MEM_OP_C: what follows waits until all have forgotten. The machine always does."""
+
 _LINEAR = {"transfer": int(LaunchTransfer.NON_PIPELINED), "src_pitch": 1, "dst_pitch": 1}
 """LAUNCH_DMA fields of a linear virtual copy."""
 
@@ -59,6 +65,14 @@ def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
     if not 0 <= number < 1 << bits:
         raise ValueError(f"{what} = {number:#x} does not fit its {bits} bits")
     return number >> 32, number & 0xFFFF_FFFF
+
+
+def _page(address: int, bits: int, what: str) -> tuple[int, int]:
+    """Bits 32 and up, and 31:12, of the address of a page."""
+    upper, lower = _halves(address, bits, what)
+    if lower % 4096:
+        raise ValueError(f"{what} = {address:#x} is not a multiple of 4096")
+    return upper, lower >> 12
 
 
 @dataclass(frozen=True)
@@ -254,10 +268,33 @@ class Pushbuffer:
         """YIELD: give up the rest of the time slice."""
         return self.host(HostMethod.YIELD, operation)
 
-    def mem_op(self, operation: MemOp, a: int = 0, b: int = 0, c: int = 0) -> "Pushbuffer":
-        """MEM_OP_A … D as one group (2.5); privileged channels only."""
-        trigger = int(operation) << 27
-        return self.inc(HOST_SUBCHANNEL, HostMethod.MEM_OP_A, a, b, c, trigger)
+    def mem_op(
+        self, operation: MemOp, a: int = 0, b: int = 0, c: int = 0, **trigger: int
+    ) -> "Pushbuffer":
+        """MEM_OP_A … D as one group (2.5); privileged channels only. `trigger`: further fields of
+        `hw.methods.MemOpD`."""
+        d = pack(MemOpD, operation=operation, **trigger)
+        return self.inc(HOST_SUBCHANNEL, HostMethod.MEM_OP_A, a, b, c, d)
+
+    def invalidate(self, pdb: int | None = None, address: int | None = None) -> "Pushbuffer":
+        """Forget translations, after the channel's earlier work (2.5); privileged channels only.
+
+        Of all address spaces, or of those whose page directory lies at `pdb` (physical, a multiple
+        of 4 KiB): all, or only the page, of whatever size, in which the virtual `address` lies.
+        What follows waits until nothing older is used any more.
+        """
+        if pdb is None:
+            if address is not None:
+                raise ValueError(f"address = {address:#x} of no address space: give pdb too")
+            c = pack(MemOpC, pdb_all=1, ack_type=ACK_GLOBALLY)
+            return self.mem_op(MemOp.MMU_TLB_INVALIDATE, c=c)
+        pdb_hi, pdb_lo = _page(pdb, 59, "page directory")
+        c = pack(MemOpC, ack_type=ACK_GLOBALLY, pdb_addr_lo=pdb_lo)
+        if address is None:
+            return self.mem_op(MemOp.MMU_TLB_INVALIDATE, c=c, pdb_addr_hi=pdb_hi)
+        upper, lower = _page(address & ~0xFFF, 49, "address")
+        a = pack(MemOpA, target_addr_lo=lower)
+        return self.mem_op(MemOp.MMU_TLB_INVALIDATE_TARGETED, a, upper, c, pdb_addr_hi=pdb_hi)
 
     # Copy class (4)
 

@@ -10,6 +10,7 @@ SINGLE = {
     "cocotb_rings": 18,
     "cocotb_headers": 8,
     "cocotb_methods": 17,
+    "cocotb_invalidations": 6,
     "cocotb_semaphores": 8,
     "cocotb_acquires": 11,
     "cocotb_errors": 18,

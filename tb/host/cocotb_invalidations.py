@@ -1,0 +1,186 @@
+"""Invalidations by MEM_OP on the whole machine: what waits for them, what goes on (HOST-3)."""
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause
+from hw.methods import HostMethod, MemOp
+from hw.registers import Wait
+from tb.host.bench import Bench, RawChannel, semaphore
+from tb.host.cocotb_order import until_started
+from tb.sim.trace import Done, Method
+
+LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
+
+MEM_OP_D = int(HostMethod.MEM_OP_D)
+
+SLOW = 1500
+"""Cycles of reads that keep an invalidation waiting."""
+
+PDB = 0x4000
+"""A page directory; nothing is bound to it."""
+
+FOREIGN = 2 << 10
+"""MEM_OP_C: the page directory lies in memory of the system."""
+
+
+async def slow(bench: Bench, index: int) -> RawChannel:
+    """A channel with a copy without end, of which reads that take long are always on the bus: an
+    invalidation waits for those that are older."""
+    channel = await bench.copy_channel(index)
+    await channel.submit(Pushbuffer().copy_2d(*bench.endless()))
+    await until_started(bench, 1)
+    bench.dut.memory.read_latency.value = SLOW
+    await bench.wait(100)
+    return channel
+
+
+async def fast(bench: Bench, channel: RawChannel) -> None:
+    """End the copy of a `slow` channel."""
+    bench.dut.memory.read_latency.value = 2
+    await channel.write("CONTROL", ENABLE=0)
+    await channel.until_inactive()
+
+
+async def when_let_go(bench: Bench, channel: RawChannel, slot: int, commands: Pushbuffer) -> None:
+    """Commands that the channel has fetched, and executes when the semaphore becomes 1."""
+    await channel.submit(Pushbuffer().acquire(semaphore(slot), 1).raw(*commands.dwords))
+    await bench.until_waits(channel, Wait.ONCHIP)
+
+
+@cocotb.test(**LIMIT)
+async def after_own_copies(dut):
+    """Every operation of MEM_OP_D comes after the channel's copies, and before what follows."""
+    bench = await Bench.start(dut)
+    channel = await bench.copy_channel(0, privileged=True)
+    for number, operation in enumerate(MemOp, 1):
+        ((dst, src),) = bench.copies(1)
+        commands = Pushbuffer().copy(dst, src, 1024).mem_op(operation)
+        await channel.submit(commands.host(HostMethod.NOP, number))
+        await bench.until_idle(channel)
+        done = (await bench.events(Done))[-1]
+        forgotten = (await bench.events(Method, offset=MEM_OP_D))[-1]
+        following = (await bench.events(Method))[-1]
+        assert following.data == number
+        assert done.cycle < forgotten.cycle < following.cycle
+
+
+@cocotb.test(**LIMIT)
+async def others_go_on(dut):
+    """While the invalidation of one channel is under way the others execute; what follows in its
+    own channel does not."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0, privileged=True), await bench.channel(1)
+    invalidate = Pushbuffer().invalidate().release(semaphore(2), 1)
+    await when_let_go(bench, one, 0, invalidate)
+    await when_let_go(bench, two, 1, Pushbuffer().host(HostMethod.NOP, 5))
+    copies = await slow(bench, 2)
+    await bench.let_go(0, 1)
+    await bench.until_waits(one, Wait.TRANSLATION, limit=200)
+    await bench.let_go(1, 1)
+    await bench.until_idle(two, limit=200)
+    assert await bench.control.read_semaphore(2) == 0
+    assert not await bench.events(Method, offset=MEM_OP_D)
+    await bench.until_semaphore(2, 1, limit=2 * SLOW)
+    await fast(bench, copies)
+    await bench.until_idle(one)
+    (nop,) = await bench.events(Method, offset=int(HostMethod.NOP))
+    (forgotten,) = await bench.events(Method, offset=MEM_OP_D)
+    assert nop.cycle < forgotten.cycle
+
+
+@cocotb.test(**LIMIT)
+async def many_at_once(dut):
+    """All channels invalidate at once, several times and everything that can be named, between
+    semaphores that they share: all of them end, each its own."""
+    bench = await Bench.start(dut)
+    channels, rounds = [], 4
+    for index in range(await bench.control.read("CHANNELS")):
+        channel = await bench.channel(index, privileged=True)
+        commands = Pushbuffer()
+        for number in range(rounds):
+            commands.add(semaphore(1), 1).invalidate(PDB, 0x1000 * number)
+            commands.add(semaphore(1), 1).invalidate(PDB).invalidate()
+        await when_let_go(bench, channel, 0, commands)
+        channels.append(channel)
+    await bench.let_go(0, 1)
+    await bench.until_idle(*channels, limit=100_000)
+    assert await bench.control.read_semaphore(1) == 2 * rounds * len(channels)
+    for channel in channels:
+        events = await bench.events(Method, channel=channel.index, offset=MEM_OP_D)
+        assert len(events) == 3 * rounds
+
+
+@cocotb.test(**LIMIT)
+async def switched_off_meanwhile(dut):
+    """A channel that is switched off during its invalidation is not active; started anew, at any
+    time, it is as any other, and its invalidations are not those of before."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, privileged=True)
+    await when_let_go(bench, channel, 0, Pushbuffer().invalidate().release(semaphore(3), 7))
+    copies = await slow(bench, 2)
+    await bench.let_go(0, 1)
+    await bench.until_waits(channel, Wait.TRANSLATION, limit=200)
+    await channel.write("CONTROL", ENABLE=0)
+    assert not (await channel.status())["ACTIVE"]
+    await fast(bench, copies)
+    for number, pause in enumerate((0, 10, 40, 100, 300, 600)):
+        await channel.open(privileged=True)
+        channel.put = 0
+        before = len(await bench.events(Method, offset=MEM_OP_D))
+        await channel.submit(Pushbuffer().invalidate(PDB).release(semaphore(2), number))
+        await bench.until_idle(channel)
+        assert len(await bench.events(Method, offset=MEM_OP_D)) == before + 1
+        assert await bench.control.read_semaphore(2) == number
+        # And again, not waited for.
+        await channel.submit(Pushbuffer().invalidate().invalidate())
+        await bench.wait(pause)
+        await channel.write("CONTROL", ENABLE=0)
+        await channel.until_inactive()
+    assert await bench.control.read_semaphore(3) == 0
+
+
+@cocotb.test(**LIMIT)
+async def replaced_after_a_refusal(dut):
+    """A page directory that is not in this machine's memory is a METHOD error of MEM_OP_D; it comes
+    back until it is replaced, by another invalidation too. Of all page directories it is none."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, privileged=True)
+    for operation in (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED):
+        for aperture in (1, 2, 3):
+            await channel.submit(Pushbuffer().mem_op(operation, c=PDB | aperture << 10))
+            for _ in range(2):
+                halt = await channel.until_halted(Cause.METHOD_UNDEFINED)
+                assert (halt.method, halt.data) == (MEM_OP_D, operation << 27)
+                await channel.clear()
+            await channel.until_halted(Cause.METHOD_UNDEFINED)
+            await channel.replace(MEM_OP_D, MemOp.MEMBAR << 27)
+            await bench.until_idle(channel)
+            await channel.submit(Pushbuffer().mem_op(operation, c=1 | aperture << 10))
+            await bench.until_idle(channel)
+    await channel.submit(Pushbuffer().mem_op(MemOp.MMU_TLB_INVALIDATE, c=FOREIGN))
+    await channel.until_halted(Cause.METHOD_UNDEFINED)
+    await channel.replace(HostMethod.MEM_OP_C, PDB)
+    await bench.until_idle(channel)
+    await channel.submit(Pushbuffer().host(HostMethod.MEM_OP_D, MemOp.MMU_TLB_INVALIDATE << 27))
+    await bench.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def arguments_of_each_channel(dut):
+    """MEM_OP_A … C stay set until the channel is started anew, whatever others set."""
+    bench = await Bench.start(dut)
+    one, two = await bench.channel(0, privileged=True), await bench.channel(1, privileged=True)
+    trigger = Pushbuffer().host(HostMethod.MEM_OP_D, MemOp.MMU_TLB_INVALIDATE << 27)
+    await one.submit(Pushbuffer().host(HostMethod.MEM_OP_C, FOREIGN))
+    await bench.until_idle(one)
+    await two.submit(Pushbuffer().host(HostMethod.MEM_OP_C, PDB).raw(*trigger.dwords))
+    await bench.until_idle(two)
+    await one.submit(trigger)
+    await one.until_halted(Cause.METHOD_UNDEFINED)
+    await one.write("CONTROL", ENABLE=0)
+    await one.until_inactive()
+    await one.open(privileged=True)
+    one.put = 0
+    await one.submit(trigger)
+    await bench.until_idle(one)
