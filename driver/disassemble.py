@@ -15,6 +15,10 @@ from hw.methods import (
     LaunchSemaphore,
     LaunchTransfer,
     LegacySemaphore,
+    MemOp,
+    MemOpA,
+    MemOpC,
+    MemOpD,
     ObjectClass,
     Reduction,
     SecOp,
@@ -90,6 +94,9 @@ class Malformed:
 
 
 _FIELDS_OF: dict[int, type[data.Struct]] = {
+    HostMethod.MEM_OP_A: MemOpA,
+    HostMethod.MEM_OP_C: MemOpC,
+    HostMethod.MEM_OP_D: MemOpD,
     HostMethod.SEM_EXECUTE: SemaphoreExecute,
     HostMethod.SEMAPHORED: LegacySemaphore,
     CeMethod.LAUNCH_DMA: CopyLaunch,
@@ -148,13 +155,23 @@ def _semaphore_text(found: dict[str, int]) -> list[str]:
     return words
 
 
+def _mem_op_text(found: dict[str, int]) -> list[str]:
+    """The operation of a MEM_OP_D."""
+    operation = found.pop("operation", 0)
+    return [MemOp(operation).name if operation in set(MemOp) else f"operation {operation}"]
+
+
 def method_detail(address: int, value: int, *, copy_class: bool = True) -> str:
     """Bit fields of a method's data in words, empty for plain numbers."""
     layout = _FIELDS_OF.get(address)
     if layout is None or (address >= ENGINE_METHODS and not copy_class):
         return ""
     found = fields(layout, value)
-    words = _semaphore_text(found) if layout is SemaphoreExecute else []
+    words: list[str] = []
+    if layout is SemaphoreExecute:
+        words = _semaphore_text(found)
+    elif layout is MemOpD:
+        words = _mem_op_text(found)
     return ", ".join(words + [_field_text(*item) for item in found.items()])
 
 

@@ -38,6 +38,7 @@ from hw.host.execute import Execute
 from hw.host.fences import Fences
 from hw.host.fetch import Fetch
 from hw.host.launcher import Launcher
+from hw.host.memops import MemOps
 from hw.host.parking import Parking
 from hw.host.pipeline import Pipeline
 from hw.host.prefetch import Prefetch
@@ -99,6 +100,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "host.timers": Timers,
     "host.fences": Fences,
     "host.barrier": Barrier,
+    "host.memops": MemOps,
     "semaphore": SemaphoreUnit,
     "semaphore.fence": Fence,
     "copy": CopyEngine,

@@ -70,6 +70,19 @@ def test_host_methods():
     assert dwords(Pushbuffer().mem_op(MemOp.MEMBAR)) == [0x2004_000A, 0, 0, 0, 0x2800_0000]
 
 
+def test_invalidations():
+    group, ack = 0x2004_000A, 1 << 5
+    pdb, address = 0x12_3456_7000, 0x1_2345_6789_ABCD
+    whole = [group, 0, 0, 0x3456_7000 | ack, 0x09 << 27 | 0x12]
+    assert dwords(Pushbuffer().invalidate()) == [group, 0, 0, 1 | ack, 0x09 << 27]
+    assert dwords(Pushbuffer().invalidate(pdb)) == whole
+    assert dwords(Pushbuffer().invalidate(pdb, address)) == [
+        *(group, 0x6789_A000, 0x1_2345),
+        *(0x3456_7000 | ack, 0x0A << 27 | 0x12),
+    ]
+    assert dwords(Pushbuffer().invalidate(0, 0)) == [group, 0, 0, ack, 0x0A << 27]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -84,6 +97,10 @@ def test_host_methods():
         (lambda p: p.copy(1 << 49, 0, 1), r"destination address = 0x2000000000000 does not fit"),
         (lambda p: p.copy(0, -1, 1), r"source address = -0x1 does not fit its 49 bits"),
         (lambda p: p.copy(0, 0, 1 << 32), r"copy size = 0x100000000 does not fit its 32 bits"),
+        (lambda p: p.invalidate(0x1800), r"page directory = 0x1800 is not a multiple of 4096"),
+        (lambda p: p.invalidate(1 << 59), r"page directory = 0x800000000000000 does not fit its"),
+        (lambda p: p.invalidate(0, 1 << 49), r"address = 0x2000000000000 does not fit its 49 bits"),
+        (lambda p: p.invalidate(address=0x1000), r"address = 0x1000 of no address space"),
         (lambda p: p.raw(-1), r"dword = -0x1 does not fit its 32 bits"),
     ],
 )
@@ -151,4 +168,11 @@ def test_disassemble():
     assert "subchannel 4 SET_OBJECT = 0x0000c7b5" in text
     assert "LAUNCH_DMA = 0x00000182  (transfer NON_PIPELINED, src_pitch, dst_pitch)" in text
     assert "SEM_EXECUTE = 0xa8000006  (REDUCTION, IADD, unsigned)" in text
+    text = disassemble(Pushbuffer().invalidate(0x5000, 0x7000).mem_op(MemOp.MEMBAR).dwords)
+    assert "MEM_OP_A = 0x00007000  (target_addr_lo 0x7)" in text
+    assert "MEM_OP_C = 0x00005020  (ack_type, pdb_addr_lo 0x5)" in text
+    assert "MEM_OP_D = 0x50000000  (MMU_TLB_INVALIDATE_TARGETED)" in text
+    assert "MEM_OP_D = 0x28000000  (MEMBAR)" in text
+    text = disassemble(Pushbuffer().host(HostMethod.MEM_OP_D, 3 << 27 | 1).dwords)
+    assert "(operation 3, pdb_addr_hi)" in text
     assert "method 0x300" in disassemble(Pushbuffer().immediate(5, 0x300, 1).dwords)

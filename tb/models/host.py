@@ -34,7 +34,8 @@ FAILED_COPIES = {
 }
 """Causes of copies that had begun."""
 
-MEM_OPS = {0x05, 0x09, 0x0A, 0x0D, 0x0E, 0x0F, 0x10, 0x15, 0x16}
+INVALIDATIONS = {0x09, 0x0A}
+MEM_OPS = {0x05, *INVALIDATIONS, 0x0D, 0x0E, 0x0F, 0x10, 0x15, 0x16}
 PEER = 3
 
 
@@ -364,8 +365,8 @@ class HostModel:
                 self.events.append(Notified(index, False))
             case 0x34 | 0x84 if not channel.privileged:
                 raise Refusal(Cause.METHOD_PRIVILEGED)
-            case 0x34 if value >> 27 not in MEM_OPS:
-                raise Refusal(Cause.METHOD_UNDEFINED)
+            case 0x34:
+                self._mem_op(channel, value)
             case 0x84 if value & 0xFFF < len(self.channels):
                 if self.channels[value & 0xFFF].halted:
                     self.clear(value & 0xFFF)
@@ -374,6 +375,15 @@ class HostModel:
             case 0x6C:
                 return self._semaphore_execute(channel, value)
         return True
+
+    @staticmethod
+    def _mem_op(channel: Channel, value: int) -> None:
+        """Nothing but its errors: there is nothing to forget. One page directory must lie in this
+        machine's memory, aperture 0."""
+        operation, directory = value >> 27, channel.registers.get(0x30, 0)
+        foreign = not directory & 1 and directory >> 10 & 3
+        if operation not in MEM_OPS or (operation in INVALIDATIONS and foreign):
+            raise Refusal(Cause.METHOD_UNDEFINED)
 
     @staticmethod
     def _set_object(channel: Channel, method: Held) -> None:

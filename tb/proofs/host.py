@@ -801,7 +801,7 @@ class OrderProof(Proof):
     def _units(self, m: Module, execute: Execute) -> Value:
         """Around `Execute` anything may happen; but only a launch makes copies run. Returns whose
         copies could run in the cycle before."""
-        names = ("able", "queue", "held", "ended", "spent", "all_idle", "over", "zero")
+        names = ("able", "queue", "held", "ended", "spent", "all_idle", "over", "refused", "zero")
         for name in (*names, "setting", "result", "cycles", "units", "copying", "candidate"):
             drive(m, getattr(execute, name), name)
         drive(m, execute.semaphore.request, "request", "ready")
@@ -1004,7 +1004,7 @@ class OrderProof(Proof):
                 Assert((place.va[16:] == WINDOW_BASE >> 16) & execute._known),
                 Assert(~execute._copy_counter),
             ]
-        for event in (execute.begin, execute.reserve):
+        for event in (execute.begin, execute.reserve, execute.invalidate):
             m.d.comb += Assert(~event.valid | ~copying)
         idle = execute._asking.ongoing("IDLE")
         ahead = execute._ahead | (execute._unclaimed & ~idle)

@@ -157,6 +157,7 @@ class _Maker:
             self._signal: 1,
             self._wait: 1,
             self._host_method: 2,
+            self._invalidate: 1,
             self._odd_forms: 2,
         }
         choice = self.numbers.choices(list(kinds), list(kinds.values()))[0]
@@ -280,6 +281,13 @@ class _Maker:
             (HostMethod.NON_STALL_INTERRUPT, numbers.getrandbits(32)),
         ))
         self._add(program, Pushbuffer().host(method, value))
+
+    def _invalidate(self, program: Program) -> None:
+        """Forget translations of any address space, which changes no result."""
+        numbers = self.numbers
+        pdb = numbers.choice((None, numbers.randrange(1 << 28) << 12))
+        address = None if pdb is None else numbers.choice((None, numbers.getrandbits(49)))
+        self._add(program, Pushbuffer().invalidate(pdb, address))
 
     def _odd_forms(self, program: Program) -> None:
         """Headers of every form, empty groups, and a skipped rest of a segment (HOST-2)."""
