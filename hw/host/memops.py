@@ -50,7 +50,7 @@ class MemOps(wiring.Component):
     ONE in a PDB_APERTURE that is not this machine's memory; the rest of A and C is ignored (there
     are no faults that could be replayed), as are address bits that the machine does not have.
 
-    A command is offered 6 cycles after `ask`, if none is before it; the channel's wait is over one
+    A command is offered 7 cycles after `ask`, if none is before it; the channel's wait is over one
     cycle after it was acknowledged. One that was offered is carried through although its channel
     has dropped it; that channel's next one waits until then, and is not over with it.
 
@@ -78,9 +78,11 @@ class MemOps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._channel = Signal(self._config.channel_bits)
+        config = self._config
+        self._whose, self._channel = Signal(config.channels), Signal(config.channel_bits)
+        """Whose turn it is, one-hot and, a cycle later, as a number."""
         self._begins, self._ends, self._denied = Signal(), Signal(), Signal()
-        """Whose turn it is; strobes: it begins, it ends; and nothing was done."""
+        """Strobes: the turn begins, it ends; and nothing was done."""
         # Whether a method is complete, or waits, comes late.
         asked = later(m, self.ask, "asked")
         kept = self._keep(m, later(m, self.executed, "set"), later(m, self.clear, "new"), asked)
@@ -128,7 +130,7 @@ class MemOps(wiring.Component):
         tickets = Signal(data.ArrayLayout(Ticket, self._config.channels))
         waiting = Signal(self._config.channels)
         for number in range(self._config.channels):
-            ticket, refused, mine = tickets[number], self.refused[number], self._channel == number
+            ticket, refused, mine = tickets[number], self.refused[number], self._whose[number]
             m.d.comb += [
                 waiting[number].eq(ticket == Ticket.WAITS),
                 self.over[number].eq(ticket == Ticket.OVER),
@@ -151,12 +153,15 @@ class MemOps(wiring.Component):
         m.d.sync += turns.requests.eq(waiting)
         with m.FSM(name="invalidation"):
             with m.State("PICK"):
-                m.d.sync += self._channel.eq(encode(turns.grant))
+                m.d.sync += self._whose.eq(turns.grant)
                 m.d.comb += turns.advance.eq(turns.requests.any())
                 with m.If(turns.advance):
-                    m.next = "READ"
-            with m.State("READ"):
+                    m.next = "BEGIN"
+            with m.State("BEGIN"):
                 m.d.comb += self._begins.eq(1)
+                m.d.sync += self._channel.eq(encode(self._whose))
+                m.next = "READ"
+            with m.State("READ"):
                 m.next = "FORM"
             with m.State("FORM"):
                 self._form(m, kept)

@@ -23,7 +23,7 @@ MEM_OP_A, MEM_OP_B, MEM_OP_C = 0x28, 0x2C, 0x30
 ALL_VA, TARGETED = 0x09, 0x0A
 PDB_ALL = 1
 
-SETTLED = 6
+SETTLED = 7
 """Cycles from `ask` to a command that has none before it."""
 
 Command = tuple[MmuOperation, int, int]

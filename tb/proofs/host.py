@@ -70,12 +70,13 @@ class ParkingProof(Proof):
         dut = Parking(CONFIG)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        for name in ("alive", "occupied", "zero", "copying", "engine", "queue", "retry", "fenced"):
+        states = ("alive", "occupied", "zero", "copying", "engine", "queue", "retry", "fenced")
+        for name in (*states, "over", "referring"):
             drive(m, getattr(dut, name), name)
         for name in ("park", "unpark", "watch", "update", "guard", "unguard", "clear"):
             drive(m, getattr(dut, name), name)
         m.d.comb += [
-            Assume(dut.park.wait.as_value() <= Wait.TURN.value),
+            Assume(dut.park.wait.as_value() <= Wait.TRANSLATION.value),
             Assume((dut.guard.counter < CONFIG.counters) | ~dut.guard.valid),
         ]
         whose, serving = Signal(CONFIG.channel_bits), Signal()
@@ -122,6 +123,8 @@ class ParkingProof(Proof):
         ]
         with m.If(on_chip & dut.alive[channel]):
             m.d.comb += Assert(ready == (updated | named | dut.retry[channel]))
+        with m.If((wait == Wait.TRANSLATION) & dut.alive[channel]):
+            m.d.comb += Assert(ready == dut.over[channel])
         m.d.comb += Cover(on_chip & updated & ready & ~dut.retry[channel])
 
     def _group(self, m: Module, dut: Parking, inside: Inside, unguard, channel: int) -> None:
