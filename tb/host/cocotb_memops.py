@@ -66,9 +66,11 @@ class Bench:
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.mmu = dut, Mmu()
+        self._numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
         members = MemOps(CONFIG).signature.members
         names = ("executed", "clear", "ask", "drop")
         self._layouts: dict[str, Any] = {name: members[name].shape for name in names}
+        assert all(layout["valid"].offset == 0 for layout in self._layouts.values())
 
     @classmethod
     async def start(cls, dut: Any) -> "Bench":
@@ -85,8 +87,11 @@ class Bench:
         """One cycle with these events. Returns who is over, and who was refused."""
         dut, mmu = self.dut, self.mmu
         for name, layout in self._layouts.items():
-            fields = {"valid": 1, **events[name]} if name in events else {}
-            getattr(dut, name).value = layout.const(fields).as_bits()
+            # Without an event its payload is anything; `valid` is the lowest bit.
+            bits = self._numbers.getrandbits(layout.size) & ~1
+            if name in events:
+                bits = layout.const({"valid": 1, **events[name]}).as_bits()
+            getattr(dut, name).value = bits
         done = mmu.left == 1
         dut.mmu__command__ready.value = int(mmu.ready and not mmu.left)
         dut.mmu__done.value = done | (done and mmu.refuses) << 1
@@ -239,6 +244,26 @@ async def dropped(dut):
                     assert len(mmu.taken) <= 2
                 assert mmu.taken[-1] == mine and mmu.left == 0
                 await bench.step(drop={"channel": last})
+
+
+@cocotb.test(**LIMIT)
+async def asked_again(dut):
+    """Who asks again while it waits, or when its wait is over, gets nothing more, and its wait is
+    over once."""
+    bench = await Bench.start(dut)
+    mmu, last = bench.mmu, CONFIG.channels - 1
+    mmu.delay = 10
+    for pause in range(30):
+        mmu.taken = []
+        await bench.set(last, 0, 0, 0x1000)
+        await bench.ask(last)
+        for _ in range(pause):
+            await bench.step()
+        await bench.ask(last)
+        await bench.until_over(last)
+        for _ in range(40):
+            assert not (await bench.step())[0]
+        assert len(mmu.taken) == 1
 
 
 @cocotb.test(**LIMIT)

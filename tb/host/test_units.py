@@ -42,4 +42,4 @@ def test_barrier(simulator: str, size: str) -> None:
 
 @pytest.mark.parametrize("size", ["tiny", "default", "large"])
 def test_memops(simulator: str, size: str) -> None:
-    run(MemOps(CONFIGS[size]), simulator, size, 4)
+    run(MemOps(CONFIGS[size]), simulator, size, 5)
