@@ -51,6 +51,8 @@ class Burst:
     count: int
     beats: list[tuple[int, int]] = field(default_factory=list)
     physical: bool = False
+    asid: int = 0
+    atomic: bool = False
     answer: list[tuple[int, int]] = field(default_factory=list)
     cycles: list[int] = field(default_factory=list)
     ended: bool = False
@@ -110,8 +112,9 @@ class _Client:
             if self.todo and self.pace():
                 self.offered = burst = self.todo.popleft()
                 burst.cycles.append(self.cycle)
-                word = burst.va << self.asid_bits | (burst.count - 1) << (self.asid_bits + 49)
-                self._request[2].value = word | burst.physical << (self.asid_bits + 57)
+                flags = burst.physical | burst.atomic << 1
+                word = burst.va | (burst.count - 1) << 49 | flags << 57
+                self._request[2].value = burst.asid | word << self.asid_bits
             self._request[0].value = int(self.offered is not None)
 
     def end(self) -> None:
@@ -214,6 +217,6 @@ class FaultSink:
             if int(dut.fault__valid.value) and int(dut.fault__ready.value):
                 word = int(dut.fault__payload.value)
                 client, word = word & (1 << self._bits[0]) - 1, word >> sum(self._bits)
-                va, access, fault = word & (1 << 49) - 1, word >> 49 & 3, word >> 51
+                va, access, fault = word & (1 << 49) - 1, word >> 50 & 3, word >> 52
                 self.taken.append((client, va, access, fault))
             dut.fault__ready.value = int(self.keen())

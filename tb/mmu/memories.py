@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from cocotb.triggers import RisingEdge
@@ -11,9 +11,9 @@ __all__ = ["ShufflingMemory", "Store"]
 
 
 class Store:
-    """Bytes, with a range in which every access fails; a target for `cocotbext.axi.AxiSlave`."""
+    """Bytes; accesses at `bad` addresses fail. A target for `cocotbext.axi.AxiSlave`."""
 
-    def __init__(self, content: bytes, bad: range) -> None:
+    def __init__(self, content: bytes, bad: Container[int]) -> None:
         self.content = bytearray(content)
         self.bad = bad
 
@@ -38,14 +38,15 @@ class ShufflingMemory:
     """An AXI4 subordinate that answers ids in any order and mixes their beats, with stalls.
 
     `share` of the cycles each channel goes on; in order within an id, as AXI4 demands. Failed
-    accesses are answered with DECERR. `latency` cycles lie between a request and its first answer.
+    accesses are answered with DECERR. `latency` cycles lie between a request and its first answer;
+    ids that are `held` get none.
     """
 
     def __init__(
         self, dut: Any, store: Store, rng: random.Random, *, share: float, latency: int = 0
     ) -> None:
         self.dut, self.store, self.rng, self.share = dut, store, rng, share
-        self.latency = latency
+        self.latency, self.held = latency, set[int]()
         self.bytes = len(dut.axi__wstrb)
         self.cycle = 0
         self.reads: dict[int, deque[tuple[int, int, bool]]] = {}
@@ -121,19 +122,26 @@ class ShufflingMemory:
         self, channel: str, owed: dict[int, deque], show: Callable[[int, tuple], None]
     ) -> None:
         if not self.shown[channel] and self.rng.random() < self.share:
-            due = [one for one in owed if owed[one] and owed[one][0][0] + self.latency < self.cycle]
+            due = [one for one in owed if owed[one] and self._is_due(one, owed[one][0][0])]
             if due:
                 number = self.rng.choice(due)
                 show(number, owed[number].popleft())
                 self.shown[channel] = True
         self.port(channel, "valid").value = int(self.shown[channel])
 
+    def _is_due(self, number: int, since: int) -> bool:
+        return since + self.latency < self.cycle and number not in self.held
+
+    def _load(self, address: int) -> tuple[int, int]:
+        """A beat and its response."""
+        try:
+            return int.from_bytes(self.store.load(address, self.bytes), "little"), 0
+        except ValueError:
+            return 0, 3
+
     def _show_read(self, number: int, beat: tuple[int, int, bool]) -> None:
         _, address, last = beat
-        try:
-            data, response = int.from_bytes(self.store.load(address, self.bytes), "little"), 0
-        except ValueError:
-            data, response = 0, 3
+        data, response = self._load(address)
         self.port("r", "id").value = number
         self.port("r", "data").value = data
         self.port("r", "resp").value = response
