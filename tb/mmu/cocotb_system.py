@@ -1,0 +1,288 @@
+"""Virtual memory as a whole: random clients, while software changes tables, binds and invalidates
+(ASID-1 … ASID-9)."""
+
+import itertools
+from collections.abc import Callable
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from driver.pagetables import MapError, Page
+from tb.mmu.clients import Burst
+from tb.mmu.history import NEVER
+from tb.mmu.system import (
+    ALL,
+    ASID,
+    ASIDS,
+    BAD,
+    BEAT,
+    BIND,
+    CLIENTS,
+    DATA,
+    LAST,
+    MEMORY,
+    PAGE,
+    UNBIND,
+    Bench,
+    Tables,
+)
+
+LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
+
+SMALL, BIG, HUGE = 1 << 12, 1 << 16, 1 << 21
+
+SLOTS = [
+    *((0x1000 * n, SMALL) for n in range(8)),
+    (LAST - 0xFFF, SMALL),
+    *((0x10_0000 + BIG * n, BIG) for n in range(3)),
+    (0x20_0000, HUGE),
+    (0x40_0000, HUGE),
+    (0x40_3000, SMALL),
+    (0x43_0000, BIG),
+]
+"""Where pages may be mapped in every space; some exclude each other."""
+
+LIMITS = (*[LAST] * 8, 0x4FFF, 0x11_FFFF, 0x3F_FFFF)
+"""Last addresses of spaces."""
+
+FRAMES = 12
+"""Places of each size where pages lie, so that spaces share them."""
+
+
+class Software:
+    """One requester's part of software: some spaces, whose tables it changes without end."""
+
+    def __init__(self, bench: Bench, requester: int, asids: list[int]) -> None:
+        self.bench, self.rng = bench, bench.rng
+        self.requester, self.asids = requester, asids
+        self.tables: dict[int, Tables | None] = dict.fromkeys(asids)
+        self.done = 0
+
+    async def run(self) -> None:
+        for asid in self.asids:
+            await self.rebind(asid)
+        while True:
+            actions = [self.map] * 8 + [self.unmap] * 3 + [self.protect] * 3 + [self.rebind]
+            actions += [self.share, self.invalidate, self.invalidate, self.refused, self.break_table]
+            await self.rng.choice(actions)(self.rng.choice(self.asids))
+            self.done += 1
+            await self.bench.wait(self.rng.choice([0, 0, 1, 5, 30, 100]))
+
+    def frame(self, size: int) -> int:
+        frames = range(DATA.start, DATA.stop - size + 1, size)
+        chosen = [*frames[:FRAMES], *(one for one in frames if one in BAD)][: FRAMES + 1]
+        return self.rng.choice(chosen)
+
+    async def map(self, asid: int) -> None:
+        tables, rng = self.tables[asid], self.rng
+        if tables is None:
+            return await self.rebind(asid)
+        va, size = rng.choice(SLOTS)
+        kind = rng.choice([{}] * 5 + [{"read_only": True}, {"atomics": False}, {"sparse": True}])
+        if rng.random() < 0.1:
+            kind = {"privileged": True}
+        try:
+            replaced = self.bench.map(tables, va, self.frame(size), size, **kind)
+        except MapError:
+            return await self.unmap(asid)
+        if replaced:
+            await self.forget(asid, tables, replaced[0])
+            tables.release()
+        return None
+
+    async def unmap(self, asid: int) -> None:
+        """Most often followed by an invalidation, or by another page in its place first."""
+        tables, rng = self.tables[asid], self.rng
+        pages = list(tables.pages()) if tables else []
+        if tables is None or not pages:
+            return
+        page = rng.choice(pages)
+        self.bench.unmap(tables, page)
+        if rng.random() < 0.5:
+            self.bench.map(tables, page.va, self.frame(page.size), page.size)
+        if rng.random() < 0.8:
+            await self.forget(asid, tables, page)
+
+    async def protect(self, asid: int) -> None:
+        tables, rng = self.tables[asid], self.rng
+        pages = list(tables.pages()) if tables else []
+        if tables is None or not pages:
+            return
+        page = rng.choice(pages)
+        self.bench.protect(tables, page, read_only=not page.read_only)
+        if rng.random() < 0.8:
+            await self.forget(asid, tables, page)
+
+    async def forget(self, asid: int, tables: Tables, page: Page) -> None:
+        """An invalidation that covers a page, in all spaces that have the tables."""
+        scope = self.rng.choice([ALL, ASID, PAGE, PAGE, PAGE])
+        base = None if scope == ALL else tables.root
+        if base is not None and self.rng.random() < 0.5 and not self.is_shared(tables):
+            base = None
+        va = page.va + self.rng.randrange(page.size)
+        await self.bench.invalidate(
+            scope, asid=asid, va=va, base=base, requester=self.requester
+        )
+
+    def is_shared(self, tables: Tables) -> bool:
+        return sum(one is tables for one in self.tables.values()) > 1
+
+    async def rebind(self, asid: int) -> None:
+        """Other tables or none; old ones, if nobody has them, become garbage."""
+        old = self.tables[asid]
+        tables = None if self.rng.random() < 0.1 else self.bench.tables()
+        if tables is not None:
+            for va, size in self.rng.sample(SLOTS, 9):
+                if self.is_free(tables, va, size):
+                    tables.map(va, self.frame(size), size, page_size=size)
+        await self.bind(asid, tables)
+        if old is not None and old not in self.tables.values():
+            for table in old.addresses():
+                self.bench.memory_write(table.start, self.rng.randbytes(len(table)))
+            old.free()
+
+    @staticmethod
+    def is_free(tables: Tables, va: int, size: int) -> bool:
+        return not any(one.va < va + size and va < one.va + one.size for one in tables.pages())
+
+    async def share(self, asid: int) -> None:
+        """The tables of another space."""
+        other = self.tables[self.rng.choice(self.asids)]
+        if other is not None and self.tables[asid] is None:
+            await self.bind(asid, other)
+
+    async def bind(self, asid: int, tables: Tables | None) -> None:
+        self.tables[asid] = tables
+        limit = self.rng.choice(LIMITS)
+        await self.bench.bind(asid, tables, limit=limit, requester=self.requester)
+
+    async def invalidate(self, asid: int) -> None:
+        """Of anything, for nothing."""
+        rng = self.rng
+        tables = self.tables[asid]
+        await self.bench.invalidate(
+            rng.choice([ALL, ASID, PAGE]),
+            asid=asid,
+            va=rng.choice(SLOTS)[0],
+            base=rng.choice([None, None, 0x7000, tables.root if tables else 0]),
+            requester=self.requester,
+        )
+
+    async def refused(self, asid: int) -> None:
+        """Commands that change nothing."""
+        port = self.bench.requesters[self.requester]
+        await refuse(self.bench, port.ask, self.rng.randrange(5))
+
+    async def break_table(self, asid: int) -> None:
+        """A table cannot be read for a while."""
+        tables, rng, bench = self.tables[asid], self.rng, self.bench
+        if tables is None or rng.random() < 0.5:
+            return
+        place = rng.choice(tables.addresses())
+        moment = [bench.now, NEVER]
+        bench.history.poisoned.append(moment)
+        bench.broken.ranges.append(place)
+        await bench.wait(rng.randrange(200))
+        bench.broken.ranges.remove(place)
+        moment[1] = bench.now
+
+
+async def refuse(bench: Bench, ask: Callable, which: int) -> None:
+    """Ask for one of five things that are refused."""
+    past = MEMORY + 0x1000 * bench.rng.randrange(0, 1 << 16)
+    asked = (
+        (5 + bench.rng.randrange(3), {}),
+        (BIND, {"asid": ASIDS + bench.rng.randrange(1024 - ASIDS), "base": 0x1000}),
+        (UNBIND, {"asid": ASIDS}),
+        (PAGE, {"asid": 1023}),
+        (BIND, {"asid": 0, "base": past}),
+    )
+    operation, arguments = asked[which]
+    assert not await ask(operation, **arguments), asked[which]
+
+
+class Traffic:
+    """Keeps all clients busy, most often with pages that are mapped."""
+
+    def __init__(self, bench: Bench, programs: list[Software]) -> None:
+        self.bench, self.rng, self.programs = bench, bench.rng, programs
+
+    async def run(self) -> None:
+        bench, idle = self.bench, 0.0
+        for cycle in itertools.count():
+            if cycle % 500 == 0:
+                idle = self.rng.choice([0, 0.9, 0.99])
+            for writes, ports in ((False, bench.readers), (True, bench.writers)):
+                for port in ports:
+                    if len(port.todo) < 2 and self.rng.random() >= idle:
+                        port.todo.append(self.burst(writes=writes))
+            await RisingEdge(bench.dut.clk)
+
+    def burst(self, *, writes: bool) -> Burst:
+        rng = self.rng
+        longest = rng.choice([1, 1, 2, 8, 40])
+        if rng.random() < 0.04:
+            options = {"asid": rng.randrange(ASIDS), "physical": True}
+            va = rng.choice([rng.randrange(DATA.stop), rng.randrange(MEMORY, LAST)])
+            return self.bench.burst_at(va, longest, writes=writes, **options)
+        asid, va = self.place()
+        options = {"asid": asid, "atomic": rng.random() < 0.1}
+        if options["atomic"]:
+            # So that reports tell both ports of a client apart.
+            va = va & ~0x800 | writes << 11
+        return self.bench.burst_at(va, longest, writes=writes, **options)
+
+    def place(self) -> tuple[int, int]:
+        """An address of a space, of which there is also one that software knows nothing of."""
+        rng = self.rng
+        program = rng.choice(self.programs)
+        asid = rng.choice(program.asids)
+        tables = program.tables[asid]
+        pages = list(tables.pages()) if tables else []
+        if pages and rng.random() < 0.9:
+            page = rng.choice(pages)
+            return asid, page.va + rng.randrange(page.size)
+        va, size = rng.choice(SLOTS)
+        va = rng.randrange(LAST) if rng.random() < 0.2 else va + rng.randrange(size)
+        return rng.choice([asid, asid, 3]), va
+
+
+async def read_faults(bench: Bench) -> None:
+    """Software that reads the fault buffer; now and then it is late, and records are dropped."""
+    dut, rng = bench.dut, bench.rng
+    while True:
+        await bench.wait(rng.choice([5, 5, 20, 300]))
+        dut.faults__get.value = int(dut.faults__put.value)
+        if int(dut.faults__status.value) & 2:
+            dut.faults__clear.value = rng.choice([2, 3])
+            await bench.wait(1)
+            dut.faults__clear.value = 0
+
+
+async def vary(bench: Bench) -> None:
+    """Memory's latency."""
+    while True:
+        bench.bus.latency = bench.rng.choice([0, 3, 10, 40])
+        await bench.wait(bench.rng.randrange(400))
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(share=[0.4, 0.8, 1.0])
+async def random_system(dut, share):
+    """Whatever software does meanwhile, every burst does what some page of its space allowed just
+    then, and nothing older than an acknowledgement is used or under way after it."""
+    bench = Bench(dut, share=share, records=8)
+    await bench.start()
+    programs = [Software(bench, 0, [0, 1]), Software(bench, 1, [2])]
+    parts = [*programs, Traffic(bench, programs)]
+    tasks = [cocotb.start_soon(one.run()) for one in parts]
+    others = [cocotb.start_soon(read_faults(bench)), cocotb.start_soon(vary(bench))]
+    await bench.wait(10_000)
+    tasks.pop().cancel()
+    checked = await bench.finish()
+    for task in [*tasks, *others]:
+        task.cancel()
+    counts = dict(sorted(bench.counts.items()))
+    done = [one.done for one in programs]
+    cocotb.log.info(f"{len(checked)} bursts: {counts}; {done} changes; {bench.faults.dropped} lost")
+    assert bench.counts["page"] > 100

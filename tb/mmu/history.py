@@ -1,0 +1,264 @@
+"""What software had mapped, and when: pages of address spaces in time.
+
+Nothing here knows page tables or the hardware: an access is right if some page of its address
+space explains it that was in the tables, or not yet invalidated, while the access was under way.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tb.mmu.clients import Burst
+
+__all__ = [
+    "ATOMIC",
+    "ATOMICS",
+    "LIMIT",
+    "NEVER",
+    "NO_PAGE",
+    "POISONED",
+    "PRIVILEGE",
+    "READ",
+    "READ_ONLY",
+    "REGION",
+    "UNBOUND",
+    "WRITE",
+    "Event",
+    "History",
+    "Mapping",
+    "Row",
+]
+
+READ, WRITE, ATOMIC = range(3)
+NO_PAGE = (0, 2)
+LIMIT, UNBOUND, PRIVILEGE, READ_ONLY, REGION, POISONED, ATOMICS = 3, 4, 5, 6, 13, 14, 15
+"""FAULT_TYPE of a fault record."""
+
+NEVER = float("inf")
+
+
+@dataclass
+class Event:
+    """A fault that was reported in a cycle. `record` is what lies in memory, unless dropped."""
+
+    client: int
+    asid: int
+    va: int
+    physical: bool
+    access: int
+    cause: int
+    cycle: int
+    record: int | None = None
+
+
+@dataclass
+class Row:
+    """A space has tables at `base`, or none; pages up to `last`."""
+
+    base: int | None
+    last: int
+    since: float
+    until: float = NEVER
+
+
+@dataclass(eq=False)
+class Mapping:
+    """A page from cycle `born` on in the tables of a space, until `dead`; surely found from `sure`
+    on, used at most until `gone`. Sparse without `pa`."""
+
+    asid: int
+    va: int
+    size: int
+    pa: int | None
+    read_only: bool
+    privileged: bool
+    atomics: bool
+    born: float
+    last: int
+    sure: float
+    dead: float = NEVER
+    gone: float = NEVER
+
+    def has(self, va: int) -> bool:
+        return self.va <= va < self.va + self.size
+
+    def refuses(self, kind: int) -> int | None:
+        """Why it refuses an access, if it does."""
+        if self.pa is None:
+            return None
+        if self.privileged:
+            return PRIVILEGE
+        if self.read_only and kind != READ:
+            return READ_ONLY
+        return ATOMICS if kind == ATOMIC and not self.atomics else None
+
+
+@dataclass
+class _Bound:
+    """The tables of a space, with its row."""
+
+    tables: Any
+    row: Row
+
+
+class History:
+    """All that software did.
+
+    Parameters
+    ----------
+    built : whether an ASID is there. memory_bytes : of physical memory.
+    """
+
+    def __init__(self, built: Callable[[int], bool], memory_bytes: int) -> None:
+        self._built, self._memory = built, memory_bytes
+        self.rows: dict[int, list[Row]] = {}
+        self.mappings: dict[int, list[Mapping]] = {}
+        self.bound: dict[int, _Bound] = {}
+        self.poisoned: list[list[float]] = []
+        """When tables could not be read."""
+
+    # Software
+
+    def add(
+        self, tables: Any, page: Any, now: float, *, sure: float, sparse: bool = False
+    ) -> None:
+        """`page` is in these tables from now on."""
+        for asid, bound in self.bound.items():
+            if bound.tables is tables:
+                self._add(asid, bound.row, page, now, sure=sure, sparse=sparse)
+
+    def _add(
+        self, asid: int, row: Row, page: Any, now: float, *, sure: float, sparse: bool = False
+    ) -> Mapping:
+        pa = None if sparse else page.pa
+        flags = (page.read_only, page.privileged, page.atomics)
+        mapping = Mapping(asid, page.va, page.size, pa, *flags, now, row.last, sure)
+        self.mappings.setdefault(asid, []).append(mapping)
+        return mapping
+
+    def remove(self, tables: Any, page: Any, now: float) -> None:
+        """`page` has left these tables."""
+        for asid, bound in self.bound.items():
+            for one in self.mappings.get(asid, []) if bound.tables is tables else []:
+                if one.va == page.va and one.dead == NEVER:
+                    one.dead = now
+
+    def leave(self, asid: int, now: float) -> list[Mapping | Row]:
+        """A bind begins; what it ends."""
+        old = self.mappings.get(asid, [])
+        for one in old:
+            one.dead = min(one.dead, now)
+        self.bound.pop(asid, None)
+        rows = self.rows.setdefault(asid, [Row(None, 0, 0)])
+        return [*old, *rows]
+
+    def enter(self, asid: int, row: Row, tables: Any) -> list[Mapping]:
+        """A space has these tables from now on, but maybe not yet; its pages."""
+        self.rows[asid].append(row)
+        if tables is None:
+            return []
+        self.bound[asid] = _Bound(tables, row)
+        pages = tables.pages()
+        return [self._add(asid, row, page, row.since, sure=NEVER) for page in pages]
+
+    def acknowledge(self, old: Iterable[Mapping | Row], now: float) -> None:
+        """These are used no more."""
+        for one in old:
+            if isinstance(one, Row):
+                one.until = min(one.until, now)
+            else:
+                one.gone = min(one.gone, now)
+
+    def bound_to(self, base: int) -> list[int]:
+        return [asid for asid, bound in self.bound.items() if bound.row.base == base]
+
+    def covered(self, asids: Iterable[int], va: int | None) -> list[Mapping]:
+        """Mappings that have left the tables, of those spaces; with `va`, those in which it lies."""
+        mine = [one for asid in asids for one in self.mappings.get(asid, [])]
+        return [one for one in mine if one.dead < NEVER and (va is None or one.has(va))]
+
+    # Checks
+
+    def _mine(self, burst: Burst) -> list[Mapping]:
+        """Pages that the burst may have met: known when it was offered or later, and before its
+        end."""
+        offered, ended = burst.cycles[0], burst.cycles[-1]
+        return [
+            one
+            for one in self.mappings.get(burst.asid, [])
+            if one.has(burst.va) and one.born <= ended and one.gone > offered
+        ]
+
+    def _rows(self, burst: Burst) -> list[Row]:
+        rows = self.rows.get(burst.asid, [Row(None, 0, 0)])
+        return [
+            row for row in rows if row.since <= burst.cycles[-1] and row.until > burst.cycles[0]
+        ]
+
+    def check_access(self, burst: Burst, kind: int, address: int | None) -> None:
+        """An access at a physical address, or of a sparse page, whose page may be used until the
+        access has ended."""
+        if burst.physical:
+            assert address is not None, burst
+            assert address // 4096 == burst.va // 4096 < self._memory // 4096, (burst, address)
+            return
+        assert self._built(burst.asid), burst
+        right = [one for one in self._mine(burst) if self._explains(one, burst, kind, address)]
+        assert right, (burst, address, self._mine(burst))
+
+    def _explains(self, one: Mapping, burst: Burst, kind: int, address: int | None) -> bool:
+        in_time = one.gone > burst.cycles[-1] and burst.va <= one.last
+        if one.pa is None or address is None:
+            return in_time and one.pa is None and address is None
+        page = (one.pa + burst.va - one.va) // 4096
+        return in_time and page == address // 4096 and one.refuses(kind) is None
+
+    def check_fault(self, burst: Burst, kind: int, event: Event) -> None:
+        """The cause was there at some moment."""
+        mine, cause, rows = self._mine(burst), event.cause, self._rows(burst)
+        if burst.physical:
+            assert cause == REGION and burst.va >= self._memory, (burst, event)
+        elif cause == UNBOUND:
+            assert any(row.base is None for row in rows), (burst, rows)
+        elif cause == LIMIT:
+            assert any(row.base is not None and burst.va > row.last for row in rows), (burst, rows)
+        elif cause == POISONED:
+            offered, ended = burst.cycles[0], burst.cycles[-1]
+            met = [since for since, until in self.poisoned if since <= ended and until >= offered]
+            assert met, (burst, event)
+        elif cause in NO_PAGE:
+            self._check_missing(burst, mine, rows)
+        else:
+            assert cause in {one.refuses(kind) for one in mine}, (burst, event, mine)
+
+    def _check_missing(self, burst: Burst, mine: list[Mapping], rows: list[Row]) -> None:
+        """There was a moment without a page."""
+        offered, ended = burst.cycles[0], burst.cycles[-1]
+        always = [
+            one
+            for one in mine
+            if one.sure <= offered and one.dead >= ended and burst.va <= one.last
+        ]
+        assert not always, (burst, always)
+        assert any(row.base is not None for row in rows), burst
+
+    def check_record(self, burst: Burst, event: Event) -> None:
+        """The 32 bytes of a record, by the bit positions of spec 6.4."""
+        word = event.record
+        assert word is not None
+
+        def bits(low: int, width: int) -> int:
+            return word >> low & (1 << width) - 1
+
+        assert bits(255, 1) == 1 and bits(244, 1) == 1, burst
+        assert bits(76, 52) == burst.va >> 12, burst
+        assert bits(208, 10) == burst.asid, burst
+        assert bits(224, 5) == event.cause, burst
+        assert bits(232, 7) == event.client, burst
+        assert bits(240, 4) == event.access + 8 * burst.physical, burst
+        assert burst.cycles[0] <= bits(128, 64) <= event.cycle, burst
+        bases = {row.base for row in self._rows(burst)}
+        if bits(8, 2):
+            assert bits(8, 2) == 1 and bits(12, 52) == 0 and None in bases, (burst, bases)
+        else:
+            assert bits(12, 52) << 12 in bases, (burst, bases)

@@ -1,0 +1,455 @@
+"""A bench of `hw.mmu.system.MemorySystem`: clients, memory, and software with its page tables.
+
+Every burst is compared with what it did on the bus, and with the pages that software had mapped
+in the meantime (`tb/mmu/history.py`). Formats are those of `hw/records.py`, packed here by hand.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+from cocotb.utils import get_sim_time
+
+from driver.memory import Memory
+from driver.pagetables import Page, PageTables
+from tb.axi_rules import AxiRules
+from tb.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, sometimes
+from tb.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row
+from tb.mmu.memories import ShufflingMemory, Store
+from tb.reset import reset
+
+__all__ = [
+    "ALL",
+    "ASID",
+    "ASIDS",
+    "BAD",
+    "BEAT",
+    "BIND",
+    "CLIENTS",
+    "DATA",
+    "MEMORY",
+    "PAGE",
+    "RECORDS",
+    "UNBIND",
+    "Bench",
+    "Tables",
+]
+
+WIDTH, ASIDS, CLIENTS = (int(os.environ[name]) for name in ("WIDTH", "ASIDS", "CLIENTS"))
+BEAT = WIDTH // 8
+ASID_BITS = max(1, (ASIDS - 1).bit_length())
+CLIENT_BITS = CLIENTS.bit_length()
+
+MEMORY = 1 << 24
+DATA = range(0, 0xA0_0000)
+"""Pages lie here."""
+
+BAD = range(0x9E_0000, 0xA0_0000)
+"""A part of it that is answered with bus errors."""
+
+RECORDS = 0xB0_0000
+"""The fault buffer, unless a test wants it elsewhere."""
+
+TABLES = 0xC0_0000
+"""Page tables lie from here on."""
+
+ALL, ASID, PAGE, BIND, UNBIND = range(5)
+"""Operations of a `MmuPort`."""
+
+LAST = (1 << 49) - 1
+
+
+class Tables(PageTables):
+    """Page tables of the driver that know sparse pages, too."""
+
+    def set_sparse(self, page: Page) -> None:
+        """A page that was mapped becomes sparse."""
+        self._store_page(page, self._place(page), 1 << 3)
+
+    def addresses(self) -> list[range]:
+        """Where all tables lie."""
+        return [range(one.address, one.address + one.size) for one in self._buffers.values()]
+
+
+@dataclass
+class Access:
+    """A burst on the bus: beats are (data, response) of a read, (data, strobe) of a write."""
+
+    address: int
+    count: int
+    cycle: int
+    beats: list[tuple[int, int]] = field(default_factory=list)
+    response: int = 0
+
+
+class Broken:
+    """Addresses that the bus answers with errors."""
+
+    def __init__(self, *ranges: range) -> None:
+        self.ranges = list(ranges)
+
+    def __contains__(self, address: int) -> bool:
+        return any(address in one for one in self.ranges)
+
+
+class Bus(ShufflingMemory):
+    """A memory that keeps an account of what every id has read and written."""
+
+    def __init__(self, dut: Any, store: Store, rng: Random, *, share: float) -> None:
+        super().__init__(dut, store, rng, share=share)
+        self.reads_of: dict[int, list[Access]] = {}
+        self.writes_of: dict[int, list[Access]] = {}
+        self._open: dict[int, deque[Access]] = {}
+        self._asked: dict[int, deque[Access]] = {}
+
+    def _take_read(self) -> None:
+        super()._take_read()
+        number = self.get("ar", "id")
+        access = Access(self.get("ar", "addr"), self.get("ar", "len") + 1, self.cycle)
+        self.reads_of.setdefault(number, []).append(access)
+        self._open.setdefault(number, deque()).append(access)
+
+    def _show_read(self, number: int, beat: tuple[int, int, bool]) -> None:
+        super()._show_read(number, beat)
+        access = self._open[number][0]
+        access.beats.append(self._load(beat[1]))
+        if len(access.beats) == access.count:
+            self._open[number].popleft()
+
+    def _write(self) -> None:
+        number, address, cycle = self.writes[0]
+        beats = list(self.bursts[0])
+        super()._write()
+        response = self.done[number][-1][1]
+        access = Access(address, len(beats), cycle, beats, response)
+        self.writes_of.setdefault(number, []).append(access)
+
+
+class Requester:
+    """One that wants binds and invalidations, one at a time."""
+
+    def __init__(self, bench: "Bench", index: int) -> None:
+        self.bench, self.prefix = bench, f"maintain__{index}"
+        self.port("command__valid").value = 0
+        self.port("command__payload").value = 0
+
+    def port(self, name: str) -> Any:
+        return getattr(self.bench.dut, f"{self.prefix}__{name}")
+
+    async def ask(
+        self,
+        operation: int,
+        *,
+        asid: int = 0,
+        by_base: bool = False,
+        va: int = 0,
+        base: int = 0,
+        limit: int = LAST,
+        limit_cycles: int = 20_000,
+    ) -> bool:
+        """Send it and wait for the acknowledgement; whether it was not refused."""
+        word = operation | asid << 3 | by_base << 13 | (va >> 12) << 14
+        word |= (base >> 12) << 51 | (limit >> 12) << 79
+        self.port("command__payload").value = word
+        self.port("command__valid").value = 1
+        taken = False
+        for _ in range(limit_cycles):
+            await RisingEdge(self.bench.dut.clk)
+            if not taken and int(self.port("command__ready").value):
+                taken = True
+                self.port("command__valid").value = 0
+            done = int(self.port("done").value)
+            if done & 1:
+                assert taken, f"{self.prefix}: acknowledged before it was taken"
+                return not done >> 1
+        raise AssertionError(f"{self.prefix}: no acknowledgement in {limit_cycles} cycles")
+
+
+class FaultWatch:
+    """Follows the fault port: each event has its record in memory, or was dropped."""
+
+    def __init__(self, bench: "Bench") -> None:
+        self.bench, self.dut = bench, bench.dut
+        self.events: dict[tuple[int, int], deque[Event]] = {}
+        self.dropped = self.count = self.put = 0
+        self.first: int | None = None
+
+    async def run(self) -> None:
+        while True:
+            await RisingEdge(self.dut.clk)
+            word = int(self.dut.fault.value)
+            assert word & 1 == int(self.dut.faults__fault.value)
+            if word & 1:
+                self._take(word >> 1)
+
+    def _take(self, word: int) -> None:
+        client, word = word & (1 << CLIENT_BITS) - 1, word >> CLIENT_BITS
+        asid, word = word & (1 << ASID_BITS) - 1, word >> ASID_BITS
+        va, word = word & LAST, word >> 49
+        event = Event(client, asid, va, bool(word & 1), word >> 1 & 3, word >> 3, self.bench.now)
+        put, dropped = int(self.dut.faults__put.value), int(self.dut.faults__dropped.value)
+        if dropped != self.dropped:
+            assert (put, dropped) == (self.put, self.dropped + 1), event
+        else:
+            records = int(self.dut.faults__records.value)
+            assert put == (0 if self.put + 1 >= records else self.put + 1), event
+            place = (int(self.dut.faults__base.value) << 12) + 32 * self.put
+            event.record = int.from_bytes(self.bench.store.content[place : place + 32], "little")
+        self.put, self.dropped, self.count = put, dropped, self.count + 1
+        self.events.setdefault((client, event.access), deque()).append(event)
+
+
+class Bench:
+    """The system with everything around it; `share` is how often each stream goes on."""
+
+    def __init__(self, dut: Any, *, share: float = 1.0, records: int = 64) -> None:
+        self.dut, self.rng = dut, Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        rng, self.share = self.rng, share
+        self.broken = Broken(BAD)
+        self.store = Store(rng.randbytes(MEMORY), self.broken)
+        self.memory = Memory(self, MEMORY, base=TABLES)  # type: ignore[arg-type]
+        self.history = History(self._built, MEMORY)
+        pace = sometimes(rng, share)
+        arguments = {"asid_bits": ASID_BITS, "width": WIDTH, "pace": pace, "keen": self._keen}
+        self.held = False
+        self.readers = [ReadClient(dut, n, **arguments) for n in range(CLIENTS)]
+        self.writers = [WriteClient(dut, n, **arguments) for n in range(CLIENTS)]
+        self.bus = Bus(dut, self.store, rng, share=share)
+        ids = {"ar": CLIENTS + 1, "aw": CLIENTS + 1}
+        self.rules = AxiRules(dut, "axi", limit=MEMORY, ids=ids)
+        self.requesters = [Requester(self, n) for n in range(2)]
+        self.faults = FaultWatch(self)
+        self.set_buffer(records=records)
+        dut.faults__enable.value, dut.faults__get.value = 1, 0
+        dut.faults__clear.value = dut.time.value = 0
+        self._origin = 0
+        self._read_accesses = [0] * CLIENTS
+        self._write_accesses = [0] * CLIENTS
+        self.counts: dict[str, int] = {}
+
+    def _keen(self) -> bool:
+        return not self.held and self.rng.random() < self.share
+
+    @staticmethod
+    def _built(asid: int) -> bool:
+        return asid < ASIDS
+
+    def set_buffer(self, *, base: int = RECORDS, records: int = 64) -> None:
+        """Where fault records go."""
+        self.dut.faults__base.value = base >> 12
+        self.dut.faults__records.value = records
+
+    # What the driver sees of the machine
+
+    def memory_read(self, address: int, size: int) -> bytes:
+        return bytes(self.store.content[address : address + size])
+
+    def memory_write(self, address: int, content: bytes) -> None:
+        self.store.content[address : address + len(content)] = content
+
+    # Time
+
+    @property
+    def now(self) -> int:
+        """The last clock edge, counted as clients and memory do."""
+        return int(get_sim_time("ns")) // 10 - self._origin
+
+    async def start(self) -> None:
+        await reset(self.dut)
+        await RisingEdge(self.dut.clk)
+        self._origin = int(get_sim_time("ns")) // 10
+        parts = [self.bus, self.rules, self.faults, *self.readers, *self.writers]
+        for part in parts:
+            cocotb.start_soon(part.run())
+        cocotb.start_soon(self._tick())
+
+    async def _tick(self) -> None:
+        while True:
+            await RisingEdge(self.dut.clk)
+            self.dut.time.value = self.now
+
+    async def wait(self, cycles: int) -> None:
+        for _ in range(cycles):
+            await RisingEdge(self.dut.clk)
+
+    # Software
+
+    def tables(self, name: str = "") -> Tables:
+        return Tables(self.memory, name)
+
+    def map(
+        self, tables: Tables, va: int, pa: int, size: int = 1 << 12, *, sparse=False, **options: Any
+    ) -> list[Page]:
+        """Map one page in all spaces that have these tables; what is to be invalidated."""
+        needs = tables.map(va, pa, size, page_size=size, **options)
+        page = tables.find(va)
+        assert page is not None
+        if sparse:
+            tables.set_sparse(page)
+        sure = NEVER if needs else self.now
+        self.history.add(tables, page, self.now, sure=sure, sparse=sparse)
+        return needs
+
+    def unmap(self, tables: Tables, page: Page) -> None:
+        tables.unmap(page.va, page.size)
+        self.history.remove(tables, page, self.now)
+
+    def protect(self, tables: Tables, page: Page, *, read_only: bool) -> None:
+        """Forbid or allow writes; a sparse page becomes a page."""
+        tables.protect(page.va, page.size, read_only=read_only)
+        self.history.remove(tables, page, self.now)
+        new = tables.find(page.va)
+        assert new is not None
+        self.history.add(tables, new, self.now, sure=self.now)
+
+    async def bind(
+        self, asid: int, tables: Tables | None, *, limit: int = LAST, requester: int = 0
+    ) -> None:
+        """From the acknowledgement on everything before is gone."""
+        begun, asked = self.now, self.requesters[requester]
+        old = self.history.leave(asid, begun)
+        row = Row(None, LAST, begun)
+        if tables is not None:
+            row = Row(tables.root, limit, begun)
+        new = self.history.enter(asid, row, tables)
+        operation = BIND if tables else UNBIND
+        base = tables.root if tables else 0
+        assert await asked.ask(operation, asid=asid, base=base, limit=limit)
+        self.history.acknowledge(old, self.now)
+        for one in new:
+            one.sure = self.now
+
+    async def invalidate(
+        self,
+        scope: int,
+        *,
+        asid: int = 0,
+        va: int = 0,
+        base: int | None = None,
+        requester: int = 0,
+    ) -> None:
+        """`base`: for all spaces with that page directory base, not for `asid`."""
+        asids = range(1 << ASID_BITS) if scope == ALL else [asid]
+        if base is not None:
+            asids = self.history.bound_to(base)
+        covered = self.history.covered(asids, va if scope == PAGE else None)
+        begun = self.now
+        arguments = {"asid": asid, "va": va, "base": base or 0, "by_base": base is not None}
+        assert await self.requesters[requester].ask(scope, **arguments)
+        self.history.acknowledge([one for one in covered if one.dead <= begun], self.now)
+
+    # Traffic
+
+    def write(self, va: int, count: int = 1, *, strobe: int | None = None, **options: Any) -> Burst:
+        beats = []
+        for _ in range(count):
+            lanes = self.rng.randrange(1, 1 << BEAT) if strobe is None else strobe
+            beats.append((self.rng.getrandbits(WIDTH), lanes))
+        return Burst(va, count, beats, **options)
+
+    def burst_at(self, va: int, longest: int, *, writes: bool, **options: Any) -> Burst:
+        """A burst from `va` on, of up to `longest` beats inside its page."""
+        count = self.rng.randint(1, min(longest, (4096 - va % 4096 // BEAT * BEAT) // BEAT))
+        return self.write(va, count, **options) if writes else Burst(va, count, **options)
+
+    async def finish(self, timeout: int = 50_000) -> list[tuple[int, Burst, Event | None]]:
+        """Wait for all clients; check all that has happened. Client, burst and fault of each."""
+        checked = []
+        for client in range(CLIENTS):
+            for writes, port in ((False, self.readers[client]), (True, self.writers[client])):
+                bursts = await port.finish(timeout)
+                checked += self._check(client, bursts, writes=writes)
+        for client in range(CLIENTS):
+            assert self._read_accesses[client] == len(self.bus.reads_of.get(client + 1, [])), client
+            assert self._write_accesses[client] == len(self.bus.writes_of.get(client + 1, [])), (
+                client
+            )
+        assert not any(self.faults.events.values()), "reports of nothing"
+        return checked
+
+    # Checks
+
+    def _check(
+        self, client: int, bursts: Iterable[Burst], *, writes: bool
+    ) -> list[tuple[int, Burst, Event | None]]:
+        """Bursts of one port, in order."""
+        return [(client, one, self._check_burst(client, one, writes=writes)) for one in bursts]
+
+    def _check_burst(self, client: int, burst: Burst, *, writes: bool) -> Event | None:
+        kind = ATOMIC if burst.atomic else WRITE if writes else READ
+        if burst.answer[-1][1] == FAULT:
+            assert len(burst.answer) == 1, burst
+            event = self._event(client, burst, kind)
+            self.history.check_fault(burst, kind, event)
+            self._count(f"fault {event.cause}")
+            return event
+        check = self._match_write if writes else self._match_read
+        access = check(client, burst)
+        self.history.check_access(burst, kind, None if access is None else access.address)
+        self._count("sparse" if access is None else "page")
+        return None
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def _event(self, client: int, burst: Burst, kind: int) -> Event:
+        """The report of a fault, which was there before its status."""
+        waiting = self._reports(client, kind, burst)
+        assert waiting, f"no report: {burst}"
+        event = waiting.popleft()
+        asked = (client + 1, burst.asid, burst.va, burst.physical, kind)
+        assert (event.client, event.asid, event.va, event.physical, event.access) == asked, burst
+        assert burst.cycles[0] <= event.cycle < burst.cycles[-1], (burst, event)
+        if event.record is not None:
+            self.history.check_record(burst, event)
+        return event
+
+    def _reports(self, client: int, kind: int, burst: Burst) -> deque[Event]:
+        """Those of one port; both ports of a client have the atomic ones, whose addresses differ."""
+        events = self.faults.events.get((client + 1, kind), deque())
+        if kind == ATOMIC:
+            asked = (burst.asid, burst.va)
+            mine = next((one for one in events if (one.asid, one.va) == asked), None)
+            if mine is not None:
+                events.remove(mine)
+                events.appendleft(mine)
+        return events
+
+    def _match_read(self, client: int, burst: Burst) -> Access | None:
+        """The access of a read; None when it was sparse: only zeros."""
+        assert len(burst.answer) == burst.count, burst
+        if not any(data or status for data, status in burst.answer):
+            return None
+        accesses = self.bus.reads_of.get(client + 1, [])
+        assert self._read_accesses[client] < len(accesses), f"not on the bus: {burst}"
+        access = accesses[self._read_accesses[client]]
+        self._read_accesses[client] += 1
+        _same_place(burst, access)
+        for (data, status), (served, response) in zip(burst.answer, access.beats, strict=True):
+            assert status == (BUS if response & 2 else OK), burst
+            assert status == BUS or data == served, burst
+        return access
+
+    def _match_write(self, client: int, burst: Burst) -> Access | None:
+        """The access of a write; None when it was dropped."""
+        accesses = self.bus.writes_of.get(client + 1, [])
+        ((_, status),) = burst.answer
+        number = self._write_accesses[client]
+        if number == len(accesses) or accesses[number].beats != burst.beats:
+            assert status == OK, f"not on the bus: {burst}"
+            return None
+        self._write_accesses[client] += 1
+        _same_place(burst, accesses[number])
+        assert status == (BUS if accesses[number].response & 2 else OK), burst
+        return accesses[number]
+
+
+def _same_place(burst: Burst, access: Access) -> None:
+    """The bus has what the client asked for, but for the page."""
+    assert access.address % 4096 == burst.va % 4096 // BEAT * BEAT, (burst, access)
+    assert access.count == burst.count, (burst, access)

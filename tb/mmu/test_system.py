@@ -1,0 +1,46 @@
+"""Virtual memory as a whole, in a small, the default and a wide configuration."""
+
+import pytest
+
+from hw.config import Config
+from hw.mmu.system import MemorySystem
+from tb.runner import simulate
+
+MEMORY = 1 << 24
+
+CONFIGS = {
+    "small": Config(
+        asids=3,
+        l1_entries=4,
+        l1_misses=2,
+        l2_entries=64,
+        walks=3,
+        data_width=64,
+        memory_bytes=MEMORY,
+    ),
+    "default": Config(memory_bytes=MEMORY),
+    "wide": Config(data_width=512, memory_bytes=MEMORY),
+}
+
+REQUESTERS = 2
+
+
+def system(simulator: str, name: str, tests: str, minimum: int) -> None:
+    config = CONFIGS[name]
+    simulate(
+        MemorySystem(config, REQUESTERS),
+        f"tb.mmu.{tests}",
+        simulator=simulator,
+        name=f"mmu-{tests.removeprefix('cocotb_')}-{name}",
+        env={
+            "WIDTH": str(config.data_width),
+            "ASIDS": str(config.asids),
+            "CLIENTS": str(config.memory_clients),
+        },
+        minimum=minimum,
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_system(simulator: str, name: str) -> None:
+    system(simulator, name, "cocotb_system", 3)
