@@ -26,7 +26,9 @@ __all__ = [
     "Event",
     "History",
     "Mapping",
+    "Record",
     "Row",
+    "refusal",
 ]
 
 READ, WRITE, ATOMIC = range(3)
@@ -51,6 +53,38 @@ class Event:
     record: int | None = None
 
 
+@dataclass(frozen=True)
+class Record:
+    """What the 32 bytes of a fault record say, by the bit positions of spec 6.4."""
+
+    aperture: int
+    instance: int
+    address: int
+    timestamp: int
+    asid: int
+    cause: int
+    client: int
+    access: int
+    client_type: int
+    valid: int
+
+    @classmethod
+    def of(cls, word: int) -> "Record":
+        places = (
+            (8, 2),
+            (12, 52),
+            (76, 52),
+            (128, 64),
+            (208, 10),
+            (224, 5),
+            (232, 7),
+            (240, 4),
+            (244, 1),
+            (255, 1),
+        )
+        return cls(*(word >> low & (1 << width) - 1 for low, width in places))
+
+
 @dataclass
 class Row:
     """A space has tables at `base`, or none; pages up to `last`."""
@@ -59,6 +93,15 @@ class Row:
     last: int
     since: float
     until: float = NEVER
+
+
+def refusal(kind: int, *, privileged: bool, read_only: bool, atomics: bool) -> int | None:
+    """Why a page refuses an access of an unprivileged client, if it does."""
+    if privileged:
+        return PRIVILEGE
+    if read_only and kind != READ:
+        return READ_ONLY
+    return ATOMICS if kind == ATOMIC and not atomics else None
 
 
 @dataclass(eq=False)
@@ -86,11 +129,9 @@ class Mapping:
         """Why it refuses an access, if it does."""
         if self.pa is None:
             return None
-        if self.privileged:
-            return PRIVILEGE
-        if self.read_only and kind != READ:
-            return READ_ONLY
-        return ATOMICS if kind == ATOMIC and not self.atomics else None
+        return refusal(
+            kind, privileged=self.privileged, read_only=self.read_only, atomics=self.atomics
+        )
 
 
 @dataclass
@@ -119,20 +160,16 @@ class History:
 
     # Software
 
-    def add(
-        self, tables: Any, page: Any, now: float, *, sure: float, sparse: bool = False
-    ) -> None:
+    def add(self, tables: Any, page: Any, now: float, *, sure: float) -> None:
         """`page` is in these tables from now on."""
         for asid, bound in self.bound.items():
             if bound.tables is tables:
-                self._add(asid, bound.row, page, now, sure=sure, sparse=sparse)
+                self._add(asid, bound, page, now, sure)
 
-    def _add(
-        self, asid: int, row: Row, page: Any, now: float, *, sure: float, sparse: bool = False
-    ) -> Mapping:
-        pa = None if sparse else page.pa
+    def _add(self, asid: int, bound: _Bound, page: Any, now: float, sure: float) -> Mapping:
+        pa = None if page.va in bound.tables.sparse else page.pa
         flags = (page.read_only, page.privileged, page.atomics)
-        mapping = Mapping(asid, page.va, page.size, pa, *flags, now, row.last, sure)
+        mapping = Mapping(asid, page.va, page.size, pa, *flags, now, bound.row.last, sure)
         self.mappings.setdefault(asid, []).append(mapping)
         return mapping
 
@@ -157,9 +194,8 @@ class History:
         self.rows[asid].append(row)
         if tables is None:
             return []
-        self.bound[asid] = _Bound(tables, row)
-        pages = tables.pages()
-        return [self._add(asid, row, page, row.since, sure=NEVER) for page in pages]
+        self.bound[asid] = bound = _Bound(tables, row)
+        return [self._add(asid, bound, page, row.since, NEVER) for page in tables.pages()]
 
     def acknowledge(self, old: Iterable[Mapping | Row], now: float) -> None:
         """These are used no more."""
@@ -173,7 +209,7 @@ class History:
         return [asid for asid, bound in self.bound.items() if bound.row.base == base]
 
     def covered(self, asids: Iterable[int], va: int | None) -> list[Mapping]:
-        """Mappings that have left the tables, of those spaces; with `va`, those in which it lies."""
+        """Mappings of those spaces that have left the tables; with `va`, those around it."""
         mine = [one for asid in asids for one in self.mappings.get(asid, [])]
         return [one for one in mine if one.dead < NEVER and (va is None or one.has(va))]
 
@@ -244,21 +280,17 @@ class History:
 
     def check_record(self, burst: Burst, event: Event) -> None:
         """The 32 bytes of a record, by the bit positions of spec 6.4."""
-        word = event.record
-        assert word is not None
-
-        def bits(low: int, width: int) -> int:
-            return word >> low & (1 << width) - 1
-
-        assert bits(255, 1) == 1 and bits(244, 1) == 1, burst
-        assert bits(76, 52) == burst.va >> 12, burst
-        assert bits(208, 10) == burst.asid, burst
-        assert bits(224, 5) == event.cause, burst
-        assert bits(232, 7) == event.client, burst
-        assert bits(240, 4) == event.access + 8 * burst.physical, burst
-        assert burst.cycles[0] <= bits(128, 64) <= event.cycle, burst
+        assert event.record is not None
+        record = Record.of(event.record)
         bases = {row.base for row in self._rows(burst)}
-        if bits(8, 2):
-            assert bits(8, 2) == 1 and bits(12, 52) == 0 and None in bases, (burst, bases)
+        assert (record.valid, record.client_type) == (1, 1), burst
+        assert record.address == burst.va >> 12, burst
+        assert (record.asid, record.cause) == (burst.asid, event.cause), burst
+        assert record.client == event.client, burst
+        assert record.access == event.access + 8 * burst.physical, burst
+        assert burst.cycles[0] <= record.timestamp <= event.cycle, burst
+        if record.aperture:
+            assert (record.aperture, record.instance) == (1, 0), burst
+            assert None in bases, (burst, bases)
         else:
-            assert bits(12, 52) << 12 in bases, (burst, bases)
+            assert record.instance << 12 in bases, (burst, bases)

@@ -27,14 +27,17 @@ __all__ = [
     "ALL",
     "ASID",
     "ASIDS",
+    "ASID_BITS",
     "BAD",
     "BEAT",
     "BIND",
     "CLIENTS",
     "DATA",
+    "LAST",
     "MEMORY",
     "PAGE",
     "RECORDS",
+    "TABLES",
     "UNBIND",
     "Bench",
     "Tables",
@@ -65,15 +68,36 @@ LAST = (1 << 49) - 1
 
 
 class Tables(PageTables):
-    """Page tables of the driver that know sparse pages, too."""
+    """Page tables of the driver that know sparse pages, too; `sparse` are their addresses."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory)
+        self.sparse = set[int]()
 
     def set_sparse(self, page: Page) -> None:
         """A page that was mapped becomes sparse."""
         self._store_page(page, self._place(page), 1 << 3)
+        self.sparse.add(page.va)
+
+    def unmap(self, va: int, size: int) -> list[Page]:
+        return self._filled(super().unmap(va, size))
+
+    def protect(self, va: int, size: int, *, read_only: bool) -> list[Page]:
+        return self._filled(super().protect(va, size, read_only=read_only))
+
+    def _filled(self, pages: list[Page]) -> list[Page]:
+        """These are not sparse any more."""
+        self.sparse -= {page.va for page in pages}
+        return pages
 
     def addresses(self) -> list[range]:
         """Where all tables lie."""
-        return [range(one.address, one.address + one.size) for one in self._buffers.values()]
+        return self.named("")
+
+    def named(self, level: str) -> list[range]:
+        """Where the tables of a level lie."""
+        buffers = [one for one in self._buffers.values() if one.name.startswith(level)]
+        return [range(one.address, one.address + one.size) for one in buffers]
 
 
 @dataclass
@@ -215,8 +239,7 @@ class Bench:
         self.memory = Memory(self, MEMORY, base=TABLES)  # type: ignore[arg-type]
         self.history = History(self._built, MEMORY)
         pace = sometimes(rng, share)
-        arguments = {"asid_bits": ASID_BITS, "width": WIDTH, "pace": pace, "keen": self._keen}
-        self.held = False
+        arguments = {"asid_bits": ASID_BITS, "width": WIDTH, "pace": pace, "keen": pace}
         self.readers = [ReadClient(dut, n, **arguments) for n in range(CLIENTS)]
         self.writers = [WriteClient(dut, n, **arguments) for n in range(CLIENTS)]
         self.bus = Bus(dut, self.store, rng, share=share)
@@ -231,9 +254,6 @@ class Bench:
         self._read_accesses = [0] * CLIENTS
         self._write_accesses = [0] * CLIENTS
         self.counts: dict[str, int] = {}
-
-    def _keen(self) -> bool:
-        return not self.held and self.rng.random() < self.share
 
     @staticmethod
     def _built(asid: int) -> bool:
@@ -279,8 +299,8 @@ class Bench:
 
     # Software
 
-    def tables(self, name: str = "") -> Tables:
-        return Tables(self.memory, name)
+    def tables(self) -> Tables:
+        return Tables(self.memory)
 
     def map(
         self, tables: Tables, va: int, pa: int, size: int = 1 << 12, *, sparse=False, **options: Any
@@ -292,7 +312,7 @@ class Bench:
         if sparse:
             tables.set_sparse(page)
         sure = NEVER if needs else self.now
-        self.history.add(tables, page, self.now, sure=sure, sparse=sparse)
+        self.history.add(tables, page, self.now, sure=sure)
         return needs
 
     def unmap(self, tables: Tables, page: Page) -> None:
@@ -342,6 +362,18 @@ class Bench:
         arguments = {"asid": asid, "va": va, "base": base or 0, "by_base": base is not None}
         assert await self.requesters[requester].ask(scope, **arguments)
         self.history.acknowledge([one for one in covered if one.dead <= begun], self.now)
+
+    async def refused(self, which: int, *, requester: int = 0) -> None:
+        """Ask for one of five things that are refused."""
+        rng = self.rng
+        operation, arguments = (
+            (5 + rng.randrange(3), {}),
+            (BIND, {"asid": rng.randrange(ASIDS, 1024), "base": TABLES}),
+            (UNBIND, {"asid": ASIDS}),
+            (PAGE, {"asid": 1023}),
+            (BIND, {"asid": 0, "base": MEMORY + 0x1000 * rng.randrange(1 << 16)}),
+        )[which]
+        assert not await self.requesters[requester].ask(operation, **arguments), which
 
     # Traffic
 
@@ -410,7 +442,7 @@ class Bench:
         return event
 
     def _reports(self, client: int, kind: int, burst: Burst) -> deque[Event]:
-        """Those of one port; both ports of a client have the atomic ones, whose addresses differ."""
+        """Those of one port; atomic ones of both ports are told apart by their addresses."""
         events = self.faults.events.get((client + 1, kind), deque())
         if kind == ATOMIC:
             asked = (burst.asid, burst.va)
@@ -423,11 +455,14 @@ class Bench:
     def _match_read(self, client: int, burst: Burst) -> Access | None:
         """The access of a read; None when it was sparse: only zeros."""
         assert len(burst.answer) == burst.count, burst
-        if not any(data or status for data, status in burst.answer):
-            return None
         accesses = self.bus.reads_of.get(client + 1, [])
-        assert self._read_accesses[client] < len(accesses), f"not on the bus: {burst}"
-        access = accesses[self._read_accesses[client]]
+        number = self._read_accesses[client]
+        if not any(data or status for data, status in burst.answer):
+            # Or memory has zeros there.
+            if number == len(accesses) or accesses[number].beats != burst.answer:
+                return None
+        assert number < len(accesses), f"not on the bus: {burst}"
+        access = accesses[number]
         self._read_accesses[client] += 1
         _same_place(burst, access)
         for (data, status), (served, response) in zip(burst.answer, access.beats, strict=True):

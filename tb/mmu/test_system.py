@@ -44,3 +44,18 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_system(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_system", 3)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_maintenance(simulator: str, name: str) -> None:
+    system(simulator, name, "cocotb_maintenance", 44)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_faults(simulator: str, name: str) -> None:
+    system(simulator, name, "cocotb_faults", 39)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_malformed(simulator: str, name: str) -> None:
+    system(simulator, name, "cocotb_malformed", 22)

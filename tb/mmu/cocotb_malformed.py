@@ -1,0 +1,219 @@
+"""Page tables that software got wrong: nothing hangs, and what reaches the bus is what those very
+bits say (ASID-5, ASID-7)."""
+
+from random import Random
+from typing import Any
+
+import cocotb
+import numpy as np
+
+from tb.mmu.clients import FAULT, Burst
+from tb.mmu.history import POISONED, READ, Event, refusal
+from tb.mmu.system import ASIDS, BAD, BEAT, LAST, MEMORY, TABLES, Bench
+from tb.models.pagetables import Fault, Sparse, Translation, walk
+
+LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
+
+GARBAGE = range(0, 0xA0_0000)
+"""Where malformed tables lie; some of it cannot be read."""
+
+SOUND = 2
+"""The space whose tables are well."""
+
+
+class Words:
+    """What a walk reads: memory as it is just now."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    def load(self, address: int) -> int | None:
+        """8 bytes; the bus gives whole beats."""
+        if address // BEAT * BEAT in self.bench.broken:
+            return None
+        return int.from_bytes(self.bench.memory_read(address, 8), "little")
+
+
+class Walks:
+    """In the place of a `History`: tables do not change while there is traffic, so a walk of them
+    tells what has to come of each burst."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.words, self.roots = Words(bench), dict[int, int]()
+
+    def walk(self, burst: Burst) -> Translation | Sparse | Fault:
+        return walk(self.words.load, MEMORY, self.roots[burst.asid], burst.va)
+
+    def check_access(self, burst: Burst, kind: int, address: int | None) -> None:
+        wanted = self.walk(burst)
+        if address is None:
+            assert isinstance(wanted, Sparse), (burst, wanted)
+            return
+        assert isinstance(wanted, Translation), (burst, hex(address), wanted)
+        assert address == wanted.pa // BEAT * BEAT, (burst, hex(address), wanted)
+        assert permission(wanted, kind) is None, (burst, wanted)
+
+    def check_fault(self, burst: Burst, kind: int, event: Event) -> None:
+        wanted = self.walk(burst)
+        code = wanted.code if isinstance(wanted, Fault) else permission(wanted, kind)
+        assert event.cause == code, (burst, event, wanted)
+
+    def check_record(self, burst: Burst, event: Event) -> None:
+        """Records would change tables, so there are none."""
+        raise AssertionError(event)
+
+
+def permission(found: Translation | Sparse, kind: int) -> int | None:
+    if isinstance(found, Sparse):
+        return None
+    return refusal(
+        kind,
+        privileged=found.privileged,
+        read_only=found.read_only,
+        atomics=not found.atomic_disable,
+    )
+
+
+def garbage(rng: Random, count: int, style: str) -> bytes:
+    """Words of tables: random, or such that many point into memory."""
+    numbers = np.random.default_rng(rng.getrandbits(64))
+    words = numbers.integers(0, 1 << 64, count, dtype=np.uint64)
+    if style == "random":
+        return words.tobytes()
+    near = words & np.uint64(0xF_FFFF)
+    tables = near & ~np.uint64(7) | np.uint64(2)
+    pages = near & ~np.uint64(7) | np.uint64(1)
+    share = {"tables": (0.85, 0.05), "mixed": (0.5, 0.2), "pages": (0.3, 0.5)}[style]
+    dice = numbers.random(count)
+    words = np.where(dice < share[0], tables, words)
+    words = np.where((dice >= share[0]) & (dice < sum(share)), pages, words)
+    return np.where((dice >= sum(share)) & (dice < sum(share) + 0.1), near, words).tobytes()
+
+
+async def begin(dut: Any, share: float = 1.0) -> Bench:
+    """One sound space; records of faults are not written."""
+    bench = Bench(dut, share=share)
+    dut.faults__enable.value = 0
+    await bench.start()
+    sound = bench.tables()
+    for page in range(8):
+        bench.map(sound, page << 12, 0xA0_0000 + (page << 12))
+    await bench.bind(SOUND, sound)
+    bench.history = walks = Walks(bench)  # type: ignore[assignment]
+    walks.roots[SOUND] = sound.root
+    return bench
+
+
+async def point(bench: Bench, asid: int, root: int) -> None:
+    """Bind a space to something that may be a table."""
+    assert await bench.requesters[0].ask(3, asid=asid, base=root)
+    bench.history.roots[asid] = root  # type: ignore[attr-defined]
+
+
+def candidates(bench: Bench, asid: int, wanted: int) -> list[int]:
+    """Addresses, half of them such that a walk gets far."""
+    walks, rng = bench.history, bench.rng
+    chosen, far = [], []
+    for _ in range(60 * wanted):
+        va = rng.randrange(LAST)
+        found = walks.walk(Burst(va, 1, asid=asid))  # type: ignore[attr-defined]
+        deep = not isinstance(found, Fault) or found.reads >= 4
+        (far if deep else chosen).append(va)
+        if len(far) == wanted:
+            break
+    return [*far[:wanted], *chosen[:wanted]]
+
+
+async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> None:
+    """Bursts at some of these spaces and addresses, among them those of the sound space. No byte is
+    written, so that tables stay as they are."""
+    rng = bench.rng
+    for ports, writes in ((bench.readers, False), (bench.writers, True)):
+        for port in ports:
+            for _ in range(count):
+                asid, va = rng.choice(places)
+                if rng.random() < 0.25:
+                    asid, va = SOUND, rng.randrange(0x8000)
+                va = va & ~0xFF | rng.randrange(256)
+                atomic = rng.random() < 0.1
+                # So that reports tell both ports of a client apart.
+                va = va & ~0x800 | writes << 11 if atomic else va
+                options = {"asid": asid, "atomic": atomic}
+                options |= {"strobe": 0} if writes else {}
+                port.todo.append(bench.burst_at(va, 4, writes=writes, **options))
+    for _, burst, event in await bench.finish():
+        assert burst.asid != SOUND or (event is None and burst.answer[-1][1] != FAULT), burst
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(style=["random", "tables", "mixed", "pages"], share=[0.6, 1.0])
+async def random_words(dut, style, share):
+    """Tables of random words everywhere."""
+    bench = await begin(dut, share)
+    for _ in range(3):
+        words = len(GARBAGE) // 8
+        bench.memory_write(GARBAGE.start, garbage(bench.rng, words, style))
+        places = []
+        for asid in (0, 1):
+            root = bench.rng.randrange(GARBAGE.start, GARBAGE.stop, 4096)
+            await point(bench, asid, root)
+            places += [(asid, va) for va in candidates(bench, asid, 12)]
+        await traffic(bench, places, 20)
+    cocotb.log.info(f"{style}: {dict(sorted(bench.counts.items()))}")
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(
+    level=["PD3", "PD2", "PD1", "PD0", "PT 64K", "PT 4K"], style=["random", "mixed"]
+)
+async def one_level(dut, level, style):
+    """Tables that are well but for one, which has random words."""
+    bench = await begin(dut)
+    bench.memory_write(GARBAGE.start, garbage(bench.rng, len(GARBAGE) // 8, "pages"))
+    pages = [(0, 12), (0x1000, 12), (0x10_0000, 16), (0x20_0000, 21), (1 << 40, 12), (1 << 48, 16)]
+    for _ in range(3):
+        tables = bench.tables()
+        for va, size in pages:
+            tables.map(va, 0x80_0000, 1 << size, page_size=1 << size)
+        for place in tables.named(level):
+            bench.memory_write(place.start, garbage(bench.rng, len(place) // 8, style))
+        await point(bench, 0, tables.root)
+        near = [va + bench.rng.randrange(1 << 23) for va, _ in pages]
+        inside = [va + bench.rng.randrange(1 << size) for va, size in pages]
+        places = [*near, *inside, *candidates(bench, 0, 6)]
+        await traffic(bench, [(0, va) for va in places], 12)
+    cocotb.log.info(f"{level}: {dict(sorted(bench.counts.items()))}")
+
+
+@cocotb.test(**LIMIT)
+async def cannot_be_read(dut):
+    """Every level in turn cannot be read, or lies past the end of memory."""
+    bench = await begin(dut)
+    tables = bench.tables()
+    tables.map(0, 0x80_0000, 1 << 12)
+    tables.map(0x10_0000, 0x80_0000, 1 << 16, page_size=1 << 16)
+    await point(bench, 0, tables.root)
+    for level in ("PD3", "PD2", "PD1", "PD0", "PT 64K", "PT 4K"):
+        (place,) = tables.named(level)
+        bench.broken.ranges.append(place)
+        await point(bench, 0, tables.root)
+        va = 0x10_0000 if level == "PT 64K" else 0
+        bench.readers[0].todo.append(Burst(va, 1, asid=0))
+        ((_, _, event),) = await bench.finish()
+        assert event is not None and event.cause == POISONED, level
+        await traffic(bench, [(0, va)], 4)
+        bench.broken.ranges.remove(place)
+
+
+@cocotb.test(**LIMIT)
+async def itself(dut):
+    """A directory that names itself, and tables that are pages as well."""
+    bench = await begin(dut)
+    root = 0x1_0000
+    assert root not in BAD and root < TABLES and READ == 0
+    entry = (root >> 4 | 2).to_bytes(8, "little")
+    bench.memory_write(root, entry * 512)
+    await point(bench, 0, root)
+    await point(bench, ASIDS - 1 if ASIDS > 3 else 1, root)
+    places = [(asid, bench.rng.randrange(LAST)) for asid in (0, 0, 0) for _ in range(8)]
+    await traffic(bench, places, 20)
