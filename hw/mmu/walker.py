@@ -37,6 +37,10 @@ _CUTS = sorted({level.shift - PAGE_BITS for level in _LEVELS} | {VPN_BITS})
 """Where a page number is cut into pieces: an entry is named by the highest of them."""
 
 
+_LARGE = {PageSize.BIG: 4, PageSize.HUGE: 9}
+"""Bits of a page number inside a larger page."""
+
+
 def walk_result(config: Config, tag: int) -> data.StructLayout:
     """What came of a `page_request`. RETRY: it may be out of date, and is to be asked again."""
     return data.StructLayout({"tag": tag, "end": ending(config)})
@@ -67,6 +71,8 @@ class Walker(wiring.Component):
     read it; those that followed read themselves, for the page may have been mapped since. A walk
     that ends without a page, but learnt from another's read that there was none of a larger size,
     gives RETRY: so does each one that asks again, as long as it finds such a read under way.
+    A page has to end before the limit of its space, else all of it is past the limit: what is
+    remembered of a page knows no limit.
 
     Cycles: a request, the row of its space, its slot: a read is offered 4 cycles after the request.
     An entry's last beat → the next read of its walk is offered: 2. → the result is offered: 3. A
@@ -106,9 +112,11 @@ class Walker(wiring.Component):
             "table": config.address_width - TABLE_BITS,
             "beside": Below,
             "lent": 1,
+            "fits": len(_LARGE),
         })
         """A walk: whose page, and which table is read next. `lent`: which of its region's tables
-        that is comes from the read of another walk."""
+        that is comes from the read of another walk. `fits`: which larger pages around its page end
+        before the limit of their space."""
         self._named = data.StructLayout({"asid": config.asid_bits, "vpn": VPN_BITS})
         super().__init__({
             "request": In(stream.Signature(page_request(config, tag))),
@@ -182,7 +190,11 @@ class Walker(wiring.Component):
             m.d.comb += [refused.eq(1), fault.eq(FaultType.UNBOUND_INST_BLOCK)]
         with m.Elif(asked.vpn > self.row.last):
             m.d.comb += [refused.eq(1), fault.eq(FaultType.VA_LIMIT)]
-        root = self.row.base << (PAGE_BITS - TABLE_BITS)
+        root, last = self.row.base << (PAGE_BITS - TABLE_BITS), self.row.last
+        fits = Cat(
+            (asked.vpn[low:] < last[low:]) | ((asked.vpn[low:] == last[low:]) & last[:low].all())
+            for low in _LARGE.values()
+        )
         for number in range(self._walks):
             place, end = self._places[number], self._ends[number]
             with m.If(entering.slot[number]):
@@ -193,6 +205,7 @@ class Walker(wiring.Component):
                     place.depth.eq(Mux(known.hit, Depth.PD0, Depth.PD3)),
                     place.table.eq(Mux(known.hit, known.table, root)),
                     place.lent.eq(0),
+                    place.fits.eq(fits),
                     end.outcome.eq(Outcome.FAULT),
                     end.fault.eq(fault),
                 ]
@@ -448,15 +461,20 @@ class Walker(wiring.Component):
         result, waiting = self.result, Signal(self._named)
         moves = ~result.valid | result.ready
         done = self._is[_State.DONE]
-        end = Signal(ending(self._config))
-        chosen = Signal(self._named)
+        found, end = Signal(ending(self._config)), Signal(ending(self._config))
+        chosen, fits = Signal(self._named), Signal(len(_LARGE))
         m.d.comb += [
             turns.requests.eq(done),
             turns.advance.eq(moves),
             self._tags.addr.eq(encode(turns.grant)),
-            end.eq(select(turns.grant, (one.as_value() for one in self._ends))),
+            found.eq(select(turns.grant, (one.as_value() for one in self._ends))),
+            fits.eq(select(turns.grant, (place.fits for place in self._places))),
+            end.eq(found),
             chosen.eq(select(turns.grant, (_page(place) for place in self._places))),
         ]
+        past = Cat((found.page.size == size) & ~fits[n] for n, size in enumerate(_LARGE)).any()
+        with m.If((found.outcome == Outcome.PAGE) & past):
+            m.d.comb += [end.outcome.eq(Outcome.FAULT), end.fault.eq(FaultType.VA_LIMIT)]
         self._given = turns.grant & moves.replicate(self._walks)
         with m.If(moves):
             m.d.sync += [

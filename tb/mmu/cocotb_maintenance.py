@@ -8,6 +8,7 @@ from typing import Any
 import cocotb
 
 from tb.mmu.clients import OK, Burst
+from tb.mmu.history import LIMIT as LIMIT_FAULT
 from tb.mmu.history import Event
 from tb.mmu.system import ALL, ASID, ASIDS, BEAT, CLIENTS, DATA, PAGE, Bench, Tables
 
@@ -237,3 +238,25 @@ async def change(bench: Bench, spaces: list[Tables], how: str) -> None:
     bench.unmap(spaces[0], page)
     bench.map(spaces[0], page.va, protected)
     await bench.invalidate(PAGE, asid=2, va=page.va)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(size=[1 << 16, 1 << 21])
+async def limit_inside_a_page(dut, size):
+    """A page that reaches past the limit is past it, whatever is remembered of it; one that ends
+    there is not."""
+    bench = Bench(dut)
+    await bench.start()
+    tables = bench.tables()
+    for va in (0, 2 * size):
+        bench.map(tables, va, va, size)
+    for last, end in (
+        (2 * size + 0x4FFF, size),
+        (3 * size - 0x1001, size),
+        (3 * size - 1, 3 * size),
+    ):
+        await bench.bind(0, tables, limit=last)
+        for va in (2 * size + 0x5000, 2 * size + 0x4000, 0, 2 * size + 0x5000, size - 0x1000):
+            bench.readers[0].todo.append(Burst(va, 1, asid=0))
+            ((_, _, event),) = await bench.finish()
+            assert (event and event.cause) == (None if va < end else LIMIT_FAULT), hex(va)

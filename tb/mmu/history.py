@@ -122,6 +122,11 @@ class Mapping:
     dead: float = NEVER
     gone: float = NEVER
 
+    def within(self, va: int) -> bool:
+        """Whether the limit lets an access through: a page has to end before it, but of a sparse
+        one nothing is remembered."""
+        return (va if self.pa is None else self.va + self.size - 1) <= self.last
+
     def has(self, va: int) -> bool:
         return self.va <= va < self.va + self.size
 
@@ -243,7 +248,7 @@ class History:
         assert right, (burst, address, self._mine(burst))
 
     def _explains(self, one: Mapping, burst: Burst, kind: int, address: int | None) -> bool:
-        in_time = one.gone > burst.cycles[-1] and burst.va <= one.last
+        in_time = one.gone > burst.cycles[-1] and one.within(burst.va)
         if one.pa is None or address is None:
             return in_time and one.pa is None and address is None
         page = (one.pa + burst.va - one.va) // 4096
@@ -257,7 +262,8 @@ class History:
         elif cause == UNBOUND:
             assert any(row.base is None for row in rows), (burst, rows)
         elif cause == LIMIT:
-            assert any(row.base is not None and burst.va > row.last for row in rows), (burst, rows)
+            past = [row for row in rows if row.base is not None and burst.va > row.last]
+            assert past or not all(one.within(burst.va) for one in mine), (burst, rows, mine)
         elif cause == POISONED:
             offered, ended = burst.cycles[0], burst.cycles[-1]
             met = [since for since, until in self.poisoned if since <= ended and until >= offered]
@@ -273,7 +279,7 @@ class History:
         always = [
             one
             for one in mine
-            if one.sure <= offered and one.dead >= ended and burst.va <= one.last
+            if one.sure <= offered and one.dead >= ended and one.within(burst.va)
         ]
         assert not always, (burst, always)
         assert any(row.base is not None for row in rows), burst

@@ -48,7 +48,7 @@ def test_system(simulator: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_maintenance(simulator: str, name: str) -> None:
-    system(simulator, name, "cocotb_maintenance", 44)
+    system(simulator, name, "cocotb_maintenance", 46)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
