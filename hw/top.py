@@ -34,7 +34,7 @@ class Signalbox(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._memory = MemorySystem(config, 1)
+        self._memory = MemorySystem(config, requesters=2)
         members = {
             "control": In(AxiLite(ADDRESS_BITS)),
             "axi": Out(self._memory.axi.signature),
@@ -65,6 +65,7 @@ class Signalbox(wiring.Component):
         connect(m, host.semaphore, semaphores.client[0])
         connect(m, host.fence, semaphores.client[1])
         connect(m, control.maintain, memory.maintain[0])
+        connect(m, host.mmu, memory.maintain[1])
         connect(m, control.faults, memory.faults)
         connect(m, host.read, memory.read[0])
         connect(m, host.write, memory.write[0])
@@ -89,20 +90,10 @@ class Signalbox(wiring.Component):
             control.notify.eq(host.notify),
             control.copied.eq(host.copied),
         ]
-        self._acknowledge(m, host)
         self._count(m, control.events, host, engines)
         if config.trace:
             self._trace(m, control, host, semaphores)
         return m
-
-    def _acknowledge(self, m: Module, host: Host) -> None:
-        """STUB, to be replaced by the MMU: acknowledge invalidations after 500 cycles."""
-        left, port = Signal(9), host.mmu
-        m.d.comb += [port.command.ready.eq(left == 0), port.done.valid.eq(left == 1)]
-        with m.If(left != 0):
-            m.d.sync += left.eq(left - 1)
-        with m.Elif(port.command.valid):
-            m.d.sync += left.eq(500)
 
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Report what the performance counters count."""
