@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 
 from driver.mapping import Mapping
-from driver.memory import Buffer, Memory
+from driver.memory import Buffer, Memory, MemoryUseError
 from driver.mmu import Mmu
 from driver.mmufault import TranslationFault
 from driver.pagetables import MapError, Page, PageTables
@@ -120,8 +120,8 @@ class AddressSpace:
         async with self._turns.take():
             self._check_open()
             if size is None:
-                size = buffer.size if buffer else 0
-            pa = buffer.at(0, size) if buffer else int(memory)
+                size = buffer.room if buffer else 0
+            pa = _physical(memory, size)
             page_size = page_size or _largest_page(pa, size, va)
             with self._named():
                 va = self._find(va, size, page_size)
@@ -191,7 +191,24 @@ class AddressSpace:
             self._let_go()
             self._tables.free()
 
+    async def unmap_all(self, buffer: Buffer) -> None:
+        """Unmap every mapping of a buffer."""
+        for mapping in [each for each in self._mappings if each.buffer is buffer]:
+            await self.unmap(mapping)
+
     # -- questions ---------------------------------------------------------------------------------
+
+    def at(self, buffer: Buffer, offset: int = 0, size: int = 0) -> int:
+        """Virtual address of byte `offset` of a buffer, in its first mapping here; `size` bytes
+        from there must lie inside.
+
+        Raises `MemoryUseError`, also when the buffer is not mapped here.
+        """
+        buffer.at(offset, size)
+        for mapping in buffer.mappings:
+            if mapping.space is self and not mapping.unmapped:
+                return mapping.at(offset, size)
+        raise MemoryUseError(f"{buffer} is not mapped in {self}: map it there first")
 
     def find(self, va: int) -> Mapping | None:
         """The mapping in which a virtual address lies."""
@@ -318,6 +335,16 @@ class AddressSpace:
             yield
         except MapError as error:
             raise type(error)(f"{self}: {error}") from None
+
+
+def _physical(memory: Buffer | int, size: int) -> int:
+    """Physical address of what is to be mapped, whose first `size` bytes a buffer must have."""
+    if isinstance(memory, int):
+        return memory
+    start = memory.at(0)
+    if size > memory.room:
+        raise MemoryUseError(f"{size} bytes are more than the {memory.room} of {memory}")
+    return start
 
 
 def _refusal(mapping: Mapping, access: AccessType, privileged: bool) -> FaultType | None:

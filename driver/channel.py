@@ -7,16 +7,25 @@ USERD.GP_PUT, ring the doorbell.
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from driver.addressspace import AddressSpace
 from driver.control import Control
 from driver.fault import ChannelActive, ChannelError, ChannelTimeout, read_error
+from driver.faultlog import FaultLog
+from driver.launches import Launch, Launches
+from driver.mapping import Mapping
 from driver.memory import Buffer, Memory
+from driver.mmufault import TranslationFault
 from driver.pushbuffer import Pushbuffer
+from driver.repeat import RepeatError, move, release
+from driver.spaces import AddressSpaces
 from driver.turns import Turns
+from hw.errors import Cause
 from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
+from hw.pagetables import AccessType
 
-__all__ = ["Channel", "ChannelSettings", "clear_errors", "stop"]
+__all__ = ["Channel", "ChannelSettings", "Resources", "clear_errors", "stop"]
 
 POLL_CYCLES = 200
 """Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
@@ -38,7 +47,6 @@ class ChannelSettings:
     slice_cycles : 1 … 2^31, its time slice.
     ring_entries : a power of two, 2 … 2^20; one is always empty.
     pushbuffer_bytes : memory for segments; one segment is at most a quarter of it.
-    asid : address space.
     privileged : whether privileged methods are allowed.
     acquire_timeout_ns : time-out of acquires, 0 for none; rounded up.
     early_waits : waits for events of other streams need no copy engine, only the acquires of a
@@ -48,7 +56,6 @@ class ChannelSettings:
     slice_cycles: int = 2000
     ring_entries: int = 1024
     pushbuffer_bytes: int = 1 << 16
-    asid: int = 0
     privileged: bool = False
     acquire_timeout_ns: int = 0
     early_waits: bool = True
@@ -119,50 +126,86 @@ class _Segment:
     end: int
 
 
+@dataclass(frozen=True)
+class Resources:
+    """What the channels of a device have in common."""
+
+    control: Control
+    memory: Memory
+    spaces: AddressSpaces
+    faults: FaultLog
+
+
 class Channel:
-    """A channel that is switched on. Made by `Device.channel`.
+    """A channel that is switched on. Made by `Device.channel`. Everything that it does is in the
+    address space `space`, whose ASID it keeps from `open` to `close`.
 
     Several tasks may submit; each submission is one ring entry, so none is torn. They take turns
     in the order in which they came, also while the ring is full.
     """
 
     def __init__(
-        self, control: Control, memory: Memory, index: int, settings: ChannelSettings
+        self,
+        resources: Resources,
+        space: AddressSpace,
+        index: int,
+        settings: ChannelSettings,
     ) -> None:
-        self.control = control
-        self.machine = control.machine
+        self.control = resources.control
+        self.machine = resources.control.machine
+        self.space = space
         self.index = index
         self.settings = settings
         self.failure: ChannelError | None = None
-        self._ring = self._buffer(memory, settings.ring_entries * _ENTRY_BYTES, 256, "ring")
-        self._userd = self._buffer(memory, USERD_BYTES, USERD_BYTES, "USERD")
-        self._arena = self._buffer(memory, settings.pushbuffer_bytes, 256, "pushbuffers")
+        self._resources = resources
+        self._asid: int | None = None
+        self._mappings: list[Mapping] = []
         self._submitted = 0
         self._started = 0
         self._segments: deque[_Segment] = deque()
+        self._launches = Launches()
         self._turns = Turns(self.machine)
 
-    def _buffer(self, memory: Memory, size: int, align: int, what: str) -> Buffer:
-        return memory.allocate(size, align=align, name=f"{what} of channel {self.index}")
-
     async def open(self, first: Pushbuffer) -> None:
-        """Write the registers and switch the channel on; it begins with `first`. What other tasks
-        submit meanwhile waits for its turn: GP_GET is still that of the channel's last start.
+        """Map its memory, write the registers and switch the channel on; it begins with `first`.
+        What other tasks submit meanwhile waits for its turn: GP_GET is still that of the channel's
+        last start.
 
-        Raises `ChannelActive` when what it did before does not end; its memory is given back.
+        Raises `ChannelActive` when what it did before does not end, `OutOfAsids`, `OutOfMemory`;
+        then its memory is given back.
         """
         async with self.turn():
-            self._userd.fill(0)
-            await self.enqueue(first.dwords)
             try:
+                await self._allocate()
+                await self.enqueue(first.dwords)
                 await self._start()
-            except ChannelActive:
-                self._free()
+            except Exception:
+                await self._free()
                 raise
             await self.ring_doorbell()
 
+    async def _allocate(self) -> None:
+        """Ring, USERD and memory for pushbuffers; the machine writes only USERD, and so no copy
+        can damage the others."""
+        settings = self.settings
+        self._asid = await self._resources.spaces.acquire(self.space)
+        self._ring = await self._map(settings.ring_entries * _ENTRY_BYTES, "ring")
+        self._userd = await self._map(USERD_BYTES, "USERD", read_only=False)
+        self._arena = await self._map(settings.pushbuffer_bytes, "pushbuffers")
+        self._userd.fill(0)
+
+    async def _map(self, size: int, what: str, *, read_only: bool = True) -> Buffer:
+        name = f"{what} of channel {self.index}"
+        buffer = self._resources.memory.allocate_pages(size, name=name)
+        try:
+            self._mappings.append(await self.space.map(buffer, read_only=read_only))
+        except Exception:
+            buffer.free()
+            raise
+        return buffer
+
     async def _start(self) -> None:
-        ring, userd, settings = self._ring.address, self._userd.address, self.settings
+        ring, userd, settings = self._va(self._ring), self._va(self._userd), self.settings
         limit = settings.ring_entries.bit_length() - 1
         # A start while it is active would hold up the control port, doorbells of all channels too.
         await stop(self.control, self.index)
@@ -172,7 +215,7 @@ class Channel:
         await self._write("USERD_HI", ADDRESS=userd >> 32)
         await self._write(
             "CONFIG",
-            ASID=settings.asid,
+            ASID=self._asid or 0,
             AUTH_LEVEL=int(settings.privileged),
             EARLY_WAITS=int(settings.early_waits),
         )
@@ -185,11 +228,22 @@ class Channel:
         errors no longer ask for the interrupt. Raises `ChannelActive`."""
         await stop(self.control, self.index)
         await clear_errors(self.control, self.index)
-        self._free()
+        await self._free()
 
-    def _free(self) -> None:
-        for buffer in (self._ring, self._userd, self._arena):
-            buffer.free()
+    async def _free(self) -> None:
+        """Unmap and free its memory, and need no ASID any more."""
+        for mapping in self._mappings:
+            await self.space.unmap(mapping)
+            if mapping.buffer is not None:
+                mapping.buffer.free()
+        self._mappings.clear()
+        if self._asid is not None:
+            self._resources.spaces.release(self.space)
+            self._asid = None
+
+    def _va(self, buffer: Buffer) -> int:
+        """Virtual address of a buffer of the channel."""
+        return self.space.at(buffer)
 
     async def set_slice(self, cycles: int) -> None:
         """Change the time slice, 1 … 2^31 cycles."""
@@ -237,27 +291,27 @@ class Channel:
             await self._recycle()
         self._segments.append(_Segment(self._submitted, start, start + len(data)))
         self._arena.write(data, start)
-        self._push(self._entry(self._arena.address + start, len(dwords), sync))
+        self._push(self._va(self._arena) + start, dwords, sync)
 
     async def submit_segment(self, buffer: Buffer, dwords: int, *, sync: bool = False) -> None:
         """Put a pushbuffer on the channel that lies at the start of the caller's own buffer, which
-        must stay until it was executed."""
+        must stay, mapped in the channel's space, until it was executed."""
         async with self.turn():
             while self._full():
                 await self._recycle()
-            self._push(self._entry(buffer.at(0, dwords * _DWORD), dwords, sync))
+            content = buffer.read("<u4", dwords).tolist()
+            self._push(self.space.at(buffer, 0, dwords * _DWORD), content, sync)
         await self.ring_doorbell()
 
     async def ring_doorbell(self) -> None:
         """Tell the hardware that GP_PUT has moved."""
         await self.control.write("DOORBELL", CHID=self.index)
 
-    def _entry(self, address: int, dwords: int, sync: bool) -> int:
-        return pack(GpEntry, address=address // _DWORD, length=dwords, sync_wait=sync)
-
-    def _push(self, entry: int) -> None:
-        """Write an entry and GP_PUT."""
+    def _push(self, va: int, dwords: Sequence[int], sync: bool) -> None:
+        """Write the entry of the segment at `va`, and GP_PUT."""
         entries = self.settings.ring_entries
+        entry = pack(GpEntry, address=va // _DWORD, length=len(dwords), sync_wait=sync)
+        self._launches.submitted(self._submitted, dwords)
         position = self._submitted % entries
         self._ring.write(entry.to_bytes(_ENTRY_BYTES, "little"), position * _ENTRY_BYTES)
         self._submitted += 1
@@ -292,6 +346,7 @@ class Channel:
         await self.update()
         while self._segments and self._segments[0].entry + 1 < self._started:
             self._segments.popleft()
+        self._launches.left(self._started - 1)
         if (self._started, len(self._segments)) == before and await self.check() is None:
             await self.machine.wait_cycles(POLL_CYCLES)
 
@@ -341,14 +396,54 @@ class Channel:
     # Errors
 
     async def check(self) -> ChannelError | None:
-        """The error that halts the channel, if any."""
-        self.failure = await read_error(self.control, self.index)
+        """The error that halts the channel, if any, with the translation fault behind it."""
+        if self.failure is None:
+            failure = await read_error(self.control, self.index)
+            if failure is not None and self._asid is not None:
+                claim = self._resources.faults.claim
+                failure.fault = await claim(self._asid, failure.cause, failure.va)
+            self.failure = failure
         return self.failure
 
     async def resume(self) -> None:
-        """Clear the error; the held method is tried again. If another copy has failed since
-        (`ChannelError.more`), the channel stays halted, now for that one."""
+        """Try again what failed, and go on: the held method is executed again by the machine, a
+        copy is repeated by the driver (`driver.repeat`), since the machine keeps nothing of it.
+
+        A copy that still cannot be translated leaves the channel halted, with `failure` saying
+        what is missing now. If another copy has failed since (`ChannelError.more`), the channel
+        stays halted, now for that one. Raises `RepeatError` for a copy that cannot be repeated;
+        `skip` goes on behind it.
+        """
+        failure = await self.check()
+        if failure is not None and failure.repeatable:
+            left = await self._repeat(failure)
+            if left is not None:
+                self.failure = left
+                return
         await self._clear()
+
+    async def _repeat(self, failure: ChannelError) -> ChannelError | None:
+        """Repeat the copy that failed; the error that is left."""
+        launch = await self._failed(failure)
+        if launch is None:
+            raise RepeatError(f"channel {self.index}: the copy that failed is not known as a whole")
+        if failure.cause is not Cause.COPY_SEMAPHORE:
+            try:
+                move(launch, self.space, self._resources.memory)
+            except TranslationFault as fault:
+                reads = fault.access is AccessType.READ
+                cause = Cause.COPY_READ_FAULT if reads else Cause.COPY_WRITE_FAULT
+                return replace(failure, cause=cause, va=fault.va, fault=fault)
+        try:
+            await release(launch, self.space, self.control)
+        except TranslationFault as fault:
+            return replace(failure, cause=Cause.COPY_SEMAPHORE, va=fault.va, fault=fault)
+        return None
+
+    async def _failed(self, failure: ChannelError) -> Launch | None:
+        """The copy behind an error, if it is known."""
+        executed = await self.control.read_channel(self.index, "METHODS")
+        return self._launches.failed(executed, failure.data, failure.va)
 
     async def skip(self) -> None:
         """Clear the error; the held method becomes a NOP (2.4), the channel goes on behind it."""
@@ -359,10 +454,13 @@ class Channel:
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         if held["VALID"]:
             await self._write("DATA0", data)
+            self._launches.replaced(await self.control.read_channel(self.index, "METHODS"))
             await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
         await self._clear()
 
     async def _clear(self) -> None:
+        if self.failure is not None and self.failure.repeatable:
+            self._launches.over(await self._failed(self.failure))
         self.failure = None
         await clear_error(self.control, self.index)
 

@@ -5,6 +5,7 @@
     await stream.memcpy_async(dst, src, size)
     await stream.synchronize()
 
+Streams run in address spaces: the device's own one (`Device.space`), or others (`create_space`).
 Everything that the hardware can be built with is read from its registers, nothing is assumed.
 """
 
@@ -13,14 +14,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driver.channel import Channel, ChannelSettings, clear_errors, stop
+from driver.addressspace import AddressSpace, SpaceError
+from driver.channel import Channel, ChannelSettings, Resources, clear_errors, stop
 from driver.control import Control
 from driver.fault import ChannelActive, ChannelError
+from driver.faultbuffer import FaultBuffer
+from driver.faultlog import FaultLog
+from driver.faultregisters import FaultRegisters
 from driver.fence import Fence, FencePool
 from driver.machine import Machine
 from driver.memory import Buffer, Memory
-from driver.policy import Policy, PriorityPolicy
+from driver.mmuregisters import MmuRegisters
+from driver.policy import Policy, PolicyError, PriorityPolicy
 from driver.pushbuffer import Pushbuffer
+from driver.spaces import AddressSpaces
 from driver.stream import Event, Stream
 from hw.config import SLOT_BYTES
 from hw.registers import GLOBAL, ID, VERSION
@@ -39,6 +46,9 @@ back."""
 
 _SERVED_ELSEWHERE_CYCLES = 4
 """Cycles between looks whether another task has served the interrupt."""
+
+_FAULT_BYTES = 4096
+"""Size of the fault buffer."""
 
 _LEVELS = 6
 """Stream priorities by default, if there are channels enough (section 7)."""
@@ -64,6 +74,10 @@ class DeviceInfo:
     cycle_ns: int
     window: int
     prefetch_beats: int
+    l1_entries: int
+    l2_entries: int
+    l2_ways: int
+    walks: int
 
     @classmethod
     async def read(cls, control: Control) -> "DeviceInfo":
@@ -91,6 +105,10 @@ class DeviceInfo:
             cycle_ns=await control.read("CYCLE_NS"),
             window=await control.read64("SEM_WINDOW"),
             prefetch_beats=await control.read("PREFETCH_BEATS"),
+            l1_entries=await control.read("L1_ENTRIES"),
+            l2_entries=await control.read("L2_ENTRIES"),
+            l2_ways=await control.read("L2_WAYS"),
+            walks=await control.read("WALKS"),
         )
 
 
@@ -102,6 +120,9 @@ class Device:
     info : sizes of what was built.
     memory : its allocator.
     policy : how streams become channels.
+    spaces : all address spaces, and their ASIDs. space : the one in which streams run, and buffers
+        are mapped, unless told otherwise.
+    faults : accesses that were not translated.
     channels : those in use, by number; `channel()` opens one.
     """
 
@@ -114,8 +135,14 @@ class Device:
         self.policy = policy
         self.settings = settings
         self.memory = Memory(machine, info.memory_bytes, base=_RESERVED_BYTES)
-        self.fences = FencePool(self.memory)
+        self.spaces = AddressSpaces(MmuRegisters(self.control), self.memory, info.asids)
+        self.space = self.spaces.create("device")
+        self._fault_buffer = self.memory.allocate_pages(_FAULT_BYTES, name="fault buffer")
+        self._fault_registers = FaultRegisters(self.control)
+        reader = FaultBuffer(self._fault_buffer, self._fault_registers, self.spaces.owner)
+        self.faults = FaultLog(machine, reader, self._fault_registers)
         self.channels: dict[int, Channel] = {}
+        self._fences: dict[AddressSpace, FencePool] = {}
         self._streams: list[Stream] = []
         self._serving = False
         self._errors_enabled = False
@@ -147,21 +174,26 @@ class Device:
         return device
 
     async def close(self) -> None:
-        """Switch channels and interrupts off, clear these and give the channels' memory back.
+        """Switch channels and interrupts off, clear these, unbind and end all address spaces and
+        give the memory of all that back; buffers stay. No call comes after it.
 
-        Raises `ChannelActive` for a channel that does not come to rest; the others are closed.
+        Raises `ChannelActive` for a channel that does not come to rest; the others are closed, and
+        nothing else.
         """
         await self.control.write("INTR_ENABLE", 0)
         active = None
-        for index, channel in list(self.channels.items()):
+        for index in list(self.channels):
             try:
-                await channel.close()
-                del self.channels[index]
+                await self.close_channel(index)
             except ChannelActive as error:
                 active = error
         await self._clear_events()
         if active:
             raise active
+        for space in self.spaces:
+            await self._end_space(space)
+        await self._fault_registers.disable()
+        self._fault_buffer.free()
 
     async def _take_over(self) -> None:
         """Bring the machine to rest, whoever had it before."""
@@ -172,6 +204,9 @@ class Device:
             if halted >> index & 1:
                 await clear_errors(self.control, index)
         await self._clear_events()
+        await self.spaces.take_over()
+        self._fault_buffer.fill()
+        await self._fault_registers.enable(self._fault_buffer)
 
     async def _bind_policy(self) -> None:
         """Give the policy its counting semaphores: the first ones on chip, all 0."""
@@ -194,17 +229,74 @@ class Device:
         middle = (before + self.machine.now()) // 2
         self._epoch_cycles = middle - time // self.info.cycle_ns
 
-    # Memory
+    # Memory and address spaces
 
-    def allocate(self, size: int, *, align: int = 256, name: str = "") -> Buffer:
-        """A buffer of device memory; see `Memory.allocate`."""
-        return self.memory.allocate(size, align=align, name=name)
+    async def allocate(
+        self,
+        size: int,
+        *,
+        space: AddressSpace | None = None,
+        read_only: bool = False,
+        name: str = "",
+    ) -> Buffer:
+        """A buffer of device memory, whole pages, mapped in `space`, else the device's.
 
-    def upload(self, array: np.ndarray, *, align: int = 256, name: str = "") -> Buffer:
-        """A new buffer that holds `array`."""
-        buffer = self.allocate(array.nbytes, align=align, name=name)
+        `space.map(buffer)` maps it in another one too. Raises `OutOfMemory`, `MapError`.
+        """
+        buffer = self.memory.allocate_pages(size, name=name)
+        try:
+            await (space or self.space).map(buffer, read_only=read_only)
+        except Exception:
+            buffer.free()
+            raise
+        return buffer
+
+    async def upload(
+        self,
+        array: np.ndarray,
+        *,
+        space: AddressSpace | None = None,
+        read_only: bool = False,
+        name: str = "",
+    ) -> Buffer:
+        """A new buffer that holds `array`; otherwise as `allocate`."""
+        buffer = await self.allocate(array.nbytes, space=space, read_only=read_only, name=name)
         buffer.write(array)
         return buffer
+
+    async def free(self, buffer: Buffer) -> None:
+        """Unmap a buffer wherever it is mapped, and give its memory back."""
+        for space in self.spaces:
+            await space.unmap_all(buffer)
+        buffer.free()
+
+    def create_space(self, name: str = "") -> AddressSpace:
+        """A new address space, for streams and buffers of their own. Raises `OutOfMemory`."""
+        return self.spaces.create(name)
+
+    async def close_space(self, space: AddressSpace) -> None:
+        """Close the streams and channels of a space, unbind it and unmap what is in it.
+
+        Buffers stay. Raises `ChannelError`, `ChannelActive`, `SpaceError`.
+        """
+        if space is self.space:
+            raise SpaceError(f"{space} is the device's own: it ends with the device")
+        for stream in [each for each in self._streams if each.space is space]:
+            await stream.close()
+        for index in [each.index for each in self.channels.values() if each.space is space]:
+            await self.close_channel(index)
+        await self._end_space(space)
+
+    async def _end_space(self, space: AddressSpace) -> None:
+        await self.spaces.close(space)
+        if space in self._fences:
+            self._fences.pop(space).end()
+
+    def fences(self, space: AddressSpace) -> FencePool:
+        """Fences of an address space."""
+        if space not in self._fences:
+            self._fences[space] = FencePool(self.memory, space)
+        return self._fences[space]
 
     def semaphore_address(self, slot: int) -> int:
         """Virtual address of an on-chip semaphore."""
@@ -216,11 +308,7 @@ class Device:
 
     async def time_ns(self) -> int:
         """PTIMER now."""
-        while True:
-            high = await self.control.read("TIME_1")
-            low = await self.control.read("TIME_0")
-            if await self.control.read("TIME_1") == high:
-                return high << 32 | low
+        return await self.control.time_ns()
 
     def cycle_of(self, time_ns: int) -> int:
         """The machine's cycle (`Machine.now`) of a PTIMER value, such as an event's."""
@@ -238,30 +326,82 @@ class Device:
         least, greatest = self.priority_range
         return min(least, max(greatest, priority))
 
-    async def stream(self, priority: int = 0, *, name: str = "") -> Stream:
-        """A new stream. A lower `priority` is more urgent; it is clamped to `priority_range`."""
-        stream = Stream(self, name or f"stream {len(self._streams)}")
-        await stream.set_priority(priority)
+    async def stream(
+        self, priority: int = 0, *, space: AddressSpace | None = None, name: str = ""
+    ) -> Stream:
+        """A new stream in `space`, else the device's. A lower `priority` is more urgent; it is
+        clamped to `priority_range`.
+
+        Raises `DeviceError` when other spaces have all channels of that priority; `OutOfAsids`.
+        """
+        space, name = space or self.space, name or f"stream {len(self._streams)}"
+        fences = self.fences(space)
+        stream = Stream(self, name, space, await fences.take())
+        try:
+            await stream.set_priority(priority)
+        except Exception:
+            fences.give(stream.fence)
+            raise
         self._streams.append(stream)
         return stream
+
+    async def forget(self, stream: Stream) -> None:
+        """A stream has ended: its channel is closed when no other one is in it."""
+        self._streams.remove(stream)
+        self.fences(stream.space).give(stream.fence)
+        if all(each.channel is not stream.channel for each in self._streams):
+            await self.close_channel(stream.channel.index)
 
     def event(self, *, interrupt: bool = True) -> Event:
         """A new event. Only one made with `interrupt` can be waited for by the CPU."""
         return Event(self, interrupt=interrupt)
 
-    async def channel(self, index: int) -> Channel:
-        """A hardware channel, switched on and with the copy class bound when first asked for."""
+    async def channel_for(self, priority: int, space: AddressSpace) -> Channel:
+        """The channel of a stream in `space` that has just been given `priority`."""
+        channels = self.channels
+        usable = {
+            index
+            for index in range(self.info.channels)
+            if index not in channels or channels[index].space is space
+        }
+        try:
+            index = self.policy.channel(priority, usable)
+        except PolicyError as error:
+            owners = [f"channel {index} {each.space.name!r}" for index, each in channels.items()]
+            raise DeviceError(
+                f"no channel for a stream of {space}: {error}. Address spaces have: "
+                f"{', '.join(sorted(owners))}"
+            ) from error
+        return await self.channel(index, space)
+
+    async def channel(self, index: int, space: AddressSpace | None = None) -> Channel:
+        """A hardware channel in `space`, else the device's; switched on and with the copy class
+        bound when first asked for.
+
+        Raises `DeviceError` for a channel that another space has; otherwise as `Channel.open`.
+        """
+        space = space or self.space
         if index not in self.channels:
             if not 0 <= index < self.info.channels:
                 raise DeviceError(f"channel {index} is outside 0 … {self.info.channels - 1}")
-            channel = Channel(self.control, self.memory, index, self.settings)
+            resources = Resources(self.control, self.memory, self.spaces, self.faults)
+            channel = Channel(resources, space, index, self.settings)
             self.channels[index] = channel
             try:
                 await channel.open(Pushbuffer().set_object())
-            except ChannelActive:
+            except Exception:
                 del self.channels[index]
                 raise
-        return self.channels[index]
+        channel = self.channels[index]
+        if channel.space is not space:
+            raise DeviceError(f"channel {index} is that of {channel.space}, not of {space}")
+        return channel
+
+    async def close_channel(self, index: int) -> None:
+        """Switch a channel off; any address space can have it then. Nothing may use it any more.
+        Raises `ChannelActive`."""
+        await self.channels[index].close()
+        del self.channels[index]
 
     async def synchronize(self) -> None:
         """Wait until all streams have ended what was submitted. Raises `ChannelError`."""
@@ -282,13 +422,17 @@ class Device:
         """Wait until `done()`, looked at after every interrupt; errors as `wait_fence`.
 
         A channel that is halted elsewhere may hold this wait back for ever, by a semaphore say:
-        its error is raised when `channels` have done nothing for long.
+        its error is raised when `channels` have done nothing for long. That fault records were lost
+        (`FaultBufferOverflow`, `FaultBufferError`) is raised once, to whoever waits.
         """
         patience, seen = _HALTED_PATIENCE, []
         while not done():
             for channel in channels:
                 if channel.failure is not None:
                     raise channel.failure
+            if (lost := self.faults.lost) is not None:
+                self.faults.lost = None
+                raise lost
             elsewhere = self.first_failure()
             if self._serving:
                 await self.machine.wait_cycles(_SERVED_ELSEWHERE_CYCLES)
@@ -326,7 +470,9 @@ class Device:
             if pending["COPY"]:
                 await self.control.write64("INTR_COPY", await self._mask("INTR_COPY"))
             halted = await self._mask("INTR_ERROR") if pending["ERROR"] else 0
-            for index, channel in self.channels.items():
+            if pending["FAULT"]:
+                await self.faults.read()
+            for index, channel in list(self.channels.items()):
                 if halted >> index & 1 and channel.failure is None:
                     await channel.check()
         finally:
@@ -340,7 +486,7 @@ class Device:
         """Switch interrupts on, those of errors only if wanted: while a channel stays halted its
         error would keep the line at 1."""
         self._errors_enabled = errors
-        await self.control.write("INTR_ENABLE", ERROR=int(errors), NOTIFY=1, COPY=1)
+        await self.control.write("INTR_ENABLE", ERROR=int(errors), NOTIFY=1, COPY=1, FAULT=1)
 
     async def _mask(self, name: str) -> int:
         """A mask of channels, without the half that no channel has."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from driver.control import Control
 from driver.disassemble import method_detail, method_name
+from driver.mmufault import TranslationFault
 from hw.errors import CODE_OF, Cause
 from hw.registers import WAITS
 
@@ -58,7 +59,11 @@ _NO_METHOD = {
     *_HEADERS,
 }
 
+_REPEATED = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT}
+"""Causes of copies that the driver can repeat."""
+
 _NEXT_HELD = ". Channel.resume() tries it again, Channel.skip() goes on behind it."
+_NEXT_COPY = ". Channel.resume() repeats the copy, Channel.skip() goes on behind it."
 _NEXT = ". Channel.resume() goes on behind it."
 
 
@@ -74,6 +79,8 @@ class ChannelError(Exception):
     held : it is tried again when the channel resumes; otherwise the channel goes on behind it.
     va : address of the error, where the cause has one.
     more : another copy of the channel has failed since; clearing this error shows that one.
+    fault : the access that was not translated, of the causes ..._FAULT, USERD_WRITE and
+        COPY_SEMAPHORE; None when it was none, or its record was lost.
     """
 
     channel: int
@@ -84,6 +91,13 @@ class ChannelError(Exception):
     va: int
     held: bool = True
     more: bool = False
+    fault: TranslationFault | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it is a copy's that can be repeated once its pages are mapped as it needs."""
+        released = self.cause is Cause.COPY_SEMAPHORE and self.fault is not None
+        return self.cause in _REPEATED or released
 
     @property
     def reason(self) -> str:
@@ -100,6 +114,8 @@ class ChannelError(Exception):
             parts.append(f"; header {self.data:#010x}")
         if self.cause in _WITH_ADDRESS:
             parts.append(f"; address {self.va:#x}")
+        if self.fault is not None:
+            parts.append(f"; {self.fault}")
         if self.more:
             parts.append("; more of its copies have failed since")
         return "".join(parts)
@@ -110,6 +126,8 @@ class ChannelError(Exception):
         return self.cause in _HEADERS
 
     def __str__(self) -> str:
+        if self.repeatable:
+            return self.reason + _NEXT_COPY
         return self.reason + (_NEXT_HELD if self.held else _NEXT)
 
 

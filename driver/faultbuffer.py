@@ -64,14 +64,14 @@ class FaultBuffer:
     ----------
     buffer : memory of the ring, whole records of 32 bytes, at least 2.
     pointers : its registers.
-    owner : the address space of a page directory base in bytes, if known.
+    owner : the address space of an ASID and a page directory base in bytes, if known.
     """
 
     def __init__(
         self,
         buffer: Buffer,
         pointers: FaultPointers,
-        owner: Callable[[int], FaultOwner | None],
+        owner: Callable[[int, int], FaultOwner | None],
     ) -> None:
         self._buffer, self._pointers, self._owner = buffer, pointers, owner
         self.records, rest = divmod(buffer.size, FAULT_RECORD_BYTES)

@@ -1,33 +1,37 @@
 """Fences: 16-byte semaphores in memory that the hardware releases with a value and the time."""
 
+from driver.addressspace import AddressSpace
+from driver.mapping import Mapping
 from driver.memory import Buffer, Memory
+from driver.turns import Turns
 
 __all__ = ["FENCE_BYTES", "Fence", "FencePool"]
 
 FENCE_BYTES = 16
 """Payload (4), zero (4), PTIMER in ns (8); spec page 60, 2.2."""
 
-_POOL_BYTES = 4096
+_PAGE_BYTES = 4096
 
 
 class Fence:
     """One fence. Its values rise by 1 with every release that is submitted, modulo 2³².
 
-    `following` is taken and `advance` called in one turn of the channel (`Channel.turn`): else
-    values could be released in another order, and a waiter would miss its own.
+    It is released in its own address space only, at `address`; others wait for it where
+    `FencePool.address_in` says. `following` is taken and `advance` called in one turn of the channel
+    (`Channel.turn`): else values could be released in another order, and a waiter would miss its
+    own.
     """
 
-    def __init__(self, buffer: Buffer, offset: int) -> None:
-        self.address = buffer.at(offset, FENCE_BYTES)
-        self._buffer = buffer
-        self._offset = offset
+    def __init__(self, page: "FencePage", offset: int) -> None:
+        self.page, self.offset = page, offset
+        self.address = page.home.at(offset, FENCE_BYTES)
         self.submitted = 0
         self.clear()
 
     def clear(self) -> None:
         """As new: value and time 0."""
         self.submitted = 0
-        self._buffer.write(bytes(FENCE_BYTES), self._offset)
+        self.page.buffer.write(bytes(FENCE_BYTES), self.offset)
 
     @property
     def following(self) -> int:
@@ -41,34 +45,70 @@ class Fence:
     @property
     def value(self) -> int:
         """Payload now."""
-        return int(self._buffer.read("<u4", 1, self._offset)[0])
+        return int(self.page.buffer.read("<u4", 1, self.offset)[0])
 
     @property
     def time_ns(self) -> int:
         """PTIMER of the last release."""
-        return int(self._buffer.read("<u8", 1, self._offset + 8)[0])
+        return int(self.page.buffer.read("<u8", 1, self.offset + 8)[0])
 
     def reached(self, value: int) -> bool:
         """Whether `value` or a later one was released (circular, as ACQ_CIRC_GEQ)."""
         return (self.value - value) & 0xFFFF_FFFF < 1 << 31
 
+    async def address_in(self, space: AddressSpace) -> int:
+        """Its address in a space that waits for it, where its page is read-only."""
+        return (await self.page.view(space)).at(self.offset)
+
+
+class FencePage:
+    """A page of fences, in its own address space (`home`) and in those that wait for them."""
+
+    def __init__(self, buffer: Buffer, home: Mapping, turns: Turns) -> None:
+        self.buffer, self.home = buffer, home
+        self._turns = turns
+        self._views = {home.space: home}
+
+    async def view(self, space: AddressSpace) -> Mapping:
+        """Its mapping in a space; made when there is none."""
+        async with self._turns.take():
+            if space not in self._views:
+                self._views[space] = await space.share(self.home, read_only=True)
+        return self._views[space]
+
 
 class FencePool:
-    """Fences, cut from pages of device memory."""
+    """Fences of one address space, cut from pages of device memory."""
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, memory: Memory, space: AddressSpace) -> None:
+        self._memory, self._space = memory, space
+        self._turns = Turns(memory.machine)
         self._free: list[Fence] = []
+        self._pages: list[FencePage] = []
 
-    def take(self) -> Fence:
+    async def take(self) -> Fence:
         """A fence with value 0."""
-        if not self._free:
-            page = self._memory.allocate(_POOL_BYTES, align=FENCE_BYTES, name="fences")
-            offsets = range(0, _POOL_BYTES, FENCE_BYTES)
-            self._free = [Fence(page, offset) for offset in reversed(offsets)]
-        return self._free.pop()
+        async with self._turns.take():
+            if not self._free:
+                self._free = await self._more()
+            return self._free.pop()
+
+    async def _more(self) -> list[Fence]:
+        """The fences of a fresh page, the first one last."""
+        name = "fences"
+        buffer = self._memory.allocate_pages(_PAGE_BYTES, name=name)
+        page = FencePage(buffer, await self._space.map(buffer, name=name), self._turns)
+        self._pages.append(page)
+        return [Fence(page, at) for at in reversed(range(0, _PAGE_BYTES, FENCE_BYTES))]
 
     def give(self, fence: Fence) -> None:
         """Give a fence back that nothing will release or acquire any more."""
         fence.clear()
         self._free.append(fence)
+
+    def end(self) -> None:
+        """Give the pages back, once the space is closed; but for those that other spaces still have
+        mapped, to wait for fences."""
+        for page in self._pages:
+            if not page.buffer.mappings:
+                page.buffer.free()

@@ -1,13 +1,17 @@
 """Physical memory: an allocator, and buffers that numpy arrays go into and come out of."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from driver.machine import Machine
 from driver.ranges import Ranges
+from hw.pagetables import PAGE_SIZES
+
+if TYPE_CHECKING:
+    from driver.mapping import Mapping
 
 __all__ = ["Buffer", "Memory", "MemoryUseError", "OutOfMemory"]
 
@@ -17,33 +21,36 @@ class OutOfMemory(Exception):
 
 
 class MemoryUseError(Exception):
-    """A buffer was used after its end, or freed twice, or reserved where it cannot be."""
+    """A buffer was used outside its bounds, after its end, or in an address space in which it is
+    not mapped; or freed twice; or reserved where it cannot be."""
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A range of memory. Identity address space: `address` is virtual and physical.
+    """`size` bytes of physical memory from `address` on. `room`, bytes set aside from there on: more
+    where it is whole pages. Its virtual address is another in each space (`AddressSpace.at`).
 
-    Usable wherever an address is wanted: `int(buffer)`, `buffer.at(offset)`. `mappings` are those
-    of address spaces; while there are any, the machine can reach the range and it is not freed.
+    `mappings` are those of address spaces; while there are any, the machine can reach the range and
+    it is not freed.
     """
 
     memory: "Memory"
     address: int
     size: int
     name: str = ""
+    room: int = 0
     freed: bool = False
-    mappings: list[object] = field(default_factory=list, repr=False)
+    mappings: list["Mapping"] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        self.room = max(self.room, self.size)
 
     def __str__(self) -> str:
         name = f"buffer {self.name!r}" if self.name else "buffer"
-        return f"{name} ({self.size} bytes at {self.address:#x})"
-
-    def __int__(self) -> int:
-        return self.address
+        return f"{name} ({self.size} bytes at physical {self.address:#x})"
 
     def at(self, offset: int, size: int = 0) -> int:
-        """Address of byte `offset`; `size` bytes from there must lie inside."""
+        """Physical address of byte `offset`; `size` bytes from there must lie inside."""
         if self.freed:
             raise MemoryUseError(f"{self} was freed")
         if not 0 <= offset <= offset + size <= self.size:
@@ -118,6 +125,15 @@ class Memory:
         self._ranges.take(address, size)
         return Buffer(self, address, size, name)
 
+    def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
+        """A buffer of `size` bytes for address spaces: whole pages, of the largest size of which
+        its room is a multiple. Raises `OutOfMemory`."""
+        room = -(-size // PAGE_SIZES[0]) * PAGE_SIZES[0]
+        page = next(each for each in reversed(PAGE_SIZES) if room % each == 0)
+        buffer = self.allocate(room, align=page, name=name)
+        buffer.size = size
+        return buffer
+
     def reserve(self, address: int, size: int, *, name: str = "") -> Buffer:
         """The buffer at a given address, which must be free."""
         if size <= 0:
@@ -140,4 +156,4 @@ class Memory:
             what = ", ".join(str(mapping) for mapping in buffer.mappings)
             raise MemoryUseError(f"{buffer} is still mapped: {what}. Unmap it first")
         buffer.freed = True
-        self._ranges.give(buffer.address, buffer.size)
+        self._ranges.give(buffer.address, buffer.room)

@@ -6,9 +6,18 @@ from typing import Protocol
 
 from amaranth.lib import data
 
+from hw.config import LIMITS
 from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
 
-__all__ = ["FaultOwner", "TranslationFault", "decode"]
+__all__ = ["FIRST_ENGINE", "HOST", "SEMAPHORES", "FaultOwner", "TranslationFault", "decode"]
+
+HOST, SEMAPHORES, FIRST_ENGINE = 1, 2, 3
+"""Clients of the HUB: the host, the semaphore unit, and from here on one for each copy engine."""
+
+_MOST_ENGINES = LIMITS["copy_engines"].high
+
+_UNBOUND_APERTURE = 1
+"""INST_APERTURE of a fault in an ASID to which nothing was bound."""
 
 _MEANING = {
     FaultType.PDE: "no page table covers the address",
@@ -45,10 +54,9 @@ _PHYSICAL = 8
 
 
 class FaultOwner(Protocol):
-    """The address space of a fault, as far as faults need it; `asid` None: not bound."""
+    """The address space of a fault, as far as faults need it."""
 
     name: str
-    asid: int | None
 
     def describe(self, va: int) -> str:
         """What lies at a virtual address, in words."""
@@ -61,14 +69,16 @@ class TranslationFault(Exception):
 
     Members
     -------
-    space : name of the address space; None for one that the driver does not know.
-    asid : its ASID, None when it has none.
+    space : name of the address space; None for one that the driver does not know, or when nothing
+        was bound.
+    asid : the ASID of the access; None when the driver itself found the fault, and there is none.
     va : virtual address; of the page, when the machine recorded it.
     access, cause : the bare number where the public tables name none.
     physical : `va` is a physical address.
-    base : page directory base in bytes, None when the driver itself found the fault; so are all
-        that follow.
-    client, hub, gpc, engine : the requester's numbers.
+    base : page directory base in bytes; None when the driver itself found the fault, or when
+        nothing was bound to the ASID.
+    client, hub, gpc, engine : the requester's numbers; `client` None when the driver itself found
+        the fault. `requester` names it.
     time_ns : PTIMER.
     replayable : the access waits, to be tried again.
     context : what the driver has mapped there.
@@ -94,30 +104,46 @@ class TranslationFault(Exception):
         address = f"{'physical ' if self.physical else ''}{self.va:#x}"
         parts = [f"{access} of {address} in {self._where()} faulted with {self._why()}"]
         if self.client is not None:
-            parts.append(f"; client {self.client} of {self._unit()}, engine {self.engine}")
-            parts.append(f", at {self.time_ns} ns")
+            parts.append(f"; {self.requester}, engine {self.engine}, at {self.time_ns} ns")
         if self.context:
             parts.append(f"; {self.context}")
         return "".join(parts)
 
+    @property
+    def requester(self) -> str:
+        """Who made the access, in words."""
+        number = f"client {self.client} of {'HUB' if self.hub else f'GPC {self.gpc}'}"
+        name = _requester(self.client) if self.hub and self.client is not None else ""
+        return f"{name} ({number})" if name else number
+
     def _where(self) -> str:
-        if self.space is None:
-            return f"an unknown address space (page directory base {self.base or 0:#x})"
-        asid = "no ASID" if self.asid is None else f"ASID {self.asid}"
-        return f"address space {self.space!r} ({asid})"
+        if self.space is not None:
+            asid = "no ASID" if self.asid is None else f"ASID {self.asid}"
+            return f"address space {self.space!r} ({asid})"
+        if self.base is None:
+            return f"ASID {self.asid}, to which no address space is bound,"
+        return f"an unknown address space (ASID {self.asid}, page directory base {self.base:#x})"
 
     def _why(self) -> str:
         if isinstance(self.cause, FaultType):
             return f"{self.cause.name}: {_MEANING[self.cause]}"
         return f"unknown cause {self.cause}"
 
-    def _unit(self) -> str:
-        return "HUB" if self.hub else f"GPC {self.gpc}"
+
+def _requester(client: int) -> str:
+    """Name of a client of the HUB, empty when it has none."""
+    engine = client - FIRST_ENGINE
+    if 0 <= engine < _MOST_ENGINES:
+        return f"copy engine {engine}"
+    return {HOST: "host", SEMAPHORES: "semaphore unit"}.get(client, "")
 
 
-def decode(record: bytes, owner: Callable[[int], FaultOwner | None]) -> TranslationFault | None:
+def decode(
+    record: bytes, owner: Callable[[int, int], FaultOwner | None]
+) -> TranslationFault | None:
     """The fault of a 32-byte record in the layout of `hw.pagetables.FaultRecord`, None when the
-    record is not valid. `owner` gives the address space of a page directory base, if known.
+    record is not valid. `owner` gives the address space of an ASID and a page directory base, if
+    known.
 
     Raises `ValueError` for another number of bytes.
     """
@@ -129,15 +155,16 @@ def decode(record: bytes, owner: Callable[[int], FaultOwner | None]) -> Translat
     base, va = fields["instance"] << 12, fields["address"] << 12
     access, cause = fields["access_type"] % _PHYSICAL, fields["fault_type"]
     physical = fields["access_type"] >= _PHYSICAL
-    space = owner(base)
+    bound = fields["instance_aperture"] != _UNBOUND_APERTURE
+    space = owner(fields["asid"], base) if bound else None
     return TranslationFault(
         space=space.name if space else None,
-        asid=space.asid if space else None,
+        asid=fields["asid"],
         va=va,
         access=_ACCESSES.get(access, access),
         cause=_CAUSES.get(cause, cause),
         physical=physical,
-        base=base,
+        base=base if bound else None,
         client=fields["client"],
         hub=bool(fields["client_type"]),
         gpc=fields["gpc"],

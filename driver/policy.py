@@ -4,7 +4,7 @@ A policy is any object with the members of `Policy`; give it to `Device.open`. I
 place that knows priorities: the hardware has none (COPY-21).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from driver.pushbuffer import Pushbuffer
@@ -20,7 +20,8 @@ __all__ = [
 
 
 class PolicyError(ValueError):
-    """A policy that the device at hand cannot carry out; the message names both numbers."""
+    """A policy that the device at hand cannot carry out, or a stream for which it has no channel;
+    the message names the numbers."""
 
 
 class Policy(Protocol):
@@ -41,8 +42,9 @@ class Policy(Protocol):
         counting semaphores as asked for, all 0. Raises `PolicyError`."""
         ...
 
-    def channel(self, priority: int) -> int:
-        """Channel for a stream that has just been given `priority`, inside the range (COPY-22)."""
+    def channel(self, priority: int, usable: Collection[int]) -> int:
+        """Channel, one of `usable`, for a stream that has just been given `priority`, inside the
+        range (COPY-22). Raises `PolicyError` when none of that priority is usable."""
         ...
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
@@ -65,7 +67,7 @@ class LevelledChannels:
     stream_priorities : how many priorities streams may have, at least 1; else `levels`. They are
         spread over the levels in order, the most urgent on the highest.
 
-    Streams of one level take its channels in turn. Channel numbers start with the lowest level.
+    Streams of one level take those of its channels in turn that they can use. Channel numbers start with the lowest level.
     """
 
     semaphores = 0
@@ -128,13 +130,16 @@ class LevelledChannels:
                 return index + 1
         raise PolicyError(f"channel {channel} has no priority under this policy")
 
-    def channel(self, priority: int) -> int:
+    def channel(self, priority: int, usable: Collection[int]) -> int:
         """See `Policy.channel`."""
         index = self.level_of_priority(priority) - 1
-        members = self._channels[index]
-        chosen = members[self._next[index] % len(members)]
-        self._next[index] += 1
-        return chosen
+        members, first = self._channels[index], self._next[index]
+        for channel in (*members[first:], *members[:first]):
+            if channel in usable:
+                self._next[index] = (members.index(channel) + 1) % len(members)
+                return channel
+        names = ", ".join(map(str, members))
+        raise PolicyError(f"of the channels of priority {priority} ({names}) none is usable")
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
         """Nothing."""

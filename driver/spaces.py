@@ -99,9 +99,11 @@ class AddressSpaces:
             del self._spaces[space.base]
             await space.end()
 
-    def owner(self, base: int) -> AddressSpace | None:
-        """The space whose page directory lies at physical address `base`, as faults name it."""
-        return self._spaces.get(base)
+    def owner(self, asid: int, base: int) -> AddressSpace | None:
+        """The space that had `asid` while its page directory lay at physical address `base`, as
+        faults name it; None where that may be another by now."""
+        space = self._spaces.get(base)
+        return space if space is not None and space.asid in {asid, None} else None
 
     # -- use ---------------------------------------------------------------------------------------
 

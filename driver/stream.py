@@ -4,10 +4,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from driver.addressspace import AddressSpace
 from driver.channel import Channel
 from driver.fence import Fence
+from driver.mapping import Mapping
 from driver.memory import Buffer, MemoryUseError
 from driver.pushbuffer import CopyFence, Pushbuffer
+from hw.config import VA_BITS
 from hw.methods import SemOp
 
 if TYPE_CHECKING:
@@ -18,8 +21,9 @@ __all__ = ["Event", "EventError", "Stream"]
 _MOST_BYTES = (1 << 32) - 1
 """LINE_LENGTH_IN has 32 bits."""
 
-Address = int | Buffer
-"""What a copy may be given: an address, or a buffer for its start."""
+Address = int | Buffer | Mapping
+"""What a copy may be given: a virtual address, or a buffer or a mapping for its start. A buffer must
+be mapped in the stream's address space."""
 
 
 class EventError(Exception):
@@ -37,7 +41,7 @@ class Event:
     def __init__(self, device: "Device", *, interrupt: bool) -> None:
         self.device = device
         self.interrupt = interrupt
-        self._fences: dict[int, Fence] = {}
+        self._fences: dict[Channel, Fence] = {}
         self._fence: Fence | None = None
         self._channels: tuple[Channel, ...] = ()
 
@@ -53,23 +57,23 @@ class Event:
     async def record(self, stream: "Stream") -> None:
         """Record when everything submitted to `stream` so far has ended."""
         async with stream.submission():
-            fence = self.fence_in(stream)
+            fence = await self.fence_in(stream)
             commands = Pushbuffer().release(fence.address, fence.following, timestamp=True)
             if self.interrupt:
                 commands.non_stall_interrupt(stream.channel.index)
             await stream.enqueue(commands)
-            self.recorded_in(stream)
+            self.recorded_in(stream, fence)
 
     async def wait(self, stream: "Stream") -> None:
         """Make later work of `stream` wait for the last record; without one, nothing (CUDA).
 
-        Within one channel the order of submission says it already.
+        Within one channel the order of submission says it already. The streams may be in different
+        address spaces.
         """
         fence = self._fence
         if fence is not None and self._channels != stream.channels:
-            commands = Pushbuffer()
-            commands.acquire(fence.address, fence.submitted, SemOp.ACQ_CIRC_GEQ)
-            await stream.submit(commands)
+            value, address = fence.submitted, await fence.address_in(stream.space)
+            await stream.submit(Pushbuffer().acquire(address, value, SemOp.ACQ_CIRC_GEQ))
 
     async def synchronize(self) -> None:
         """Wait until the last record has been executed. Raises `ChannelError`, `EventError`."""
@@ -101,29 +105,31 @@ class Event:
         """Clock cycles from `start` to this event."""
         return self.elapsed_ns(start) // self.device.info.cycle_ns
 
-    def fence_in(self, stream: "Stream") -> Fence:
+    async def fence_in(self, stream: "Stream") -> Fence:
         """Fence for a record in `stream`, whose turn it is."""
-        index = stream.channel.index
-        if index not in self._fences:
-            self._fences[index] = self.device.fences.take()
-        return self._fences[index]
+        channel = stream.channel
+        if channel not in self._fences:
+            self._fences[channel] = await self.device.fences(stream.space).take()
+        return self._fences[channel]
 
-    def recorded_in(self, stream: "Stream") -> None:
-        """The record was submitted."""
-        self._fence = self.fence_in(stream)
-        self._fence.advance()
+    def recorded_in(self, stream: "Stream", fence: Fence) -> None:
+        """The record was submitted, by `fence`."""
+        self._fence = fence
+        fence.advance()
         self._channels = stream.channels
 
 
 class Stream:
-    """Work in order. Made by `Device.stream`; aliased to one channel by its priority (COPY-22)."""
+    """Work in order, in the address space `space`. Made by `Device.stream`; aliased to one channel by
+    its priority (COPY-22). `fence` is its own."""
 
-    def __init__(self, device: "Device", name: str) -> None:
+    def __init__(self, device: "Device", name: str, space: AddressSpace, fence: Fence) -> None:
         self.device = device
         self.name = name
+        self.space = space
+        self.fence = fence
         self.priority = 0
         self._channel: Channel | None = None
-        self._fence: Fence = device.fences.take()
         self._unfenced = False
 
     def __str__(self) -> str:
@@ -143,10 +149,11 @@ class Stream:
     async def set_priority(self, priority: int) -> None:
         """Assign a priority, clamped to the device's range, and with it a channel.
 
-        Work submitted from now on waits for the earlier work of the stream.
+        Work submitted from now on waits for the earlier work of the stream. Raises as
+        `Device.stream`.
         """
         priority = self.device.clamp_priority(priority)
-        chosen = await self.device.channel(self.device.policy.channel(priority))
+        chosen = await self.device.channel_for(priority, self.space)
         if self._channel is None or self._channel is chosen:
             self._channel = chosen
         else:
@@ -202,7 +209,7 @@ class Stream:
         if size == 0:
             await self._record_nothing(done)
             return
-        target, source = _address(dst, size), _address(src, size)
+        target, source = self._address(dst, size), self._address(src, size)
         await self._copy(lambda commands, fence: commands.copy(target, source, size, fence), done)
 
     async def memcpy_2d_async(
@@ -228,8 +235,8 @@ class Stream:
         if width == 0 or height == 0:
             await self._record_nothing(done)
             return
-        target = _address(dst, dst_pitch * (height - 1) + width)
-        source = _address(src, src_pitch * (height - 1) + width)
+        target = self._address(dst, dst_pitch * (height - 1) + width)
+        source = self._address(src, src_pitch * (height - 1) + width)
         await self._copy(
             lambda commands, fence: commands.copy_2d(
                 target, dst_pitch, source, src_pitch, width, height, fence
@@ -247,23 +254,19 @@ class Stream:
         """Submit the copy that `add` appends, and what the policy wants around it."""
         async with self.submission():
             commands, index = Pushbuffer(), self.channel.index
+            fence = None if done is None else await done.fence_in(self)
             self.device.policy.before_copy(index, commands)
-            add(commands, None if done is None else self._at_end(done))
+            add(commands, None if fence is None else CopyFence(fence.address, fence.following))
             self.device.policy.after_copy(index, commands)
             if done is not None and done.interrupt:
                 commands.non_stall_interrupt(index)
             await self.enqueue(commands)
-            if done is not None:
-                done.recorded_in(self)
-
-    def _at_end(self, done: Event) -> CopyFence:
-        """A record by the copy engine, at the end of one copy."""
-        fence = done.fence_in(self)
-        return CopyFence(fence.address, fence.following)
+            if done is not None and fence is not None:
+                done.recorded_in(self, fence)
 
     async def _enqueue_fence(self) -> tuple[Fence, int]:
         """A release of the stream's fence and an interrupt, in its turn."""
-        fence, value = self._fence, self._fence.following
+        fence, value = self.fence, self.fence.following
         commands = Pushbuffer().release(fence.address, value, timestamp=True)
         commands.non_stall_interrupt(self.channel.index)
         await self.channel.enqueue(commands.dwords)
@@ -285,13 +288,22 @@ class Stream:
         `ChannelError` when the channel is halted and has no room."""
         if self._unfenced:
             await self.record_fence()
-        return self._fence.reached(self._fence.submitted)
+        return self.fence.reached(self.fence.submitted)
 
+    async def close(self) -> None:
+        """Wait until everything has ended, and give the channel up, which is closed when no other
+        stream is in it. Raises `ChannelError`, and is not closed then; `ChannelActive`."""
+        await self.synchronize()
+        await self.device.forget(self)
 
-def _address(where: Address, size: int) -> int:
-    """Address of `size` bytes; checked when it is a buffer's."""
-    if isinstance(where, Buffer):
-        return where.at(0, size)
-    if not 0 <= where < 1 << 49:
-        raise MemoryUseError(f"address {where:#x} has more than 49 bits")
-    return where
+    def _address(self, where: Address, size: int) -> int:
+        """Virtual address of `size` bytes; checked when it is a buffer's or a mapping's."""
+        if isinstance(where, Buffer):
+            return self.space.at(where, 0, size)
+        if isinstance(where, Mapping):
+            if where.space is not self.space:
+                raise MemoryUseError(f"{where} is none of {self.space}, in which {self.name} runs")
+            return where.at(0, size)
+        if not 0 <= where < 1 << VA_BITS:
+            raise MemoryUseError(f"address {where:#x} has more than {VA_BITS} bits")
+        return where

@@ -1,0 +1,96 @@
+"""Which translation fault halted which channel: records of the machine, and who they belong to."""
+
+from collections import deque
+
+from driver.faultbuffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
+from driver.faultregisters import FaultRegisters
+from driver.machine import Machine
+from driver.mmufault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault
+from driver.turns import Turns
+from hw.errors import Cause
+from hw.pagetables import AccessType
+
+__all__ = ["FaultLog"]
+
+_KEPT = 64
+"""So many faults are kept that belong to no channel's error, or not yet; the newest ones."""
+
+_PAGE = 4096
+
+_READS = {Cause.FETCH_FAULT, Cause.COPY_READ_FAULT}
+_REQUESTERS = {
+    Cause.FETCH_FAULT: range(HOST, HOST + 1),
+    Cause.USERD_WRITE: range(HOST, HOST + 1),
+    Cause.SEM_FAULT: range(SEMAPHORES, SEMAPHORES + 1),
+    Cause.COPY_SEMAPHORE: range(SEMAPHORES, SEMAPHORES + 1),
+    Cause.COPY_READ_FAULT: range(FIRST_ENGINE, 128),
+    Cause.COPY_WRITE_FAULT: range(FIRST_ENGINE, 128),
+}
+"""Clients that may have made the access, of every cause that a fault can be behind."""
+
+_WITHOUT_ADDRESS = {Cause.FETCH_FAULT, Cause.USERD_WRITE}
+"""Causes of which the channel does not know the address."""
+
+
+class FaultLog:
+    """Reads the fault buffer, and finds in it what is behind a channel's error.
+
+    Members
+    -------
+    lost : that faults were lost, and why, until somebody was told.
+    """
+
+    def __init__(self, machine: Machine, buffer: FaultBuffer, registers: FaultRegisters) -> None:
+        self._buffer, self._registers = buffer, registers
+        self._turns = Turns(machine)
+        self._faults: deque[TranslationFault] = deque(maxlen=_KEPT)
+        self.lost: FaultBufferOverflow | FaultBufferError | None = None
+
+    @property
+    def unclaimed(self) -> tuple[TranslationFault, ...]:
+        """Faults that belong to no channel's error, or not yet, oldest first."""
+        return tuple(self._faults)
+
+    async def read(self) -> None:
+        """Take note of what the machine has recorded, and clear its interrupt."""
+        async with self._turns.take():
+            if await self._registers.acknowledge():
+                self.lost = FaultBufferError("the machine could not write a fault record")
+            try:
+                self._faults += await self._buffer.read()
+            except FaultBufferOverflow as overflow:
+                self._faults += overflow.faults
+                self.lost = overflow
+            except FaultBufferError as error:
+                self.lost = error
+
+    async def claim(self, asid: int, cause: Cause, va: int) -> TranslationFault | None:
+        """The fault behind an error of a channel of address space `asid`, which is forgotten;
+        None when there is none, or its record was lost.
+
+        `va` counts where the channel knows the address. A copy may have had several faults: those
+        in the same page are forgotten too.
+        """
+        if cause not in _REQUESTERS:
+            return None
+        await self.read()
+        found = [fault for fault in self._faults if _fits(fault, asid, cause)]
+        if cause not in _WITHOUT_ADDRESS:
+            page = va // _PAGE * _PAGE
+            found = [fault for fault in found if fault.va == page] or found
+        if not found:
+            return None
+        claimed = found[0]
+        for fault in found:
+            if fault is claimed or (fault.va == claimed.va and cause not in _WITHOUT_ADDRESS):
+                self._faults.remove(fault)
+        return claimed
+
+
+def _fits(fault: TranslationFault, asid: int, cause: Cause) -> bool:
+    """Whether a fault can be behind an error."""
+    if fault.asid != asid or fault.client not in _REQUESTERS[cause]:
+        return False
+    if fault.client == SEMAPHORES:
+        return True
+    return (fault.access in {AccessType.READ, AccessType.PREFETCH}) == (cause in _READS)

@@ -1,0 +1,57 @@
+"""Registers of the fault buffer (6.4): the `driver.faultbuffer.FaultPointers` of a machine."""
+
+from driver.control import Control
+from driver.memory import Buffer
+from hw.pagetables import FAULT_RECORD_BYTES
+
+__all__ = ["FaultRegisters"]
+
+
+class FaultRegisters:
+    """Where the machine records faults, and how far it and the driver are."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def enable(self, buffer: Buffer) -> None:
+        """Record faults in `buffer`, whole pages of physical memory, from its start on. Faults of
+        an earlier owner are forgotten."""
+        await self.disable()
+        await self._control.write("FAULT_BUFFER_LO", buffer.address & 0xFFFF_FFFF)
+        await self._control.write("FAULT_BUFFER_HI", buffer.address >> 32)
+        await self._control.write("FAULT_GET", 0)
+        records = buffer.size // FAULT_RECORD_BYTES
+        await self._control.write("FAULT_SIZE", RECORDS=records, ENABLE=1)
+
+    async def disable(self) -> None:
+        """Record none from now on; the interrupt is cleared."""
+        await self._control.write("FAULT_SIZE", 0)
+        await self._control.write("FAULT_STATUS", FAULT=1, OVERFLOW=1, BUS=1)
+
+    async def acknowledge(self) -> bool:
+        """Clear the interrupt, but for an overflow's; whether a record could not be written.
+        Records that come from now on raise it again."""
+        status = await self._control.read_fields("FAULT_STATUS")
+        if status["FAULT"] or status["BUS"]:
+            await self._control.write("FAULT_STATUS", FAULT=status["FAULT"], BUS=status["BUS"])
+        return bool(status["BUS"])
+
+    async def get(self) -> int:
+        """See `FaultPointers.get`."""
+        return (await self._control.read_fields("FAULT_GET"))["RECORD"]
+
+    async def put(self) -> int:
+        """See `FaultPointers.put`."""
+        return (await self._control.read_fields("FAULT_PUT"))["RECORD"]
+
+    async def set_get(self, index: int) -> None:
+        """See `FaultPointers.set_get`."""
+        await self._control.write("FAULT_GET", RECORD=index)
+
+    async def overflowed(self) -> bool:
+        """See `FaultPointers.overflowed`."""
+        return bool((await self._control.read_fields("FAULT_STATUS"))["OVERFLOW"])
+
+    async def clear_overflow(self) -> None:
+        """See `FaultPointers.clear_overflow`."""
+        await self._control.write("FAULT_STATUS", OVERFLOW=1)

@@ -1,0 +1,136 @@
+"""The copies that a channel was given, so that one that failed can be told apart and repeated.
+
+The machine remembers of a copy that failed its LAUNCH_DMA and the address, no more.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from driver.disassemble import Method, decode
+from hw.config import VA_BITS
+from hw.methods import CeMethod, CopyLaunch, HostMethod, LaunchTransfer, ObjectClass
+
+__all__ = ["Launch", "Launches"]
+
+_MOST_RUNNING = 16
+"""More copies of a channel than can be under way."""
+
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One LAUNCH_DMA: the channel's method `number` since its start, in its ring entry `entry`,
+    with the copy class's methods as they then were."""
+
+    number: int
+    entry: int
+    word: int
+    methods: dict[int, int]
+
+    def field(self, name: str) -> int:
+        """A field of LAUNCH_DMA."""
+        field = CopyLaunch.as_shape()[name]
+        width = field.width if isinstance(field.width, int) else 0
+        return self.word >> field.offset & (1 << width) - 1
+
+    def _number(self, low: CeMethod, high: CeMethod | None = None) -> int:
+        upper = 0 if high is None else self.methods.get(high, 0)
+        return upper << 32 | self.methods.get(low, 0)
+
+    def _address(self, low: CeMethod, high: CeMethod) -> int:
+        return self._number(low, high) % (1 << VA_BITS)
+
+    @property
+    def sources(self) -> list[tuple[int, int]]:
+        """(address, bytes) of every line that it reads."""
+        start = self._address(CeMethod.OFFSET_IN_LOWER, CeMethod.OFFSET_IN_UPPER)
+        return self._lines(start, self._number(CeMethod.PITCH_IN))
+
+    @property
+    def destinations(self) -> list[tuple[int, int]]:
+        """(address, bytes) of every line that it writes."""
+        start = self._address(CeMethod.OFFSET_OUT_LOWER, CeMethod.OFFSET_OUT_UPPER)
+        return self._lines(start, self._number(CeMethod.PITCH_OUT))
+
+    def _lines(self, start: int, pitch: int) -> list[tuple[int, int]]:
+        if self.field("transfer") == LaunchTransfer.NONE:
+            return []
+        lines = self._number(CeMethod.LINE_COUNT) if self.field("multi_line") else 1
+        width = self._number(CeMethod.LINE_LENGTH_IN)
+        return [((start + line * pitch) % (1 << VA_BITS), width) for line in range(lines)]
+
+    @property
+    def semaphore(self) -> int:
+        """Address of the semaphore that it releases at its end, if it does."""
+        return self._address(CeMethod.SET_SEMAPHORE_B, CeMethod.SET_SEMAPHORE_A)
+
+    @property
+    def payload(self) -> int:
+        """What it releases that with."""
+        high = CeMethod.SET_SEMAPHORE_PAYLOAD_UPPER if self.field("wide") else None
+        return self._number(CeMethod.SET_SEMAPHORE_PAYLOAD, high)
+
+    def meets(self, va: int) -> bool:
+        """Whether it accesses the page of a virtual address."""
+        spans = [*self.sources, *self.destinations, (self.semaphore, 1)]
+        page = va // _PAGE
+        return any(start // _PAGE <= page <= (start + size - 1) // _PAGE for start, size in spans)
+
+
+class Launches:
+    """Copies of one channel since its start, as far as they may still fail.
+
+    A copy is known when the pushbuffer that launches it was submitted through the channel, and no
+    method group that matters for it spans two submissions.
+    """
+
+    def __init__(self) -> None:
+        self._methods = 0
+        self._state: dict[int, int] = {}
+        self._objects: set[int] = set()
+        self._launches: deque[Launch] = deque()
+        self._over = -1
+
+    def submitted(self, entry: int, dwords: Sequence[int]) -> None:
+        """Ring entry number `entry` brings these dwords."""
+        for item in decode(dwords, copy_subchannels=tuple(self._objects)):
+            if not isinstance(item, Method):
+                continue
+            if item.address == HostMethod.SET_OBJECT:
+                bound = item.data & 0xFFFF == ObjectClass.COPY
+                (self._objects.add if bound else self._objects.discard)(item.subchannel)
+            elif item.copy_class and item.address == CeMethod.LAUNCH_DMA:
+                launch = Launch(self._methods, entry, item.data, dict(self._state))
+                self._launches.append(launch)
+            elif item.copy_class and item.address > CeMethod.NOP:
+                self._state[item.address] = item.data
+            self._methods += 1
+
+    def left(self, entry: int) -> None:
+        """All ring entries below `entry` were executed: their copies have been launched."""
+        launches = self._launches
+        while len(launches) > _MOST_RUNNING and launches[_MOST_RUNNING].entry < entry:
+            launches.popleft()
+
+    def replaced(self, executed: int) -> None:
+        """The method behind the first `executed` ones is not executed, but another."""
+        self._launches = deque(each for each in self._launches if each.number != executed)
+
+    def failed(self, executed: int, word: int, va: int) -> Launch | None:
+        """The copy with LAUNCH_DMA `word` that failed at `va`, when `executed` methods have been;
+        None for one that is not known. It is the last one, or one of those that the last ones were pipelined behind.
+        """
+        launched = [each for each in self._launches if self._over < each.number < executed]
+        running: list[Launch] = []
+        for launch in reversed(launched):
+            running.append(launch)
+            if launch.field("transfer") != LaunchTransfer.PIPELINED:
+                break
+        return next((x for x in reversed(running) if x.word == word and x.meets(va)), None)
+
+    def over(self, launch: Launch | None) -> None:
+        """The channel goes on behind a copy that failed."""
+        if launch is not None:
+            self._over = launch.number
