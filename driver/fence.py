@@ -16,8 +16,8 @@ _PAGE_BYTES = 4096
 class Fence:
     """One fence. Its values rise by 1 with every release that is submitted, modulo 2³².
 
-    It is released in its own address space only, at `address`; others wait for it where
-    `FencePool.address_in` says. `following` is taken and `advance` called in one turn of the channel
+    It is released in its own address space only, at `address`; others wait for it at
+    `address_in`. `following` is taken and `advance` called in one turn of the channel
     (`Channel.turn`): else values could be released in another order, and a waiter would miss its
     own.
     """

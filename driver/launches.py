@@ -120,7 +120,9 @@ class Launches:
 
     def failed(self, executed: int, word: int, va: int) -> Launch | None:
         """The copy with LAUNCH_DMA `word` that failed at `va`, when `executed` methods have been;
-        None for one that is not known. It is the last one, or one of those that the last ones were pipelined behind.
+        None for one that is not known.
+
+        It is the last one, or one of those that the last ones were pipelined behind.
         """
         launched = [each for each in self._launches if self._over < each.number < executed]
         running: list[Launch] = []

@@ -27,8 +27,8 @@ class MemoryUseError(Exception):
 
 @dataclass(eq=False)
 class Buffer:
-    """`size` bytes of physical memory from `address` on. `room`, bytes set aside from there on: more
-    where it is whole pages. Its virtual address is another in each space (`AddressSpace.at`).
+    """`size` bytes of physical memory from `address` on, of `room` that are set aside: more where
+    they are whole pages. Its virtual address is another in each space (`AddressSpace.at`).
 
     `mappings` are those of address spaces; while there are any, the machine can reach the range and
     it is not freed.

@@ -67,7 +67,8 @@ class LevelledChannels:
     stream_priorities : how many priorities streams may have, at least 1; else `levels`. They are
         spread over the levels in order, the most urgent on the highest.
 
-    Streams of one level take those of its channels in turn that they can use. Channel numbers start with the lowest level.
+    Streams of one level take its channels in turn, those that they can use. Channel numbers start
+    with the lowest level.
     """
 
     semaphores = 0

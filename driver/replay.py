@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driver.addressspace import AddressSpace
 from driver.device import Device
 from driver.memory import Buffer
 from driver.stream import Event, Stream
@@ -81,8 +82,8 @@ class Result:
 
 @dataclass
 class _Copy:
-    """One copy that is being run; `image` are the bytes that it brings, `canvas` what its
-    destination held before."""
+    """One copy that is being run, from virtual address `src`; `image` are the bytes that it brings,
+    `canvas` what its destination held before."""
 
     request: Request
     stream: Stream
@@ -106,6 +107,7 @@ class Replay:
         self._device = device
         self._workload = workload
         self._numbers = np.random.default_rng(seed)
+        self._spaces: dict[str | None, AddressSpace] = {None: device.space}
         self._streams: dict[str, Stream] = {}
         self._copies: dict[tuple[str, int], _Copy] = {}
         self._buffers: list[Buffer] = []
@@ -118,14 +120,18 @@ class Replay:
     async def run(self) -> Result:
         """Carry it out and verify every byte. To be called once.
 
-        Raises `VerifyError`, `ChannelError`, `OutOfMemory`.
+        Raises `VerifyError`, `ChannelError`, `OutOfMemory`, `OutOfAsids`, `DeviceError`.
         """
         device, machine = self._device, self._device.machine
+        for name in self._workload.spaces:
+            self._spaces[name] = device.create_space(name)
         for spec in self._workload.streams:
-            self._streams[spec.name] = await device.stream(spec.priority, name=spec.name)
+            space = self._spaces[spec.space]
+            stream = await device.stream(spec.priority, space=space, name=spec.name)
+            self._streams[spec.name] = stream
         order = requests(self._workload.copies)
         for request in order:
-            self._place(request)
+            await self._place(request)
         await device.synchronize()
         start = machine.now()
         for request in order:
@@ -138,26 +144,27 @@ class Replay:
             self._verify(copy)
         records = tuple(self._record(copy, start) for copy in copies)
         for buffer in self._buffers:
-            buffer.free()
+            await device.free(buffer)
         return Result(self._workload, type(device.policy).__name__, records, start)
 
-    def _place(self, request: Request) -> None:
-        """Allocate and fill the memory of one copy."""
+    async def _place(self, request: Request) -> None:
+        """Allocate and fill the memory of one copy, in the address space of its stream."""
         spec = request.spec
+        stream = self._streams[spec.stream]
         origin = self._origin(request)
         if origin is None:
             image = _DATA[spec.data](spec, request.index, self._numbers)
-            src, src_pitch = self._upload(spec, image), spec.src_pitch
+            src, src_pitch = await self._upload(spec, image, stream.space), spec.src_pitch
         else:
             before = origin.request.spec
             image, src_pitch = origin.image, before.dst_pitch
-            src = origin.dst.at(before.dst_offset)
+            src = await self._shared(origin, stream.space)
         size = spec.dst_offset + spec.dst_pitch * spec.height + _GUARD
         canvas = self._numbers.integers(0, 256, size, np.uint8)
-        dst = self._device.upload(canvas, name=f"{spec.name} destination")
+        name = f"{spec.name} destination"
+        dst = await self._device.upload(canvas, space=stream.space, name=name)
         self._buffers.append(dst)
         done = self._device.event(interrupt=False)
-        stream = self._streams[spec.stream]
         copy = _Copy(request, stream, src, src_pitch, dst, canvas, image, done)
         self._copies[request.key] = copy
 
@@ -166,21 +173,30 @@ class Replay:
         keys = [key for key in request.needs if key[0] == request.spec.source]
         return self._copies[keys[0]] if keys else None
 
-    def _upload(self, spec: CopySpec, image: np.ndarray) -> int:
+    @staticmethod
+    async def _shared(origin: _Copy, space: AddressSpace) -> int:
+        """Address of what another copy brings; in another space that is mapped too, to be read."""
+        offset = origin.request.spec.dst_offset
+        if all(mapping.space is not space for mapping in origin.dst.mappings):
+            await space.map(origin.dst, read_only=True)
+        return space.at(origin.dst, offset)
+
+    async def _upload(self, spec: CopySpec, image: np.ndarray, space: AddressSpace) -> int:
         """Address of a fresh image in memory."""
         source = np.zeros(spec.src_pitch * spec.height, np.uint8)
         _lines(source, 0, spec.src_pitch, spec)[:] = image
-        buffer = self._device.allocate(spec.src_offset + source.size, name=f"{spec.name} source")
+        size, name = spec.src_offset + source.size, f"{spec.name} source"
+        buffer = await self._device.allocate(size, space=space, read_only=True, name=name)
         buffer.write(source, spec.src_offset)
         self._buffers.append(buffer)
-        return buffer.at(spec.src_offset)
+        return space.at(buffer, spec.src_offset)
 
     async def _submit(self, copy: _Copy) -> None:
         """Submit one copy behind those that it depends on."""
         spec, stream = copy.request.spec, copy.stream
         for key in copy.request.needs:
             await self._copies[key].done.wait(stream)
-        dst = copy.dst.at(spec.dst_offset)
+        dst = stream.space.at(copy.dst, spec.dst_offset)
         if spec.height == 1:
             await stream.memcpy_async(dst, copy.src, spec.width, done=copy.done)
         else:
@@ -200,8 +216,8 @@ class Replay:
             first = int(wrong[0])
             raise VerifyError(
                 f"{spec.name}[{copy.request.index}]: {wrong.size} of {found.size} bytes are wrong; "
-                f"the first at {copy.dst.at(first):#x} (byte {first - spec.dst_offset} of the "
-                f"destination) is {found[first]:#04x}, not {expected[first]:#04x}"
+                f"the first at physical {copy.dst.at(first):#x} (byte {first - spec.dst_offset} of "
+                f"the destination) is {found[first]:#04x}, not {expected[first]:#04x}"
             )
 
     def _record(self, copy: _Copy, start: int) -> CopyRecord:

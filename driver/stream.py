@@ -22,8 +22,8 @@ _MOST_BYTES = (1 << 32) - 1
 """LINE_LENGTH_IN has 32 bits."""
 
 Address = int | Buffer | Mapping
-"""What a copy may be given: a virtual address, or a buffer or a mapping for its start. A buffer must
-be mapped in the stream's address space."""
+"""What a copy may be given: a virtual address; or, for its start, a mapping of the stream's address
+space, or a buffer that is mapped there."""
 
 
 class EventError(Exception):
@@ -120,8 +120,8 @@ class Event:
 
 
 class Stream:
-    """Work in order, in the address space `space`. Made by `Device.stream`; aliased to one channel by
-    its priority (COPY-22). `fence` is its own."""
+    """Work in order, in the address space `space`. Made by `Device.stream`; aliased to one channel
+    by its priority (COPY-22). `fence` is its own."""
 
     def __init__(self, device: "Device", name: str, space: AddressSpace, fence: Fence) -> None:
         self.device = device

@@ -11,9 +11,13 @@
     stream_priorities = 2
     slice = 2000               # cycles of every channel's time slice
 
+    [[space]]                  # optional; an address space
+    name = "a"
+
     [[stream]]
     name = "low"
     priority = 0               # CUDA: lower is more urgent; default 0
+    space = "a"                # in which it runs; default: the device's own
 
     [[copy]]
     name = "frame"             # default "copy 1", …
@@ -25,12 +29,14 @@
     source = "other"           # copy what that copy brought, after it; default: fresh data
     count = 4                  # so many copies: frame[0] … frame[3]
     period = 1000              # cycles between their requests
-    src_offset = 0             # bytes off a 256-byte boundary
+    src_offset = 0             # bytes off the start of a page, below 256
     dst_offset = 0
     data = "random"            # or "picture": a moving test picture, one frame for each of `count`
 
 A dependency between two series of the same `count` goes from each to its namesake, frame[2] after
-other[2]; on a single copy it holds for all of the series. `driver.replay` runs workloads.
+other[2]; on a single copy it holds for all of the series. Each copy's memory is mapped in the
+address space of its stream, and all spaces hand out the same addresses; with `source`, in two
+spaces, that memory is shared. `driver.replay` runs workloads.
 """
 
 import tomllib
@@ -40,7 +46,13 @@ from pathlib import Path
 from typing import Any
 
 from driver.channel import ChannelSettings
-from driver.policy import CountFirstPolicy, NoPriorityPolicy, PolicyError, PriorityPolicy
+from driver.policy import (
+    CountFirstPolicy,
+    NoPriorityPolicy,
+    Policy,
+    PolicyError,
+    PriorityPolicy,
+)
 from hw.config import Config, ConfigError
 
 __all__ = [
@@ -57,7 +69,7 @@ __all__ = [
 ]
 
 _BOUNDARY = 256
-"""Buffers lie on a multiple of this, plus the offset asked for."""
+"""Offsets from the start of a page are below this."""
 
 DATA = ("random", "picture")
 """What fresh data may be."""
@@ -82,6 +94,7 @@ class StreamSpec:
 
     name: str
     priority: int = 0
+    space: str | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +154,7 @@ class Workload:
     name: str
     config: Config
     policy: PolicySpec
+    spaces: tuple[str, ...]
     streams: tuple[StreamSpec, ...]
     copies: tuple[CopySpec, ...]
 
@@ -165,16 +179,19 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"{file}: not TOML: {error}") from error
     top = _Entry(file, "the top level", tables)
-    top.known({"machine", "policy", "stream", "copy"})
-    streams = _streams(top)
+    top.known({"machine", "policy", "space", "stream", "copy"})
+    spaces = _spaces(top)
+    streams = _streams(top, spaces)
     workload = Workload(
         name=name or file,
         config=_config(_Entry(file, "[machine]", top.table("machine"))),
         policy=_policy(_Entry(file, "[policy]", top.table("policy")), streams),
+        spaces=spaces,
         streams=streams,
         copies=_copies(top, {stream.name for stream in streams}),
     )
     _check_policy(workload, file)
+    _check_asids(workload, file)
     _refuse_circles(workload.copies, file)
     return workload
 
@@ -247,14 +264,28 @@ def _config(entry: _Entry) -> Config:
         raise entry.error(str(error)) from error
 
 
-def _streams(top: _Entry) -> tuple[StreamSpec, ...]:
+def _spaces(top: _Entry) -> tuple[str, ...]:
+    spaces: list[str] = []
+    for entry in top.tables("space"):
+        entry.known({"name"})
+        name = entry.text("name", None)
+        if name in spaces:
+            raise entry.error(f"name = {name!r} is there twice")
+        spaces.append(name)
+    return tuple(spaces)
+
+
+def _streams(top: _Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
     streams: list[StreamSpec] = []
     for entry in top.tables("stream"):
-        entry.known({"name", "priority"})
+        entry.known({"name", "priority", "space"})
         name = entry.text("name", None)
         if any(stream.name == name for stream in streams):
             raise entry.error(f"name = {name!r} is there twice")
-        streams.append(StreamSpec(name, entry.number("priority", 0, -_LONGEST)))
+        space = entry.text("space", None) if "space" in entry.values else None
+        if space is not None and space not in spaces:
+            raise entry.error(f"space = {space!r}: there is no such address space")
+        streams.append(StreamSpec(name, entry.number("priority", 0, -_LONGEST), space))
     if not streams:
         raise top.error("there is no [[stream]]")
     return tuple(streams)
@@ -289,8 +320,36 @@ def _check_policy(workload: Workload, file: str) -> None:
                 f"the machine has {workload.config.counters} (counters)"
             )
         policy.bind(workload.config.channels, [0] * policy.semaphores)
+        _check_channels(workload, policy)
     except PolicyError as error:
         raise WorkloadError(f"{file}: [policy]: {error}") from error
+
+
+def _check_channels(workload: Workload, policy: Policy) -> None:
+    """Whether every stream gets a channel of its address space."""
+    owners: dict[int, str | None] = {}
+    for stream in workload.streams:
+        usable = {
+            channel
+            for channel in range(workload.config.channels)
+            if owners.get(channel, stream.space) == stream.space
+        }
+        priority = min(0, max(1 - policy.stream_priorities, stream.priority))
+        try:
+            owners[policy.channel(priority, usable)] = stream.space
+        except PolicyError as error:
+            message = f"stream {stream.name!r}: {error}: other address spaces have them"
+            raise PolicyError(message) from error
+
+
+def _check_asids(workload: Workload, file: str) -> None:
+    """Whether all address spaces can be in use at once."""
+    used = {stream.space for stream in workload.streams}
+    if len(used) > workload.config.asids:
+        raise WorkloadError(
+            f"{file}: its streams are in {len(used)} address spaces, the machine has "
+            f"{workload.config.asids} ASIDs (asids)"
+        )
 
 
 def _copies(top: _Entry, streams: set[str]) -> tuple[CopySpec, ...]:

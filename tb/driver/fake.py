@@ -5,6 +5,9 @@ import asyncio
 from hw.config import Config
 from hw.errors import CODE_OF, Cause
 from hw.registers import CHANNEL, GLOBAL, REGISTERS, Access
+from tb.driver.fakefaults import FakeFaults
+from tb.driver.fakemmuport import FakeMmuPort
+from tb.driver.translator import Translator
 from tb.models.host import Copied, Held, HostModel, Notified, Ring
 
 __all__ = ["FakeMachine"]
@@ -20,6 +23,8 @@ class FakeMachine:
     -------
     model : the host.
     doorbells : channels rung, in order.
+    translator : page tables, and what is remembered of them.
+    mmu, faults : the registers of binds and invalidations, and of the fault buffer.
     linger : cycles that a channel's memory is in use after it was switched off.
     idle_limit : looks at the interrupt line in a row, with nothing to execute, until a wait is
         taken to last for ever and fails.
@@ -29,7 +34,10 @@ class FakeMachine:
         self.config = config or Config(memory_bytes=SPACE)
         self.memory = bytearray(min(self.config.memory_bytes, SPACE))
         self.cycle = 0
-        self.model = HostModel(self.config, self.memory, self._time)
+        self.translator = Translator(self.memory)
+        self.mmu = FakeMmuPort(self.config, self.translator)
+        self.faults = FakeFaults(self.memory, self.translator, self._time)
+        self.model = HostModel(self.config, self.memory, self._time, self.faults.translate)
         self.doorbells: list[int] = []
         self.idle_limit = idle_limit
         self.paused = False
@@ -88,6 +96,7 @@ class FakeMachine:
         """Step the model; other tasks run too."""
         for _ in range(cycles):
             self.cycle += 1
+            self.mmu.step()
             if not self.paused and (ready := self.model.ready()):
                 self.model.step(ready[0])
         self._collect()
@@ -131,7 +140,8 @@ class FakeMachine:
         return sum(1 << n for n, channel in enumerate(self.model.channels) if channel.halted)
 
     def _pending(self) -> int:
-        return bool(self._errors()) | bool(self._notify) << 1 | bool(self._copy) << 2
+        bits = self._errors(), self._notify, self._copy, self.faults.pending
+        return sum(bool(bit) << place for place, bit in enumerate(bits))
 
     def _global_word(self, name: str, offset: int) -> int:
         masks = {"INTR_ERROR": self._errors(), "INTR_NOTIFY": self._notify, "INTR_COPY": self._copy}
@@ -141,6 +151,9 @@ class FakeMachine:
             return self._pending()
         if name == "INTR_ENABLE":
             return self._enable
+        for port in (self.mmu, self.faults):
+            if name in port.words:
+                return port.words[name]
         for mask, value in masks.items():
             if name == f"{mask}_LO":
                 return value & 0xFFFF_FFFF
@@ -160,6 +173,10 @@ class FakeMachine:
             self._notify &= ~(value << shift)
         elif name.startswith("INTR_COPY"):
             self._copy &= ~(value << shift)
+        elif name.startswith("MMU_"):
+            self.mmu.write(name, value)
+        elif name.startswith("FAULT_"):
+            self.faults.write(name, value)
         else:
             if name == "SEM_COUNTING":
                 self.model.semaphores.counting = value
@@ -236,6 +253,7 @@ class FakeMachine:
         high = CHANNEL["GP_BASE_HI"].unpack(word("GP_BASE_HI"))
         base = high["OFFSET"] << 32 | word("GP_BASE")
         userd = word("USERD_HI") << 32 | word("USERD")
-        privileged = CHANNEL["CONFIG"].unpack(word("CONFIG"))["AUTH_LEVEL"]
+        config = CHANNEL["CONFIG"].unpack(word("CONFIG"))
         ring = Ring(base, 1 << high["LIMIT2"], userd)
-        self.model.enable(index, ring, privileged=bool(privileged))
+        privileged = bool(config["AUTH_LEVEL"])
+        self.model.enable(index, ring, privileged=privileged, asid=config["ASID"])

@@ -6,6 +6,9 @@ from driver.disassemble import Method, decode
 from driver.policy import CountFirstPolicy, NoPriorityPolicy, PolicyError, PriorityPolicy
 from driver.pushbuffer import Pushbuffer
 
+ALL = range(8)
+"""Every channel is usable."""
+
 
 def operations(policy, channel: int) -> list[tuple[str, int]]:
     """Semaphore operations and copies of one copy, as (kind, semaphore number)."""
@@ -71,8 +74,8 @@ def test_baseline_is_bare():
     assert policy.semaphores == 0
     for channel in range(8):
         assert operations(policy, channel) == [("copy", 0)]
-    assert [policy.channel(-u) for u in range(4)] == [
-        bound(PriorityPolicy(4)).channel(-u) for u in range(4)
+    assert [policy.channel(-u, ALL) for u in range(4)] == [
+        bound(PriorityPolicy(4)).channel(-u, ALL) for u in range(4)
     ]
 
 
@@ -93,9 +96,21 @@ def test_numbers_may_differ(levels: int, priorities: int, expected: list[int]):
 
 def test_several_channels_per_level():
     policy = bound(PriorityPolicy(2, channels_per_level=[3, 1]))
-    assert [policy.channel(0) for _ in range(4)] == [0, 1, 2, 0]
-    assert [policy.channel(-1) for _ in range(2)] == [3, 3]
+    assert [policy.channel(0, ALL) for _ in range(4)] == [0, 1, 2, 0]
+    assert [policy.channel(-1, ALL) for _ in range(2)] == [3, 3]
     assert [len(group) for group in bound(PriorityPolicy(3))._channels] == [3, 3, 2]
+
+
+def test_only_usable_channels():
+    """Of a level's channels those that may be used are taken in turn; none is an error."""
+    policy = bound(PriorityPolicy(2, channels_per_level=[4, 2]))
+    assert [policy.channel(0, {0, 2, 3, 4}) for _ in range(4)] == [0, 2, 3, 0]
+    assert [policy.channel(0, {1}) for _ in range(2)] == [1, 1]
+    assert policy.channel(0, ALL) == 2
+    with pytest.raises(
+        PolicyError, match=r"of the channels of priority -1 \(4, 5\) none is usable"
+    ):
+        policy.channel(-1, {0, 1, 2, 3, 6})
 
 
 def test_refused():

@@ -52,7 +52,8 @@ def test_assigned_when_acquired():
         assert spaces.users(a) == 0 and a.asid == 1, "it stays bound"
         assert mmu.taken() == [("bind", 0, b.base, HUGE - 1), ("bind", 1, a.base, LIMIT)]
         assert list(spaces) == [a, b]
-        assert spaces.owner(a.base) is a and spaces.owner(a.base + 4096) is not a
+        assert spaces.owner(1, a.base) is a and spaces.owner(1, a.base + 4096) is not a
+        assert spaces.owner(0, a.base) is None, "a is bound to another ASID now"
 
     run(body)
 
@@ -180,7 +181,7 @@ def test_close():
         await spaces.close(a)
         assert mmu.taken() == [("unbind", 0)]
         assert mmu.access(asid, mapping.va) == Fault(UNBOUND, 0)
-        assert mapping.unmapped and a.closed and spaces.owner(a.base) is None
+        assert mapping.unmapped and a.closed and spaces.owner(1, a.base) is None
         buffer.free()
         for call in (spaces.close(a), spaces.acquire(a)):
             with pytest.raises(SpaceError, match=r"'a' .* was closed, or belongs to another"):
@@ -227,7 +228,7 @@ def test_whole_machine():
     """Taking over unbinds everything; everything can be invalidated."""
 
     async def body(spaces, mmu, memory):
-        mmu.bound = {2: (0, LIMIT)}
+        mmu.bound[2] = 0, LIMIT
         await spaces.take_over()
         assert mmu.taken() == [("unbind", 0), ("unbind", 1), ("unbind", 2)]
         await spaces.invalidate_all()

@@ -16,7 +16,24 @@ from hw.config import Config
 from hw.errors import Cause
 from tb.models.semaphores import ACQUIRES, SemaphoreMemory
 
-__all__ = ["Channel", "Copied", "Executed", "Halted", "HostModel", "Notified", "Refusal", "Ring"]
+__all__ = [
+    "Channel",
+    "Copied",
+    "Executed",
+    "Halted",
+    "HostModel",
+    "Notified",
+    "Refusal",
+    "Ring",
+    "Translate",
+]
+
+READ, WRITE, ATOMIC = 0, 1, 2
+HOST, SEMAPHORES, ENGINE = 1, 2, 3
+PAGE = 4096
+
+Translate = Callable[[int, int, int, int], int | None]
+"""Physical address of an access by (ASID, VA, access type, client); None where it faults."""
 
 RELEASE, REDUCTION = 1, 6
 COPY_CLASS = 0xC7B5
@@ -115,13 +132,15 @@ class Group:
 
 @dataclass
 class Channel:
-    """State of one channel; `get` and `put` are ring indices, `pending` a decoded method.
+    """State of one channel, in address space `asid`; `get` and `put` are ring indices, `pending` a
+    decoded method.
 
     While it is `halted`: `va`, `blamed` and whether that is held, to be executed again (`holds`).
     """
 
     ring: Ring | None = None
     privileged: bool = False
+    asid: int = 0
     put: int = 0
     get: int = 0
     segment: tuple[int, int] = (0, 0)
@@ -142,7 +161,7 @@ class Channel:
 
 
 class _Semaphores(SemaphoreMemory):
-    """Semaphores whose words outside the window lie in the model's memory."""
+    """Semaphores whose words outside the window lie in the model's memory, by physical address."""
 
     def __init__(self, slots: int, storage: bytearray) -> None:
         super().__init__(slots)
@@ -161,20 +180,26 @@ class _Semaphores(SemaphoreMemory):
 
 
 class HostModel:
-    """All channels of one machine on `memory`, whose index is the address (VA = PA).
+    """All channels of one machine on `memory`, whose index is the physical address.
 
     Members
     -------
     channels, semaphores, events : state, and what has happened so far.
     now : function that gives PTIMER, for timestamps.
+    translate : of virtual addresses; by default they are physical.
     """
 
     def __init__(
-        self, config: Config, memory: bytearray, now: Callable[[], int] = lambda: 0
+        self,
+        config: Config,
+        memory: bytearray,
+        now: Callable[[], int] = lambda: 0,
+        translate: Translate | None = None,
     ) -> None:
         self.config = config
         self.memory = memory
         self.now = now
+        self.translate = translate or self._physical
         self.channels = [Channel() for _ in range(config.channels)]
         self.semaphores = _Semaphores(config.semaphores, memory)
         self.events: list[Event] = []
@@ -182,9 +207,9 @@ class HostModel:
 
     # Outside
 
-    def enable(self, index: int, ring: Ring, *, privileged: bool = False) -> None:
+    def enable(self, index: int, ring: Ring, *, privileged: bool = False, asid: int = 0) -> None:
         """Switch a channel on with an empty ring."""
-        self.channels[index] = Channel(ring, privileged)
+        self.channels[index] = Channel(ring, privileged, asid)
 
     def disable(self, index: int) -> None:
         """Switch a channel off."""
@@ -195,11 +220,11 @@ class HostModel:
         channel = self.channels[index]
         if channel.ring is None or channel.halted:
             return
-        put = int.from_bytes(self._bytes(channel.ring.userd + 0x8C, 4), "little")
         self._doorbells += 1
         if channel.get == channel.put:
             channel.received = self._doorbells
         try:
+            put = int.from_bytes(self._bytes(channel, channel.ring.userd + 0x8C, 4), "little")
             if put >= channel.ring.entries:
                 raise Refusal(Cause.RING_POINTER)
             channel.put = put
@@ -263,10 +288,34 @@ class HostModel:
         data = held.data if held else 0
         self.events.append(Halted(index, refusal.cause, method, data, refusal.va))
 
-    def _bytes(self, va: int, size: int, cause: Cause = Cause.FETCH_FAULT) -> bytes:
-        if va + size > self.config.memory_bytes:
-            raise Refusal(cause, max(va, self.config.memory_bytes))
-        return bytes(self.memory[va : va + size])
+    def _physical(self, asid: int, va: int, access: int, client: int) -> int | None:
+        return va if va < self.config.memory_bytes else None
+
+    @staticmethod
+    def _pieces(
+        translate: Translate,
+        asid: int,
+        span: tuple[int, int],
+        access: int,
+        client: int,
+        cause: Cause,
+    ) -> list[tuple[int, int]]:
+        """Where a span (VA, bytes) lies in physical memory, page by page."""
+        found, (va, left) = [], span
+        while left:
+            size = min(left, PAGE - va % PAGE)
+            pa = translate(asid, va, access, client)
+            if pa is None:
+                raise Refusal(cause, va)
+            found.append((pa, size))
+            va, left = va + size, left - size
+        return found
+
+    def _bytes(self, channel: Channel, va: int, size: int) -> bytes:
+        """What the host reads."""
+        cause = Cause.FETCH_FAULT
+        pieces = self._pieces(self.translate, channel.asid, (va, size), READ, HOST, cause)
+        return b"".join(self.memory[pa : pa + part] for pa, part in pieces)
 
     def _next(self, channel: Channel) -> None:
         """Take the next ring entry, or the next dword of the open segment."""
@@ -274,7 +323,7 @@ class HostModel:
         if not left:
             self._entry(channel)
             return
-        dword = int.from_bytes(self._bytes(address, 4), "little")
+        dword = int.from_bytes(self._bytes(channel, address, 4), "little")
         channel.segment = address + 4, left - 1
         if channel.group.count:
             self._data(channel, dword)
@@ -283,7 +332,9 @@ class HostModel:
 
     def _entry(self, channel: Channel) -> None:
         assert channel.ring is not None
-        word = int.from_bytes(self._bytes(channel.ring.base + 8 * channel.get, 8), "little")
+        word = int.from_bytes(
+            self._bytes(channel, channel.ring.base + 8 * channel.get, 8), "little"
+        )
         channel.get = (channel.get + 1) % channel.ring.entries
         length, address = word >> 42 & 0x1F_FFFF, word & 0xFF_FFFF_FFFC
         if length == 0 and word >> 32 & 0xFF:
@@ -398,6 +449,7 @@ class HostModel:
         wide = value >> 24 & 1
         payload = registers.get(0x64, 0) | (registers.get(0x68, 0) << 32 if wide else 0)
         return self._semaphore(
+            channel.asid,
             va,
             value & 7,
             reduction=value >> 27 & 0xF,
@@ -414,6 +466,7 @@ class HostModel:
             raise Refusal(Cause.SEM_UNSUPPORTED)
         va = (registers.get(0x60, 0) & 0xFF) << 32 | registers.get(0x5C, 0) & ~3
         return self._semaphore(
+            channel.asid,
             va,
             operation,
             reduction=value >> 27 & 0xF,
@@ -422,9 +475,8 @@ class HostModel:
             payload=registers.get(0x64, 0),
         )
 
-    def _semaphore(self, va: int, operation: int, **details: int) -> bool:
+    def _semaphore(self, asid: int, va: int, operation: int, **details: int) -> bool:
         """Do a semaphore operation; whether it passed. Wakes blocked channels when it wrote."""
-        size = 16 if details.get("timestamp") else 8 if details.get("wide") else 4
         refusal = self.semaphores.refusal(
             va,
             operation,
@@ -435,9 +487,13 @@ class HostModel:
         )
         if refusal != "NONE":
             raise Refusal(Cause[f"SEM_{refusal}"], va)
-        if not self.semaphores.on_chip(va) and va + size > self.config.memory_bytes:
+        place: int | None = va
+        if not self.semaphores.on_chip(va):
+            access = READ if operation in ACQUIRES else WRITE if operation == RELEASE else ATOMIC
+            place = self.translate(asid, va, access, SEMAPHORES)
+        if place is None:
             raise Refusal(Cause.SEM_FAULT, va)
-        passed, error = self.semaphores.execute(va, operation, now=self.now(), **details)
+        passed, error = self.semaphores.execute(place, operation, now=self.now(), **details)
         if error != "NONE":
             raise Refusal(Cause[f"SEM_{error}"], va)
         if operation not in ACQUIRES:
@@ -489,7 +545,7 @@ class HostModel:
         if transfer:
             self._copy(index, registers, launch)
         if kind:
-            self._copy_release(registers, launch, kind)
+            self._copy_release(channel.asid, registers, launch, kind)
         channel.copies += 1
         if launch >> 5 & 3:
             self.events.append(Notified(index, True))
@@ -505,19 +561,30 @@ class HostModel:
         for line in range(lines):
             source = (src + line * registers.get(0x410, 0)) % (1 << 49)
             target = (dst + line * registers.get(0x414, 0)) % (1 << 49)
-            data = self._bytes(source, width, Cause.COPY_READ_FAULT)
-            if target + width > self.config.memory_bytes:
-                raise Refusal(Cause.COPY_WRITE_FAULT, max(target, self.config.memory_bytes))
-            self.memory[target : target + width] = data
+            reads = self._engine(index, launch >> 12 & 1, (source, width), READ)
+            writes = self._engine(index, launch >> 13 & 1, (target, width), WRITE)
+            data, at = b"".join(self.memory[pa : pa + size] for pa, size in reads), 0
+            for pa, size in writes:
+                self.memory[pa : pa + size] = data[at : at + size]
+                at += size
         self.wake()
         self.events.append(Copied(index, src, dst, width, lines))
 
-    def _copy_release(self, registers: dict[int, int], launch: int, kind: int) -> None:
+    def _engine(
+        self, index: int, physical: int, span: tuple[int, int], access: int
+    ) -> list[tuple[int, int]]:
+        """Where a line of a copy lies."""
+        cause = Cause.COPY_WRITE_FAULT if access else Cause.COPY_READ_FAULT
+        translate = self._physical if physical else self.translate
+        return self._pieces(translate, self.channels[index].asid, span, access, ENGINE, cause)
+
+    def _copy_release(self, asid: int, registers: dict[int, int], launch: int, kind: int) -> None:
         va = (registers.get(0x240, 0) & 0x1FFFF) << 32 | registers.get(0x244, 0)
         wide = bool(launch >> 27 & 1)
         payload = registers.get(0x248, 0) | (registers.get(0x24C, 0) << 32 if wide else 0)
         try:
             self._semaphore(
+                asid,
                 va,
                 REDUCTION if launch >> 19 & 1 else RELEASE,
                 reduction=launch >> 14 & 0xF,

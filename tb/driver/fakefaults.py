@@ -1,0 +1,91 @@
+"""Translation of a machine's accesses, and what becomes of those that fault, in plain Python."""
+
+from collections.abc import Callable
+
+from hw.methods import pack
+from hw.pagetables import FAULT_RECORD_BYTES, FaultRecord
+from hw.registers import GLOBAL
+from tb.driver.translator import Translator
+from tb.models.pagetables import Fault, Translation
+
+__all__ = ["FakeFaults"]
+
+READ, WRITE, ATOMIC = 0, 1, 2
+PRIV, RO, NO_ATOMICS = 5, 6, 15
+FAULT, OVERFLOW = 1, 2
+
+
+class FakeFaults:
+    """The fault buffer: its registers (`words`), and the machine's side of it."""
+
+    def __init__(self, memory: bytearray, translator: Translator, now: Callable[[], int]) -> None:
+        self._memory, self._translator, self._now = memory, translator, now
+        names = ("BUFFER_LO", "BUFFER_HI", "SIZE", "GET", "PUT", "STATUS", "DROPPED")
+        self.words = {f"FAULT_{name}": 0 for name in names}
+
+    @property
+    def pending(self) -> bool:
+        """The interrupt."""
+        return bool(self.words["FAULT_STATUS"])
+
+    def write(self, name: str, value: int) -> None:
+        """A register is written."""
+        if name == "FAULT_STATUS":
+            self.words[name] &= ~value
+            return
+        enabled = self.words["FAULT_SIZE"] >> 31
+        assert not (enabled and name.startswith("FAULT_BUFFER")), "the buffer is changed in use"
+        self.words[name] = value & GLOBAL[name].mask
+        if not self.words["FAULT_SIZE"] >> 31:
+            self.words["FAULT_PUT"] = 0
+
+    def translate(self, asid: int, va: int, access: int, client: int) -> int | None:
+        """Physical address of an access, None when it faults; then it is recorded."""
+        found = self._translator.access(asid, va)
+        if isinstance(found, Translation):
+            code = self._refusal(found, access)
+            if code is None:
+                return found.pa
+        else:
+            assert isinstance(found, Fault), "no page is sparse"
+            code = found.code
+        self._record(asid, va, access, client, code)
+        return None
+
+    @staticmethod
+    def _refusal(page: Translation, access: int) -> int | None:
+        if page.privileged:
+            return PRIV
+        if page.read_only and access != READ:
+            return RO
+        return NO_ATOMICS if page.atomic_disable and access == ATOMIC else None
+
+    def _record(self, asid: int, va: int, access: int, client: int, code: int) -> None:
+        words = self.words
+        words["FAULT_STATUS"] |= FAULT
+        size = GLOBAL["FAULT_SIZE"].unpack(words["FAULT_SIZE"])
+        put = words["FAULT_PUT"]
+        following = (put + 1) % max(1, size["RECORDS"])
+        full = bool(size["ENABLE"]) and following == words["FAULT_GET"]
+        words["FAULT_STATUS"] |= OVERFLOW * full
+        if full or not size["ENABLE"] or words["FAULT_STATUS"] & OVERFLOW:
+            words["FAULT_DROPPED"] += 1
+            return
+        bound = self._translator.bound.get(asid)
+        record = pack(
+            FaultRecord,
+            instance_aperture=0 if bound else 1,
+            instance=bound[0] >> 12 if bound else 0,
+            address=va >> 12,
+            timestamp=self._now(),
+            asid=asid,
+            fault_type=code,
+            client=client,
+            access_type=access,
+            client_type=1,
+            valid=1,
+        )
+        base = words["FAULT_BUFFER_HI"] << 32 | words["FAULT_BUFFER_LO"]
+        at = base + put * FAULT_RECORD_BYTES
+        self._memory[at : at + FAULT_RECORD_BYTES] = record.to_bytes(FAULT_RECORD_BYTES, "little")
+        words["FAULT_PUT"] = following

@@ -1,0 +1,124 @@
+"""Translation in plain Python that remembers all that it may, for tests of the driver."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tb.models.pagetables import Fault, Sparse, Translation, walk
+
+__all__ = ["UNBOUND", "VA_LIMIT", "Translator"]
+
+VA_LIMIT, UNBOUND = 3, 4
+REGION_SHIFT = 21
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A page in the TLB."""
+
+    asid: int
+    va: int
+    page: Translation
+
+    def holds(self, asid: int, va: int) -> bool:
+        return asid == self.asid and self.va <= va < self.va + self.page.page_bytes
+
+
+class Translator:
+    """The ASID table, and a TLB over tables in `memory`.
+
+    It has no limit: every page that was ever translated is remembered until it is invalidated, and
+    the oldest that matches is used. So is every entry of tables on the way, for each 2 MiB, as a
+    walk in flight would. What is not there is not remembered.
+
+    Members
+    -------
+    bound : page directory base and last address of each ASID.
+    """
+
+    def __init__(self, memory: bytearray) -> None:
+        self._memory = memory
+        self.bound: dict[int, tuple[int, int]] = {}
+        self._pages: list[Remembered] = []
+        self._entries: dict[tuple[int, int], dict[int, int]] = {}
+
+    # Commands
+
+    def bind(self, asid: int, base: int, limit: int) -> None:
+        self.bound[asid] = base, limit
+        self.forget_asid(asid)
+
+    def unbind(self, asid: int) -> None:
+        self.bound.pop(asid, None)
+        self.forget_asid(asid)
+
+    def forget_all(self) -> None:
+        self._forget(lambda *_: True)
+
+    def forget_asid(self, asid: int) -> None:
+        self._forget(lambda each, _: each == asid)
+
+    def forget_page(self, asid: int, va: int) -> None:
+        self._forget(lambda each, page: each == asid and va in page)
+
+    def _forget(self, covered: Callable[[int, range], bool]) -> None:
+        """Pages of which `covered(asid, addresses)`, and what walks there have read."""
+        self._pages = [
+            each
+            for each in self._pages
+            if not covered(each.asid, range(each.va, each.va + each.page.page_bytes))
+        ]
+        for asid, region in list(self._entries):
+            if covered(asid, range(region << REGION_SHIFT, region + 1 << REGION_SHIFT)):
+                del self._entries[asid, region]
+
+    # Requests
+
+    def access(self, asid: int, va: int) -> Translation | Sparse | Fault:
+        """What a request is translated to; remembered when it is a page."""
+        if asid not in self.bound:
+            return Fault(UNBOUND, 0)
+        base, limit = self.bound[asid]
+        if va > limit:
+            return Fault(VA_LIMIT, 0)
+        known = next((each for each in self._pages if each.holds(asid, va)), None)
+        if known is None:
+            found = walk(self._load(asid, va), len(self._memory), base, va)
+            if not isinstance(found, Translation):
+                return found
+            offset = va % found.page_bytes
+            first = Translation(
+                *(found.pa - offset, found.page_bytes),
+                *(found.read_only, found.privileged, found.atomic_disable),
+            )
+            known = Remembered(asid, va - offset, first)
+            self._pages.append(known)
+        page = known.page
+        return Translation(
+            *(page.pa + va - known.va, page.page_bytes),
+            *(page.read_only, page.privileged, page.atomic_disable),
+        )
+
+    def remembers(self, address: int, size: int) -> bool:
+        """Whether an access may still go to a range of physical memory, or a walk read it."""
+        end = address + size
+        in_page = any(
+            each.page.pa < end and address < each.page.pa + each.page.page_bytes
+            for each in self._pages
+        )
+        return in_page or any(
+            address <= entry < end for entries in self._entries.values() for entry in entries
+        )
+
+    def _load(self, asid: int, va: int) -> Callable[[int], int]:
+        """Reads of one walk."""
+        known = self._entries.setdefault((asid, va >> REGION_SHIFT), {})
+
+        def load(address: int) -> int:
+            if address not in known:
+                value = int.from_bytes(self._memory[address : address + 8], "little")
+                if not value:
+                    return 0
+                known[address] = value
+            return known[address]
+
+        return load
