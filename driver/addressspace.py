@@ -25,6 +25,10 @@ _LOWEST = PAGE_SIZES[-1]
 """Where addresses are allocated from: below, address 0 is nobody's unless it is chosen."""
 
 
+_RING_BITS = 40
+"""Bits of an address in a ring, in a ring entry, and of a host semaphore."""
+
+
 class SpaceError(Exception):
     """An address space, or a mapping, is not in the state that the call needs."""
 
@@ -89,6 +93,12 @@ class AddressSpace:
         """Its last virtual address."""
         return self.size - 1
 
+    @property
+    def upper(self) -> int:
+        """Where the driver puts what channels need for themselves, out of the way of other
+        addresses: the upper half of what ring entries and semaphores can reach."""
+        return min(self.size, 1 << _RING_BITS) // 2
+
     # -- changes -----------------------------------------------------------------------------------
 
     async def map(
@@ -97,6 +107,7 @@ class AddressSpace:
         size: int | None = None,
         *,
         va: int | None = None,
+        above: int = _LOWEST,
         page_size: int | None = None,
         read_only: bool = False,
         privileged: bool = False,
@@ -107,7 +118,7 @@ class AddressSpace:
 
         Parameters
         ----------
-        va : first virtual address; else the lowest free one that suits, above 2 MiB.
+        va : first virtual address; else the lowest free one that suits, at `above` or higher.
         page_size : 4 KiB, 64 KiB or 2 MiB; else the largest of which addresses and size are
             multiples.
 
@@ -124,7 +135,7 @@ class AddressSpace:
             pa = _physical(memory, size)
             page_size = page_size or _largest_page(pa, size, va)
             with self._named():
-                va = self._find(va, size, page_size)
+                va = self._find(va, size, page_size, above)
                 replaced = self._tables.map(va, pa, size, page_size=page_size, **permissions)
             name = name or (buffer.name if buffer else "")
             mapping = Mapping(self, va, pa, size, page_size, buffer, name, **permissions)
@@ -134,7 +145,12 @@ class AddressSpace:
         return mapping
 
     async def share(
-        self, mapping: Mapping, *, va: int | None = None, read_only: bool = False
+        self,
+        mapping: Mapping,
+        *,
+        va: int | None = None,
+        above: int = _LOWEST,
+        read_only: bool = False,
     ) -> Mapping:
         """Map the memory behind a mapping of another space, or of this one at a second address
         (ASID-6), with its permissions; `read_only` takes writes away. Otherwise as `map`."""
@@ -143,6 +159,7 @@ class AddressSpace:
             mapping.pa if mapping.buffer is None else mapping.buffer,
             mapping.size,
             va=va,
+            above=above,
             read_only=mapping.read_only or read_only,
             privileged=mapping.privileged,
             atomics=mapping.atomics,
@@ -244,14 +261,14 @@ class AddressSpace:
 
     # -- addresses ---------------------------------------------------------------------------------
 
-    def _find(self, va: int | None, size: int, page_size: int) -> int:
+    def _find(self, va: int | None, size: int, page_size: int, above: int) -> int:
         """A free range: that at `va`, or any."""
         if size <= 0:
             raise MapError(f"size = {size}: a mapping has at least one page")
         if va is not None:
             self._check_free(va, size)
             return va
-        found = self._addresses.find(size, page_size, lowest=_LOWEST)
+        found = self._addresses.find(size, page_size, lowest=above)
         if found is None:
             raise OutOfAddresses(
                 f"no {size} bytes on a multiple of {page_size}: {self._addresses.total} of "

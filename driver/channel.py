@@ -198,7 +198,9 @@ class Channel:
         name = f"{what} of channel {self.index}"
         buffer = self._resources.memory.allocate_pages(size, name=name)
         try:
-            self._mappings.append(await self.space.map(buffer, read_only=read_only))
+            self._mappings.append(
+                await self.space.map(buffer, above=self.space.upper, read_only=read_only)
+            )
         except Exception:
             buffer.free()
             raise
@@ -293,14 +295,13 @@ class Channel:
         self._arena.write(data, start)
         self._push(self._va(self._arena) + start, dwords, sync)
 
-    async def submit_segment(self, buffer: Buffer, dwords: int, *, sync: bool = False) -> None:
-        """Put a pushbuffer on the channel that lies at the start of the caller's own buffer, which
-        must stay, mapped in the channel's space, until it was executed."""
+    async def submit_segment(self, va: int, dwords: Sequence[int], *, sync: bool = False) -> None:
+        """Put a pushbuffer on the channel that the caller has put at a virtual address of the
+        channel's space, where it must stay until it was executed."""
         async with self.turn():
             while self._full():
                 await self._recycle()
-            content = buffer.read("<u4", dwords).tolist()
-            self._push(self.space.at(buffer, 0, dwords * _DWORD), content, sync)
+            self._push(va, dwords, sync)
         await self.ring_doorbell()
 
     async def ring_doorbell(self) -> None:

@@ -73,7 +73,7 @@ class FencePage:
         """Its mapping in a space; made when there is none."""
         async with self._turns.take():
             if space not in self._views:
-                self._views[space] = await space.share(self.home, read_only=True)
+                self._views[space] = await space.share(self.home, above=space.upper, read_only=True)
         return self._views[space]
 
 
@@ -95,9 +95,10 @@ class FencePool:
 
     async def _more(self) -> list[Fence]:
         """The fences of a fresh page, the first one last."""
-        name = "fences"
-        buffer = self._memory.allocate_pages(_PAGE_BYTES, name=name)
-        page = FencePage(buffer, await self._space.map(buffer, name=name), self._turns)
+        buffer = self._memory.allocate_pages(_PAGE_BYTES, name="fences")
+        page = FencePage(
+            buffer, await self._space.map(buffer, above=self._space.upper), self._turns
+        )
         self._pages.append(page)
         return [Fence(page, at) for at in reversed(range(0, _PAGE_BYTES, FENCE_BYTES))]
 

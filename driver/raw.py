@@ -23,8 +23,9 @@ or JSON file with the same content (examples: `driver/pushbuffers/`):
     slot = 3
     value = 1
 
-The channel begins with the copy class on subchannel 4. Where a pushbuffer brings addresses, they
-are virtual and physical at once (VA = PA).
+The channel begins with the copy class on subchannel 4. All addresses are virtual, in an address
+space of its own, where the pages are mapped that the pushbuffer, segments and expectations lie in;
+what is not named of them is 0. Any other access is a fault, and physical addresses mean nothing.
 """
 
 import json
@@ -37,10 +38,12 @@ from typing import Any
 
 import numpy as np
 
+from driver.addressspace import AddressSpace
 from driver.channel import Channel
 from driver.device import Device
 from driver.fault import ChannelError, ChannelTimeout
-from driver.memory import Buffer, MemoryUseError, OutOfMemory
+from driver.memory import Buffer, OutOfMemory
+from driver.pagetables import MapError
 from driver.pushbuffer import Pushbuffer
 from driver.raw_report import Acquire, Change, RawReport, Span, held_acquire
 from hw.config import SLOT_BYTES
@@ -54,6 +57,8 @@ __all__ = [
     "parse_image",
     "run",
 ]
+
+_PAGE = 4096
 
 _MOST_DWORDS = (1 << 21) - 1
 """LENGTH of a ring entry has 21 bits."""
@@ -256,33 +261,27 @@ async def run(
 ) -> RawReport:
     """Put `dwords` on a channel as one segment and report.
 
-    The channel's buffers must not lie in the image: run it on a freshly opened device. A channel
-    that executes nothing for `patience` cycles is reported as stuck.
-
-    Raises `ImageError` for an image that does not fit the device.
+    A channel that executes nothing for `patience` cycles is reported as stuck. Raises `ImageError`
+    for an image that does not fit the device.
     """
     image = image or MemoryImage()
     if not 0 < len(dwords) <= _MOST_DWORDS:
         raise ImageError(f"{len(dwords)} dwords: a segment has 1 … {_MOST_DWORDS}")
-    _reserve(device, image)
-    data = Pushbuffer().raw(*dwords).to_bytes()
-    if image.address is None:
-        segment = _allocate(device, len(data))
-    else:
-        segment = _reserve_at(device, image.address, len(data))
+    _check_sizes(device, image)
+    space = device.create_space("image")
+    address = await _place(device, space, image, Pushbuffer().raw(*dwords).to_bytes())
     device.settings = replace(device.settings, privileged=image.privileged, early_waits=False)
-    segment.write(data)
     for slot, value in image.semaphores.items():
         await device.control.write_semaphore(slot, value)
-    channel = await device.channel(image.channel)
+    channel = await device.channel(image.channel, space)
     await channel.drain()
-    return await _observe(device, channel, segment, list(dwords), image, patience)
+    return await _observe(device, channel, address, list(dwords), image, patience)
 
 
 async def _observe(
     device: Device,
     channel: Channel,
-    pushbuffer: Buffer,
+    pushbuffer: int,
     dwords: Sequence[int],
     image: MemoryImage,
     patience: int,
@@ -290,7 +289,7 @@ async def _observe(
     """Submit, wait for the end, and compare before and after."""
     before = await _state(device, channel)
     error = stuck = None
-    await channel.submit_segment(pushbuffer, len(dwords))
+    await channel.submit_segment(pushbuffer, dwords)
     try:
         await channel.drain(patience=patience)
     except ChannelError as caught:
@@ -299,7 +298,7 @@ async def _observe(
         stuck = caught
     after = await _state(device, channel)
     methods = after.methods - before.methods & 0xFFFF_FFFF
-    mismatches = _changes(device, image.expected)
+    mismatches = _changes(channel.space, image.expected)
     return RawReport(
         dwords=tuple(dwords),
         channel=channel.index,
@@ -308,13 +307,15 @@ async def _observe(
         reference=after.reference,
         error=error,
         stuck=stuck,
-        acquire=await _look(device, held_acquire(dwords, methods)) if stuck else None,
+        acquire=await _look(device, channel.space, held_acquire(dwords, methods))
+        if stuck
+        else None,
         semaphores=tuple(
             (slot, old, new)
             for slot, (old, new) in enumerate(zip(before.semaphores, after.semaphores, strict=True))
             if old != new
         ),
-        changes=_changes(device, image.segments),
+        changes=_changes(channel.space, image.segments),
         kept=_kept(image.expected, mismatches),
         mismatches=mismatches,
     )
@@ -341,21 +342,22 @@ async def _state(device: Device, channel: Channel) -> _State:
     )
 
 
-async def _look(device: Device, acquire: Acquire | None) -> Acquire | None:
+async def _look(device: Device, space: AddressSpace, acquire: Acquire | None) -> Acquire | None:
     """`acquire` with what it finds now."""
     if acquire is None:
         return None
     window = device.info.window
     if acquire.address < window:
-        found = device.machine.memory_read(acquire.address, acquire.size)
+        buffer, offset = _find(space, acquire.address)
+        found = buffer.read(shape=acquire.size, offset=offset).tobytes()
         return replace(acquire, found=int.from_bytes(found, "little"))
     slot = (acquire.address - window) // SLOT_BYTES
     value = await device.control.read_semaphore(slot)
     return replace(acquire, slot=slot, found=value & ((1 << 8 * acquire.size) - 1))
 
 
-def _reserve(device: Device, image: MemoryImage) -> None:
-    """Refuse an image that the device cannot hold, keep the driver out of its memory, fill it."""
+def _check_sizes(device: Device, image: MemoryImage) -> None:
+    """Refuse an image that names what the device does not have."""
     info = device.info
     if image.channel >= info.channels:
         raise ImageError(
@@ -368,50 +370,75 @@ def _reserve(device: Device, image: MemoryImage) -> None:
                 f"semaphore slot = {slot}: the device has 0 … {info.semaphores - 1}; choose one "
                 "of them, or build more with --semaphores"
             )
-    base, size = device.memory.base, device.memory.size
-    for segment in (*image.segments, *image.expected):
-        if segment.address < base or segment.end > size:
+
+
+async def _place(device: Device, space: AddressSpace, image: MemoryImage, pushbuffer: bytes) -> int:
+    """Map memory for image and pushbuffer, and fill it; address of the pushbuffer."""
+    named = [*image.segments, *image.expected]
+    filled = list(image.segments)
+    if image.address is not None:
+        own = Segment(image.address, pushbuffer, "pushbuffer")
+        _refuse_overlap(own, named)
+        named.append(own)
+        filled.append(own)
+    for start, end in _spans(named):
+        await _map(device, space, start, end)
+    for segment in filled:
+        buffer, offset = _find(space, segment.address)
+        buffer.write(segment.data, offset)
+    if image.address is not None:
+        return image.address
+    buffer = _allocate(device, len(pushbuffer))
+    buffer.write(pushbuffer)
+    return (await space.map(buffer)).va
+
+
+def _refuse_overlap(own: Segment, others: Sequence[Segment]) -> None:
+    for other in others:
+        if own.address < other.end and other.address < own.end:
             raise ImageError(
-                f"{segment.name!r} ({segment.address:#x} … {segment.end:#x}) does not lie inside "
-                f"the memory that is free for it, {base:#x} … {size:#x}; choose another address, "
-                "or build more with --memory-bytes"
+                f"address = {own.address:#x}: the pushbuffer ({len(own.data)} bytes) overlaps a "
+                f"segment, {other.name!r}"
             )
-    for start, end in _spans((*image.segments, *image.expected)):
-        device.memory.reserve(start, end - start, name="image")
-    for segment in image.segments:
-        device.machine.memory_write(segment.address, segment.data)
 
 
 def _spans(segments: Sequence[Segment]) -> list[tuple[int, int]]:
-    """Ranges that segments cover; those that touch or overlap as one."""
+    """Pages that segments lie in; those that touch as one."""
     spans: list[tuple[int, int]] = []
     for segment in sorted(segments, key=lambda segment: segment.address):
-        if spans and segment.address <= spans[-1][1]:
-            spans[-1] = spans[-1][0], max(spans[-1][1], segment.end)
+        start, end = segment.address // _PAGE * _PAGE, -(-segment.end // _PAGE) * _PAGE
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], end)
         else:
-            spans.append((segment.address, segment.end))
+            spans.append((start, end))
     return spans
 
 
-def _reserve_at(device: Device, address: int, size: int) -> Buffer:
-    """Memory for the pushbuffer where the image wants it."""
+async def _map(device: Device, space: AddressSpace, start: int, end: int) -> None:
+    """Memory for the pages from `start` to `end`."""
+    buffer = _allocate(device, end - start)
+    buffer.fill()
     try:
-        return device.memory.reserve(address, size, name="pushbuffer")
-    except MemoryUseError as error:
-        raise ImageError(
-            f"address = {address:#x}: the pushbuffer ({size} bytes) does not lie inside the memory "
-            f"({device.memory.base:#x} … {device.memory.size:#x}), or overlaps a segment"
-        ) from error
+        await space.map(buffer, va=start)
+    except MapError as error:
+        raise ImageError(f"{start:#x} … {end:#x} cannot be mapped: {error}") from error
 
 
 def _allocate(device: Device, size: int) -> Buffer:
-    """Memory for the pushbuffer anywhere."""
+    """Memory for a part of the image."""
     try:
-        return device.allocate(size, name="pushbuffer")
+        return device.memory.allocate_pages(size, name="image")
     except OutOfMemory as error:
         raise ImageError(
-            f"beside the image there is no room for the pushbuffer: {error}"
+            f"there is no room for all of the image: {error}; build more with --memory-bytes"
         ) from error
+
+
+def _find(space: AddressSpace, va: int) -> tuple[Buffer, int]:
+    """The buffer that is mapped at an address, and which of its bytes is there."""
+    mapping = space.find(va)
+    assert mapping is not None and mapping.buffer is not None, f"{va:#x} was mapped"
+    return mapping.buffer, va - mapping.va
 
 
 def _kept(expected: Sequence[Segment], mismatches: Sequence[Change]) -> tuple[Span, ...]:
@@ -424,12 +451,13 @@ def _kept(expected: Sequence[Segment], mismatches: Sequence[Change]) -> tuple[Sp
     )
 
 
-def _changes(device: Device, segments: Sequence[Segment]) -> tuple[Change, ...]:
+def _changes(space: AddressSpace, segments: Sequence[Segment]) -> tuple[Change, ...]:
     """Ranges of segments that are otherwise now."""
     found: list[Change] = []
     for segment in segments:
         data = segment.data
-        now = device.machine.memory_read(segment.address, len(data))
+        buffer, offset = _find(space, segment.address)
+        now = buffer.read(shape=len(data), offset=offset).tobytes()
         differs = np.frombuffer(data, np.uint8) != np.frombuffer(now, np.uint8)
         edges = np.flatnonzero(np.diff(np.concatenate(([0], differs, [0])).astype(np.int8)))
         for first, last in edges.reshape(-1, 2):

@@ -218,7 +218,7 @@ def _kept_line(span: Span) -> str:
 # What the writer of a pushbuffer can do
 
 _COPY_CLASS = "bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4, which has it"
-_IN_MEMORY = "keep addresses inside the memory of the simulation, see --memory-bytes"
+_IN_IMAGE = "name the memory there, by a [[segment]] or an [[expect]] in the image"
 
 _ADVICE = {
     Cause.METHOD_PRIVILEGED: "set privileged = true in the image",
@@ -228,9 +228,9 @@ _ADVICE = {
     Cause.COPY_ZERO: "write LINE_LENGTH_IN (and LINE_COUNT with MULTI_LINE) before LAUNCH_DMA",
     Cause.COPY_MODE: "use pitch layouts without remap; nothing else is modelled",
     Cause.SEM_UNKNOWN: "use a semaphore that is there, or build more with --semaphores",
-    Cause.SEM_FAULT: _IN_MEMORY,
-    Cause.COPY_READ_FAULT: _IN_MEMORY,
-    Cause.COPY_WRITE_FAULT: _IN_MEMORY,
+    Cause.SEM_FAULT: _IN_IMAGE,
+    Cause.COPY_READ_FAULT: _IN_IMAGE,
+    Cause.COPY_WRITE_FAULT: _IN_IMAGE,
     Cause.COPY_SEMAPHORE: "correct SET_SEMAPHORE_A and _B: a four-word release lies on 16 bytes",
 }
 

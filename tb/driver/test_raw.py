@@ -12,7 +12,7 @@ from driver.pushbuffer import Pushbuffer
 from driver.raw import ImageError, MemoryImage, load_dwords, load_image, parse_image, run
 from hw.errors import Cause
 from hw.methods import HostMethod, SemOp
-from tb.driver.fake import FakeMachine
+from tb.driver.fake import SPACE, FakeMachine
 from tb.runner import ROOT
 
 IMAGE = """
@@ -132,6 +132,28 @@ def test_stuck_at_an_acquire(make, words: str):
     assert f"Stuck: channel 3 waits: the acquire of {words} nothing was executed for 400" in text
 
 
+def test_addresses_are_virtual():
+    """Far apart, and the first page too; the pushbuffer may lie in a page of the image."""
+    image = parse_image({
+        "address": 0x40,
+        "segment": [
+            {"address": 0, "hex": "01 02 03 04"},
+            {"address": 0xFF_0000_0FFE, "fill": 0, "size": 4},
+        ],
+        "expect": [{"address": 0xFF_0000_0FFE, "hex": "01 02 03 04"}],
+    })
+    report = execute(Pushbuffer().copy(0xFF_0000_0FFE, 0, 4).dwords, image)
+    assert report.good, report.format()
+
+
+def test_memory_that_is_not_named():
+    report = execute(Pushbuffer().copy(0x30_0000, 0x20_0000, 4).dwords, MemoryImage())
+    assert report.error is not None and report.error.cause is Cause.COPY_READ_FAULT
+    text = report.format()
+    assert "read of 0x200000 in address space 'image' (ASID 0) faulted with PTE" in text
+    assert "  To go on: name the memory there, by a [[segment]] or an [[expect]]" in text
+
+
 def test_cut_short():
     """The machine waits for the rest of a group, and reports nothing by itself."""
     dwords = [*Pushbuffer().host(HostMethod.SET_REFERENCE, 5).dwords, 0x2004_8100, 0, 0x20_0000]
@@ -237,9 +259,16 @@ def test_file_errors(tmp_path: Path):
 def test_does_not_fit():
     with pytest.raises(ImageError, match=r"channel = 9: the device has channels 0 … 7"):
         execute([0], MemoryImage(channel=9))
-    outside = parse_image({"segment": [{"address": 0xFF_0000_0000, "hex": "00"}]})
-    with pytest.raises(ImageError, match=r"'0xff00000000' \(.*\) does not lie inside the memory"):
-        execute([0], outside)
+    large = parse_image({"segment": [{"address": 0xFF_0000_0000, "fill": 0, "size": SPACE}]})
+    with pytest.raises(
+        ImageError, match=r"no room for all of the image: no 8388608 bytes .* --mem"
+    ):
+        execute([0], large)
+    window = parse_image({"segment": [{"address": 0xFF_FFFF_0010, "hex": "00"}]})
+    with pytest.raises(
+        ImageError, match=r"0xffffff0000 … 0xffffff1000 cannot be mapped: .* window"
+    ):
+        execute([0], window)
     with pytest.raises(ImageError, match=r"semaphore slot = 64: the device has 0 … 63"):
         execute([0], MemoryImage(semaphores={64: 0}))
     over = parse_image({"address": 0x20_0000, "segment": [{"address": 0x20_0000, "hex": "00"}]})
