@@ -423,16 +423,14 @@ class Device:
 
         A channel that is halted elsewhere may hold this wait back for ever, by a semaphore say:
         its error is raised when `channels` have done nothing for long. That fault records were lost
-        (`FaultBufferOverflow`, `FaultBufferError`) is raised once, to whoever waits.
+        (`FaultBufferOverflow`, `FaultBufferError`) is raised once, to whoever waits then.
         """
         patience, seen = _HALTED_PATIENCE, []
         while not done():
             for channel in channels:
                 if channel.failure is not None:
                     raise channel.failure
-            if (lost := self.faults.lost) is not None:
-                self.faults.lost = None
-                raise lost
+            self.faults.tell()
             elsewhere = self.first_failure()
             if self._serving:
                 await self.machine.wait_cycles(_SERVED_ELSEWHERE_CYCLES)
@@ -448,6 +446,7 @@ class Device:
                 await self._serve()
             else:
                 raise elsewhere
+        self.faults.tell()
 
     def first_failure(self) -> ChannelError | None:
         """An error that halts one of the channels, as far as known."""

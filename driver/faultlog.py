@@ -33,18 +33,13 @@ _WITHOUT_ADDRESS = {Cause.FETCH_FAULT, Cause.USERD_WRITE}
 
 
 class FaultLog:
-    """Reads the fault buffer, and finds in it what is behind a channel's error.
-
-    Members
-    -------
-    lost : that faults were lost, and why, until somebody was told.
-    """
+    """Reads the fault buffer, and finds in it what is behind a channel's error."""
 
     def __init__(self, machine: Machine, buffer: FaultBuffer, registers: FaultRegisters) -> None:
         self._buffer, self._registers = buffer, registers
         self._turns = Turns(machine)
         self._faults: deque[TranslationFault] = deque(maxlen=_KEPT)
-        self.lost: FaultBufferOverflow | FaultBufferError | None = None
+        self._lost: FaultBufferOverflow | FaultBufferError | None = None
 
     @property
     def unclaimed(self) -> tuple[TranslationFault, ...]:
@@ -55,14 +50,20 @@ class FaultLog:
         """Take note of what the machine has recorded, and clear its interrupt."""
         async with self._turns.take():
             if await self._registers.acknowledge():
-                self.lost = FaultBufferError("the machine could not write a fault record")
+                self._lost = FaultBufferError("the machine could not write a fault record")
             try:
                 self._faults += await self._buffer.read()
             except FaultBufferOverflow as overflow:
                 self._faults += overflow.faults
-                self.lost = overflow
+                self._lost = overflow
             except FaultBufferError as error:
-                self.lost = error
+                self._lost = error
+
+    def tell(self) -> None:
+        """Raise `FaultBufferOverflow` or `FaultBufferError` if faults were lost, once."""
+        lost, self._lost = self._lost, None
+        if lost is not None:
+            raise lost
 
     async def claim(self, asid: int, cause: Cause, va: int) -> TranslationFault | None:
         """The fault behind an error of a channel of address space `asid`, which is forgotten;

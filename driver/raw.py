@@ -390,7 +390,8 @@ async def _place(device: Device, space: AddressSpace, image: MemoryImage, pushbu
         return image.address
     buffer = _allocate(device, len(pushbuffer))
     buffer.write(pushbuffer)
-    return (await space.map(buffer)).va
+    mapping = await space.map(buffer, above=space.upper, read_only=True, name="pushbuffer")
+    return mapping.va
 
 
 def _refuse_overlap(own: Segment, others: Sequence[Segment]) -> None:

@@ -25,7 +25,7 @@ def record(**fields: int) -> bytes:
     return pack(FaultRecord, **{"valid": 1, **fields}).to_bytes(FAULT_RECORD_BYTES, "little")
 
 
-def nobody(base: int) -> None:
+def nobody(asid: int, base: int) -> None:
     """No address space is known."""
 
 
@@ -36,6 +36,7 @@ def test_all_fields():
             address=0x1_2345_6789,
             timestamp=99,
             engine=5,
+            asid=9,
             fault_type=FaultType.RO,
             replayable=1,
             client=17,
@@ -47,7 +48,7 @@ def test_all_fields():
     )
     assert found == TranslationFault(
         space=None,
-        asid=None,
+        asid=9,
         va=0x1_2345_6789_000,
         access=AccessType.WRITE,
         cause=FaultType.RO,
@@ -60,18 +61,28 @@ def test_all_fields():
         replayable=True,
     )
     assert str(found) == (
-        "write of 0x123456789000 in an unknown address space (page directory base 0x1234000) "
-        "faulted with RO: the page is read-only; client 17 of HUB, engine 5, at 99 ns"
+        "write of 0x123456789000 in an unknown address space (ASID 9, page directory base "
+        "0x1234000) faulted with RO: the page is read-only; client 17 of HUB, engine 5, at 99 ns"
     )
 
 
 def test_independent_bits():
     """The record's bits as printed in the public tables."""
-    dwords = [7 << 12, 1, 3 << 12, 2, 4, 0, 6, 13 | 9 << 8 | 2 << 16 | 5 << 24 | 1 << 31]
+    dwords = [
+        7 << 12,
+        1,
+        3 << 12,
+        2,
+        4,
+        0,
+        6 | 1023 << 16,
+        13 | 9 << 8 | 2 << 16 | 5 << 24 | 1 << 31,
+    ]
     found = decode(b"".join(dword.to_bytes(4, "little") for dword in dwords), nobody)
     assert found is not None
     assert (found.base, found.va, found.time_ns) == (1 << 32 | 7 << 12, 2 << 32 | 3 << 12, 4)
     assert (found.engine, found.client, found.gpc, found.hub) == (6, 9, 5, False)
+    assert found.asid == 1023
     assert (found.cause, found.access) == (FaultType.REGION, AccessType.ATOMIC_STRONG)
     assert "; client 9 of GPC 5, engine 6, at 4 ns" in str(found)
 
@@ -114,12 +125,15 @@ def test_address_space():
         spaces = AddressSpaces(mmu, memory, 4)
         space = spaces.create("video")
         await space.map(0x20_0000, 4096, va=0x10000, name="frame")
-        raw = record(instance=space.base >> 12, address=0x11, access_type=AccessType.WRITE)
+        fields = {"address": 0x11, "access_type": AccessType.WRITE, "asid": 0}
+        raw = record(instance=space.base >> 12, **fields)
         unbound = decode(raw, spaces.owner)
         await spaces.acquire(space)
         bound = decode(raw, spaces.owner)
         assert bound is not None and (bound.space, bound.asid) == ("video", 0)
-        assert unbound is not None and unbound.asid is None
+        assert unbound == bound, "it is still the space's table"
+        other = decode(record(instance=space.base >> 12, **fields | {"asid": 1}), spaces.owner)
+        assert other is not None and (other.space, other.asid) == (None, 1)
         assert str(bound) == (
             "write of 0x11000 in address space 'video' (ASID 0) faulted with PDE: no page table "
             "covers the address; client 0 of GPC 0, engine 0, at 0 ns; 0x11000 lies 0 bytes behind "
@@ -130,6 +144,36 @@ def test_address_space():
         assert "an unknown address space" in str(decode(raw, spaces.owner))
 
     asyncio.run(main())
+
+
+def test_unbound():
+    """Nothing was bound: no space is named, whatever has the ASID by now."""
+
+    def somebody(asid: int, base: int):
+        raise AssertionError("nobody is to be asked")
+
+    found = decode(record(instance_aperture=1, asid=5, fault_type=4, address=2), somebody)
+    assert found is not None and (found.space, found.asid, found.base) == (None, 5, None)
+    assert str(found).startswith(
+        "read of 0x2000 in ASID 5, to which no address space is bound, faulted with "
+        "UNBOUND_INST_BLOCK: nothing is bound to the ASID; client 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        (1, "host (client 1 of HUB)"),
+        (2, "semaphore unit (client 2 of HUB)"),
+        (3, "copy engine 0 (client 3 of HUB)"),
+        (6, "copy engine 3 (client 6 of HUB)"),
+        (7, "client 7 of HUB"),
+        (0, "client 0 of HUB"),
+    ],
+)
+def test_requester(client: int, name: str):
+    found = decode(record(client=client, client_type=1), nobody)
+    assert found is not None and found.requester == name and f"; {name}, engine 0" in str(found)
 
 
 # -- ring ------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def test_memory_that_is_not_named():
     report = execute(Pushbuffer().copy(0x30_0000, 0x20_0000, 4).dwords, MemoryImage())
     assert report.error is not None and report.error.cause is Cause.COPY_READ_FAULT
     text = report.format()
-    assert "read of 0x200000 in address space 'image' (ASID 0) faulted with PTE" in text
+    assert "read of 0x200000 in address space 'image' (ASID 0) faulted with PDE" in text
     assert "  To go on: name the memory there, by a [[segment]] or an [[expect]]" in text
 
 

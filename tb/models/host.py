@@ -323,6 +323,7 @@ class HostModel:
         if not left:
             self._entry(channel)
             return
+        channel.segment = 0, 0  # of a segment that cannot be read, the rest is dropped
         dword = int.from_bytes(self._bytes(channel, address, 4), "little")
         channel.segment = address + 4, left - 1
         if channel.group.count:

@@ -1,0 +1,361 @@
+"""Faults of channels: which access it was, and what becomes of the channel (ASID-5)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from driver.addressspace import AddressSpace
+from driver.device import Device
+from driver.fault import ChannelError
+from driver.faultbuffer import FaultBufferError, FaultBufferOverflow
+from driver.memory import Buffer
+from driver.policy import NoPriorityPolicy, PriorityPolicy
+from driver.pushbuffer import CopyFence, Pushbuffer
+from driver.repeat import RepeatError
+from driver.stream import Stream
+from hw.config import Config
+from hw.errors import Cause
+from hw.methods import HostMethod, Reduction
+from hw.pagetables import AccessType, FaultType
+from hw.registers import GLOBAL
+from tb.driver.fake import SPACE, FakeMachine
+
+PAGE = 4096
+Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
+
+
+def run(body: Body, *, policy=None, config: Config | None = None) -> None:
+    """Run `body` on a fresh machine; the device must close afterwards."""
+    machine = FakeMachine(config)
+
+    async def main():
+        device = await Device.open(machine, policy or NoPriorityPolicy(2))
+        await asyncio.wait_for(body(device, machine), 20)
+        await device.close()
+
+    asyncio.run(main())
+
+
+async def caught(stream: Stream) -> ChannelError:
+    """The error that a stream ends with."""
+    with pytest.raises(ChannelError) as info:
+        await stream.synchronize()
+    return info.value
+
+
+def random(size: int) -> np.ndarray:
+    return np.random.default_rng(size).integers(0, 256, size, np.uint8)
+
+
+def unmapped(device: Device, size: int) -> Buffer:
+    """A buffer that is mapped nowhere yet."""
+    buffer = device.memory.allocate_pages(size)
+    buffer.fill(0xEE)
+    return buffer
+
+
+async def map_page(space: AddressSpace, buffer: Buffer, at: int, page: int) -> None:
+    """Map one page of a buffer that belongs at `at`."""
+    offset = page * PAGE
+    await space.map(buffer.at(offset), PAGE, va=at + offset)
+
+
+AT = 0x7000_0000
+"""Where nothing is mapped at first."""
+
+
+def test_copy_faults_name_the_access():
+    async def body(device, machine):
+        stream = await device.stream(name="mine")
+        src, dst = await device.upload(random(64)), await device.allocate(64)
+        kept = await device.upload(random(64), read_only=True, name="kept")
+        cases = [
+            (dst, AT, Cause.COPY_READ_FAULT, AccessType.READ, FaultType.PDE),
+            (AT + 5, src, Cause.COPY_WRITE_FAULT, AccessType.WRITE, FaultType.PDE),
+            (kept, src, Cause.COPY_WRITE_FAULT, AccessType.WRITE, FaultType.RO),
+        ]
+        for to, source, cause, access, why in cases:
+            await stream.memcpy_async(to, source, 64)
+            error = await caught(stream)
+            assert error.cause is cause and error.repeatable and not error.held
+            fault = error.fault
+            assert fault is not None
+            assert (fault.asid, fault.access, fault.cause) == (device.space.asid, access, why)
+            assert (fault.space, fault.requester) == ("device", "copy engine 0 (client 3 of HUB)")
+            assert fault.va == error.va // PAGE * PAGE
+            text = str(error)
+            for part in (str(fault), "resume() repeats the copy", "(ASID 0)", why.name):
+                assert part in text
+            await stream.channel.skip()
+            await stream.synchronize()
+        assert "lies in mapping 'kept'" in text
+        assert device.faults.unclaimed == ()
+        assert not machine.faults.pending
+
+    run(body)
+
+
+@pytest.mark.parametrize("policy", [PriorityPolicy(2), NoPriorityPolicy(2)])
+def test_fault_repair_resume(policy):
+    """Pages are mapped as they are missed; then all bytes are there, and what came behind the copy
+    has waited for it."""
+
+    async def body(device, machine):
+        stream, other = await device.stream(-1), await device.stream(0)
+        data = random(3 * PAGE)
+        src, dst = await device.upload(data), unmapped(device, 3 * PAGE)
+        behind, done = await device.allocate(PAGE), device.event()
+        behind.fill(0)
+        await stream.memcpy_async(AT + 100, src, 3 * PAGE - 200, done=done)
+        await stream.memcpy_async(behind, src, PAGE)
+        await done.wait(other)
+        for page in range(3):
+            error = await caught(stream)
+            assert error.cause is Cause.COPY_WRITE_FAULT
+            assert error.fault is not None and error.fault.va // PAGE == AT // PAGE + page
+            assert not behind.read().any() and not done.query()
+            await stream.channel.resume()
+            again = await caught(stream)
+            assert again.fault is not None and again.fault.va // PAGE == AT // PAGE + page
+            await map_page(device.space, dst, AT, page)
+            await stream.channel.resume()
+        await device.synchronize()
+        assert done.query() and done.time_ns <= await device.time_ns()
+        assert (dst.read(shape=100) == 0xEE).all() and (
+            dst.read(offset=3 * PAGE - 100) == 0xEE
+        ).all()
+        assert np.array_equal(dst.read(offset=100, shape=3 * PAGE - 200), data[:-200])
+        assert np.array_equal(behind.read(), data[:PAGE])
+        assert machine.model.semaphores.values[0] == 0
+
+    run(body, policy=policy)
+
+
+def test_lines_are_repeated():
+    async def body(device, machine):
+        stream = await device.stream()
+        data = random(10 * 300)
+        src, dst = await device.upload(data), unmapped(device, PAGE)
+        await stream.memcpy_2d_async(AT, 400, src, 300, 200, 10)
+        await caught(stream)
+        await map_page(device.space, dst, AT, 0)
+        await stream.channel.resume()
+        await stream.synchronize()
+        image = dst.read(shape=4000).reshape(10, 400)
+        assert np.array_equal(image[:, :200], data.reshape(10, 300)[:, :200])
+        assert (image[:, 200:] == 0xEE).all()
+
+    run(body)
+
+
+def test_right_copy_is_repeated():
+    """Behind many others, and behind methods that were refused and replaced."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst = await device.upload(random(64)), await device.allocate(64)
+        late = unmapped(device, 64)
+        for _ in range(40):
+            await stream.memcpy_async(dst, src, 64)
+        await stream.submit(Pushbuffer().copy(AT, AT, 0))
+        assert (await caught(stream)).cause is Cause.COPY_ZERO
+        await stream.channel.skip()
+        await stream.submit(Pushbuffer().raw(0xC000_0000))
+        assert (await caught(stream)).cause is Cause.HEADER_RESERVED
+        await stream.channel.resume()
+        await stream.memcpy_async(AT, src, 64)
+        await stream.memcpy_async(AT + 64, dst, 64)
+        await caught(stream)
+        await map_page(device.space, late, AT, 0)
+        await stream.channel.resume()
+        await stream.synchronize()
+        assert np.array_equal(late.read(), src.read())
+        assert len(machine.copies()) == 41, "the second one was the machine's"
+
+    run(body)
+
+
+@pytest.mark.parametrize("slot", [None, 40])
+def test_release_of_a_copy(slot: int | None):
+    """What a repeated copy releases, in memory and on chip; a reduction it cannot."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst = await device.upload(random(64)), unmapped(device, 64)
+        flag = await device.allocate(16)
+        flag.fill(0)
+        source = device.space.at(src)
+        place = device.space.at(flag) if slot is None else device.semaphore_address(slot)
+        await stream.submit(Pushbuffer().copy(AT, source, 64, CopyFence(place, 9, timestamp=False)))
+        reduction = CopyFence(place, 1, timestamp=False, reduction=Reduction.IADD)
+        await stream.submit(Pushbuffer().copy(AT + PAGE, source, 64, reduction))
+        await caught(stream)
+        await map_page(device.space, dst, AT, 0)
+        await stream.channel.resume()
+        error = await caught(stream)
+        assert error.va == AT + PAGE
+        await device.space.map(dst, va=AT + PAGE)
+        with pytest.raises(RepeatError, match="ends with a reduction"):
+            await stream.channel.resume()
+        await stream.channel.skip()
+        await stream.synchronize()
+        found = (
+            flag.read("<u4", 1)[0] if slot is None else await device.control.read_semaphore(slot)
+        )
+        assert found == 9
+
+    run(body)
+
+
+def test_release_that_faults():
+    """The copy is complete; its release is done once its page is there."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst = await device.upload(random(64)), await device.allocate(64)
+        flag = unmapped(device, 16)
+        await stream.submit(
+            Pushbuffer().copy(device.space.at(dst), device.space.at(src), 64, CopyFence(AT, 7))
+        )
+        error = await caught(stream)
+        assert error.cause is Cause.COPY_SEMAPHORE and error.fault is not None
+        assert error.fault.requester == "semaphore unit (client 2 of HUB)"
+        await map_page(device.space, flag, AT, 0)
+        await stream.channel.resume()
+        await stream.synchronize()
+        assert flag.read("<u8", 1)[0] == 7 and flag.read("<u8", 1, 8)[0] > 0
+
+    run(body)
+
+
+def test_semaphore_fault_is_tried_again():
+    async def body(device, machine):
+        stream = await device.stream()
+        flag = unmapped(device, 16)
+        await stream.submit(Pushbuffer().release(AT, 5))
+        error = await caught(stream)
+        assert error.cause is Cause.SEM_FAULT and error.held and not error.repeatable
+        assert error.fault is not None and error.fault.access is AccessType.WRITE
+        await map_page(device.space, flag, AT, 0)
+        await stream.channel.resume()
+        await stream.synchronize()
+        assert flag.read("<u4", 1)[0] == 5
+
+    run(body)
+
+
+def test_pushbuffer_that_is_not_mapped():
+    async def body(device, machine):
+        stream = await device.stream()
+        await stream.channel.submit_segment(AT, Pushbuffer().host(HostMethod.NOP).dwords)
+        error = await caught(stream)
+        assert error.cause is Cause.FETCH_FAULT and error.fault is not None
+        assert (error.fault.va, error.fault.requester) == (AT, "host (client 1 of HUB)")
+        await stream.channel.resume()
+        await stream.channel.ring_doorbell()
+        await stream.synchronize()
+
+    run(body)
+
+
+def test_internals_are_read_only():
+    """A stray copy cannot overwrite a ring or pushbuffers."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        src = await device.upload(random(64))
+        for mapping in [each for each in device.space if "channel 0" in each.name]:
+            await stream.memcpy_async(mapping, src, 64)
+            if mapping.name.startswith("USERD"):
+                continue
+            error = await caught(stream)
+            assert error.fault is not None and error.fault.cause is FaultType.RO
+            assert mapping.name in str(error)
+            await stream.channel.skip()
+
+    run(body)
+
+
+def test_others_go_on():
+    async def body(device, machine):
+        bad, good = await device.stream(0), await device.stream(-1)
+        src, dst = await device.upload(random(64)), await device.allocate(64)
+        await bad.memcpy_async(AT, src, 64)
+        await good.memcpy_async(dst, src, 64)
+        await good.synchronize()
+        assert np.array_equal(dst.read(), src.read())
+        assert (await caught(bad)).fault is not None
+        await bad.channel.skip()
+
+    run(body)
+
+
+def test_two_channels_fault():
+    """Each has its own record, also in one address space."""
+
+    async def body(device, machine):
+        streams = [await device.stream(-number) for number in range(2)]
+        src = await device.upload(random(64))
+        for number, stream in enumerate(streams):
+            await stream.memcpy_async(AT + number * PAGE, src, 64)
+        for number, stream in enumerate(streams):
+            fault = (await caught(stream)).fault
+            assert fault is not None and fault.va == AT + number * PAGE
+            await stream.channel.skip()
+
+    run(body)
+
+
+def test_overflow():
+    """It is told once; faults are recorded again afterwards."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.paused = True
+        for page in range(200):
+            machine.faults.translate(5, page * PAGE, 0, 3)
+        machine.paused = False
+        with pytest.raises(FaultBufferOverflow, match="of 128 records was full"):
+            await stream.synchronize()
+        await stream.synchronize()
+        assert len(device.faults.unclaimed) == 64, "the newest are kept"
+        assert not machine.faults.pending
+        await stream.memcpy_async(AT, AT, 64)
+        assert (await caught(stream)).fault is not None
+        await stream.channel.skip()
+
+    run(body)
+
+
+def test_record_that_could_not_be_written():
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.faults.words["FAULT_STATUS"] = GLOBAL["FAULT_STATUS"].pack(FAULT=1, BUS=1)
+        with pytest.raises(FaultBufferError, match="could not write a fault record"):
+            await stream.synchronize()
+        await stream.synchronize()
+
+    run(body)
+
+
+def test_unbound():
+    """An ASID to which nothing is bound."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        asid = device.space.asid
+        machine.translator.unbind(asid)
+        await stream.channel.ring_doorbell()
+        error = await stream.channel.check()
+        assert error is not None and error.cause is Cause.FETCH_FAULT
+        fault = error.fault
+        assert fault is not None and (fault.space, fault.base) == (None, None)
+        assert "ASID 0, to which no address space is bound," in str(error)
+        machine.translator.bind(asid, device.space.base, device.space.limit)
+        await stream.channel.resume()
+        await stream.synchronize()
+
+    run(body, config=Config(memory_bytes=SPACE, asids=4))
