@@ -6,15 +6,18 @@ import random
 import cocotb
 import numpy as np
 
-from driver.channel import Channel, ChannelSettings
+from driver.channel import Channel, ChannelSettings, Resources
 from driver.device import Device
 from driver.fault import ChannelError
 from driver.policy import PriorityPolicy
 from driver.pushbuffer import Pushbuffer
+from driver.stream import Stream
 from hw.errors import Cause
 from hw.methods import HostMethod
+from hw.pagetables import AccessType
 from tb.sim.machine import SimMachine
 
+PAGE = 4096
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
 
 
@@ -29,11 +32,12 @@ async def copies(dut):
         size = numbers.randrange(1, 700)
         lead = [numbers.randrange(64) for _ in range(2)]
         data = np.random.default_rng(number).integers(0, 256, size, np.uint8)
-        src, dst = device.allocate(size + 64), device.allocate(size + 128)
+        src, dst = await device.allocate(size + 64), await device.allocate(size + 128)
         src.write(data, lead[0])
         dst.fill(0xA5)
         stream = numbers.choice(streams)
-        await stream.memcpy_async(dst.at(lead[1]), src.at(lead[0]), size)
+        place = device.space.at
+        await stream.memcpy_async(place(dst, lead[1]), place(src, lead[0]), size)
         work.append((dst, lead[1], data))
     await device.synchronize()
     for dst, lead, data in work:
@@ -49,7 +53,8 @@ async def events(dut):
     device = await Device.open(await SimMachine.start(dut))
     producer, consumer = await device.stream(0), await device.stream(-5)
     data = np.arange(600, dtype=np.uint16)
-    src, middle, dst = device.upload(data), device.allocate(1200), device.allocate(1200)
+    src = await device.upload(data)
+    middle, dst = await device.allocate(1200), await device.allocate(1200)
     middle.fill(0)
     start, ready, end = device.event(), device.event(interrupt=False), device.event()
     await start.record(producer)
@@ -68,7 +73,7 @@ async def errors(dut):
     """An error is raised with its method, skipped, and the channel goes on; others never stop."""
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
     stream, other = await device.stream(), await device.stream()
-    src, dst = device.upload(np.arange(64, dtype=np.uint8)), device.allocate(64)
+    src, dst = await device.upload(np.arange(64, dtype=np.uint8)), await device.allocate(64)
     dst.fill(0)
     await stream.submit(Pushbuffer().add(0xFF_FFFF_FFF0, 1))
     await stream.memcpy_async(dst, src, 64)
@@ -96,10 +101,11 @@ async def small_ring(dut):
     settings = ChannelSettings(ring_entries=4, pushbuffer_bytes=512)
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1), settings)
     stream = await device.stream()
-    src = device.upload(np.arange(40, dtype=np.uint8))
-    dst = device.allocate(40 * 32)
+    src = await device.upload(np.arange(40, dtype=np.uint8))
+    dst = await device.allocate(40 * 32)
+    place = device.space.at
     for line in range(40):
-        await stream.memcpy_async(dst.at(32 * line), src.at(line), 1)
+        await stream.memcpy_async(place(dst, 32 * line), place(src, line), 1)
     await stream.synchronize()
     assert np.array_equal(dst.read()[::32], src.read())
 
@@ -116,9 +122,10 @@ async def errors_end_with_their_owner(dut):
         await stream.synchronize()
         wrong = Pushbuffer()
         for _ in range(copies):
-            wrong.copy(device.allocate(64).address, 1 << 48, 64, transfer=1)
+            target = device.space.at(await device.allocate(64))
+            wrong.copy(target, 1 << 48, 64, transfer=1)
         await stream.submit(wrong.host(HostMethod.ILLEGAL))
-        await stream.memcpy_async(device.allocate(64), 1 << 48, 64)
+        await stream.memcpy_async(await device.allocate(64), 1 << 48, 64)
         try:
             await stream.synchronize()
         except ChannelError as error:
@@ -131,18 +138,92 @@ async def errors_end_with_their_owner(dut):
             assert await device.control.read("INTR") == 0
 
 
+async def failure(stream: Stream) -> ChannelError:
+    """The error that a stream ends with."""
+    try:
+        await stream.synchronize()
+    except ChannelError as error:
+        return error
+    raise AssertionError("no error was raised")
+
+
+@cocotb.test(**LIMIT)
+async def fault_repair_resume(dut):
+    """ASID-5: a copy and a semaphore of pages that are missed go on when these are mapped, one by
+    one; the error names the access."""
+    device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
+    stream, space = await device.stream(), device.space
+    data = np.random.default_rng(5).integers(0, 256, 3 * PAGE, np.uint8)
+    src, hole = await device.upload(data), 0x40_0000_0000
+    dst, flag = device.memory.allocate_pages(3 * PAGE), device.memory.allocate_pages(PAGE)
+    dst.fill(0)
+    flag.fill(0)
+    await stream.memcpy_async(hole, src, 3 * PAGE)
+    await stream.submit(Pushbuffer().release(hole + 3 * PAGE, 7))
+    for page in range(3):
+        error = await failure(stream)
+        assert error.cause is Cause.COPY_WRITE_FAULT
+        fault = error.fault
+        assert fault is not None and fault.va == hole + page * PAGE, str(error)
+        assert (fault.space, fault.asid) == ("device", space.asid)
+        # Page 0 is missed by the copy engine, the others by the driver, which repeats the copy.
+        assert (fault.access, fault.client) == (AccessType.WRITE, None if page else 3)
+        assert not flag.read().any()
+        await space.map(dst.at(page * PAGE), PAGE, va=fault.va)
+        await stream.channel.resume()
+    error = await failure(stream)
+    assert error.cause is Cause.SEM_FAULT and error.fault is not None
+    assert np.array_equal(dst.read(), data)
+    await space.map(flag, va=hole + 3 * PAGE)
+    await stream.channel.resume()
+    await stream.synchronize()
+    assert flag.read("<u4", 1)[0] == 7
+    assert device.faults.unclaimed == ()
+
+
+@cocotb.test(**LIMIT)
+async def spaces(dut):
+    """Examples 1 and 2 of page 20: the same addresses of two spaces at once, and a shared buffer;
+    events between them."""
+    device = await Device.open(await SimMachine.start(dut))
+    if device.info.channels < 2 or device.info.asids < 2:
+        return
+    names, found = ("a", "b"), []
+    spaces = [device.create_space(name) for name in names]
+    streams = [await device.stream(space=space) for space in spaces]
+    for number, space in enumerate(spaces):
+        data = np.random.default_rng(number).integers(0, 256, PAGE + 100, np.uint8)
+        src = await device.upload(data, space=space)
+        found.append((data, src, await device.allocate(data.nbytes, space=space)))
+    assert spaces[0].at(found[0][1]) == spaces[1].at(found[1][1])
+    for stream, (data, src, dst) in zip(streams, found, strict=True):
+        await stream.memcpy_async(dst, src, data.nbytes)
+    event, (shared, first) = device.event(), (found[0][2], found[1][2])
+    await event.record(streams[0])
+    await event.wait(streams[1])
+    await spaces[1].map(shared, read_only=True)
+    await streams[1].memcpy_async(spaces[1].at(first, 50), shared, 50)
+    await device.synchronize()
+    for data, _, dst in found:
+        assert np.array_equal(dst.read(shape=50), data[:50])
+        assert np.array_equal(dst.read(offset=100), data[100:])
+    assert np.array_equal(first.read(offset=50, shape=50), found[0][0][:50])
+    await device.close()
+
+
 @cocotb.test(**LIMIT)
 async def start_holds_nobody_up(dut):
     """While a channel whose copy still runs is started again, the control port serves others."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(1))
     control, stream = device.control, await device.stream()
-    src = device.upload(np.arange(1 << 14, dtype=np.uint16))
+    src = await device.upload(np.arange(1 << 14, dtype=np.uint16))
     dut.memory.read_latency.value = dut.memory.write_latency.value = 1500
-    await stream.memcpy_async(device.allocate(src.size), src, src.size)
+    await stream.memcpy_async(await device.allocate(src.size), src, src.size)
     while not await control.read_channel(0, "STATUS") & 0xFF0000:
         await machine.wait_cycles(100)
-    heir = Channel(control, device.memory, 0, ChannelSettings())
+    resources = Resources(control, device.memory, device.spaces, device.faults)
+    heir = Channel(resources, device.space, 0, ChannelSettings())
     opening = cocotb.start_soon(heir.open(Pushbuffer().set_object()))
     began, slowest = machine.now(), 0
     while not opening.done():

@@ -13,11 +13,11 @@ async def urgent_copy_overtakes(dut):
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(levels=2))
     bulk, urgent = await device.stream(priority=0), await device.stream(priority=-1)
     data = np.random.default_rng(1).integers(0, 256, 4096, np.uint8)
-    src = device.upload(data)
+    src = await device.upload(data)
     copies = []
     for number in range(8):
         stream = urgent if number == 7 else bulk
-        dst, done = device.allocate(data.nbytes), device.event(interrupt=False)
+        dst, done = await device.allocate(data.nbytes), device.event(interrupt=False)
         await stream.memcpy_async(dst, src, data.nbytes, done=done)
         copies.append((dst, done))
     await device.synchronize()

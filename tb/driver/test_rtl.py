@@ -14,7 +14,7 @@ def test_driver(simulator: str, name: str):
         "tb.driver.cocotb_driver",
         simulator=simulator,
         name=f"driver-{name}",
-        minimum=6,
+        minimum=8,
     )
 
 

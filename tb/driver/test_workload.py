@@ -10,6 +10,7 @@ import driver
 from driver.device import Device
 from driver.replay import VerifyError, run
 from driver.report import counted, order_table, pipeline, records_table, stages_table, streams_table
+from driver.stream import Stream
 from driver.workload import Workload, WorkloadError, load, parse, requests
 from tb.driver.fake import SPACE, FakeMachine
 
@@ -113,6 +114,66 @@ count = 2
     assert [record.name for record in result.records] == ["a", "a", "b", "b"]
 
 
+def test_spaces(monkeypatch: pytest.MonkeyPatch):
+    """Streams of two spaces use the same addresses at once; what one brings another can copy on."""
+    text = """
+[[space]]
+name = "a"
+
+[[space]]
+name = "b"
+
+[[stream]]
+name = "one"
+space = "a"
+
+[[stream]]
+name = "two"
+space = "b"
+
+[[stream]]
+name = "own"
+
+[[copy]]
+name = "first"
+stream = "one"
+size = 5000
+count = 3
+
+[[copy]]
+name = "second"
+stream = "two"
+size = 5000
+dst_offset = 7
+count = 3
+
+[[copy]]
+name = "onward"
+stream = "two"
+size = 5000
+source = "first"
+count = 3
+
+[[copy]]
+name = "third"
+stream = "own"
+size = 100
+count = 3
+after = ["onward"]
+"""
+    copied: dict[str, set[tuple[int, int]]] = {}
+    submit = Stream.memcpy_async
+
+    async def watched(self, dst, src, size, **options):
+        copied.setdefault(self.name, set()).add((dst - dst % 4096, src))
+        await submit(self, dst, src, size, **options)
+
+    monkeypatch.setattr(Stream, "memcpy_async", watched)
+    result = play(parse(text))
+    assert len(result.records) == 12
+    assert copied["one"] & copied["two"], "the same addresses"
+
+
 def test_wrong_bytes_are_noticed():
     class Broken(FakeMachine):
         def memory_read(self, address, size):
@@ -212,6 +273,23 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         (
             "[policy]\nkind = 'fair'\n" + COPY + "size=1",
             r"kind = 'fair' is none of 'priority', 'count-first', 'none'",
+        ),
+        (COPY + "size=1\n[[space]]\nname='a'\n[[space]]\nname='a'", r"space 2 .* is there twice"),
+        (
+            "[[stream]]\nname='s'\nspace='a'",
+            r"stream 1 \('s'\): space = 'a': there is no such address space",
+        ),
+        (
+            "[machine]\nchannels = 1\n[[space]]\nname='a'\n[[stream]]\nname='t'\nspace='a'\n"
+            + COPY
+            + "size=1",
+            r"stream 's': of the channels of priority 0 \(0\) none is usable: other address spaces",
+        ),
+        (
+            "[machine]\nasids = 1\n[[space]]\nname='a'\n[[stream]]\nname='t'\nspace='a'\n"
+            + COPY
+            + "size=1",
+            r"w: its streams are in 2 address spaces, the machine has 1 ASIDs \(asids\)",
         ),
         ("[policy]\nslice = 0\n" + COPY + "size=1", r"\[policy\]: slice = 0 is outside"),
         ("[policy]\nlevels = 9\n" + COPY + "size=1", r"9 levels need 9 channels, the device has 8"),
