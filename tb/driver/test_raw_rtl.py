@@ -97,20 +97,25 @@ def test_unusable(tmp_path: Path):
 def test_memory_is_as_large_as_asked(
     simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """Its last bytes can be used; without the option they are outside; too much is refused."""
-    file, image = write(tmp_path, Pushbuffer().copy(0x3FF_FFF8, 0x3FF_FFF0, 8))
+    """An image of 1.5 MiB fits into 4, not into one; addresses may be beyond; too much memory is
+    refused."""
+    file, image = write(tmp_path, Pushbuffer().copy(0x40_0017_FFF8, 0, 8))
     image.write_text("""
 [[segment]]
-address = 0x3FF_FFF0
-hex = "01 02 03 04 05 06 07 08 00 00 00 00 00 00 00 00"
+address = 0
+hex = "01 02 03 04 05 06 07 08"
+[[segment]]
+address = 0x40_0000_0000
+fill = 0
+size = 0x18_0000
 [[expect]]
-address = 0x3FF_FFF8
+address = 0x40_0017_FFF8
 hex = "01 02 03 04 05 06 07 08"
 """)
     small = ["--channels=2", "--semaphores=8", "--counters=4", "--data-width=64"]
     command = [str(file), "--memory", str(image), "--simulator", simulator, *small]
-    assert main([*command, "--memory-bytes", "0x4000000"]) == 0, capsys.readouterr()
-    assert main(command) == 2
+    assert main([*command, "--memory-bytes", "0x400000"]) == 0, capsys.readouterr()
+    assert main([*command, "--memory-bytes", "0x100000"]) == 2
     assert "more with --memory-bytes" in capsys.readouterr().err
     assert main([*command, "--memory-bytes", "0x10001000"]) == 2
     assert "at most 268435456 bytes (256 MiB)" in capsys.readouterr().err

@@ -543,6 +543,8 @@ class HostModel:
         ]
         if any(bad):
             raise Refusal(Cause.COPY_MODE)
+        if launch >> 12 & 3 and not channel.privileged:
+            raise Refusal(Cause.METHOD_PRIVILEGED)
         if transfer:
             self._copy(index, registers, launch)
         if kind:

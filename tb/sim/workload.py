@@ -85,9 +85,9 @@ def machine(workload: Workload) -> Config:
     """Configuration that a workload is simulated on: with a trace, and no more memory than the
     workload needs. Raises `WorkloadError` when that is too much to simulate."""
     asked = workload.config
-    needed = 2 * asked.channels * (1 << 16)
+    needed = 2 * (asked.channels + 1 + len(workload.spaces)) * (1 << 16)
     for copy in workload.copies:
-        needed += copy.count * ((copy.src_pitch + copy.dst_pitch) * copy.height + 4096)
+        needed += copy.count * ((copy.src_pitch + copy.dst_pitch) * copy.height + 3 * 4096)
     size = MEMORY_BYTES
     while size < needed:
         size *= 2
