@@ -163,7 +163,11 @@ class Device:
         Raises `DeviceError` for a machine that is no known Signalbox, `PolicyError` for a policy
         that needs more than the machine has, `ChannelActive` for one that does not come to rest.
         """
-        info = await DeviceInfo.read(Control(machine))
+        control = Control(machine)
+        info = await DeviceInfo.read(control)
+        # Before anything is written to memory, for they may use it.
+        for index in range(info.channels):
+            await stop(control, index)
         if policy is None:
             policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
         device = cls(machine, info, policy, settings or ChannelSettings())
@@ -191,14 +195,14 @@ class Device:
         if active:
             raise active
         for space in self.spaces:
-            await self._end_space(space)
+            await self.spaces.close(space)
+        for fences in self._fences.values():
+            fences.end()
         await self._fault_registers.disable()
         self._fault_buffer.free()
 
     async def _take_over(self) -> None:
-        """Bring the machine to rest, whoever had it before."""
-        for index in range(self.info.channels):
-            await stop(self.control, index)
+        """Clear what an earlier owner has left, now that its channels are at rest."""
         halted = await self._mask("INTR_ERROR")
         for index in range(self.info.channels):
             if halted >> index & 1:
@@ -285,12 +289,8 @@ class Device:
             await stream.close()
         for index in [each.index for each in self.channels.values() if each.space is space]:
             await self.close_channel(index)
-        await self._end_space(space)
-
-    async def _end_space(self, space: AddressSpace) -> None:
         await self.spaces.close(space)
-        if space in self._fences:
-            self._fences.pop(space).end()
+        self.fences(space).end()
 
     def fences(self, space: AddressSpace) -> FencePool:
         """Fences of an address space."""

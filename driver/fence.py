@@ -109,7 +109,8 @@ class FencePool:
 
     def end(self) -> None:
         """Give the pages back, once the space is closed; but for those that other spaces still have
-        mapped, to wait for fences."""
-        for page in self._pages:
-            if not page.buffer.mappings:
-                page.buffer.free()
+        mapped, to wait for fences: these with the next call."""
+        self._free.clear()
+        for page in [page for page in self._pages if not page.buffer.mappings]:
+            page.buffer.free()
+            self._pages.remove(page)

@@ -192,7 +192,7 @@ class FakeMachine:
                     ENABLED=int(channel.ring is not None),
                     HALTED=int(channel.halted is not Cause.NONE),
                     PENDING=int(self.model.busy(index)),
-                    ACTIVE=int(self._active(index)),
+                    ACTIVE=int(self.active(index)),
                     WAIT=4 if channel.blocked else 0,
                 )
             case "GP_PUT":
@@ -237,7 +237,8 @@ class FakeMachine:
             channel.pending = held if value >> 31 else None
         self._words[offset] = value
 
-    def _active(self, index: int) -> bool:
+    def active(self, index: int) -> bool:
+        """Whether a channel still uses its memory."""
         return self.cycle < self._active_until.get(index, 0)
 
     def _switch(self, index: int, on: bool) -> None:
@@ -249,7 +250,7 @@ class FakeMachine:
                 self._active_until[index] = self.cycle + self.linger
             self.model.disable(index)
             return
-        assert not self._active(index), "a start of an active channel holds up the control port"
+        assert not self.active(index), "a start of an active channel holds up the control port"
         high = CHANNEL["GP_BASE_HI"].unpack(word("GP_BASE_HI"))
         base = high["OFFSET"] << 32 | word("GP_BASE")
         userd = word("USERD_HI") << 32 | word("USERD")
