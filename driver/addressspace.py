@@ -62,7 +62,7 @@ class AddressSpace:
             raise ValueError(
                 f"size = {size:#x} is not whole pages of {PAGE_SIZES[0]} bytes up to 2^{VA_BITS}"
             )
-        self._mmu, self.name, self.size = mmu, name, size
+        self._mmu, self._memory, self.name, self.size = mmu, memory, name, size
         self.asid: int | None = None
         self.closed = False
         self._tables = PageTables(memory, name)
@@ -143,6 +143,18 @@ class AddressSpace:
             if replaced:
                 await self._forget(replaced)
         return mapping
+
+    async def allocate(
+        self, size: int, *, above: int = _LOWEST, read_only: bool = False, name: str = ""
+    ) -> Buffer:
+        """A new buffer, whole pages, mapped here; raises as `map` and `Memory.allocate`."""
+        buffer = self._memory.allocate_pages(size, name=name)
+        try:
+            await self.map(buffer, above=above, read_only=read_only)
+        except Exception:
+            buffer.free()
+            raise
+        return buffer
 
     async def share(
         self,

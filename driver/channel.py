@@ -14,7 +14,6 @@ from driver.control import Control
 from driver.fault import ChannelActive, ChannelError, ChannelTimeout, read_error
 from driver.faultlog import FaultLog
 from driver.launches import Launch, Launches
-from driver.mapping import Mapping
 from driver.memory import Buffer, Memory
 from driver.mmufault import TranslationFault
 from driver.pushbuffer import Pushbuffer
@@ -159,7 +158,7 @@ class Channel:
         self.failure: ChannelError | None = None
         self._resources = resources
         self._asid: int | None = None
-        self._mappings: list[Mapping] = []
+        self._buffers: list[Buffer] = []
         self._submitted = 0
         self._started = 0
         self._segments: deque[_Segment] = deque()
@@ -196,14 +195,9 @@ class Channel:
 
     async def _map(self, size: int, what: str, *, read_only: bool = True) -> Buffer:
         name = f"{what} of channel {self.index}"
-        buffer = self._resources.memory.allocate_pages(size, name=name)
-        try:
-            self._mappings.append(
-                await self.space.map(buffer, above=self.space.upper, read_only=read_only)
-            )
-        except Exception:
-            buffer.free()
-            raise
+        space = self.space
+        buffer = await space.allocate(size, above=space.upper, read_only=read_only, name=name)
+        self._buffers.append(buffer)
         return buffer
 
     async def _start(self) -> None:
@@ -234,11 +228,10 @@ class Channel:
 
     async def _free(self) -> None:
         """Unmap and free its memory, and need no ASID any more."""
-        for mapping in self._mappings:
-            await self.space.unmap(mapping)
-            if mapping.buffer is not None:
-                mapping.buffer.free()
-        self._mappings.clear()
+        for buffer in self._buffers:
+            await self.space.unmap_all(buffer)
+            buffer.free()
+        self._buffers.clear()
         if self._asid is not None:
             self._resources.spaces.release(self.space)
             self._asid = None
@@ -401,8 +394,8 @@ class Channel:
         if self.failure is None:
             failure = await read_error(self.control, self.index)
             if failure is not None and self._asid is not None:
-                claim = self._resources.faults.claim
-                failure.fault = await claim(self._asid, failure.cause, failure.va)
+                launch = await self._failed(failure)
+                failure.fault = await self._resources.faults.claim(self._asid, failure, launch)
             self.failure = failure
         return self.failure
 
@@ -442,7 +435,9 @@ class Channel:
         return None
 
     async def _failed(self, failure: ChannelError) -> Launch | None:
-        """The copy behind an error, if it is known."""
+        """The copy behind an error, if it is one and known."""
+        if not failure.of_copy:
+            return None
         executed = await self.control.read_channel(self.index, "METHODS")
         return self._launches.failed(executed, failure.data, failure.va)
 
@@ -460,7 +455,7 @@ class Channel:
         await self._clear()
 
     async def _clear(self) -> None:
-        if self.failure is not None and self.failure.repeatable:
+        if self.failure is not None:
             self._launches.over(await self._failed(self.failure))
         self.failure = None
         await clear_error(self.control, self.index)

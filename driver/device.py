@@ -247,13 +247,7 @@ class Device:
 
         `space.map(buffer)` maps it in another one too. Raises `OutOfMemory`, `MapError`.
         """
-        buffer = self.memory.allocate_pages(size, name=name)
-        try:
-            await (space or self.space).map(buffer, read_only=read_only)
-        except Exception:
-            buffer.free()
-            raise
-        return buffer
+        return await (space or self.space).allocate(size, read_only=read_only, name=name)
 
     async def upload(
         self,
@@ -295,7 +289,7 @@ class Device:
     def fences(self, space: AddressSpace) -> FencePool:
         """Fences of an address space."""
         if space not in self._fences:
-            self._fences[space] = FencePool(self.memory, space)
+            self._fences[space] = FencePool(space, self.machine)
         return self._fences[space]
 
     def semaphore_address(self, slot: int) -> int:

@@ -59,8 +59,9 @@ _NO_METHOD = {
     *_HEADERS,
 }
 
-_REPEATED = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT}
-"""Causes of copies that the driver can repeat."""
+_COPY_FAULTS = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT}
+_COPY_ENDS = _COPY_FAULTS | {Cause.COPY_READ_BUS, Cause.COPY_WRITE_BUS, Cause.COPY_SEMAPHORE}
+"""Causes of copies that had begun."""
 
 _NEXT_HELD = ". Channel.resume() tries it again, Channel.skip() goes on behind it."
 _NEXT_COPY = ". Channel.resume() repeats the copy, Channel.skip() goes on behind it."
@@ -97,7 +98,12 @@ class ChannelError(Exception):
     def repeatable(self) -> bool:
         """Whether it is a copy's that can be repeated once its pages are mapped as it needs."""
         released = self.cause is Cause.COPY_SEMAPHORE and self.fault is not None
-        return self.cause in _REPEATED or released
+        return self.cause in _COPY_FAULTS or released
+
+    @property
+    def of_copy(self) -> bool:
+        """Whether a copy had begun, and failed."""
+        return self.cause in _COPY_ENDS
 
     @property
     def reason(self) -> str:

@@ -2,8 +2,10 @@
 
 from collections import deque
 
+from driver.fault import ChannelError
 from driver.faultbuffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
 from driver.faultregisters import FaultRegisters
+from driver.launches import Launch
 from driver.machine import Machine
 from driver.mmufault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault
 from driver.turns import Turns
@@ -65,25 +67,26 @@ class FaultLog:
         if lost is not None:
             raise lost
 
-    async def claim(self, asid: int, cause: Cause, va: int) -> TranslationFault | None:
-        """The fault behind an error of a channel of address space `asid`, which is forgotten;
-        None when there is none, or its record was lost.
-
-        `va` counts where the channel knows the address. A copy may have had several faults: those
-        in the same page are forgotten too.
+    async def claim(
+        self, asid: int, error: ChannelError, launch: Launch | None
+    ) -> TranslationFault | None:
+        """The fault behind an error of a channel of address space `asid`; None when there is none,
+        or its record was lost. It is forgotten, and so are the others of the copy `launch`, if it
+        is one's: each of its bursts has a fault of its own.
         """
-        if cause not in _REQUESTERS:
+        if error.cause not in _REQUESTERS:
             return None
         await self.read()
-        found = [fault for fault in self._faults if _fits(fault, asid, cause)]
-        if cause not in _WITHOUT_ADDRESS:
-            page = va // _PAGE * _PAGE
+        found = [fault for fault in self._faults if _fits(fault, asid, error.cause)]
+        if error.cause not in _WITHOUT_ADDRESS:
+            page = error.va // _PAGE * _PAGE
             found = [fault for fault in found if fault.va == page] or found
         if not found:
             return None
         claimed = found[0]
-        for fault in found:
-            if fault is claimed or (fault.va == claimed.va and cause not in _WITHOUT_ADDRESS):
+        for fault in tuple(self._faults):
+            same = (fault.asid, fault.client) == (asid, claimed.client)
+            if fault is claimed or (same and launch is not None and launch.meets(fault.va)):
                 self._faults.remove(fault)
         return claimed
 

@@ -1,8 +1,9 @@
 """Fences: 16-byte semaphores in memory that the hardware releases with a value and the time."""
 
 from driver.addressspace import AddressSpace
+from driver.machine import Machine
 from driver.mapping import Mapping
-from driver.memory import Buffer, Memory
+from driver.memory import Buffer
 from driver.turns import Turns
 
 __all__ = ["FENCE_BYTES", "Fence", "FencePool"]
@@ -80,9 +81,8 @@ class FencePage:
 class FencePool:
     """Fences of one address space, cut from pages of device memory."""
 
-    def __init__(self, memory: Memory, space: AddressSpace) -> None:
-        self._memory, self._space = memory, space
-        self._turns = Turns(memory.machine)
+    def __init__(self, space: AddressSpace, machine: Machine) -> None:
+        self._space, self._turns = space, Turns(machine)
         self._free: list[Fence] = []
         self._pages: list[FencePage] = []
 
@@ -95,10 +95,9 @@ class FencePool:
 
     async def _more(self) -> list[Fence]:
         """The fences of a fresh page, the first one last."""
-        buffer = self._memory.allocate_pages(_PAGE_BYTES, name="fences")
-        page = FencePage(
-            buffer, await self._space.map(buffer, above=self._space.upper), self._turns
-        )
+        space = self._space
+        buffer = await space.allocate(_PAGE_BYTES, above=space.upper, name="fences")
+        page = FencePage(buffer, buffer.mappings[0], self._turns)
         self._pages.append(page)
         return [Fence(page, at) for at in reversed(range(0, _PAGE_BYTES, FENCE_BYTES))]
 

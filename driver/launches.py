@@ -18,6 +18,8 @@ _MOST_RUNNING = 16
 
 _PAGE = 4096
 
+_ADDRESSES = 1 << VA_BITS
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -40,26 +42,41 @@ class Launch:
         return upper << 32 | self.methods.get(low, 0)
 
     def _address(self, low: CeMethod, high: CeMethod) -> int:
-        return self._number(low, high) % (1 << VA_BITS)
+        return self._number(low, high) % _ADDRESSES
 
     @property
     def sources(self) -> list[tuple[int, int]]:
         """(address, bytes) of every line that it reads."""
-        start = self._address(CeMethod.OFFSET_IN_LOWER, CeMethod.OFFSET_IN_UPPER)
-        return self._lines(start, self._number(CeMethod.PITCH_IN))
+        return self._lines(*self._source)
 
     @property
     def destinations(self) -> list[tuple[int, int]]:
         """(address, bytes) of every line that it writes."""
+        return self._lines(*self._destination)
+
+    @property
+    def _source(self) -> tuple[int, int]:
+        """Address and pitch."""
+        start = self._address(CeMethod.OFFSET_IN_LOWER, CeMethod.OFFSET_IN_UPPER)
+        return start, self._number(CeMethod.PITCH_IN)
+
+    @property
+    def _destination(self) -> tuple[int, int]:
+        """Address and pitch."""
         start = self._address(CeMethod.OFFSET_OUT_LOWER, CeMethod.OFFSET_OUT_UPPER)
-        return self._lines(start, self._number(CeMethod.PITCH_OUT))
+        return start, self._number(CeMethod.PITCH_OUT)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Bytes of a line, and lines; of what copies nothing, none."""
+        if self.field("transfer") == LaunchTransfer.NONE:
+            return 0, 0
+        lines = self._number(CeMethod.LINE_COUNT) if self.field("multi_line") else 1
+        return self._number(CeMethod.LINE_LENGTH_IN), lines
 
     def _lines(self, start: int, pitch: int) -> list[tuple[int, int]]:
-        if self.field("transfer") == LaunchTransfer.NONE:
-            return []
-        lines = self._number(CeMethod.LINE_COUNT) if self.field("multi_line") else 1
-        width = self._number(CeMethod.LINE_LENGTH_IN)
-        return [((start + line * pitch) % (1 << VA_BITS), width) for line in range(lines)]
+        width, lines = self._shape
+        return [((start + line * pitch) % _ADDRESSES, width) for line in range(lines)]
 
     @property
     def semaphore(self) -> int:
@@ -73,10 +90,19 @@ class Launch:
         return self._number(CeMethod.SET_SEMAPHORE_PAYLOAD, high)
 
     def meets(self, va: int) -> bool:
-        """Whether it accesses the page of a virtual address."""
-        spans = [*self.sources, *self.destinations, (self.semaphore, 1)]
-        page = va // _PAGE
-        return any(start // _PAGE <= page <= (start + size - 1) // _PAGE for start, size in spans)
+        """Whether the page of a virtual address is one of those from its first to its last byte,
+        or its semaphore's."""
+        width, lines = self._shape
+        ends = [
+            (start, (lines - 1) * pitch + width)
+            for start, pitch in (self._source, self._destination)
+        ]
+        if self.field("semaphore"):
+            ends.append((self.semaphore, 1))
+        last = va // _PAGE * _PAGE + _PAGE - 1
+        return any(
+            0 < size and (last - start) % _ADDRESSES < size + _PAGE - 1 for start, size in ends
+        )
 
 
 class Launches:
