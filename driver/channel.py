@@ -166,18 +166,19 @@ class Channel:
         self._turns = Turns(self.machine)
 
     async def open(self, first: Pushbuffer) -> None:
-        """Map its memory, write the registers and switch the channel on; it begins with `first`.
-        What other tasks submit meanwhile waits for its turn: GP_GET is still that of the channel's
-        last start.
+        """Map its memory, write the registers and switch the channel on; it begins with `first`. To
+        be called once. What other tasks submit meanwhile waits for its turn: GP_GET is still that
+        of the channel's last start.
 
         Raises `ChannelActive` when what it did before does not end, `OutOfAsids`, `OutOfMemory`;
         then its memory is given back.
         """
         async with self.turn():
             try:
+                asid = self._asid = await self._resources.spaces.acquire(self.space)
                 await self._allocate()
                 await self.enqueue(first.dwords)
-                await self._start()
+                await self._start(asid)
             except Exception:
                 await self._free()
                 raise
@@ -187,7 +188,6 @@ class Channel:
         """Ring, USERD and memory for pushbuffers; the machine writes only USERD, and so no copy
         can damage the others."""
         settings = self.settings
-        self._asid = await self._resources.spaces.acquire(self.space)
         self._ring = await self._map(settings.ring_entries * _ENTRY_BYTES, "ring")
         self._userd = await self._map(USERD_BYTES, "USERD", read_only=False)
         self._arena = await self._map(settings.pushbuffer_bytes, "pushbuffers")
@@ -200,8 +200,8 @@ class Channel:
         self._buffers.append(buffer)
         return buffer
 
-    async def _start(self) -> None:
-        ring, userd, settings = self._va(self._ring), self._va(self._userd), self.settings
+    async def _start(self, asid: int) -> None:
+        ring, userd, settings = self.space.at(self._ring), self.space.at(self._userd), self.settings
         limit = settings.ring_entries.bit_length() - 1
         # A start while it is active would hold up the control port, doorbells of all channels too.
         await stop(self.control, self.index)
@@ -211,7 +211,7 @@ class Channel:
         await self._write("USERD_HI", ADDRESS=userd >> 32)
         await self._write(
             "CONFIG",
-            ASID=self._asid or 0,
+            ASID=asid,
             AUTH_LEVEL=int(settings.privileged),
             EARLY_WAITS=int(settings.early_waits),
         )
@@ -235,10 +235,6 @@ class Channel:
         if self._asid is not None:
             self._resources.spaces.release(self.space)
             self._asid = None
-
-    def _va(self, buffer: Buffer) -> int:
-        """Virtual address of a buffer of the channel."""
-        return self.space.at(buffer)
 
     async def set_slice(self, cycles: int) -> None:
         """Change the time slice, 1 … 2^31 cycles."""
@@ -286,7 +282,7 @@ class Channel:
             await self._recycle()
         self._segments.append(_Segment(self._submitted, start, start + len(data)))
         self._arena.write(data, start)
-        self._push(self._va(self._arena) + start, dwords, sync)
+        self._push(self.space.at(self._arena) + start, dwords, sync)
 
     async def submit_segment(self, va: int, dwords: Sequence[int], *, sync: bool = False) -> None:
         """Put a pushbuffer on the channel that the caller has put at a virtual address of the

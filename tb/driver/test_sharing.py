@@ -164,8 +164,8 @@ def test_nothing_stale():
             await stream.synchronize()
             assert np.array_equal(dst.read(), random(4096, number))
             await device.free(src)
-        with pytest.raises(MemoryUseError, match="was freed"):
-            await stream.memcpy_async(dst, src, 16)
+            with pytest.raises(MemoryUseError, match="was freed"):
+                await stream.memcpy_async(dst, src, 16)
 
     run(body)
 
