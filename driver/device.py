@@ -361,10 +361,10 @@ class Device:
         try:
             index = self.policy.channel(priority, usable)
         except PolicyError as error:
-            owners = [f"channel {index} {each.space.name!r}" for index, each in channels.items()]
+            owners = [f"channel {i} {channels[i].space.name!r}" for i in sorted(channels)]
             raise DeviceError(
                 f"no channel for a stream of {space}: {error}. Address spaces have: "
-                f"{', '.join(sorted(owners))}"
+                f"{', '.join(owners)}"
             ) from error
         return await self.channel(index, space)
 

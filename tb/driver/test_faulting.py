@@ -308,6 +308,44 @@ def test_two_channels_fault():
     run(body)
 
 
+def test_bursts_of_one_copy():
+    """A copy may have several faults: they are its own, others are not."""
+
+    async def body(device, machine):
+        stream, asid = await device.stream(), device.space.asid
+        src = await device.upload(random(3 * PAGE))
+        await stream.memcpy_async(AT, src, 3 * PAGE)
+        while not machine.model.channels[0].halted:
+            await machine.wait_cycles(1)
+        for page, access, client in ((1, 1, 3), (2, 1, 3), (3, 1, 3), (1, 1, 4), (2, 1, 2)):
+            machine.faults.translate(asid, AT + page * PAGE, access, client)
+        fault = (await caught(stream)).fault
+        assert fault is not None and fault.va == AT
+        left = [(fault.va - AT) // PAGE for fault in device.faults.unclaimed]
+        assert left == [3, 1, 2]
+        await stream.channel.skip()
+
+    run(body)
+
+
+def test_lost_record():
+    """Without it a copy can be repeated all the same."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        src, dst = await device.upload(random(64)), unmapped(device, 64)
+        machine.faults.words["FAULT_SIZE"] &= (1 << 31) - 1
+        await stream.memcpy_async(AT, src, 64)
+        error = await caught(stream)
+        assert error.fault is None and error.repeatable
+        await map_page(device.space, dst, AT, 0)
+        await stream.channel.resume()
+        await stream.synchronize()
+        assert np.array_equal(dst.read(), src.read())
+
+    run(body)
+
+
 def test_overflow():
     """It is told once; faults are recorded again afterwards."""
 
