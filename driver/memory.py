@@ -13,7 +13,7 @@ from hw.pagetables import PAGE_SIZES
 if TYPE_CHECKING:
     from driver.mapping import Mapping
 
-__all__ = ["Buffer", "Memory", "MemoryUseError", "OutOfMemory"]
+__all__ = ["Buffer", "Memory", "MemoryUseError", "OutOfMemory", "page_for"]
 
 
 class OutOfMemory(Exception):
@@ -88,6 +88,12 @@ class Buffer:
         return array if dtype is None else array.astype(dtype)
 
 
+def page_for(size: int) -> int:
+    """Bytes of the pages of a buffer of `size` bytes: the largest of which it fills a quarter. Of
+    large pages few have to be looked up, which memory is spent for."""
+    return next((page for page in reversed(PAGE_SIZES) if 4 * size >= page), PAGE_SIZES[0])
+
+
 class Memory:
     """First-fit allocator over bytes `base` … `size` of a machine's physical memory."""
 
@@ -126,11 +132,10 @@ class Memory:
         return Buffer(self, address, size, name)
 
     def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
-        """A buffer of `size` bytes for address spaces: whole pages, of the largest size of which
-        its room is a multiple. Raises `OutOfMemory`."""
-        room = -(-size // PAGE_SIZES[0]) * PAGE_SIZES[0]
-        page = next(each for each in reversed(PAGE_SIZES) if room % each == 0)
-        buffer = self.allocate(room, align=page, name=name)
+        """A buffer of `size` bytes for address spaces: whole pages of `page_for` it. Raises
+        `OutOfMemory`."""
+        page = page_for(size)
+        buffer = self.allocate(-(-size // page) * page, align=page, name=name)
         buffer.size = size
         return buffer
 

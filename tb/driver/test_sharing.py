@@ -287,10 +287,13 @@ def test_takes_over_what_is_bound():
 
 
 def test_large_pages():
-    """Buffers get the largest pages of which they are multiples."""
+    """Buffers get the largest pages of which they fill a quarter."""
 
     async def body(device, machine):
-        for size, page in ((100, 4096), (65536, 65536), (69632, 4096), (1 << 21, 1 << 21)):
+        for size, page in (
+            *((1, 4096), (16383, 4096), (16384, 65536), (65537, 65536)),
+            *(((1 << 19) - 1, 65536), (1 << 19, 1 << 21), ((1 << 21) + 1, 1 << 21)),
+        ):
             buffer = await device.allocate(size)
             (mapping,) = buffer.mappings
             assert (buffer.size, mapping.page_size) == (size, page)

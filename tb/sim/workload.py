@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from driver.memory import page_for
 from driver.replay import CopyRecord, Result
 from driver.workload import Workload, WorkloadError, load
 from hw.config import Config
@@ -87,7 +88,8 @@ def machine(workload: Workload) -> Config:
     asked = workload.config
     needed = 2 * (asked.channels + 1 + len(workload.spaces)) * (1 << 16)
     for copy in workload.copies:
-        needed += copy.count * ((copy.src_pitch + copy.dst_pitch) * copy.height + 3 * 4096)
+        for size in (copy.src_pitch * copy.height, copy.dst_pitch * copy.height):
+            needed += copy.count * (size + page_for(size))
     size = MEMORY_BYTES
     while size < needed:
         size *= 2
