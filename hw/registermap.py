@@ -49,6 +49,9 @@ are public they are NVIDIA's, from <https://github.com/NVIDIA/open-gpu-doc>: cla
 and `dev_ram.ref.txt` describe rings, headers, host methods and USERD, `pascal/gp100-mmu-format.pdf`
 the page tables, `manuals/volta/gv100/dev_mmu_fault.ref.txt` the records of faults."""
 
+_WORD = 64
+"""Bits of the words that records in memory are described by."""
+
 _SECTIONS = re.compile(r" \((?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*\)")
 """Sections of the specification, as docstrings name them: " (1.2)", " (section 4)"."""
 
@@ -91,7 +94,7 @@ _LAYOUTS = {
     "MEM_OP_A": methods.MemOpA,
     "MEM_OP_C": methods.MemOpC,
     "MEM_OP_D": methods.MemOpD,
-    "FAULT": pagetables.FaultRecord,
+    "FAULT_RECORD": pagetables.FaultRecord,
     "PDE": pagetables.Pde,
     "DUAL_PDE": pagetables.DualPde,
     "PTE": pagetables.Pte,
@@ -146,7 +149,7 @@ def header(config: Config) -> str:
         lines += ["", f"/* {_summary(layout)} */"]
         for name, field in data.Layout.cast(layout):
             if not name.startswith("reserved"):
-                lines += _field_defines(f"{prefix}_{name.upper()}", field.offset, field.width)
+                lines += _member_defines(f"{prefix}_{name.upper()}", layout, field)
     lines += ["", "#endif"]
     return "\n".join(lines) + "\n"
 
@@ -216,6 +219,14 @@ def _define(name: str, value: int) -> str:
 def _field_defines(name: str, lo: int, width: int) -> list[str]:
     mask = ((1 << width) - 1) << lo
     return [_define(f"{name}_SHIFT", lo), _define(f"{name}_MASK", mask)]
+
+
+def _member_defines(name: str, layout: type[data.Struct], field: data.Field) -> list[str]:
+    """A field of a record; of one of several 64-bit words, which of them, and its place there."""
+    if data.Layout.cast(layout).size <= _WORD:
+        return _field_defines(name, field.offset, field.width)
+    word, low = divmod(field.offset, _WORD)
+    return [_define(f"{name}_WORD", word), *_field_defines(name, low, field.width)]
 
 
 def _register_defines(block: Block, register: Register) -> list[str]:

@@ -267,7 +267,7 @@ PERFORMANCE = {
     "L1_HITS": "Bursts that a first-level TLB translated at once.",
     "L1_MISSES": "Bursts that it did not; those that join a miss that waits are counted too.",
     "L2_HITS": "Misses that the second-level TLB translated.",
-    "WALKS": "Walks of page tables that began, also those that began anew after an invalidation.",
+    "PAGE_WALKS": "Walks of page tables that began, some of them anew after an invalidation.",
     "FAULTS": "Bursts that were not translated.",
     "INVALIDATIONS": "Binds and invalidations of translations, by registers and by methods.",
 }
@@ -553,7 +553,7 @@ GLOBAL = Block(
                 0x260 + 4 * word,
                 Access.RO,
                 "The first fault since FAULT_STATUS.FAULT was cleared, as in the fault buffer "
-                f"(`FAULT` in the C header), bits {32 * word + 31}:{32 * word}.",
+                f"(`FAULT_RECORD` in the C header), bits {32 * word + 31}:{32 * word}.",
             )
             for word in range(_RECORD_WORDS)
         ),

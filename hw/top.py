@@ -114,7 +114,7 @@ class Signalbox(wiring.Component):
             events.l1_hits.eq(sum(event.valid for event in mmu.hit)),
             events.l1_misses.eq(sum(event.valid for event in mmu.missed)),
             events.l2_hits.eq(mmu.found.valid),
-            events.walks.eq(mmu.walks.valid),
+            events.page_walks.eq(mmu.walks.valid),
             events.invalidations.eq(self._memory.maintenance.begins),
         ]
 
