@@ -24,6 +24,11 @@ EVENTS = (
     "read_beats",
     "write_beats",
     "errors",
+    "l1_hits",
+    "l1_misses",
+    "l2_hits",
+    "page_walks",
+    "invalidations",
 )
 
 
@@ -97,6 +102,9 @@ class Bench:
         for name in ("error", "notify", "copied", *(f"events__{event}" for event in EVENTS)):
             dut[name].value = 0
         dut.doorbell__ready.value = 0
+        dut.maintain__command__ready.value = dut.maintain__done.value = 0
+        for name in ("put", "status", "dropped", "record", "fault"):
+            dut[f"faults__{name}"].value = 0
         self.channel = Owner(dut, "channel")
         self.semaphore = Owner(dut, "semaphore")
         dut.rst.value = 1

@@ -265,7 +265,11 @@ async def counters(dut):
     """Every performance counter counts its own event."""
     bench = await begin(dut)
     counts = dict.fromkeys(EVENTS, 0)
-    assert {*(name.upper() for name in EVENTS), "DOORBELLS"} == set(PERFORMANCE)
+    own = {"DOORBELLS", "FAULTS"}
+    assert {*(name.upper() for name in EVENTS), *own} == set(PERFORMANCE)
+    dut.faults__fault.value = 1
+    await bench.cycles(7)
+    dut.faults__fault.value = 0
     for _ in range(200):
         for event in EVENTS:
             count = random.randint(0, most_events(CONFIG, event.upper()))
@@ -276,6 +280,88 @@ async def counters(dut):
         dut[f"events__{event}"].value = 0
     for event, count in counts.items():
         assert await bench.read(address(event.upper())) == count, event
+    assert await bench.read(address("FAULTS")) == 7
+
+
+def command(operation: int, asid: int, page: int, base: int, limit: int) -> int:
+    """The payload of a command, of registers."""
+    return operation | asid << 3 | page << 14 | base << 51 | limit << 79
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def translation_commands(dut):
+    """MMU_COMMAND offers a command with its arguments as they were; MMU_STATUS is busy until it is
+    acknowledged, and says what was refused: a command amid another, and what the other side
+    refuses."""
+    bench = await begin(dut)
+    status, place = address("MMU_STATUS"), address("MMU_COMMAND")
+    for _ in range(20):
+        page, base, limit = (random.getrandbits(bits) for bits in (37, 28, 37))
+        for name, value in (("VA", page << 12), ("PDB", base << 12), ("LIMIT", limit << 12)):
+            await bench.write(address(f"MMU_{name}_LO"), value & 0xFFFF_FFFF)
+            await bench.write(address(f"MMU_{name}_HI"), value >> 32)
+        operation, asid = random.randrange(8), random.getrandbits(10)
+        await bench.write(place, GLOBAL["MMU_COMMAND"].pack(OPERATION=operation, ASID=asid))
+        offered = int(dut.maintain__command__payload.value)
+        assert dut.maintain__command__valid.value
+        assert offered == command(operation, asid, page, base, limit)
+        amid = random.randrange(2)
+        if amid:
+            await bench.write(address("MMU_VA_LO"), 0)
+            await bench.write(place, 0)
+            assert await bench.read(status) == 3
+        assert int(dut.maintain__command__payload.value) == offered
+        dut.maintain__command__ready.value = 1
+        await RisingEdge(dut.clk)
+        dut.maintain__command__ready.value = 0
+        await bench.cycles(2)
+        assert not dut.maintain__command__valid.value
+        assert await bench.read(status) == 1 | amid << 1
+        refused = random.randrange(2)
+        dut.maintain__done.value = 1 | refused << 1
+        await RisingEdge(dut.clk)
+        dut.maintain__done.value = 0
+        assert await bench.read(status) == (amid | refused) << 1
+        assert await bench.raw_write(place, 0, 0b0111) == SLVERR
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def fault_registers(dut):
+    """The fault buffer's registers reach it and show it; its status asks for the interrupt line,
+    and a 1 that is written clears only its bit."""
+    bench = await begin(dut)
+    at, records, get = random.getrandbits(28), random.getrandbits(20), random.getrandbits(20)
+    await bench.write(address("FAULT_BUFFER_LO"), at << 12 & 0xFFFF_FFFF)
+    await bench.write(address("FAULT_BUFFER_HI"), at >> 20)
+    await bench.write(address("FAULT_SIZE"), GLOBAL["FAULT_SIZE"].pack(RECORDS=records, ENABLE=1))
+    await bench.write(address("FAULT_GET"), get)
+    await bench.cycles(2)
+    shown = [int(dut[f"faults__{name}"].value) for name in ("base", "records", "enable", "get")]
+    assert shown == [at, records, 1, get]
+    put, dropped, record = (random.getrandbits(bits) for bits in (20, 32, 256))
+    dut.faults__put.value, dut.faults__dropped.value = put, dropped
+    dut.faults__record.value = record
+    await bench.cycles(2)
+    assert await bench.read(address("FAULT_PUT")) == put
+    assert await bench.read(address("FAULT_DROPPED")) == dropped
+    words = [await bench.read(address(f"FAULT_RECORD_{word}")) for word in range(8)]
+    assert sum(word << 32 * number for number, word in enumerate(words)) == record
+    await bench.write(address("INTR_ENABLE"), GLOBAL["INTR"].pack(FAULT=1))
+    for status in range(1, 8):
+        dut.faults__status.value = status
+        await bench.cycles(4)
+        assert dut.irq.value and await bench.read(address("FAULT_STATUS")) == status
+        assert await bench.read(address("INTR")) == GLOBAL["INTR"].pack(FAULT=1)
+        cleared = random.randrange(8)
+        write = cocotb.start_soon(bench.write(address("FAULT_STATUS"), cleared))
+        strobes = []
+        while not write.done():
+            await RisingEdge(dut.clk)
+            strobes.append(int(dut.faults__clear.value))
+        assert [strobe for strobe in strobes if strobe] == ([cleared] if cleared else [])
+    dut.faults__status.value = 0
+    await bench.cycles(4)
+    assert not dut.irq.value
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

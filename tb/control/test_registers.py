@@ -45,6 +45,11 @@ FIXED = {
     "WRITEBACK": 0x144,
     "METHODS": 0x180,
     "DOORBELLS": 0x1A4,
+    "MMU_COMMAND": 0x218,
+    "MMU_STATUS": 0x21C,
+    "FAULT_PUT": 0x250,
+    "FAULT_STATUS": 0x254,
+    "FAULT_RECORD_0": 0x260,
 }
 """Addresses that programs built elsewhere rely on."""
 

@@ -32,6 +32,7 @@ from tb.sim.top import TRACE
 from tb.sim.trace import Event, parse
 
 __all__ = [
+    "CHANNEL_BYTES",
     "COPY_BYTES",
     "Bench",
     "Halt",

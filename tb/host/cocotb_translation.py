@@ -1,6 +1,7 @@
 """Address spaces on the whole machine: every channel sees its own memory, and nobody else's."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import cocotb
 from amaranth.lib import data
@@ -8,9 +9,11 @@ from amaranth.lib import data
 from driver.pagetables import PageTables
 from driver.pushbuffer import Pushbuffer
 from hw.errors import Cause
+from hw.mmu.lookups import Scope
 from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
-from tb.host.bench import Bench, RawChannel
-from tb.sim.trace import Fault, Lookup, Walk
+from hw.registers import MmuOperation
+from tb.host.bench import CHANNEL_BYTES, Bench, RawChannel
+from tb.sim.trace import Fault, Invalidation, Lookup, Walk
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 
@@ -162,6 +165,11 @@ async def shared_page(dut):
     assert same(bench, own[1], own[0])
 
 
+def copied_from(va: int) -> Pushbuffer:
+    """A copy to the first page."""
+    return Pushbuffer().copy(HERE, va, 64)
+
+
 async def faulting(
     bench: Bench, channel: RawChannel, commands: Pushbuffer, cause: Cause, buffer: Buffer
 ) -> Record:
@@ -192,7 +200,6 @@ async def every_cause(dut):
     good = pages(bench, tables, 1, HERE)[0]
     pages(bench, others, 2)
     mmu, engine = bench.spaces.mmu, ENGINE
-    copy = lambda va: Pushbuffer().copy(HERE, va, 64)  # ruff: ignore[lambda-assignment]
     # By which access, to what, and what is found.
     at = iter(range(HERE + 0x1000_0000, HERE + 0x7000_0000, 0x1000_0000))
     unmapped, limited, privileged, readonly, plain = (next(at) for _ in range(5))
@@ -202,16 +209,15 @@ async def every_cause(dut):
     pages(bench, tables, 1, plain, atomics=False)
     write = Pushbuffer().copy(readonly, HERE, 64)
     nowhere = HERE + (1 << 33)
-    add = lambda va: Pushbuffer().add(va, 1)  # ruff: ignore[lambda-assignment]
     read, wrote, atomic = AccessType.READ, AccessType.WRITE, AccessType.ATOMIC_STRONG
     rf, wf, sf = Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.SEM_FAULT
     cases = [
-        (copy(unmapped), rf, FaultType.PTE, read, engine, unmapped),
-        (copy(nowhere), rf, FaultType.PDE, read, engine, nowhere),
-        (copy(privileged), rf, FaultType.PRIV, read, engine, privileged),
+        (copied_from(unmapped), rf, FaultType.PTE, read, engine, unmapped),
+        (copied_from(nowhere), rf, FaultType.PDE, read, engine, nowhere),
+        (copied_from(privileged), rf, FaultType.PRIV, read, engine, privileged),
         (write, wf, FaultType.RO, wrote, engine, readonly),
-        (add(readonly), sf, FaultType.RO, atomic, 2, readonly),
-        (add(plain), sf, FaultType.ATOMIC, atomic, 2, plain),
+        (Pushbuffer().add(readonly, 1), sf, FaultType.RO, atomic, 2, readonly),
+        (Pushbuffer().add(plain, 1), sf, FaultType.ATOMIC, atomic, 2, plain),
         (Pushbuffer().release(unmapped, 1), sf, FaultType.PTE, wrote, 2, unmapped),
         (Pushbuffer().acquire(unmapped, 1), sf, FaultType.PTE, read, 2, unmapped),
     ]
@@ -238,7 +244,7 @@ async def every_cause(dut):
     await buffer.clear()
     # Past the limit; nothing bound.
     await bench.spaces.bind(1, tables, limited - 1)
-    record = await faulting(bench, channel, copy(limited), rf, buffer)
+    record = await faulting(bench, channel, copied_from(limited), rf, buffer)
     assert record.fault is FaultType.VA_LIMIT and record.base == tables.root
     await channel.skip()
     await bench.until_idle(channel)
@@ -253,3 +259,107 @@ async def every_cause(dut):
     await channel.clear()
     await channel.ring_doorbell()
     await bench.until_word(good, 1)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(how=[*MmuOperation])
+async def nothing_stale_behind_the_acknowledge(dut, how):
+    """ASID-8, ASID-9, example 4: a copy without end writes a page while its space is changed and
+    what was remembered is invalidated, or the ASID is bound anew, at many moments. From the
+    acknowledgement on the old page is never written; the other space loses nothing."""
+    bench = await Bench.start(dut, read_latency=40)
+    channels, (tables, others) = await two_channels(bench)
+    source = pages(bench, tables, 1)[0]
+    (other,) = pages(bench, others, 1)
+    await channels[1].submit(Pushbuffer().release(HERE, 1))
+    await bench.until_word(other, 1)
+    target = HERE + PAGE
+    (old,) = pages(bench, tables, 1, target)
+    endless = Pushbuffer().copy_2d(target, 0, HERE, 0, PAGE, (1 << 32) - 1)
+    await channels[0].submit(endless)
+    for _ in range(12):
+        await bench.until(partial(same, bench, source, old), "the copy is under way")
+        await bench.wait(bench.numbers.randrange(300))
+        if how in {MmuOperation.BIND, MmuOperation.UNBIND}:
+            tables = bench.spaces.tables()
+            own = channels[0].ring
+            tables.map(own, own, CHANNEL_BYTES, page_size=CHANNEL_BYTES)
+            tables.map(HERE, source, PAGE)
+        else:
+            tables.unmap(target, PAGE)
+        (new,) = pages(bench, tables, 1, target)
+        await invalidated(bench, how, tables, target)
+        marks = bench.numbers.randbytes(PAGE)
+        bench.machine.memory_write(old, marks)
+        if how is MmuOperation.UNBIND:
+            await until_halted_by_a_fault(bench, channels[0])
+        else:
+            await bench.until(partial(same, bench, source, new), "the copy goes on")
+        assert bench.machine.memory_read(old, PAGE) == marks
+        if how is MmuOperation.UNBIND:
+            break
+        old = new
+    before = len(await bench.events(Lookup, asid=2, hit=False))
+    await channels[1].submit(Pushbuffer().release(HERE, 2))
+    await bench.until_word(other, 2)
+    lost = len(await bench.events(Lookup, asid=2, hit=False)) - before
+    assert (lost > 0) == (how is MmuOperation.INVALIDATE_ALL)
+
+
+async def until_halted_by_a_fault(bench: Bench, channel: RawChannel) -> None:
+    """Its copy, or its USERD."""
+    while not (await channel.status())["HALTED"]:
+        await bench.wait(8)
+    causes = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.FETCH_FAULT, Cause.USERD_WRITE}
+    assert (await channel.halt()).cause in causes
+
+
+async def invalidated(
+    bench: Bench, how: MmuOperation, tables: PageTables, va: int, asid: int = 1
+) -> None:
+    """Have the command acknowledged."""
+    mmu = bench.spaces.mmu
+    match how:
+        case MmuOperation.INVALIDATE_ALL:
+            await mmu.invalidate_all()
+        case MmuOperation.INVALIDATE_ASID:
+            await mmu.invalidate_asid(asid)
+        case MmuOperation.INVALIDATE_PAGE:
+            await mmu.invalidate_page(asid, va)
+        case MmuOperation.BIND:
+            await bench.spaces.bind(asid, tables)
+        case MmuOperation.UNBIND:
+            await mmu.unbind(asid)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(scope=[Scope.PAGE, Scope.ASID, Scope.ALL])
+async def methods_invalidate(dut, scope):
+    """HOST-4, ASID-9: MEM_OP of a privileged channel makes the machine forget, in the space whose
+    page directory it names, and in no other; what follows it in the channel comes after."""
+    bench = await Bench.start(dut)
+    channels, (tables, others) = await two_channels(bench)
+    privileged = await bench.channel(2, privileged=True)
+    pages(bench, tables, 2)
+    pages(bench, others, 2)
+    fence = bench.allocate(16)
+    for number in range(1, 4):
+        for channel in channels:
+            await channel.submit(Pushbuffer().copy(HERE + PAGE, HERE, PAGE))
+        await bench.until_idle(*channels)
+        tables.unmap(HERE, PAGE)
+        (source,) = pages(bench, tables, 1)
+        base = None if scope is Scope.ALL else tables.root
+        address = HERE if scope is Scope.PAGE else None
+        commands = Pushbuffer().invalidate(base, address).release(fence, number)
+        await privileged.submit(commands)
+        await bench.until_word(fence, number)
+        await channels[0].submit(Pushbuffer().copy(HERE + PAGE, HERE, PAGE))
+        await bench.until_idle(channels[0])
+        place = tables.find(HERE + PAGE)
+        assert place is not None and same(bench, source, place.pa)
+    done = (await bench.events(Invalidation))[-3:]
+    assert [event.scope for event in done] == [scope] * 3
+    assert scope is Scope.ALL or {event.asid for event in done} == {1}
+    misses = await bench.events(Lookup, client=ENGINE - 1, asid=2, hit=False)
+    assert scope is Scope.ALL or not [miss for miss in misses if miss.cycle > done[0].cycle]

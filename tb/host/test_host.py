@@ -22,7 +22,7 @@ TOGETHER = {
     "cocotb_order": 23,
     "cocotb_priorities": 13,
     "cocotb_counters": 6,
-    "cocotb_translation": 3,
+    "cocotb_translation": 11,
 }
 """Modules whose tests need several channels."""
 
