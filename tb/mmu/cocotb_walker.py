@@ -231,6 +231,8 @@ class Bench:
         if isinstance(found, Fault):
             return FAULT, found.code
         assert isinstance(found, Translation)
+        if vpn << 12 | found.page_bytes - 1 > last << 12 | 0xFFF:
+            return FAULT, VA_LIMIT
         bits = (found.read_only, found.privileged, found.atomic_disable)
         return PAGE, SIZES.index(found.page_bytes), found.pa, *map(int, bits)
 
