@@ -103,12 +103,12 @@ class Bench:
     spaces : address spaces; ASID 0 is bound to one with identical addresses.
     """
 
-    def __init__(self, dut: Any, machine: SimMachine, memory_bytes: int) -> None:
+    def __init__(self, dut: Any, machine: SimMachine, spaces: BenchSpaces) -> None:
         self.dut = dut
         self.machine = machine
         self.control = Control(machine)
         self.numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        self.spaces = BenchSpaces(machine, memory_bytes)
+        self.spaces = spaces
         self.began = machine.now()
         self._data = DATA_AT
         self._trace = Path(TRACE)
@@ -136,8 +136,7 @@ class Bench:
             if name != "random":
                 getattr(machine.dut.memory, name).value = (MEMORY | memory).get(name, 0)
         await _flush(machine.dut, machine)
-        bench = cls(machine.dut, machine, await Control(machine).read64("MEMORY_BYTES"))
-        await bench.spaces.bind(0, bench.spaces.identity())
+        bench = cls(machine.dut, machine, await BenchSpaces.same_addresses(machine))
         await bench.control.write("SEM_COUNTING", COUNT=counting)
         await bench.control.write("INTR_ENABLE", ERROR=1)
         return bench

@@ -18,6 +18,7 @@ from tb.random.programs import ENTRIES, Layout, generate
 from tb.random.rounds import Round
 from tb.sim.machine import SimMachine
 from tb.sim.sizes import SIZES
+from tb.sim.spaces import BenchSpaces
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 FUZZED = 0
@@ -149,6 +150,7 @@ async def malformed(dut):
         numbers = Random(seed)
         machine = await SimMachine.start(dut)
         await machine.wait_cycles(2 * CONFIG.semaphores)
+        await BenchSpaces.same_addresses(machine)
         sound = Round(
             machine,
             CONFIG,

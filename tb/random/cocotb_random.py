@@ -15,6 +15,7 @@ from tb.random.rounds import Round
 from tb.sim import trace
 from tb.sim.machine import SimMachine
 from tb.sim.sizes import SIZES
+from tb.sim.spaces import BenchSpaces
 from tb.sim.top import TRACE
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
@@ -30,6 +31,7 @@ async def programs(dut):
         seed = seeds.getrandbits(32)
         machine = await SimMachine.start(dut)
         await machine.wait_cycles(2 * CONFIG.semaphores)
+        await BenchSpaces.same_addresses(machine)
         first = machine.now()
         numbers = Random(seed)
         this = Round(

@@ -11,7 +11,7 @@ from tb.sim.machine import SimMachine
 __all__ = ["LAST", "TABLES_AT", "BenchSpaces"]
 
 TABLES_AT = 0x60_0000
-"""First byte of memory for page tables."""
+"""First byte of memory for page tables, a region of the largest page's size."""
 
 LAST = (1 << VA_BITS) - 1
 """The last virtual address."""
@@ -30,18 +30,27 @@ class BenchSpaces:
         self.mmu = MmuRegisters(Control(machine))
         self.memory = Memory(machine, size, base=TABLES_AT)
 
+    @classmethod
+    async def same_addresses(cls, machine: SimMachine) -> "BenchSpaces":
+        """On a machine that was just reset; ASID 0 is bound to `identity`."""
+        spaces = cls(machine, await Control(machine).read64("MEMORY_BYTES"))
+        await spaces.bind(0, spaces.identity())
+        return spaces
+
     def tables(self) -> PageTables:
         """An address space without mappings; not bound."""
         return PageTables(self.memory)
 
     def identity(self) -> PageTables:
-        """One in which virtual addresses are physical ones, in pages as large as fit."""
-        tables, begin = self.tables(), 0
-        for page_size in reversed(PAGE_SIZES):
-            end = self.size - self.size % page_size
-            if end > begin:
-                tables.map(begin, begin, end - begin, page_size=page_size)
-            begin = end
+        """One in which virtual addresses are physical ones, in pages as large as fit; page tables
+        themselves are not mapped."""
+        tables = self.tables()
+        for first, end in ((0, TABLES_AT), (TABLES_AT + PAGE_SIZES[-1], self.size)):
+            for page_size in reversed(PAGE_SIZES):
+                whole = end - end % page_size
+                if whole > first:
+                    tables.map(first, first, whole - first, page_size=page_size)
+                    first = whole
         return tables
 
     async def bind(self, asid: int, tables: PageTables, limit: int = LAST) -> None:
