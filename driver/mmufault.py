@@ -9,7 +9,15 @@ from amaranth.lib import data
 from hw.config import LIMITS
 from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
 
-__all__ = ["FIRST_ENGINE", "HOST", "SEMAPHORES", "FaultOwner", "TranslationFault", "decode"]
+__all__ = [
+    "FIRST_ENGINE",
+    "HOST",
+    "SEMAPHORES",
+    "FaultOwner",
+    "TranslationFault",
+    "client_name",
+    "decode",
+]
 
 HOST, SEMAPHORES, FIRST_ENGINE = 1, 2, 3
 """Clients of the HUB: the host, the semaphore unit, and from here on one for each copy engine."""
@@ -113,7 +121,7 @@ class TranslationFault(Exception):
     def requester(self) -> str:
         """Who made the access, in words."""
         number = f"client {self.client} of {'HUB' if self.hub else f'GPC {self.gpc}'}"
-        name = _requester(self.client) if self.hub and self.client is not None else ""
+        name = client_name(self.client) if self.hub and self.client is not None else ""
         return f"{name} ({number})" if name else number
 
     def _where(self) -> str:
@@ -130,7 +138,7 @@ class TranslationFault(Exception):
         return f"unknown cause {self.cause}"
 
 
-def _requester(client: int) -> str:
+def client_name(client: int) -> str:
     """Name of a client of the HUB, empty when it has none."""
     engine = client - FIRST_ENGINE
     if 0 <= engine < _MOST_ENGINES:

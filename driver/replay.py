@@ -7,11 +7,13 @@ import numpy as np
 
 from driver.addressspace import AddressSpace
 from driver.device import Device
+from driver.fault import ChannelError
 from driver.memory import Buffer
+from driver.repairs import FaultRecord, Repairs
 from driver.stream import Event, Stream
 from driver.workload import CopySpec, Request, Workload, requests
 
-__all__ = ["CopyRecord", "Replay", "Result", "VerifyError", "run"]
+__all__ = ["CopyRecord", "Replay", "Result", "SpaceRecord", "VerifyError", "run"]
 
 _GUARD = 32
 """Bytes behind every destination that must stay as they are."""
@@ -48,6 +50,16 @@ class CopyRecord:
 
 
 @dataclass(frozen=True)
+class SpaceRecord:
+    """An address space in which copies ran, its ASID, and the (first, last) virtual addresses of
+    their memory, rising."""
+
+    name: str
+    asid: int
+    addresses: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Result:
     """A finished and verified run; `start` is the machine's cycle that the records count from."""
 
@@ -55,6 +67,8 @@ class Result:
     policy: str
     records: tuple[CopyRecord, ...]
     start: int
+    spaces: tuple[SpaceRecord, ...] = ()
+    faults: tuple[FaultRecord, ...] = ()
 
     @property
     def total_cycles(self) -> int:
@@ -82,14 +96,15 @@ class Result:
 
 @dataclass
 class _Copy:
-    """One copy that is being run, from virtual address `src`; `image` are the bytes that it brings,
-    `canvas` what its destination held before."""
+    """One copy that is being run, from virtual address `src` to `to`, which is in the buffer `dst`;
+    `image` are the bytes that it brings, `canvas` what its destination held before."""
 
     request: Request
     stream: Stream
     src: int
     src_pitch: int
     dst: Buffer
+    to: int
     canvas: np.ndarray
     image: np.ndarray
     done: Event
@@ -111,6 +126,7 @@ class Replay:
         self._streams: dict[str, Stream] = {}
         self._copies: dict[tuple[str, int], _Copy] = {}
         self._buffers: list[Buffer] = []
+        self._repairs = Repairs(device)
 
     def finished(self) -> int:
         """How many copies have ended by now; may be asked at any time during the run."""
@@ -123,29 +139,66 @@ class Replay:
         Raises `VerifyError`, `ChannelError`, `OutOfMemory`, `OutOfAsids`, `DeviceError`.
         """
         device, machine = self._device, self._device.machine
-        for name in self._workload.spaces:
-            self._spaces[name] = device.create_space(name)
-        for spec in self._workload.streams:
-            space = self._spaces[spec.space]
-            stream = await device.stream(spec.priority, space=space, name=spec.name)
-            self._streams[spec.name] = stream
+        await self._open_streams()
         order = requests(self._workload.copies)
         for request in order:
             await self._place(request)
+        spaces = self._space_records()
+        await self._take_away()
         await device.synchronize()
         start = machine.now()
         for request in order:
-            if (early := start + request.at - machine.now()) > 0:
-                await machine.wait_cycles(early)
+            await self._repairs.wait_until(start + request.at)
             await self._submit(self._copies[request.key])
-        await device.synchronize()
+        await self._synchronize()
         copies = [self._copies[request.key] for request in order]
         for copy in copies:
             self._verify(copy)
         records = tuple(self._record(copy, start) for copy in copies)
         for buffer in self._buffers:
             await device.free(buffer)
-        return Result(self._workload, type(device.policy).__name__, records, start)
+        policy, faults = type(device.policy).__name__, self._repairs.records(start)
+        return Result(self._workload, policy, records, start, spaces, faults)
+
+    async def _open_streams(self) -> None:
+        """Streams and their address spaces."""
+        for name in self._workload.spaces:
+            self._spaces[name] = self._device.create_space(name)
+        for spec in self._workload.streams:
+            space = self._spaces[spec.space]
+            stream = await self._device.stream(spec.priority, space=space, name=spec.name)
+            self._streams[spec.name] = stream
+
+    def _space_records(self) -> tuple[SpaceRecord, ...]:
+        """The spaces of the streams, in the order of their ASIDs."""
+        found: dict[AddressSpace, list[tuple[int, int]]] = {
+            stream.space: [] for stream in self._streams.values()
+        }
+        for mapping in (mapping for buffer in self._buffers for mapping in buffer.mappings):
+            found[mapping.space].append((mapping.va, mapping.end - 1))
+        records = [
+            SpaceRecord(space.name, space.asid, tuple(sorted(addresses)))
+            for space, addresses in found.items()
+            if space.asid is not None
+        ]
+        return tuple(sorted(records, key=lambda record: record.asid))
+
+    async def _take_away(self) -> None:
+        """Unmap what copies shall miss."""
+        for key, copy in self._copies.items():
+            spec = copy.request.spec
+            if spec.unmapped is not None:
+                va = copy.src if spec.unmapped == "source" else copy.to
+                await self._repairs.take_away(key, copy.stream, va, spec.repair_after)
+
+    async def _synchronize(self) -> None:
+        """Wait for all copies, and repair what they miss."""
+        while True:
+            try:
+                await self._device.synchronize()
+                return
+            except ChannelError as error:
+                await self._repairs.attend(error)
 
     async def _place(self, request: Request) -> None:
         """Allocate and fill the memory of one copy, in the address space of its stream."""
@@ -164,8 +217,9 @@ class Replay:
         name = f"{spec.name} destination"
         dst = await self._device.upload(canvas, space=stream.space, name=name)
         self._buffers.append(dst)
+        to = stream.space.at(dst, spec.dst_offset)
         done = self._device.event(interrupt=False)
-        copy = _Copy(request, stream, src, src_pitch, dst, canvas, image, done)
+        copy = _Copy(request, stream, src, src_pitch, dst, to, canvas, image, done)
         self._copies[request.key] = copy
 
     def _origin(self, request: Request) -> _Copy | None:
@@ -196,13 +250,12 @@ class Replay:
         spec, stream = copy.request.spec, copy.stream
         for key in copy.request.needs:
             await self._copies[key].done.wait(stream)
-        dst = stream.space.at(copy.dst, spec.dst_offset)
         if spec.height == 1:
-            await stream.memcpy_async(dst, copy.src, spec.width, done=copy.done)
+            await stream.memcpy_async(copy.to, copy.src, spec.width, done=copy.done)
         else:
             pitches = {"dst_pitch": spec.dst_pitch, "src": copy.src, "src_pitch": copy.src_pitch}
             shape = {"width": spec.width, "height": spec.height}
-            await stream.memcpy_2d_async(dst, **pitches, **shape, done=copy.done)
+            await stream.memcpy_2d_async(copy.to, **pitches, **shape, done=copy.done)
         copy.submitted = self._device.machine.now()
 
     def _verify(self, copy: _Copy) -> None:

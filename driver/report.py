@@ -4,18 +4,21 @@ Every function takes finished runs of one workload by name, the baseline last; l
 cycles, jitter is the largest less the smallest. Tables fit 100 columns for two runs.
 """
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, pstdev
 
-from driver.replay import Result
+from driver.replay import Result, SpaceRecord
 from driver.workload import CopySpec, Workload
 
 __all__ = [
     "Pipeline",
     "Spread",
+    "common_addresses",
     "counted",
+    "faults",
     "frames_table",
     "number",
     "order_table",
@@ -166,6 +169,39 @@ def records_table(result: Result) -> str:
     ]
     head = ("copy", "priority", "bytes", "submitted", "ready", "completed", "latency")
     return table(rows, head)
+
+
+# Address spaces
+
+
+def common_addresses(spaces: Sequence[SpaceRecord]) -> list[tuple[int, int]]:
+    """The (first, last) virtual addresses that are in use in all spaces."""
+    common, *others = [list(space.addresses) for space in spaces] or [[]]
+    for other in others:
+        overlaps = [
+            (max(first, begin), min(last, end)) for first, last in common for begin, end in other
+        ]
+        common = [(first, last) for first, last in overlaps if first <= last]
+    return sorted(common)
+
+
+def faults(result: Result) -> str:
+    """Every fault as the driver reports it, and what became of it and of others meanwhile."""
+    paragraphs = []
+    for fault in result.faults:
+        others = [
+            record
+            for record in result.records
+            if record.stream != fault.stream and fault.faulted < record.completed < fault.resumed
+        ]
+        ended = counted(len(others), "copy", "copies")
+        text = (
+            f"Cycle {number(fault.faulted)}, {fault.name}[{fault.index}] of {fault.stream}: "
+            f"{fault.report}. Mapped and resumed in cycle {number(fault.resumed)}; in between "
+            f"{ended} of other streams ended."
+        )
+        paragraphs.append(textwrap.fill(text, 100, subsequent_indent="  "))
+    return "\n".join(paragraphs)
 
 
 # Pipelines of frames

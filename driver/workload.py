@@ -32,6 +32,9 @@
     src_offset = 0             # bytes off the start of a page, below 256
     dst_offset = 0
     data = "random"            # or "picture": a moving test picture, one frame for each of `count`
+    unmapped = "destination"   # or "source": not mapped until the copy has faulted; then the driver
+                               # maps it and resumes the channel
+    repair_after = 0           # cycles from the fault until it does so, at least
 
 A dependency between two series of the same `count` goes from each to its namesake, frame[2] after
 other[2]; on a single copy it holds for all of the series. Each copy's memory is mapped in the
@@ -57,6 +60,7 @@ from hw.config import Config, ConfigError
 
 __all__ = [
     "DATA",
+    "UNMAPPED",
     "CopySpec",
     "PolicySpec",
     "Request",
@@ -73,6 +77,9 @@ _BOUNDARY = 256
 
 DATA = ("random", "picture")
 """What fresh data may be."""
+
+UNMAPPED = ("source", "destination")
+"""What of a copy may be mapped only once it has faulted."""
 
 _LONGEST = 1 << 40
 """Bound of times and counts, far beyond what can be simulated."""
@@ -135,6 +142,8 @@ class CopySpec:
     src_offset: int = 0
     dst_offset: int = 0
     data: str = "random"
+    unmapped: str | None = None
+    repair_after: int = 0
 
     @property
     def size(self) -> int:
@@ -395,7 +404,21 @@ def _copy(entry: _Entry, default_name: str, streams: set[str]) -> CopySpec:
         src_offset=entry.number("src_offset", 0, 0, _BOUNDARY - 1),
         dst_offset=entry.number("dst_offset", 0, 0, _BOUNDARY - 1),
         data=entry.text("data", "random", DATA),
+        unmapped=_unmapped(entry),
+        repair_after=entry.number("repair_after", 0),
     )
+
+
+def _unmapped(entry: _Entry) -> str | None:
+    """What of a copy is mapped only once it has faulted."""
+    if "unmapped" not in entry.values:
+        if "repair_after" in entry.values:
+            raise entry.error("repair_after goes with unmapped")
+        return None
+    unmapped = entry.text("unmapped", None, UNMAPPED)
+    if unmapped == "source" and "source" in entry.values:
+        raise entry.error("unmapped = 'source' is for fresh data, not for what another copy brings")
+    return unmapped
 
 
 def _check_dependencies(entry: _Entry, copy: CopySpec, by_name: Mapping[str, CopySpec]) -> None:

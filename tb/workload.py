@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from driver import report
+from driver.replay import Result, SpaceRecord
 from driver.workload import Workload, WorkloadError, load
 from hw.config import Config
 from tb import timeline
@@ -180,6 +181,48 @@ def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], o
     print(report.streams_table(results), file=out)
     print("\nThe machine:\n", file=out)
     print(_machine_table(workload, runs, done), file=out)
+    _show_translation(results, done, out)
+
+
+def _show_translation(results: dict[str, Result], done: dict[str, Activity], out: TextIO) -> None:
+    """What address spaces have in common, what was translated in each, and faults."""
+    spaces = next(iter(results.values())).spaces
+    print(f"\nAddress spaces: {_spaces_line(spaces)}.", file=out)
+    for title, run in done.items():
+        print(f"\nTranslation {title} (L1: first-level TLBs, one for each client):\n", file=out)
+        print(_translation_table(run), file=out)
+    for title, result in results.items():
+        if result.faults:
+            print(f"\nFaults {title}:\n", file=out)
+            print(report.faults(result), file=out)
+
+
+def _spaces_line(spaces: Sequence[SpaceRecord]) -> str:
+    """How much of their virtual addresses spaces have in common."""
+    if len(spaces) == 1:
+        return f"{spaces[0].name} alone"
+    common = report.common_addresses(spaces)
+    size = sum(last + 1 - first for first, last in common)
+    first = f", from {common[0][0]:#x} on" if common else ""
+    return f"{len(spaces)}; {report.counted(size, 'byte')} of addresses are in use in all{first}"
+
+
+def _translation_table(run: Activity) -> str:
+    """Look-ups, hits, misses, walks and faults of every address space."""
+    rows = [
+        (
+            space.title,
+            report.number(space.lookups),
+            report.number(space.hits),
+            report.number(len(space.misses)),
+            report.number(len(space.begun)),
+            f"{space.walk_cycles:.1f}",
+            report.number(len(space.faults)),
+        )
+        for space in run.translation.spaces.values()
+    ]
+    head = ("space", "look-ups", "L1 hits", "L1 misses", "walks", "cycles of a walk", "faults")
+    return report.table(rows, head)
 
 
 def _machine_table(workload: Workload, runs: dict[str, Run], done: dict[str, Activity]) -> str:
@@ -203,7 +246,8 @@ def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:
     print(f"\nTimeline: {file.relative_to(ROOT)}", file=out)
     print(
         "  Open https://ui.perfetto.dev in a browser and drop the file there (it stays on your\n"
-        "  machine): channels, waits, semaphores and copy engines of every run, 1 ns = 1 cycle.\n"
+        "  machine): channels, waits, semaphores, copy engines and translation of every run,\n"
+        "  1 ns = 1 cycle.\n"
         "  There a copy ends when its release was answered, in the tables when it was written.",
         file=out,
     )

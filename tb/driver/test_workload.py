@@ -31,11 +31,17 @@ def play(workload: Workload, kind: str | None = None, machine: FakeMachine | Non
 
 def test_examples_are_there():
     names = [path.stem for path in EXAMPLES]
-    assert names == ["eight-priorities", "published-order", "two-spaces", "video"]
+    assert names == [
+        "eight-priorities",
+        "fault-repair",
+        "published-order",
+        "two-spaces",
+        "video",
+    ]
     assert len(load(EXAMPLES[0]).streams) == 8
 
 
-@pytest.mark.parametrize("path", EXAMPLES[:3], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLES[:4], ids=lambda path: path.stem)
 def test_examples_run(path: Path):
     workload = load(path)
     results = {kind: play(workload, kind) for kind in ("priority", "none")}
@@ -68,7 +74,7 @@ def test_numbers_of_things():
 
 
 def test_video_is_a_chain():
-    workload = load(EXAMPLES[3])
+    workload = load(EXAMPLES[4])
     stages = [copy.name for copy in workload.copies if "bulk" not in copy.name]
     assert stages == [f"{s} {d}" for s in ("decode", "scale", "filter", "encode") for d in IN_OUT]
     priorities = {stream.name: stream.priority for stream in workload.streams}
@@ -124,7 +130,7 @@ def test_spaces(monkeypatch: pytest.MonkeyPatch):
         await submit(self, dst, src, size, **options)
 
     monkeypatch.setattr(Stream, "memcpy_async", watched)
-    play(load(EXAMPLES[2]))
+    play(load(EXAMPLES[3]))
     assert copied["first"] & copied["second"], "the same addresses"
 
 

@@ -1,4 +1,5 @@
-"""What channels, engines and semaphores did during a run, made of its trace and its records.
+"""What channels, engines, semaphores and translation did during a run, made of its trace and its
+records.
 
 Cycles count from the start of the run; what came before, setting channels up, is left out.
 """
@@ -13,14 +14,18 @@ from driver.workload import requests
 from hw.config import SLOT_BYTES, WINDOW_BASE
 from hw.methods import CeMethod, HostMethod, Reduction, SemaphoreExecute, SemOp
 from tb.sim import trace
+from tb.sim.translation import Translation, translation
 
-__all__ = ["OWN_COPY", "Activity", "CopySpan", "Span", "activity"]
+__all__ = ["HALTED", "OWN_COPY", "Activity", "CopySpan", "Span", "activity"]
 
 _SHORTEST_WAIT = 16
 """Gaps between methods shorter than this are the pipeline's own time, not waits."""
 
 OWN_COPY = "own copy runs"
 """Name of the wait for a copy of the same channel."""
+
+HALTED = "halted"
+"""Name of the wait for the driver, which is to clear an error."""
 
 _ENGINE = "waits for a copy engine"
 _TURN = "waits for commands or turn"
@@ -40,7 +45,7 @@ class CopySpan:
     """One copy on its engine.
 
     `doorbell` announced it; the engine `accepted` it, and worked on it from `start` (later when
-    it was queued behind another of the channel) to `end`.
+    it was queued behind another of the channel) to `end`; or `failed` then.
     """
 
     name: str
@@ -50,6 +55,7 @@ class CopySpan:
     accepted: int
     start: int
     end: int
+    failed: bool = False
 
 
 @dataclass
@@ -64,6 +70,7 @@ class Activity:
     floor : who held the time slice; names are channel numbers.
     semaphores : (cycle, value) of every change, by number on chip, from (0, 0).
     errors : (cycle, channel, cause).
+    translation : look-ups, page walks, invalidations, faults.
     """
 
     end: int = 0
@@ -74,6 +81,7 @@ class Activity:
     floor: list[Span] = field(default_factory=list)
     semaphores: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     errors: list[tuple[int, int, str]] = field(default_factory=list)
+    translation: Translation = field(default_factory=lambda: Translation({}))
 
     priorities: bool = True
     """Whether on-chip semaphores are those of a priority policy, S2, S3, …"""
@@ -96,7 +104,9 @@ def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
     found = _Reader(result)
     for event in events:
         found.take(event)
-    return found.finish()
+    done = found.finish()
+    done.translation = translation(result.spaces, events, result.start)
+    return done
 
 
 @dataclass
@@ -150,8 +160,8 @@ class _Reader:
                 self._running[engine].append((cycle, state.records[state.launched]))
                 state.launched += 1
                 state.fences = 0
-            case trace.Done(_, engine):
-                self._ended(cycle, engine)
+            case trace.Done(_, engine, _, failed):
+                self._ended(cycle, engine, failed)
             case trace.Error(_, channel, cause):
                 done.errors.append((cycle, channel, cause.name))
 
@@ -161,14 +171,14 @@ class _Reader:
             self._activity.floor.append(Span(since, cycle, str(holder)))
         self._floor = cycle, channel
 
-    def _ended(self, cycle: int, engine: int) -> None:
+    def _ended(self, cycle: int, engine: int, failed: bool) -> None:
         accepted, record = self._running[engine].pop(0)
         before = self._activity.of_engine(engine)
         start = max(accepted, before[-1].end if before else 0)
         bells = self._activity.doorbells[record.channel]
         doorbell = max(bell for bell in bells if bell <= record.submitted)
         name = self._names[record.name, record.index]
-        span = CopySpan(name, record, engine, doorbell, accepted, start, cycle)
+        span = CopySpan(name, record, engine, doorbell, accepted, start, cycle, failed)
         self._activity.copies.append(span)
 
     # Methods
@@ -249,6 +259,11 @@ class _Reader:
     def _gap(self, channel: int, copies: list[CopySpan], start: int, end: int, wait: str) -> None:
         """Name the time from `start` to `end`, when the channel executed nothing."""
         waits = self._activity.waits[channel]
+        errors = self._activity.errors
+        halted = [at for at, who, _ in errors if who == channel and start <= at < end]
+        if halted:
+            waits.append(Span(halted[0], end, HALTED))
+            end = halted[0]
         running = [copy.end for copy in copies if copy.accepted <= start < copy.end]
         if running:
             until = min(end, max(running))

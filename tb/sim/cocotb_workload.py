@@ -28,7 +28,8 @@ _LOOK_CYCLES = 2000
 _REPORT_SECONDS = 1.0
 
 _PATIENCE_CYCLES = 100_000
-"""So long nothing may end, besides the time of the largest copy and until the last request."""
+"""So long nothing may end, besides the time of the largest copy, until the last request, and of the
+latest repair."""
 
 _KINDS: dict[type[Exception], str] = {
     VerifyError: "failed",
@@ -72,7 +73,8 @@ async def _run(replay: Replay, outcome: dict[str, Any]) -> None:
     try:
         result = await replay.run()
         outcome["start"] = result.start
-        outcome["records"] = [asdict(record) for record in result.records]
+        for name in ("records", "spaces", "faults"):
+            outcome[name] = [asdict(record) for record in getattr(result, name)]
     except tuple(_KINDS) as error:
         outcome["error"] = _described(error)
 
@@ -95,6 +97,7 @@ class _Watch:
         self._progress = progress
         self._quiet = _PATIENCE_CYCLES + 4 * max(copy.size for copy in spec.copies)
         self._quiet += max(request.at for request in requests(spec.copies))
+        self._quiet += max(copy.repair_after for copy in spec.copies)
         self.rate = 0.0
 
     async def until(self, outcome: dict[str, Any]) -> bool:

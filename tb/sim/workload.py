@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driver.memory import page_for
-from driver.replay import CopyRecord, Result
+from driver.repairs import FaultRecord
+from driver.replay import CopyRecord, Result, SpaceRecord
 from driver.workload import Workload, WorkloadError, load
 from hw.config import Config
 from hw.top import Signalbox
@@ -37,8 +38,8 @@ JOB = "WORKLOAD_JOB"
 one line "<copies done> <cycle> <cycles per second>" about every second."""
 
 RESULT = "result.json"
-"""In the run's directory: `records` and `start`, or `error` with `kind` ("failed" or "refused") and
-`message`; `policy`; `rate`, simulated cycles per second."""
+"""In the run's directory: `records`, `start`, `spaces` and `faults`, or `error` with `kind`
+("failed" or "refused") and `message`; `policy`; `rate`, simulated cycles per second."""
 
 _LOG = "simulation.log"
 
@@ -150,9 +151,15 @@ def read_run(folder: Path, workload: Workload) -> Run:
             raise WorkloadError(f"{workload.name}: {message}")
         raise RunError(f"{message}; trace: {folder / TRACE}")
     records = tuple(CopyRecord(**record) for record in outcome["records"])
-    result = Result(workload, outcome["policy"], records, outcome["start"])
+    spaces = tuple(_space_record(**record) for record in outcome["spaces"])
+    faults = tuple(FaultRecord(**record) for record in outcome["faults"])
+    result = Result(workload, outcome["policy"], records, outcome["start"], spaces, faults)
     events = trace.read(folder / TRACE)
     return Run(result, events, folder, outcome["rate"])
+
+
+def _space_record(name: str, asid: int, addresses: list[list[int]]) -> SpaceRecord:
+    return SpaceRecord(name, asid, tuple((first, last) for first, last in addresses))
 
 
 @contextlib.contextmanager
