@@ -5,10 +5,13 @@ A machine takes many seconds to elaborate, and every run of a test needs its tex
 
 import hashlib
 import inspect
+import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
+
+from amaranth.hdl import UnusedElaboratable
 
 import hw
 from hw import export
@@ -33,7 +36,10 @@ def verilog(design: Machine) -> str:
     file = SIM_BUILD / "exports" / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.sv"
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock(file.with_suffix(".lock")):
-        if not file.exists():
+        if file.exists():
+            # Otherwise Amaranth says of every part that it was made in vain.
+            warnings.simplefilter("ignore", UnusedElaboratable)
+        else:
             fresh = file.with_suffix(".new")
             fresh.write_text(export.verilog(design, DESIGN))
             fresh.replace(file)

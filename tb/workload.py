@@ -189,7 +189,7 @@ def _show_translation(results: dict[str, Result], done: dict[str, Activity], out
     spaces = next(iter(results.values())).spaces
     print(f"\nAddress spaces: {_spaces_line(spaces)}.", file=out)
     for title, run in done.items():
-        print(f"\nTranslation {title} (L1: first-level TLBs, one for each client):\n", file=out)
+        print(f"\nTranslation {title} (L1: first-level TLBs; walks in cycles):\n", file=out)
         print(_translation_table(run), file=out)
     for title, result in results.items():
         if result.faults:
@@ -199,12 +199,11 @@ def _show_translation(results: dict[str, Result], done: dict[str, Activity], out
 
 def _spaces_line(spaces: Sequence[SpaceRecord]) -> str:
     """How much of their virtual addresses spaces have in common."""
-    if len(spaces) == 1:
-        return f"{spaces[0].name} alone"
     common = report.common_addresses(spaces)
-    size = sum(last + 1 - first for first, last in common)
-    first = f", from {common[0][0]:#x} on" if common else ""
-    return f"{len(spaces)}; {report.counted(size, 'byte')} of addresses are in use in all{first}"
+    if len(spaces) == 1 or not common:
+        return str(len(spaces))
+    size = report.counted(sum(last + 1 - first for first, last in common), "byte")
+    return f"{len(spaces)}, with {size} at the same addresses, from {common[0][0]:#x} on"
 
 
 def _translation_table(run: Activity) -> str:
@@ -221,7 +220,7 @@ def _translation_table(run: Activity) -> str:
         )
         for space in run.translation.spaces.values()
     ]
-    head = ("space", "look-ups", "L1 hits", "L1 misses", "walks", "cycles of a walk", "faults")
+    head = ("space", "look-ups", "L1 hits", "L1 misses", "walks", "mean walk", "faults")
     return report.table(rows, head)
 
 

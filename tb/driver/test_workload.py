@@ -8,8 +8,19 @@ import pytest
 
 import driver
 from driver.device import Device
-from driver.replay import VerifyError, run
-from driver.report import counted, order_table, pipeline, records_table, stages_table, streams_table
+from driver.fault import ChannelError
+from driver.repairs import Repairs
+from driver.replay import SpaceRecord, VerifyError, run
+from driver.report import (
+    common_addresses,
+    counted,
+    faults,
+    order_table,
+    pipeline,
+    records_table,
+    stages_table,
+    streams_table,
+)
 from driver.stream import Stream
 from driver.workload import Workload, WorkloadError, load, parse, requests
 from tb.driver.fake import SPACE, FakeMachine
@@ -130,8 +141,96 @@ def test_spaces(monkeypatch: pytest.MonkeyPatch):
         await submit(self, dst, src, size, **options)
 
     monkeypatch.setattr(Stream, "memcpy_async", watched)
-    play(load(EXAMPLES[3]))
+    result = play(load(EXAMPLES[3]))
     assert copied["first"] & copied["second"], "the same addresses"
+    spaces = {space.name: space for space in result.spaces}
+    assert sorted(spaces) == ["device", "first program", "second program"]
+    assert [space.asid for space in result.spaces] == [0, 1, 2]
+    for stream, name in (("first", "first program"), ("second", "second program")):
+        for addresses in copied[stream]:
+            for va in addresses:
+                assert any(first <= va <= last for first, last in spaces[name].addresses)
+
+
+def test_common_addresses():
+    one = SpaceRecord("one", 0, ((0, 9), (20, 29)))
+    two = SpaceRecord("two", 1, ((5, 24), (40, 49)))
+    assert common_addresses([]) == []
+    assert common_addresses([one]) == [(0, 9), (20, 29)]
+    assert common_addresses([one, two]) == [(5, 9), (20, 24)]
+    assert common_addresses([one, two, SpaceRecord("three", 2, ((40, 49),))]) == []
+
+
+def test_fault_repair_resume():
+    """A copy and those behind it wait for the repair, nobody else does; both faults are told."""
+    workload = load(EXAMPLES[1])
+    result = play(workload)
+    told = [(fault.name, fault.index, fault.stream) for fault in result.faults]
+    assert told == [("late destination", 0, "faulting"), ("late source", 0, "faulting")]
+    shown = " ".join(faults(result).split())
+    for fault, access in zip(result.faults, ("write", "read"), strict=True):
+        assert fault.report.startswith(f"{access} of 0x")
+        assert "in address space 'first program' (ASID 0) faulted with" in fault.report
+        assert "copy engine 0 (client 3 of HUB)" in fault.report
+        (copy,) = result.of(fault.name)
+        (spec,) = (copy for copy in workload.copies if copy.name == fault.name)
+        assert fault.faulted + spec.repair_after <= fault.resumed
+        assert fault.faulted < copy.completed < fault.resumed
+        assert fault.report in shown
+    first = result.faults[0]
+    assert result.of("behind")[0].completed > first.resumed
+    others = [record for name in ("neighbour", "other") for record in result.of(name)]
+    assert max(record.latency for record in others) < 1000
+    meanwhile = sum(first.faulted < record.completed < first.resumed for record in others)
+    assert meanwhile >= 3
+    assert f"{meanwhile} copies of other streams ended" in shown
+
+
+@pytest.mark.parametrize("kind", ["priority", "none"])
+@pytest.mark.parametrize("missing", ["source", "destination"])
+def test_series_of_faults(kind: str, missing: str):
+    """Each copy of a series faults, in several channels; what they bring is copied on elsewhere."""
+    text = """
+[[space]]
+name = "x"
+"""
+    for name, priority in (("a", 0), ("b", -1)):
+        text += f"""
+[[stream]]
+name = "{name}"
+priority = {priority}
+space = "x"
+[[copy]]
+name = "{name}"
+stream = "{name}"
+width = 300
+height = 3
+dst_offset = 7
+count = 3
+period = 700
+unmapped = "{missing}"
+repair_after = 100
+"""
+    text += "[[stream]]\nname = 'own'\n[[copy]]\nname = 'on'\nstream = 'own'\n"
+    text += "source = 'a'\ncount = 3\nwidth = 300\nheight = 3\n"
+    text += "[machine]\nchannels = 4\n"
+    result = play(parse(text), kind)
+    told = [(fault.name, fault.index) for fault in result.faults]
+    assert sorted(told) == [(name, index) for name in "ab" for index in range(3)]
+    assert len(result.records) == 9
+
+
+def test_other_errors_end_the_run(monkeypatch: pytest.MonkeyPatch):
+    """What no workload has asked for is not repaired."""
+
+    async def lose(self: Repairs, copy: tuple[str, int], stream: Stream, va: int, after: int):
+        mapping = stream.space.find(va)
+        assert mapping is not None
+        await stream.space.unmap(mapping)
+
+    monkeypatch.setattr(Repairs, "take_away", lose)
+    with pytest.raises(ChannelError, match="the copy's destination is not mapped"):
+        play(load(EXAMPLES[1]))
 
 
 def test_wrong_bytes_are_noticed():
@@ -204,6 +303,20 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         (COPY + "width = 4\nheight = 2\ndst_pitch = 3", r"dst_pitch = 3 is outside 4 …"),
         (COPY + "size = 4\nat = true", r"at = True is not an integer"),
         (COPY + "size = 4\ndata = 'noise'", r"data = 'noise' is none of 'random', 'picture'"),
+        (
+            COPY + "size = 4\nunmapped = 'all'",
+            r"unmapped = 'all' is none of 'source', 'destination'",
+        ),
+        (COPY + "size = 4\nunmapped = true", r"unmapped = True is not a text"),
+        (COPY + "size = 4\nrepair_after = 9", r"copy 1 \('c'\): repair_after goes with unmapped"),
+        (
+            COPY + "size = 4\nunmapped = 'source'\nrepair_after = -1",
+            r"repair_after = -1 is outside",
+        ),
+        (
+            COPY + "size = 4\n[[copy]]\nstream='s'\nsize=4\nsource='c'\nunmapped='source'",
+            r"copy 2: unmapped = 'source' is for fresh data, not for what another copy brings",
+        ),
         (COPY + "size = 4\nafter = 'x'", r"after = 'x' is not a list of texts"),
         (COPY + "size = 4\nafter = ['x']", r"copy 1 \('c'\): after = 'x': there is no such copy"),
         (COPY + "size = 4\nafter = ['c']", r"copies wait for each other: c → c"),

@@ -3,7 +3,7 @@
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,10 +16,11 @@ from driver.workload import WorkloadError, load, parse
 from tb import timeline, workload
 from tb.runner import ROOT
 from tb.sim import trace
-from tb.sim.activity import OWN_COPY, activity
+from tb.sim.activity import HALTED, OWN_COPY, Activity, activity
 from tb.sim.workload import RESULT, Progress, Run, RunError, machine, read_run, simulate_workload
 
 EXAMPLES = ROOT / "driver" / "workloads"
+FAULTS = EXAMPLES / "fault-repair.toml"
 ONE_COPY = "[[stream]]\nname = 's'\n[[copy]]\nstream = 's'\nsize = 100\n"
 PUBLISHED = EXAMPLES / "published-order.toml"
 
@@ -104,26 +105,12 @@ def test_timeline_says_what_the_trace_says(tmp_path: Path):
     """Tracks, slices, counters and arrows of the file, read back, against the trace."""
     runs = both("published-order")
     done = {policy: activity(run.result, run.events) for policy, run in runs.items()}
-    file = tmp_path / "timeline.pftrace"
-    timeline.write(file, done)
-    read = Trace.FromString(file.read_bytes())
-    tracks, processes = {}, {}
-    for packet in read.packet:
-        if packet.HasField("track_descriptor"):
-            track = packet.track_descriptor
-            if track.HasField("process"):
-                processes[track.uuid] = track.process.process_name
-            else:
-                tracks[track.uuid] = processes[track.parent_uuid], track.name
-    assert set(processes.values()) == {"priority", "none"}
-    events = defaultdict(list)
-    for packet in read.packet:
-        if packet.HasField("track_event"):
-            event = packet.track_event
-            events[tracks[event.track_uuid]].append((packet.timestamp, event))
+    events = read_back(tmp_path / "timeline.pftrace", done)
+    assert {process for process, _ in events} == {"priority", "none"}
     for policy, run in runs.items():
         later = [event for event in run.events if event.cycle >= run.result.start]
         check_process(policy, run, later, events)
+        check_translation(policy, run, later, events)
     flows = Counter(
         flow
         for listed in events.values()
@@ -132,6 +119,64 @@ def test_timeline_says_what_the_trace_says(tmp_path: Path):
     )
     assert len(flows) == 10
     assert set(flows.values()) == {3}
+
+
+def read_back(file: Path, runs: Mapping[str, Activity]) -> dict:
+    """Write a timeline; (cycle, event) of its tracks by process and name, groups before names."""
+    timeline.write(file, runs)
+    read = Trace.FromString(file.read_bytes())
+    tracks, events = {}, defaultdict(list)
+    for packet in read.packet:
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            if track.HasField("process"):
+                tracks[track.uuid] = track.process.process_name, ""
+            else:
+                process, group = tracks[track.parent_uuid]
+                tracks[track.uuid] = process, f"{group}/{track.name}" if group else track.name
+        if packet.HasField("track_event"):
+            event = packet.track_event
+            events[tracks[event.track_uuid]].append((packet.timestamp, event))
+    return events
+
+
+def check_translation(policy: str, run: Run, later: list, events: dict) -> None:
+    """The tracks of translation of one run."""
+    start = run.result.start
+
+    def listed(name: str) -> list:
+        return events.get((policy, f"{timeline.TRANSLATION}/{name}"), [])
+
+    titles = {space.asid: f"{space.name} (ASID {space.asid})" for space in run.result.spaces}
+    for asid, title in titles.items():
+        mine = [event for event in later if getattr(event, "asid", None) == asid]
+        misses = [e.cycle - start for e in mine if isinstance(e, trace.Lookup) and not e.hit]
+        shown = [(cycle, event.counter_value) for cycle, event in listed(f"{title}: L1 misses")]
+        assert shown == [(0, 0), *zip(misses, range(1, len(misses) + 1), strict=True)]
+        walks, count = {0: 0}, 0
+        for event in mine:
+            if isinstance(event, trace.Walk | trace.Walked):
+                count += 1 if isinstance(event, trace.Walk) else -1
+                walks[event.cycle - start] = count
+        shown = [(c, e.counter_value) for c, e in listed(f"{title}: page walks under way")]
+        assert dict(shown) == walks
+        assert count == 0 < max(walks.values())
+    invalidations = [
+        (event.cycle - start, f"{event.scope.name}: {titles[event.asid]}")
+        for event in later
+        if isinstance(event, trace.Invalidation)
+    ]
+    assert invalidations == [(cycle, event.name) for cycle, event in listed("invalidations")]
+    faults = [(e.cycle - start, e.asid, hex(e.va)) for e in later if isinstance(e, trace.Fault)]
+    shown = []
+    for cycle, event in listed("faults"):
+        notes = {note.name: note for note in event.debug_annotations}
+        asid, va = notes["asid"].int_value, notes["va"].string_value
+        shown.append((cycle, asid, va))
+        assert notes["requester"].string_value == "copy engine 0"
+        cause, access = notes["cause"].string_value, notes["access"].string_value
+        assert event.name == f"{cause}: {access} of {va}, {titles[asid]}"
+    assert shown == faults
 
 
 def check_process(policy: str, run: Run, later: list, events: dict) -> None:
@@ -195,6 +240,72 @@ def test_what_is_printed(capsys: pytest.CaptureFixture):
     assert "ui.perfetto.dev" in text
     assert (ROOT / "sim_build" / "timeline-published-order.pftrace").stat().st_size > 1000
     assert not capsys.readouterr().err
+
+
+def test_fault_repair_resume(tmp_path: Path):
+    """Faults are those of the trace; what stands behind them waits, and nothing else."""
+    run = played("fault-repair", "none")
+    done = activity(run.result, run.events)
+    recorded = [event for event in run.events if isinstance(event, trace.Fault)]
+    assert len(run.result.faults) == 2
+    for fault, access in zip(run.result.faults, ("write", "read"), strict=True):
+        cycles = [
+            event.cycle - run.result.start
+            for event in recorded
+            if event.access.name.lower() == access
+        ]
+        assert abs(fault.faulted - cycles[0]) < 20
+        assert fault.report.startswith(f"{access} of 0x")
+    assert [copy.name for copy in done.copies if copy.failed] == ["late destination", "late source"]
+    assert [cause for _, _, cause in done.errors] == ["COPY_WRITE_FAULT", "COPY_READ_FAULT"]
+    first = run.result.faults[0]
+    halted = [span for span in done.waits[0] if span.name == HALTED]
+    assert len(halted) == 2
+    assert halted[0].start < first.resumed <= halted[0].end + 100
+    assert run.result.of("behind")[0].completed > first.resumed
+    others = [record for record in run.result.records if record.stream != "faulting"]
+    assert max(record.latency for record in others) < 3000
+    assert sum(first.faulted < record.completed < first.resumed for record in others) >= 4
+    events = read_back(tmp_path / "timeline.pftrace", {"none": done})
+    later = [event for event in run.events if event.cycle >= run.result.start]
+    check_translation("none", run, later, events)
+    names = [event.name for _, event in events["none", timeline.engine_track(0)]]
+    assert "faulting: late destination (faulted)" in names
+
+
+def test_translation_is_shown():
+    """The table's numbers are the trace's; spaces, their common addresses and faults are told."""
+    out = io.StringIO()
+    assert workload.main([str(FAULTS), "--seed", "1"], out) == 0
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 100
+    run = played("fault-repair", "none")
+    for space in run.result.spaces:
+        mine = [
+            event
+            for event in run.events
+            if event.cycle >= run.result.start and getattr(event, "asid", None) == space.asid
+        ]
+        kinds = Counter(type(event) for event in mine)
+        hits = sum(isinstance(event, trace.Lookup) and event.hit for event in mine)
+        begun = sum(event.cycle for event in mine if isinstance(event, trace.Walk))
+        ended = sum(event.cycle for event in mine if isinstance(event, trace.Walked))
+        lookups, walks = kinds[trace.Lookup], kinds[trace.Walk]
+        title = f"{space.name} (ASID {space.asid})"
+        (row,) = (line for line in text.splitlines() if line.startswith(title))
+        assert row.removeprefix(title).split() == [
+            f"{lookups:,}",
+            f"{hits:,}",
+            f"{lookups - hits:,}",
+            f"{walks:,}",
+            f"{(ended - begun) / walks:.1f}",
+            f"{kinds[trace.Fault]:,}",
+        ]
+    assert "Address spaces: 2, with 49,152 bytes at the same addresses, from 0x200000 on." in text
+    flat = " ".join(text.split())
+    for fault in run.result.faults:
+        assert fault.report in flat
+    assert flat.count("Mapped and resumed in cycle") == 2
 
 
 @pytest.mark.parametrize(
