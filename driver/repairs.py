@@ -95,12 +95,11 @@ class Repairs:
     async def wait_until(self, cycle: int) -> None:
         """Repair what faults until a cycle of the machine."""
         machine = self._device.machine
-        while (early := cycle - machine.now()) > 0:
-            if not self.pending:
-                await machine.wait_cycles(early)
-                return
-            await machine.wait_cycles(min(early, _LOOK_CYCLES))
+        while self.pending and cycle - machine.now() > _LOOK_CYCLES:
+            await machine.wait_cycles(_LOOK_CYCLES)
             await self.look()
+        if (early := cycle - machine.now()) > 0:
+            await machine.wait_cycles(early)
 
     def _missed(self, error: ChannelError) -> _Missing:
         """What a channel halted for; raises its error when that is nothing of these."""
