@@ -57,11 +57,12 @@ def address_rules(m: Module, axi: Any, prefix: str) -> stream.Interface:
     return view
 
 
-def any_requests(m: Module, request: stream.Interface, name: str) -> tuple[Any, Any]:
-    """Any requests on a client's port; whether one is taken, and what has to become of it."""
+def any_requests(m: Module, request: stream.Interface, level: Any, name: str) -> tuple[Any, Any]:
+    """Any requests on a client's port, of which `level` are not answered, at most two; whether one
+    is taken, and what has to become of it."""
     wanted = anything(m, _WANTED, f"{name}_wanted")
     m.d.comb += [
-        request.valid.eq(anything(m, 1, f"{name}_valid")),
+        request.valid.eq(anything(m, 1, f"{name}_valid") & (level != 2)),
         request.p.va.eq(Cat(Const(0, 3), wanted.place, Const(0, 29 - _PLACES), wanted.fault)),
         request.p.beats.eq(wanted.len),
     ]
@@ -80,11 +81,12 @@ class ReadsProof(Proof):
         "that the bus gave for their addresses, in order; a fault is one beat and no burst"
     )
     bounded = 8
-    cover = 12
+    cover = 14
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = IdentityFabric(CONFIG, readers=2, writers=1, outstanding=2)
         m.submodules.dut = wrap(dut)
+        m.d.comb += dut.fault.ready.eq(anything(m, 1, "report_ready"))
         axi = dut.axi
         ar = address_rules(m, axi, "ar")
         r = channel(m, axi, "r", ["id", "data", "resp", "last"])
@@ -102,11 +104,13 @@ class ReadsProof(Proof):
 
     def _client(self, m: Module, port: Any, index: int) -> Any:
         """One reader and what it may expect; true when it has had a burst after a fault."""
-        taken, wanted = any_requests(m, port.request, f"reader_{index}")
+        open_ = Signal(2, name=f"open_{index}")
+        taken, wanted = any_requests(m, port.request, open_, f"reader_{index}")
         m.d.comb += port.beat.ready.eq(anything(m, 1, f"reader_{index}_ready"))
         stays(m, self._meant(m, port.beat, index), Assert, f"beat_{index}")
         last = fires(port.beat) & port.beat.p.last
         first, _, level = queue_of_two(m, _WANTED, taken, wanted, last, f"owed_{index}")
+        m.d.comb += open_.eq(level)
         count = Signal(name=f"count_{index}")
         with m.If(last):
             m.d.sync += count.eq(0)
@@ -173,11 +177,12 @@ class WritesProof(Proof):
         "of a fault; each burst gets one done, in order, after its beats were taken"
     )
     bounded = 8
-    cover = 8
+    cover = 12
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = IdentityFabric(CONFIG, readers=1, writers=1, outstanding=2)
         m.submodules.dut = wrap(dut)
+        m.d.comb += dut.fault.ready.eq(anything(m, 1, "report_ready"))
         axi, port = dut.axi, dut.write[0]
         aw = address_rules(m, axi, "aw")
         w = channel(m, axi, "w", ["data", "strb", "last"])
@@ -187,7 +192,8 @@ class WritesProof(Proof):
         for name, width in {"awready": 1, "wready": 1, "bvalid": 1, "bresp": 2}.items():
             m.d.comb += Value.cast(getattr(axi, name)).eq(anything(m, width, name))
 
-        taken, wanted = any_requests(m, port.request, "writer")
+        open_ = Signal(2, name="open")
+        taken, wanted = any_requests(m, port.request, open_, "writer")
         self._beats(m, port, taken, wanted)
         mapped = taken & ~wanted.fault
         w_last = fires(w) & axi.wlast
@@ -212,7 +218,7 @@ class WritesProof(Proof):
         m.d.sync += answered.eq(answered + mapped - fires(b))
         with m.If(b.valid):
             m.d.comb += [Assume(answered > aw_level), Assume(answered > w_level)]
-        self._outcomes(m, port, taken, wanted)
+        m.d.comb += open_.eq(self._outcomes(m, port, taken, wanted))
 
     def _counter(self, m: Module, step: Any, last: Any, name: str) -> Signal:
         """Beats of the current burst so far."""
@@ -236,7 +242,8 @@ class WritesProof(Proof):
         stays(m, port.beat, Assume, "beat")
         self.unmoved = level
 
-    def _outcomes(self, m: Module, port: Any, taken: Any, wanted: Any) -> None:
+    def _outcomes(self, m: Module, port: Any, taken: Any, wanted: Any) -> Any:
+        """What the client is told; how many bursts it was not told of."""
         done = port.done
         m.d.comb += done.ready.eq(anything(m, 1, "done_ready"))
         stays(m, done, Assert, "done")
@@ -249,6 +256,7 @@ class WritesProof(Proof):
         faulted = Signal()
         m.d.sync += faulted.eq(faulted | (fires(done) & first.fault))
         m.d.comb += Cover(faulted & fires(done) & (done.p.status == MemoryStatus.BUS))
+        return level
 
 
 class PortProof(Proof):

@@ -288,6 +288,8 @@ class WalkerProof(Proof):
                     Assert(~place.table[_OLD - 8]),
                     Assert((place.depth != Depth.BIG) | ~old),
                 ]
+            with m.If((state != FREE) & self._fresh & ~self._stale[n] & self._is(place)):
+                m.d.comb += Assert(~self._mark.refused | place.fits.all())
             with m.If((state == DONE) & self._fresh & self._is(place)):
                 m.d.comb += Assert(self._mark.end(end))
             with m.If((state == DONE) & self._stale[n]):

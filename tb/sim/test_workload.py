@@ -81,10 +81,11 @@ def test_eight_priorities():
             latencies = [r.latency for r in run.result.records if r.stream == stream.name]
             means[stream.name][policy] = report.Spread.of(latencies).mean
     gains = [means[stream]["none"] / means[stream]["priority"] for stream in means]
-    # The more urgent a stream, the more it gains; the three highest never wait for long.
+    # The more urgent a stream, the more it gains; the three highest never wait for long, though
+    # each copy has to find its pages first.
     *lower, soon, urgent, now = gains
     assert lower == sorted(lower), gains
-    assert lower[0] < 1 < lower[-2] and min(soon, urgent, now) > max(5, lower[-1]), gains
+    assert lower[0] < 1 < lower[-2] and min(soon, urgent, now) > max(2.5, lower[-1]), gains
 
 
 def test_waits_are_named():
