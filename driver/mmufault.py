@@ -7,7 +7,7 @@ from typing import Protocol
 from amaranth.lib import data
 
 from hw.config import LIMITS
-from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
+from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType, InstanceAperture
 
 __all__ = [
     "FIRST_ENGINE",
@@ -23,9 +23,6 @@ HOST, SEMAPHORES, FIRST_ENGINE = 1, 2, 3
 """Clients of the HUB: the host, the semaphore unit, and from here on one for each copy engine."""
 
 _MOST_ENGINES = LIMITS["copy_engines"].high
-
-_UNBOUND_APERTURE = 1
-"""INST_APERTURE of a fault in an ASID to which nothing was bound."""
 
 _MEANING = {
     FaultType.PDE: "no page table covers the address",
@@ -163,7 +160,7 @@ def decode(
     base, va = fields["instance"] << 12, fields["address"] << 12
     access, cause = fields["access_type"] % _PHYSICAL, fields["fault_type"]
     physical = fields["access_type"] >= _PHYSICAL
-    bound = fields["instance_aperture"] != _UNBOUND_APERTURE
+    bound = fields["instance_aperture"] != InstanceAperture.INVALID
     space = owner(fields["asid"], base) if bound else None
     return TranslationFault(
         space=space.name if space else None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 __all__ = [
     "CONFIGS",
     "LIMITS",
+    "PA_BITS",
     "SLOT_BYTES",
     "VA_BITS",
     "WINDOW_BASE",
@@ -20,6 +21,9 @@ __all__ = [
 
 VA_BITS = 49
 """Bits of a virtual address (public version-2 page tables, spec page 60 section 6.1)."""
+
+PA_BITS = 40
+"""Most bits that a physical address can have."""
 
 WINDOW_BASE = 0xFF_FFFF_0000
 """First virtual address of the on-chip semaphore window: the last 64 KiB of the 40-bit space that
@@ -63,7 +67,7 @@ LIMITS = {
     "semaphores": Limits(8, 1024),
     "counters": Limits(1, 64, note="at most as many as semaphores"),
     "data_width": Limits(64, 512, power_of_two=True),
-    "address_width": Limits(32, 40),
+    "address_width": Limits(32, PA_BITS),
     "memory_bytes": Limits(4096, WINDOW_BASE, note="a multiple of 4096, at most 2^address_width"),
     "asids": Limits(1, 1024),
     "l1_entries": Limits(2, 64, power_of_two=True),

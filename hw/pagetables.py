@@ -26,6 +26,7 @@ __all__ = [
     "DualPde",
     "FaultRecord",
     "FaultType",
+    "InstanceAperture",
     "Level",
     "Pde",
     "PdeAperture",
@@ -182,14 +183,22 @@ class AccessType(enum.IntEnum, shape=4):
 FAULT_RECORD_BYTES = 32
 
 
+class InstanceAperture(enum.IntEnum, shape=2):
+    """INST_APERTURE of a fault record. Only video memory is modelled."""
+
+    VIDEO = 0
+    INVALID = 1
+    """Nothing is bound: there is no instance."""
+
+
 class FaultRecord(data.Struct):
     """One entry of the fault buffer, 32 bytes (6.4). `instance` names the address space, its page
-    directory base >> 12; with aperture 1 nothing is bound, and it is 0. `address` is the virtual
+    directory base >> 12; with aperture INVALID it is 0. `address` is the virtual
     address >> 12; `timestamp` PTIMER. `client`: 1 host, 2 semaphore unit, 3 and on copy engines,
     all of them `client_type` 1. `asid` is our own: public records have none."""
 
     reserved0: 8
-    instance_aperture: 2
+    instance_aperture: InstanceAperture
     reserved1: 2
     instance: 52
     address_aperture: 2

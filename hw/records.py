@@ -8,7 +8,7 @@ Streams follow the four rules of `amaranth.lib.stream`: a transfer happens when 
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
+from hw.config import PA_BITS, VA_BITS, Config
 from hw.methods import LaunchSemaphore, SemOp
 from hw.pagetables import FaultRecord
 from hw.registers import MmuOperation
@@ -248,7 +248,7 @@ def mmu_command(config: Config) -> data.StructLayout:
         "asid": 10,
         "by_base": 1,
         "page": VA_BITS - 12,
-        "base": 28,
+        "base": PA_BITS - 12,
         "limit": VA_BITS - 12,
     })
 
@@ -274,7 +274,7 @@ class FaultPort(wiring.Signature):
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            "base": Out(28),
+            "base": Out(PA_BITS - 12),
             "records": Out(20),
             "enable": Out(1),
             "get": Out(20),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from amaranth.lib import data
 from amaranth.lib import enum as amaranth_enum
 
-from hw.config import VA_BITS, WINDOW_BASE, Config
+from hw.config import PA_BITS, VA_BITS, WINDOW_BASE, Config
 from hw.errors import CODE_OF, Cause, Code
 from hw.methods import AcquireTimer
 from hw.pagetables import FAULT_RECORD_BYTES
@@ -454,7 +454,7 @@ GLOBAL = Block(
             for number, (name, doc) in enumerate(PERFORMANCE.items())
         ),
         *_page_address("MMU_VA", 0x200, "Argument: a virtual address", VA_BITS),
-        *_page_address("MMU_PDB", 0x208, "Argument: a page directory base, physical", 40),
+        *_page_address("MMU_PDB", 0x208, "Argument: a page directory base, physical", PA_BITS),
         *_page_address("MMU_LIMIT", 0x210, "Argument: the last page of an address space", VA_BITS),
         Register(
             "MMU_COMMAND",
@@ -490,7 +490,7 @@ GLOBAL = Block(
                 ),
             ),
         ),
-        *_page_address("FAULT_BUFFER", 0x240, "Physical address of the fault buffer", 40),
+        *_page_address("FAULT_BUFFER", 0x240, "Physical address of the fault buffer", PA_BITS),
         Register(
             "FAULT_SIZE",
             0x248,

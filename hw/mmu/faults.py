@@ -1,14 +1,14 @@
 """Fault records: into the fault buffer in memory, and to registers (ASID-5, HOST-11)."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import enum, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.mmu.bursts import fault_report
 from hw.mmu.lookups import PAGE_BITS, Access
 from hw.mmu.spaces import Spaces, row_event
-from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord
+from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, InstanceAperture
 from hw.records import FaultPort, MemoryStatus, WritePort
 
 __all__ = ["FaultRecorder"]
@@ -20,14 +20,8 @@ _ACCESSES = {
 }
 
 _RECORD_BITS = 8 * FAULT_RECORD_BYTES
-
-
-class Aperture(enum.IntEnum, shape=2):
-    """INST_APERTURE of a record."""
-
-    VIDEO = 0
-    INVALID = 1
-    """Nothing is bound: there is no instance."""
+_PLACE_BITS = (FAULT_RECORD_BYTES - 1).bit_length()
+"""Address bits inside a record."""
 
 
 class FaultRecorder(wiring.Component):
@@ -135,7 +129,9 @@ class FaultRecorder(wiring.Component):
         m.d.comb += [
             made.timestamp.eq(self.time),
             made.instance.eq(Mux(row.bound, row.base, 0)),
-            made.instance_aperture.eq(Mux(row.bound, Aperture.VIDEO, Aperture.INVALID)),
+            made.instance_aperture.eq(
+                Mux(row.bound, InstanceAperture.VIDEO, InstanceAperture.INVALID)
+            ),
             made.address.eq(report.va[PAGE_BITS:]),
             made.asid.eq(report.asid),
             made.fault_type.eq(report.fault),
@@ -155,17 +151,17 @@ class FaultRecorder(wiring.Component):
         count = max(1, _RECORD_BITS // width)
         place = Signal(len(request.va))
         m.d.comb += [
-            place.eq((registers.base << PAGE_BITS) + (registers.put << 5)),
+            place.eq((registers.base << PAGE_BITS) + (registers.put << _PLACE_BITS)),
             request.va.eq(place),
             request.physical.eq(1),
             request.beats.eq(count - 1),
         ]
         if width > _RECORD_BITS:
             # Part of a beat.
-            half = place[5 : config.offset_bits]
+            half = place[_PLACE_BITS : config.offset_bits]
             m.d.comb += [
                 beat.data.eq(record.as_value().replicate(width // _RECORD_BITS)),
-                beat.strobe.eq(((1 << FAULT_RECORD_BYTES) - 1) << (half << 5)),
+                beat.strobe.eq(((1 << FAULT_RECORD_BYTES) - 1) << (half << _PLACE_BITS)),
                 beat.last.eq(1),
             ]
             return beat.last

@@ -9,7 +9,7 @@ from hw.config import Config
 from hw.lib.onehot import select
 from hw.mmu.generations import GENERATION_BITS, Generations
 from hw.mmu.lookups import (
-    PAGE_BITS,
+    SHIFTS,
     VPN_BITS,
     Outcome,
     PageSize,
@@ -23,12 +23,8 @@ from hw.mmu.lookups import (
     page_request,
 )
 from hw.mmu.recency import SetRecency
-from hw.pagetables import PAGE_SIZES
 
 __all__ = ["Held", "Kind", "L2Tlb", "found", "walked"]
-
-_SHIFTS = tuple((size - 1).bit_length() - PAGE_BITS for size in PAGE_SIZES)
-"""Bits of a page number that lie inside a page, by `PageSize`."""
 
 
 _KEPT = ("ppn", "read_only", "privileged", "no_atomics")
@@ -140,7 +136,7 @@ class L2Tlb(wiring.Component):
             "index": self._index_bits,
             "stale": 1,
         }
-        sizes = len(_SHIFTS)
+        sizes = len(SHIFTS)
         rows = data.ArrayLayout(data.ArrayLayout(self._entry, ways), sizes)
         pages = data.ArrayLayout(data.ArrayLayout(page(config), ways), sizes)
         self._step = data.StructLayout(step)
@@ -202,24 +198,24 @@ class L2Tlb(wiring.Component):
     def _indices(self, request: data.View) -> data.View:
         """The sets of a page, by its size."""
         bits, indices = self._index_bits, []
-        for shift in _SHIFTS:
+        for shift in SHIFTS:
             number = request.vpn[shift:]
             turned = Cat(reversed(request.asid[:bits]))
             shifted = turned << (bits - len(turned))
             indices.append((number[:bits] ^ number[bits : 2 * bits] ^ shifted)[:bits])
-        return data.View(data.ArrayLayout(bits, len(_SHIFTS)), Cat(indices))
+        return data.View(data.ArrayLayout(bits, len(SHIFTS)), Cat(indices))
 
     def _highs(self, request: data.View) -> data.View:
         """What their numbers do not tell of it, by its size."""
         bits = VPN_BITS - self._index_bits
-        highs = ((request.vpn >> shift + self._index_bits)[:bits] for shift in _SHIFTS)
+        highs = ((request.vpn >> shift + self._index_bits)[:bits] for shift in SHIFTS)
         padded = [Cat(high, Const(0, bits - len(high))) for high in highs]
-        return data.View(data.ArrayLayout(bits, len(_SHIFTS)), Cat(padded))
+        return data.View(data.ArrayLayout(bits, len(SHIFTS)), Cat(padded))
 
     def _removal(self, m: Module) -> data.View:
         """A page to remove, once as if it had each size."""
         event, removal = self.invalidate, Signal(self._step)
-        sizes = Signal(len(_SHIFTS))
+        sizes = Signal(len(SHIFTS))
         request = Signal(self._step["request"].shape)
         size = Mux(sizes[0], 0, Mux(sizes[1], 1, 2))
         m.d.comb += [
@@ -304,7 +300,7 @@ class L2Tlb(wiring.Component):
             ram = Memory(shape=self._entry, depth=self._sets, init=[])
             m.submodules[f"way_{way}"] = ram
             self._writes.append(ram.write_port())
-            for size in range(len(_SHIFTS)):
+            for size in range(len(SHIFTS)):
                 port = ram.read_port()
                 m.d.comb += port.addr.eq(Mux(looks, indices[size], enters.index))
                 m.d.sync += self.read.rows[size][way].eq(port.data)

@@ -1,13 +1,16 @@
 """Records of translation: what is asked, what a walk finds, what is invalidated."""
 
+from itertools import pairwise
+
 from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib import data, enum
 
 from hw.config import VA_BITS, Config
-from hw.pagetables import FaultType
+from hw.pagetables import PAGE_SIZES, FaultType
 
 __all__ = [
     "PAGE_BITS",
+    "SHIFTS",
     "VPN_BITS",
     "Access",
     "Outcome",
@@ -46,6 +49,10 @@ class PageSize(enum.Enum, shape=2):
     SMALL = 0
     BIG = 1
     HUGE = 2
+
+
+SHIFTS = tuple((size - 1).bit_length() - PAGE_BITS for size in PAGE_SIZES)
+"""Bits of a page number that lie inside a page, by `PageSize`."""
 
 
 class Outcome(enum.Enum, shape=2):
@@ -126,7 +133,8 @@ def overlap(one: Value, one_size: Value, other: Value, other_size: Value) -> Val
     """Whether two pages of one address space, given by any of their smallest ones, share bytes."""
     huge = (one_size == PageSize.HUGE) | (other_size == PageSize.HUGE)
     large = huge | (one_size == PageSize.BIG) | (other_size == PageSize.BIG)
-    same = [one[low:high] == other[low:high] for low, high in ((0, 4), (4, 9), (9, VPN_BITS))]
+    cuts = pairwise((*SHIFTS, VPN_BITS))
+    same = [one[low:high] == other[low:high] for low, high in cuts]
     return Cat(same[2], same[1] | huge, same[0] | large).all()
 
 

@@ -15,6 +15,7 @@ from hw.mmu.directories import Directories
 from hw.mmu.entries import ENTRY_BITS, TABLE_BITS, Below, Depth, Entries
 from hw.mmu.lookups import (
     PAGE_BITS,
+    SHIFTS,
     VPN_BITS,
     Outcome,
     PageSize,
@@ -37,8 +38,7 @@ _CUTS = sorted({level.shift - PAGE_BITS for level in _LEVELS} | {VPN_BITS})
 """Where a page number is cut into pieces: an entry is named by the highest of them."""
 
 
-_LARGE = {PageSize.BIG: 4, PageSize.HUGE: 9}
-"""Bits of a page number inside a larger page."""
+_LARGER = (PageSize.BIG, PageSize.HUGE)
 
 
 def walk_result(config: Config, tag: int) -> data.StructLayout:
@@ -112,7 +112,7 @@ class Walker(wiring.Component):
             "table": config.address_width - TABLE_BITS,
             "beside": Below,
             "lent": 1,
-            "fits": len(_LARGE),
+            "fits": len(_LARGER),
         })
         """A walk: whose page, and which table is read next. `lent`: which of its region's tables
         that is comes from the read of another walk. `fits`: which larger pages around its page end
@@ -193,7 +193,7 @@ class Walker(wiring.Component):
         root, last = self.row.base << (PAGE_BITS - TABLE_BITS), self.row.last
         fits = Cat(
             (asked.vpn[low:] < last[low:]) | ((asked.vpn[low:] == last[low:]) & last[:low].all())
-            for low in _LARGE.values()
+            for low in SHIFTS[1:]
         )
         for number in range(self._walks):
             place, end = self._places[number], self._ends[number]
@@ -462,7 +462,7 @@ class Walker(wiring.Component):
         moves = ~result.valid | result.ready
         done = self._is[_State.DONE]
         found, end = Signal(ending(self._config)), Signal(ending(self._config))
-        chosen, fits = Signal(self._named), Signal(len(_LARGE))
+        chosen, fits = Signal(self._named), Signal(len(_LARGER))
         m.d.comb += [
             turns.requests.eq(done),
             turns.advance.eq(moves),
@@ -472,7 +472,7 @@ class Walker(wiring.Component):
             end.eq(found),
             chosen.eq(select(turns.grant, (_page(place) for place in self._places))),
         ]
-        past = Cat((found.page.size == size) & ~fits[n] for n, size in enumerate(_LARGE)).any()
+        past = Cat((found.page.size == size) & ~fits[n] for n, size in enumerate(_LARGER)).any()
         with m.If((found.outcome == Outcome.PAGE) & past):
             m.d.comb += [end.outcome.eq(Outcome.FAULT), end.fault.eq(FaultType.VA_LIMIT)]
         self._given = turns.grant & moves.replicate(self._walks)
