@@ -23,7 +23,7 @@ from tb.runner import DESIGN, SIM_BUILD, simulate
 from tb.sim import backdoor
 from tb.sim.monitor import monitor
 
-__all__ = ["LARGEST_MEMORY", "MEMORY_BYTES", "TRACE", "check_memory", "simulate_top", "top"]
+__all__ = ["LARGEST_MEMORY", "MEMORY_BYTES", "TRACE", "check_memory", "instance", "save", "simulate_top", "top"]
 
 MEMORY_BYTES = 1 << 24
 """Memory of the machines that our own tests simulate."""
@@ -93,8 +93,8 @@ def top(design: Design) -> str:
         "        else if (rst) reset_count <= reset_count + 1;",
         "    end",
         *(f"    wire [{width - 1}:0] {name};" for name, width in inner.items()),
-        _instance(DESIGN, "signalbox", {name: name for name in ("clk", "rst", *ports)}),
-        _instance(
+        instance(DESIGN, "signalbox", {name: name for name in ("clk", "rst", *ports)}),
+        instance(
             f"memory #(.DATA_WIDTH({inner['axi__wdata']}), .ADDR_WIDTH({inner['axi__awaddr']}), "
             f".ID_WIDTH({inner['axi__awid']}), .BYTES({design.config.memory_bytes}))",
             "memory",
@@ -108,7 +108,7 @@ def top(design: Design) -> str:
     traced = [name.removeprefix("trace__") for name in inner if name.startswith("trace__")]
     if traced:
         wires = {name: f"trace__{name}" for name in traced}
-        lines.append(_instance("monitor", "monitor", {"clk": "clk", "cycle": "cycle", **wires}))
+        lines.append(instance("monitor", "monitor", {"clk": "clk", "cycle": "cycle", **wires}))
     return "\n".join([*lines, "endmodule", ""])
 
 
@@ -137,7 +137,7 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
         text=exports.verilog(design),
         simulator=simulator,
         name=name,
-        sources=[_MEMORY, _save(text), *options.pop("sources", ())],
+        sources=[_MEMORY, save(text), *options.pop("sources", ())],
         top="sim",
         public=[*public, *options.pop("public", ())],
         plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
@@ -145,12 +145,13 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
     )
 
 
-def _instance(module: str, name: str, connections: dict[str, str]) -> str:
+def instance(module: str, name: str, connections: dict[str, str]) -> str:
+    """Verilog of an instance of `module`; `connections` from ports to wires."""
     wires = ",\n".join(f"        .{port}({wire})" for port, wire in connections.items())
     return f"    {module} {name} (\n{wires}\n    );"
 
 
-def _save(text: str) -> Path:
+def save(text: str) -> Path:
     """Keep generated Verilog under a name that depends on its contents."""
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     file = SIM_BUILD / "builds" / f"sim-{key}.sv"

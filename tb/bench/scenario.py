@@ -1,0 +1,203 @@
+"""What is played on the stage of `tb.bench.stage`: address spaces, streams of look-ups, commands."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.lib import data
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from driver.memory import Memory
+from driver.pagetables import PageTables
+from hw.mmu.lookups import Outcome, Scope, lookup
+from hw.mmu.mmu import maintenance
+from tb.bench.stage import MEMORY_BYTES, TAG, TRACE, Sizes
+
+__all__ = ["PAGE", "START", "Command", "Look", "Run", "Scenario"]
+
+PAGE = 4096
+
+START = 1000
+"""Cycle from which on look-ups may be offered: all spaces are bound, and all sets are clear."""
+
+_TABLES = MEMORY_BYTES // 2
+"""Tables lie from here on; pages before."""
+
+_ROW = 16
+"""Bytes of a beat."""
+
+
+@dataclass
+class Look:
+    """A look-up of a page: not before cycle `at`, with `alone` not before all earlier ones of its
+    client were answered. `taken`, `answered`: cycles."""
+
+    asid: int
+    va: int
+    at: int = START
+    alone: bool = False
+    taken: int = -1
+    answered: int = -1
+
+    @property
+    def took(self) -> int:
+        """Cycles from one to the other."""
+        return self.answered - self.taken
+
+
+@dataclass(frozen=True)
+class Command:
+    """An invalidation, or with `bind` that and a bind of the space to its own tables; not before
+    cycle `at`. With `alone` not before earlier ones were acknowledged."""
+
+    scope: Scope
+    asid: int = 0
+    va: int = 0
+    at: int = START
+    bind: bool = False
+    alone: bool = True
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened: per client its look-ups; per kind the events (cycle, numbers …).
+
+    hit, miss : client, asid: in the first level, of look-ups that come for the first time.
+    probe : number of the request: taken by the second level. found : asid, number: it has the page.
+    walks, walked : asid: a walk begins, ends. read, beat : of memory.
+    command, done : taken, acknowledged.
+    """
+
+    looks: Sequence[Sequence[Look]]
+    events: dict[str, list[tuple[int, ...]]]
+
+    def cycles(self, kind: str) -> list[int]:
+        """When such an event was."""
+        return [event[0] for event in self.events.get(kind, [])]
+
+    def count(self, kind: str, asids: Iterable[int], since: int = 0) -> int:
+        """Events of a kind, of these spaces, from a cycle on."""
+        place = 2 if kind in {"hit", "miss"} else 1
+        wanted = set(asids)
+        return sum(
+            event[0] >= since and event[place] in wanted for event in self.events.get(kind, [])
+        )
+
+
+class Scenario:
+    """Address spaces with their tables in memory, which all runs of a test share."""
+
+    def __init__(self, dut: Any) -> None:
+        self.dut, self._content = dut, bytearray(MEMORY_BYTES)
+        self._memory = Memory(self, MEMORY_BYTES, base=_TABLES)  # type: ignore[arg-type]
+        self._spaces: dict[int, PageTables] = {}
+        self._physical: dict[tuple[int, int], int] = {}
+        config = Sizes.of_environment().config
+        self._lookup, self._maintenance = lookup(config, TAG), maintenance(config)
+
+    @classmethod
+    def start(cls, dut: Any) -> "Scenario":
+        """With the clock running."""
+        dut.load.value = 1
+        dut.latency.value = 100
+        Clock(dut.clk, 10, unit="ns", impl="gpi").start(start_high=False)
+        return cls(dut)
+
+    # What tables see of the machine
+
+    def memory_read(self, address: int, size: int) -> bytes:
+        return bytes(self._content[address : address + size])
+
+    def memory_write(self, address: int, content: bytes) -> None:
+        self._content[address : address + len(content)] = content
+
+    # Address spaces
+
+    def map(self, asid: int, *pages: int) -> None:
+        """Pages of a space, each to a page of memory of its own."""
+        if asid not in self._spaces:
+            self._spaces[asid] = PageTables(self._memory)
+        for va in pages:
+            pa = len(self._physical) * PAGE
+            self._spaces[asid].map(va, pa, PAGE)
+            self._physical[asid, va] = pa
+
+    # Runs
+
+    async def play(
+        self, *streams: Sequence[Look], latency: int = 100, commands: Sequence[Command] = ()
+    ) -> Run:
+        """Reset all, bind all spaces, play one stream per client, and check all answers."""
+        sizes = Sizes.of_environment()
+        self._write_tables()
+        binds = [Command(Scope.ASID, asid, at=0, bind=True) for asid in self._spaces]
+        _write("commands", self._maintenance.size, map(self._command, [*binds, *commands]))
+        for client in range(sizes.clients):
+            looks = streams[client] if client < len(streams) else ()
+            words = (self._look(number, look) for number, look in enumerate(looks))
+            _write(f"client_{client}", self._lookup.size, words)
+        dut = self.dut
+        dut.latency.value = latency
+        dut.load.value = 1
+        await ClockCycles(dut.clk, 8)
+        dut.load.value = 0
+        await RisingEdge(dut.idle)
+        await ClockCycles(dut.clk, 4)
+        return self._trace(streams, len(binds))
+
+    def _write_tables(self) -> None:
+        rows = np.frombuffer(self._content, np.uint8)[_TABLES:].reshape(-1, _ROW)
+        lines = [
+            f"@{_TABLES // _ROW + index:x} {rows[index].tobytes()[::-1].hex()}"
+            for index in rows.any(axis=1).nonzero()[0]
+        ]
+        Path("tables.hex").write_text("\n".join(lines) + "\n")
+
+    def _look(self, number: int, look: Look) -> tuple[Look, int]:
+        values = {"tag": number, "asid": look.asid, "va": look.va}
+        return look, _pack(self._lookup, values)
+
+    def _command(self, command: Command) -> tuple[Command, int]:
+        row = {"bound": 1, "base": self._spaces[command.asid].root // PAGE, "last": (1 << 37) - 1}
+        word = self._maintenance.const({
+            "scope": command.scope,
+            "bind": command.bind,
+            "asid": command.asid,
+            "vpn": command.va // PAGE,
+            "row": row if command.bind else {},
+        })
+        return command, word.as_bits()
+
+    def _trace(self, streams: Sequence[Sequence[Look]], binds: int) -> Run:
+        """What the trace says, without the first commands."""
+        events: dict[str, list[tuple[int, ...]]] = {}
+        for line in Path(TRACE).read_text().splitlines():
+            cycle, kind, *numbers = line.split()
+            events.setdefault(kind, []).append((int(cycle), *map(int, numbers)))
+        for cycle, client, number in events.pop("take", []):
+            streams[client][number].taken = cycle
+        for cycle, client, number, outcome, pa in events.pop("answer", []):
+            look = streams[client][number]
+            look.answered = cycle
+            assert outcome == Outcome.PAGE.value, look
+            assert pa == self._physical[look.asid, look.va], look
+        for kind in ("command", "done"):
+            events[kind] = events[kind][binds:]
+        return Run(streams, events)
+
+
+def _pack(layout: data.StructLayout, values: dict[str, int]) -> int:
+    """A word with these members, the others 0; quicker than `layout.const`."""
+    return sum(value << layout[name].offset for name, value in values.items())
+
+
+def _write(name: str, width: int, records: Iterable[tuple[Any, int]]) -> None:
+    """The file of a player: records with their time, and its end."""
+    words = [
+        (one.alone << 30 | one.at) << width | payload for one, payload in records
+    ]
+    end = 1 << width + 31
+    Path(f"{name}.hex").write_text("\n".join(f"{word:x}" for word in [*words, end]) + "\n")
