@@ -14,10 +14,24 @@ _SHARE = 0.98
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; `budget` in cycles at most, None without one."""
+    """One measurement; `budget` at most, `least` at least, None without one."""
 
     what: str
     budget: int | None = None
+    least: int | None = None
+
+    @property
+    def bound(self) -> str:
+        """Budget as it is shown."""
+        if self.least is not None:
+            return f"≥ {self.least}"
+        return "" if self.budget is None else f"≤ {self.budget}"
+
+    def missed(self, value: int) -> bool:
+        """Whether a measured value is outside its budget."""
+        return (self.budget is not None and value > self.budget) or (
+            self.least is not None and value < self.least
+        )
 
 
 def _beats(count: int, size: int) -> Row:

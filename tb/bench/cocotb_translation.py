@@ -1,0 +1,185 @@
+"""The rows of `tb.bench.translation`: speed of both levels, walks, bursts of misses, invalidations.
+
+Spaces 0 … 3 are those of clients 0 … 3; each has pages side by side from address 0 on.
+"""
+
+from itertools import pairwise
+
+import cocotb
+
+from hw.mmu.lookups import Scope
+from tb.bench.scenario import PAGE, START, Command, Look, Run, Scenario
+from tb.bench.scenes import report
+from tb.bench.stage import Sizes
+from tb.bench.translation import (
+    BURST,
+    HITS,
+    INVALIDATIONS,
+    LATENCIES,
+    LOOKS,
+    NEAR,
+    burst_key,
+    invalidation_key,
+)
+
+LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
+
+SIZES = Sizes.of_environment()
+CLIENTS = range(SIZES.clients)
+PAGES = 64
+"""Of each space: more than a first level has, and all of them together in the second level."""
+
+LATER = 20_000
+"""Cycle at which everything before it has come to its end."""
+
+
+def start(dut) -> Scenario:
+    """Spaces with their pages."""
+    scenario = Scenario.start(dut)
+    for asid in CLIENTS:
+        scenario.map(asid, *(n * PAGE for n in range(PAGES)))
+    return scenario
+
+
+def around(asid: int, count: int, pages: int, at: int = START) -> list[Look]:
+    """Look-ups of so many pages in turn."""
+    return [Look(asid, n % pages * PAGE, at) for n in range(count)]
+
+
+def span(cycles: list[int]) -> int:
+    """From the first to the last, both included."""
+    return cycles[-1] - cycles[0] + 1
+
+
+@cocotb.test(**LIMIT)
+async def first_level(dut):
+    """All clients look up what they have."""
+    scenario = start(dut)
+    streams = [around(n, 16, 16) + around(n, HITS, 16, LATER) for n in CLIENTS]
+    run = await scenario.play(*streams)
+    assert run.count("hit", CLIENTS, LATER) == HITS * len(CLIENTS)
+    hits = [look for looks in run.looks for look in looks[16:]]
+    report(
+        l1_hit=max(look.took for look in hits),
+        l1_lookups=max(span([look.taken for look in looks[16:]]) for looks in run.looks),
+    )
+
+
+@cocotb.test(**LIMIT)
+async def second_level(dut):
+    """Clients look up what the second level has, and the first one has not: one look-up, then as
+    many as they can."""
+    scenario = start(dut)
+    warm = [around(n, PAGES, PAGES) for n in CLIENTS]
+    alone = await scenario.play([*warm[0], Look(0, 0, LATER)])
+    at = LATER + 100
+    streams = [warm[n] + around(n, LOOKS, PAGES, at) for n in CLIENTS]
+    run = await scenario.play(*streams)
+    probes = [cycle for cycle in run.cycles("probe") if cycle >= at]
+    assert run.count("found", CLIENTS, at) == len(probes) == LOOKS * len(CLIENTS)
+    report(
+        l2_hit=max(took(alone)),
+        l2_hit_whole=alone.looks[0][-1].took,
+        l2_lookups=span(probes),
+    )
+
+
+def took(run: Run) -> list[int]:
+    """Cycles of hits in the second level, from its look-up to its page."""
+    began = {number: cycle for cycle, number in run.events["probe"]}
+    return [cycle - began[number] for cycle, _, number in run.events["found"]]
+
+
+@cocotb.test(**LIMIT)
+async def walk(dut):
+    """A walk of five levels, and one whose region is known, alone."""
+    scenario = start(dut)
+    run = await scenario.play([Look(0, 0), Look(0, PAGE, alone=True)], latency=NEAR)
+    reads, beats = run.cycles("read"), run.cycles("beat")
+    assert len(reads) == 5 + 2
+    full, known = run.looks[0]
+    report(
+        walk_level=max(read - beat for read, beat in zip(reads[1:5], beats, strict=False)),
+        walk_full=full.took - 5 * NEAR,
+        walk_known=known.took - 2 * NEAR,
+    )
+
+
+@cocotb.test(**LIMIT)
+async def duplicates(dut):
+    """All clients ask for the same page at once, several times each."""
+    scenario = start(dut)
+    run = await scenario.play(*([Look(0, 0)] * 4 for _ in CLIENTS))
+    report(walk_merged=len(run.cycles("read")))
+
+
+@cocotb.test(**LIMIT)
+async def walks_in_flight(dut):
+    """All clients miss without a pause: walks in flight while more wait."""
+    scenario = start(dut)
+    count = len(CLIENTS) * PAGES
+    run = await scenario.play(*(around(n, PAGES, PAGES) for n in CLIENTS))
+    changes = sorted(
+        [(cycle, 1) for cycle in run.cycles("walks")]
+        + [(cycle, -1) for cycle in run.cycles("walked")]
+    )
+    assert len(changes) == 2 * count
+    first, last = run.cycles("walks")[SIZES.walks - 1], run.cycles("walks")[-1]
+    flying, area, least = 0, 0, count
+    for (cycle, change), (following, _) in pairwise(changes):
+        flying += change
+        if first <= cycle < last:
+            area += flying * (following - cycle)
+            least = min(least, flying) if following > cycle else least
+    report(walks_in_flight=area // (last - first), walks_least=least)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(far=[False, True])
+async def bursts(dut, far: bool):
+    """Misses to different pages, all at once, and one after the other."""
+    scenario = Scenario.start(dut)
+    step = 1 << 38 if far else PAGE
+    pages = [n * step for n in range(BURST)]
+    scenario.map(0, *pages)
+    for latency in LATENCIES:
+        shares = [[Look(0, va) for va in pages[n :: len(CLIENTS)]] for n in CLIENTS]
+        run = await scenario.play(*shares, latency=latency)
+        report(**{burst_key(far, True, latency): whole(run)})
+        run = await scenario.play([Look(0, va, alone=True) for va in pages], latency=latency)
+        report(**{burst_key(far, False, latency): whole(run)})
+
+
+def whole(run: Run) -> int:
+    """From the first look-up to the last answer."""
+    looks = [look for looks in run.looks for look in looks]
+    assert run.count("walks", [0]) == BURST
+    return max(look.answered for look in looks) - min(look.taken for look in looks)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(kind=list(INVALIDATIONS))
+async def invalidations(dut, kind: str):
+    """Client 0 looks its page up all the while, client 1 those of its own space in the first
+    level, client 2 those of its own in the second, when space 0 is invalidated."""
+    scenario, (scope, bind) = start(dut), INVALIDATIONS[kind]
+    event = LATER + 2000
+    streams = [
+        around(0, 4000, 1, LATER),
+        around(1, 16, 16) + around(1, 4000, 16, LATER),
+        around(2, PAGES, PAGES) + around(2, 2000, PAGES, LATER),
+    ]
+    command = Command(scope, 0, 0, event, bind=bind, alone=False)
+    run = await scenario.play(*streams, commands=[command, command])
+    (taken, again), (done, _) = run.cycles("command"), run.cycles("done")
+    hits = [hit[0] for hit in run.events["hit"] if hit[1] == 0]
+    missed = min(miss[0] for miss in run.events["miss"] if miss[0] > taken and miss[1] == 0)
+    others = [1, 2, 3]
+    window = range(taken, taken + 100)
+    report(**{
+        invalidation_key(kind, "effect"): max(hit for hit in hits if hit < missed) - taken,
+        invalidation_key(kind, "acknowledge"): done - taken,
+        invalidation_key(kind, "next"): again - taken,
+        invalidation_key(kind, "lost"): run.count("walks", others, taken),
+        invalidation_key(kind, "served"): sum(look.answered in window for look in run.looks[1]),
+    })

@@ -1,0 +1,96 @@
+"""What is measured of translation alone: its rows, with the budgets of page 70. All in cycles."""
+
+from hw.mmu.lookups import Scope
+from tb.bench.rows import Row
+from tb.bench.stage import Sizes
+
+__all__ = [
+    "BURST",
+    "HITS",
+    "INVALIDATIONS",
+    "LATENCIES",
+    "LOOKS",
+    "NEAR",
+    "ROWS",
+    "SIZES",
+    "burst_key",
+    "invalidation_key",
+]
+
+SIZES = Sizes(clients=4, l1_misses=16, walks=32)
+"""Enough misses for all walks of the default size."""
+
+HITS, LOOKS = 1000, 512
+"""Look-ups of each client that hit in the first level, in the second."""
+
+NEAR = 100
+"""Memory latency of a walk that is measured alone."""
+
+BURST, LATENCIES = 60, (50, 100, 200)
+"""Misses to different pages, and memory latencies."""
+
+INVALIDATIONS = {
+    "page": (Scope.PAGE, False),
+    "space": (Scope.ASID, False),
+    "bind": (Scope.ASID, True),
+    "everything": (Scope.ALL, False),
+}
+"""Scope of each, and whether it is a bind."""
+
+
+def invalidation_key(kind: str, what: str) -> str:
+    """Name of one measurement of an invalidation."""
+    return f"invalidation, {kind}, {what}"
+
+
+def burst_key(far: bool, together: bool, latency: int) -> str:
+    """Name of one measurement of a burst of misses."""
+    where = "regions of their own" if far else "one region"
+    when = "at once" if together else "one after the other"
+    return f"{BURST} misses, {where}, {when}, latency {latency}"
+
+
+def _invalidation(kind: str) -> dict[str, Row]:
+    """What is measured of one kind. Nothing of another space is lost, unless all is meant."""
+    rows = {
+        "effect": Row("taken → last answer by what it covers", 1),
+        "acknowledge": Row("taken → acknowledged"),
+        "next": Row("taken → next one taken"),
+        "lost": Row("pages of other spaces walked for again", 0),
+        "served": Row("look-ups of another space in 100 cycles from then on", least=100),
+    }
+    if kind == "everything":
+        rows |= {name: Row(rows[name].what) for name in ("lost", "served")}
+    return {
+        invalidation_key(kind, name): Row(f"invalidation of {kind}: {row.what}", row.budget, row.least)
+        for name, row in rows.items()
+    }
+
+
+def _bursts() -> dict[str, Row]:
+    keys = [
+        burst_key(far, together, latency)
+        for far in (False, True)
+        for latency in LATENCIES
+        for together in (True, False)
+    ]
+    return {key: Row(key) for key in keys}
+
+
+_ALL = SIZES.clients
+
+ROWS = {
+    "l1_hit": Row("hit in the first level", 1),
+    "l1_lookups": Row(f"{HITS} look-ups that hit there, of each of {_ALL} clients at once", HITS),
+    "l2_hit": Row("hit in the second level: look-up there to page found", 4),
+    "l2_hit_whole": Row("the same, from the client's look-up to its answer"),
+    "l2_lookups": Row(f"{_ALL * LOOKS} look-ups that hit there, of {_ALL} clients", _ALL * LOOKS),
+    "walk_level": Row("walk: entry of one level came to next one asked for", 2),
+    "walk_full": Row("look-up that walks five levels, beside 5 × memory latency"),
+    "walk_known": Row("look-up that walks two levels of a known region, beside 2 × memory latency"),
+    "walk_merged": Row(f"reads of memory when {_ALL} clients ask for one page, 4 times each", 5),
+    "walks_in_flight": Row("walks in flight while more wait, on average", least=32),
+    "walks_least": Row("the same, at least"),
+    **{name: row for kind in INVALIDATIONS for name, row in _invalidation(kind).items()},
+    **_bursts(),
+}
