@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import cocotb
 
-from hw.mmu.lookups import Scope
 from tb.bench.scenario import PAGE, START, Command, Look, Run, Scenario
 from tb.bench.scenes import report
 from tb.bench.stage import Sizes

@@ -1,8 +1,9 @@
 """The recorded rows: what each measures, and its budget (spec page 70). All in cycles."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["BIG", "OPERATIONS", "PIPELINED_BIG", "PIPELINED_PAGES", "ROWS", "Row"]
+__all__ = ["BIG", "OPERATIONS", "PIPELINED_BIG", "PIPELINED_PAGES", "ROWS", "Row", "table"]
 
 OPERATIONS = 64
 PIPELINED_PAGES, PIPELINED_BIG = 23, 3
@@ -60,3 +61,13 @@ ROWS = {
     "doorbell_near": Row("doorbell to first method, memory latency 2"),
     "doorbell_far": Row("doorbell to first method, memory latency 100"),
 }
+
+
+def table(rows: Mapping[str, Row], measured: Mapping[str, int]) -> str:
+    """Measured rows with their budgets, in Markdown."""
+    lines = ["| what | cycles | budget | |", "|---|--:|--:|---|"]
+    for name, row in rows.items():
+        value = measured[name]
+        missed = "MISSED" if row.missed(value) else ""
+        lines.append(f"| {row.what} | {value} | {row.bound} | {missed} |")
+    return "\n".join(lines)

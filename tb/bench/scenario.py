@@ -1,4 +1,4 @@
-"""What is played on the stage of `tb.bench.stage`: address spaces, streams of look-ups, commands."""
+"""What is played on the stage of `tb.bench.stage`: address spaces, look-ups, commands."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -196,8 +196,6 @@ def _pack(layout: data.StructLayout, values: dict[str, int]) -> int:
 
 def _write(name: str, width: int, records: Iterable[tuple[Any, int]]) -> None:
     """The file of a player: records with their time, and its end."""
-    words = [
-        (one.alone << 30 | one.at) << width | payload for one, payload in records
-    ]
+    words = [(one.alone << 30 | one.at) << width | payload for one, payload in records]
     end = 1 << width + 31
     Path(f"{name}.hex").write_text("\n".join(f"{word:x}" for word in [*words, end]) + "\n")

@@ -4,7 +4,7 @@ Clients and commands come from files, memory answers after a fixed number of cyc
 happens is written into a trace: no Python runs per cycle. What a test sees of module `stage`:
 
     clk       input
-    load      1: all is reset, and all files are read; then a run begins, and `now` counts its cycles
+    load      1: all is reset, and all files are read; then a run begins, and `now` counts
     latency   cycles from a read of memory to its beat, at least 1
     idle      everything was answered and acknowledged; the trace is complete a cycle later
 """

@@ -1,11 +1,15 @@
 """What is measured of translation alone: its rows, with the budgets of page 70. All in cycles."""
 
+from collections.abc import Mapping
+
 from hw.mmu.lookups import Scope
+from tb.bench import streams
 from tb.bench.rows import Row
 from tb.bench.stage import Sizes
 
 __all__ = [
     "BURST",
+    "BURSTS",
     "HITS",
     "INVALIDATIONS",
     "LATENCIES",
@@ -14,7 +18,9 @@ __all__ = [
     "ROWS",
     "SIZES",
     "burst_key",
+    "burst_table",
     "invalidation_key",
+    "keys",
 ]
 
 SIZES = Sizes(clients=4, l1_misses=16, walks=32)
@@ -62,19 +68,40 @@ def _invalidation(kind: str) -> dict[str, Row]:
     if kind == "everything":
         rows |= {name: Row(rows[name].what) for name in ("lost", "served")}
     return {
-        invalidation_key(kind, name): Row(f"invalidation of {kind}: {row.what}", row.budget, row.least)
+        invalidation_key(kind, name): Row(
+            f"invalidation of {kind}: {row.what}", row.budget, row.least
+        )
         for name, row in rows.items()
     }
 
 
-def _bursts() -> dict[str, Row]:
-    keys = [
-        burst_key(far, together, latency)
-        for far in (False, True)
-        for latency in LATENCIES
-        for together in (True, False)
+BURSTS = [
+    burst_key(far, together, latency)
+    for far in (False, True)
+    for latency in LATENCIES
+    for together in (True, False)
+]
+"""Names of the measurements of bursts."""
+
+
+def burst_table(values: Mapping[str, int]) -> str:
+    """Bursts of misses in Markdown."""
+    lines = [
+        f"| {BURST} misses of pages in | memory latency | at once | one after the other | ratio |",
+        "|---|--:|--:|--:|--:|",
     ]
-    return {key: Row(key) for key in keys}
+    for far in (False, True):
+        for latency in LATENCIES:
+            once, after = (values[burst_key(far, together, latency)] for together in (True, False))
+            where = "regions of their own" if far else "one region"
+            lines.append(f"| {where} | {latency} | {once} | {after} | {after / once:.1f} |")
+    return "\n".join(lines)
+
+
+def keys() -> list[str]:
+    """Names of all measurements of translation."""
+    spaces = [key for sizes in streams.SPACES for key in streams.space_keys(sizes)]
+    return [*ROWS, *BURSTS, *spaces, *streams.interference_keys()]
 
 
 _ALL = SIZES.clients
@@ -92,5 +119,4 @@ ROWS = {
     "walks_in_flight": Row("walks in flight while more wait, on average", least=32),
     "walks_least": Row("the same, at least"),
     **{name: row for kind in INVALIDATIONS for name, row in _invalidation(kind).items()},
-    **_bursts(),
 }

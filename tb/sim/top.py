@@ -23,7 +23,16 @@ from tb.runner import DESIGN, SIM_BUILD, simulate
 from tb.sim import backdoor
 from tb.sim.monitor import monitor
 
-__all__ = ["LARGEST_MEMORY", "MEMORY_BYTES", "TRACE", "check_memory", "instance", "save", "simulate_top", "top"]
+__all__ = [
+    "LARGEST_MEMORY",
+    "MEMORY_BYTES",
+    "TRACE",
+    "check_memory",
+    "instance",
+    "save",
+    "simulate_top",
+    "top",
+]
 
 MEMORY_BYTES = 1 << 24
 """Memory of the machines that our own tests simulate."""

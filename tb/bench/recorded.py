@@ -1,0 +1,36 @@
+"""Measured cycles against those that were recorded, which must be met exactly."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tb.bench import latency, translation
+from tb.bench.rows import ROWS
+
+__all__ = ["RECORDED", "compare", "differences"]
+
+RECORDED = Path(__file__).with_name("recorded.json")
+
+
+def differences(measured: Mapping[str, int], recorded: Mapping[str, int]) -> list[str]:
+    """One sentence for each row that is not as recorded."""
+    return [
+        f"{name}: recorded {recorded.get(name)}, measured {measured.get(name)}"
+        for name in sorted(measured.keys() | recorded.keys())
+        if measured.get(name) != recorded.get(name)
+    ]
+
+
+def compare(measured: Mapping[str, int], names: list[str]) -> None:
+    """Compare the rows `names` with the recorded ones, or record them if asked to."""
+    assert set(names) == set(measured), "not every row was measured, or more than these"
+    recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    if os.environ.get("SIGNALBOX_RECORD") == "1":
+        recorded |= measured
+        known = [*ROWS, *latency.keys(), *translation.keys()]
+        kept = {name: recorded[name] for name in known if name in recorded}
+        RECORDED.write_text(json.dumps(kept, indent=2) + "\n")
+    else:
+        wrong = differences(measured, {name: recorded.get(name) for name in names})
+        assert not wrong, "cycles differ (SIGNALBOX_RECORD=1 records them): " + "; ".join(wrong)

@@ -1,0 +1,169 @@
+"""Streams of look-ups of several address spaces: what is measured, and its tables.
+
+* Spaces: one client plays a fixed stream of page numbers, its look-ups in turn those of 1 … 64
+  spaces, against sizes of both levels.
+* Interference: a client per space, each with a stream of another hit class, alone and together;
+  and the same streams through one first level.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from random import Random
+
+from tb.bench.stage import Sizes
+
+__all__ = [
+    "CLASSES",
+    "COUNTS",
+    "INTERFERENCE",
+    "LENGTH",
+    "MEASURES",
+    "PAGES",
+    "SPACES",
+    "HitClass",
+    "groups",
+    "interference_key",
+    "interference_keys",
+    "interference_table",
+    "sequence",
+    "space_key",
+    "space_keys",
+    "space_table",
+]
+
+MEASURES = ("cycles", "L1 hits", "L2 hits", "walks")
+"""Of one stream."""
+
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+"""Address spaces."""
+
+LENGTH, PAGES = 4096, 32
+"""Look-ups of the stream, and pages of each space."""
+
+SPACES = [
+    Sizes(l1_entries=first, l2_entries=second) for first in (16, 64) for second in (128, 512, 2048)
+]
+"""Sizes of both levels; the default misses, and as many walks."""
+
+
+@dataclass(frozen=True)
+class HitClass:
+    """Pages of a space, and the look-ups of its stream: those that warm up, and those measured."""
+
+    title: str
+    pages: int
+    warm: int
+    length: int
+
+
+INTERFERENCE = Sizes(clients=3, l1_entries=64, l1_misses=8, l2_entries=512, l2_ways=16, walks=24)
+
+CLASSES = (
+    HitClass("fits L1", 48, 192, 16_384),
+    HitClass("fits L2", 256, 1024, 5120),
+    HitClass("misses both", 2048, 1024, 640),
+)
+"""One per space; alone they take about equally long."""
+
+
+def sequence(pages: int, length: int, *, skew: float = 1.0) -> list[int]:
+    """Page numbers, always the same; with a larger `skew` than 1 low ones are more frequent."""
+    numbers = Random(pages)
+    return [int(pages * numbers.random() ** skew) for _ in range(length)]
+
+
+# -- spaces ----------------------------------------------------------------------------------------
+
+
+def space_key(sizes: Sizes, count: int, measure: str) -> str:
+    """Name of one measurement."""
+    return f"{count} spaces, L1 {sizes.l1_entries}, L2 {sizes.l2_entries}, {measure}"
+
+
+def space_keys(sizes: Sizes) -> list[str]:
+    """Names of all measurements of these sizes."""
+    return [space_key(sizes, count, measure) for count in COUNTS for measure in MEASURES]
+
+
+def space_table(values: Mapping[str, int]) -> str:
+    """Markdown: per number of spaces and sizes, hit rates of both levels and cycles."""
+    sizes = " | ".join(f"{one.l1_entries} / {one.l2_entries}" for one in SPACES)
+    lines = [
+        f"{LENGTH} look-ups of one client, spaces in turn, {PAGES} pages each, memory latency 100:",
+        "hits in L1 % / hits in L2, of those that come there, % / cycles per look-up.",
+        "",
+        f"| spaces | L1 / L2 {sizes} |",
+        "|--:|" + "--:|" * len(SPACES),
+    ]
+    for count in COUNTS:
+        cells = [_rates(LENGTH, _of(values, one, count)) for one in SPACES]
+        lines.append(f"| {count} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _of(values: Mapping[str, int], sizes: Sizes, count: int) -> dict[str, int]:
+    return {measure: values[space_key(sizes, count, measure)] for measure in MEASURES}
+
+
+def _rates(length: int, values: Mapping[str, int]) -> str:
+    """Hit rates of both levels in percent, and cycles per look-up."""
+    return f"{_hits(length, values)} / {values['cycles'] / length:.1f}"
+
+
+def _hits(length: int, values: Mapping[str, int]) -> str:
+    came = values["L2 hits"] + values["walks"]
+    second = f"{values['L2 hits'] / came:.0%}" if came else "–"
+    return f"{values['L1 hits'] / length:.0%} / {second}".replace("%", "")
+
+
+# -- interference ----------------------------------------------------------------------------------
+
+
+def groups(shared: bool) -> Iterator[tuple[int, ...]]:
+    """Which classes run together. Each alone is the same in both ways."""
+    numbers = range(len(CLASSES))
+    for size in range(2 if shared else 1, len(CLASSES) + 1):
+        yield from combinations(numbers, size)
+
+
+def interference_key(shared: bool, group: tuple[int, ...], number: int, measure: str) -> str:
+    """Name of one measurement: of class `number` in a group."""
+    others = " and ".join(CLASSES[other].title for other in group if other != number)
+    where = f"beside {others}, {'one L1' if shared else 'own L1'}" if others else "alone"
+    return f"space that {CLASSES[number].title}, {where}, {measure}"
+
+
+def interference_keys() -> list[str]:
+    """Names of all measurements."""
+    return [
+        interference_key(shared, group, number, measure)
+        for shared in (False, True)
+        for group in groups(shared)
+        for number in group
+        for measure in MEASURES
+    ]
+
+
+def interference_table(values: Mapping[str, int]) -> str:
+    """Markdown: per class and company, hit rates and cycles, and these against those alone."""
+    lines = [
+        "Hits in L1 % / hits in L2, of those that come there, %; cycles; cycles / cycles alone.",
+        "",
+        "| space | beside | first level | hits | cycles | ratio |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for shared in (False, True):
+        for group in groups(shared):
+            lines += [_line(values, shared, group, number) for number in group]
+    return "\n".join(lines)
+
+
+def _line(values: Mapping[str, int], shared: bool, group: tuple[int, ...], number: int) -> str:
+    mine = {name: values[interference_key(shared, group, number, name)] for name in MEASURES}
+    alone = values[interference_key(False, (number,), number, "cycles")]
+    others = ", ".join(CLASSES[other].title for other in group if other != number)
+    kind = CLASSES[number]
+    hits, ratio = _hits(kind.length, mine), mine["cycles"] / alone
+    level = "one" if shared else "own"
+    return f"| {kind.title} | {others} | {level} | {hits} | {mine['cycles']} | {ratio:.2f} |"

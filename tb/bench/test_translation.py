@@ -1,0 +1,58 @@
+"""Measures translation alone, in cycles, and compares with the recorded ones, as `test_bench` does.
+
+`make bench` shows the rows beside their budgets and the tables; `make test` compares the rows.
+"""
+
+import pytest
+
+from tb.bench import streams
+from tb.bench.recorded import compare
+from tb.bench.rows import table
+from tb.bench.scenes import collect
+from tb.bench.stage import Sizes, simulate_stage
+from tb.bench.translation import BURSTS, ROWS, SIZES, burst_table
+
+
+def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
+    """Run a module of measurements on a translation of these sizes."""
+    return collect(
+        simulate_stage(
+            sizes,
+            f"tb.bench.{module}",
+            name="bench-translation",
+            seed=0,
+            log="bench.log",
+            **options,
+        )
+    )
+
+
+def test_translation_is_as_recorded():
+    """No change worsens a row unnoticed."""
+    compare(measure(SIZES, "cocotb_translation"), [*ROWS, *BURSTS])
+
+
+@pytest.mark.bench
+def test_translation():
+    """The rows beside the budgets of page 70, and bursts of misses."""
+    measured = measure(SIZES, "cocotb_translation")
+    print(f"\n{table(ROWS, measured)}\n\n{burst_table(measured)}\n")
+    compare(measured, [*ROWS, *BURSTS])
+
+
+@pytest.mark.bench
+def test_spaces():
+    """Hit rates and run time of a stream against the number of spaces and the sizes."""
+    measured: dict[str, int] = {}
+    for sizes in streams.SPACES:
+        measured |= measure(sizes, "cocotb_streams")
+    print(f"\n{streams.space_table(measured)}\n")
+    compare(measured, [key for sizes in streams.SPACES for key in streams.space_keys(sizes)])
+
+
+@pytest.mark.bench
+def test_interference():
+    """Spaces of several hit classes, alone and together."""
+    measured = measure(streams.INTERFERENCE, "cocotb_streams")
+    print(f"\n{streams.interference_table(measured)}\n")
+    compare(measured, streams.interference_keys())
