@@ -22,7 +22,7 @@ LIMIT = {"timeout_time": 100, "timeout_unit": "ms"}
 
 SIZES = Sizes.of_environment()
 
-WARM = 80_000
+WARM = 50_000
 """Cycle at which all that warms up has come to its end."""
 
 

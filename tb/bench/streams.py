@@ -38,7 +38,7 @@ MEASURES = ("cycles", "L1 hits", "L2 hits", "walks")
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """Address spaces."""
 
-LENGTH, PAGES = 4096, 32
+LENGTH, PAGES = 2048, 32
 """Look-ups of the stream, and pages of each space."""
 
 SPACES = [
