@@ -111,7 +111,10 @@ ROWS = {
     "l1_lookups": Row(f"{HITS} look-ups that hit there, of each of {_ALL} clients at once", HITS),
     "l2_hit": Row("hit in the second level: look-up there to page found", 4),
     "l2_hit_whole": Row("the same, from the client's look-up to its answer"),
-    "l2_lookups": Row(f"{_ALL * LOOKS} look-ups that hit there, of {_ALL} clients", _ALL * LOOKS),
+    "l2_lookups": Row(
+        f"{_ALL * SIZES.l1_misses} look-ups there at once, which hit", _ALL * SIZES.l1_misses
+    ),
+    "l2_sustained": Row(f"{_ALL * LOOKS} look-ups there, as fast as {_ALL} clients can"),
     "walk_level": Row("walk: entry of one level came to next one asked for", 2),
     "walk_full": Row("look-up that walks five levels, beside 5 × memory latency"),
     "walk_known": Row("look-up that walks two levels of a known region, beside 2 × memory latency"),
