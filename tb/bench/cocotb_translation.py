@@ -18,6 +18,7 @@ from tb.bench.translation import (
     LATENCIES,
     LOOKS,
     NEAR,
+    WINDOW,
     burst_key,
     invalidation_key,
 )
@@ -189,11 +190,17 @@ async def invalidations(dut, kind: str):
     hits = [hit[0] for hit in run.events["hit"] if hit[1] == 0]
     missed = min(miss[0] for miss in run.events["miss"] if miss[0] > taken and miss[1] == 0)
     others = [1, 2, 3]
-    window = range(taken, taken + 100)
     report(**{
         invalidation_key(kind, "effect"): max(hit for hit in hits if hit < missed) - taken,
         invalidation_key(kind, "acknowledge"): done - taken,
         invalidation_key(kind, "next"): again - taken,
         invalidation_key(kind, "lost"): run.count("walks", others, taken),
-        invalidation_key(kind, "served"): sum(look.answered in window for look in run.looks[1]),
+        invalidation_key(kind, "served"): answers(run, 1, taken),
+        invalidation_key(kind, "fewer"): answers(run, 2, taken - WINDOW) - answers(run, 2, taken),
     })
+
+
+def answers(run: Run, client: int, since: int) -> int:
+    """Answers that a client gets in the window that begins with a cycle."""
+    window = range(since, since + WINDOW)
+    return sum(look.answered in window for look in run.looks[client])

@@ -17,6 +17,7 @@ __all__ = [
     "NEAR",
     "ROWS",
     "SIZES",
+    "WINDOW",
     "burst_key",
     "burst_table",
     "invalidation_key",
@@ -34,6 +35,9 @@ NEAR = 100
 
 BURST, LATENCIES = 60, (50, 100, 200)
 """Misses to different pages, and memory latencies."""
+
+WINDOW = 100
+"""Cycles in which is counted what other spaces get during an invalidation."""
 
 INVALIDATIONS = {
     "page": (Scope.PAGE, False),
@@ -63,7 +67,8 @@ def _invalidation(kind: str) -> dict[str, Row]:
         "acknowledge": Row("taken → acknowledged"),
         "next": Row("taken → next one taken"),
         "lost": Row("pages of other spaces walked for again", 0),
-        "served": Row("look-ups of another space in 100 cycles from then on", least=100),
+        "served": Row(f"another space's L1 hits in {WINDOW} cycles from then on", least=WINDOW),
+        "fewer": Row(f"another space's L2 hits, fewer than in {WINDOW} cycles before"),
     }
     if kind == "everything":
         rows |= {name: Row(rows[name].what) for name in ("lost", "served")}
