@@ -1,6 +1,6 @@
 """Measures translation alone, in cycles, and compares with the recorded ones, as `test_bench` does.
 
-`make bench` shows the rows beside their budgets and the tables; `make test` compares the rows.
+`make bench` shows the rows beside their budgets and the tables; `make test` compares a few rows.
 """
 
 import pytest
@@ -10,7 +10,7 @@ from tb.bench.recorded import compare
 from tb.bench.rows import table
 from tb.bench.scenes import collect
 from tb.bench.stage import Sizes, simulate_stage
-from tb.bench.translation import BURSTS, ROWS, SIZES, burst_table
+from tb.bench.translation import BURSTS, QUICK, ROWS, SIZES, burst_table
 
 
 def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
@@ -28,8 +28,9 @@ def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
 
 
 def test_translation_is_as_recorded():
-    """No change worsens a row unnoticed."""
-    compare(measure(SIZES, "cocotb_translation"), [*ROWS, *BURSTS])
+    """No change worsens a row unnoticed that one client shows."""
+    measured = measure(Sizes(), "cocotb_translation")
+    compare({name: measured[name] for name in QUICK}, QUICK)
 
 
 @pytest.mark.bench
