@@ -10,7 +10,7 @@ from hw.control.port import ControlPort
 from hw.copy.engine import CopyEngine
 from hw.host.host import Host
 from hw.host.wakes import Wakes
-from hw.mmu.system import MemorySystem
+from hw.mmu.system import REQUESTERS, MemorySystem
 from hw.records import HOST_CLIENTS, SemaphoreError
 from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
@@ -34,7 +34,7 @@ class Signalbox(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._memory = MemorySystem(config, requesters=2)
+        self._memory = MemorySystem(config, REQUESTERS)
         members = {
             "control": In(AxiLite(ADDRESS_BITS)),
             "axi": Out(self._memory.axi.signature),

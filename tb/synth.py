@@ -45,7 +45,16 @@ from hw.host.prefetch import Prefetch
 from hw.host.scheduler import Scheduler
 from hw.host.timers import Timers
 from hw.host.writeback import Writeback
+from hw.mmu.client import CLIENT_TAG
 from hw.mmu.fabric import MemoryFabric
+from hw.mmu.faults import FaultRecorder
+from hw.mmu.l1 import L1Tlb
+from hw.mmu.l2 import L2Tlb
+from hw.mmu.lookups import page_request
+from hw.mmu.maintenance import Maintenance
+from hw.mmu.mmu import miss_number
+from hw.mmu.system import FIRST_CLIENT, REQUESTERS, MemorySystem
+from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.top import Signalbox
@@ -57,9 +66,25 @@ RECORD = Path(__file__).resolve().parent / "synth.json"
 """Recorded results: tool versions, and per configuration and unit a `Result`."""
 
 
+def _l1(config: Config) -> L1Tlb:
+    return L1Tlb(config, CLIENT_TAG, entries=config.l1_entries, misses=config.l1_misses)
+
+
+def _miss_bits(config: Config) -> int:
+    return miss_number(config, config.memory_clients).size
+
+
+def _l2(config: Config) -> L2Tlb:
+    return L2Tlb(config, _miss_bits(config), entries=config.l2_entries, ways=config.l2_ways)
+
+
+def _walker(config: Config) -> Walker:
+    return Walker(config, page_request(config, _miss_bits(config)).size, walks=config.walks)
+
+
 def _fabric(config: Config) -> MemoryFabric:
-    clients = 2 + config.copy_engines
-    return MemoryFabric(config, clients, clients, urgent=2)
+    count = config.memory_clients + FIRST_CLIENT
+    return MemoryFabric(config, count, count, physical=FIRST_CLIENT, urgent=3)
 
 
 class _Methods(wiring.Component):
@@ -104,11 +129,18 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "semaphore": SemaphoreUnit,
     "semaphore.fence": Fence,
     "copy": CopyEngine,
-    "mmu": _fabric,
+    "mmu.fabric": _fabric,
+    "mmu.l1": _l1,
+    "mmu.l2": _l2,
+    "mmu.walker": _walker,
+    "mmu.maintenance": lambda config: Maintenance(config, REQUESTERS),
+    "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
+    "mmu": lambda config: MemorySystem(config, REQUESTERS),
     "control": ControlPort,
     "top": Signalbox,
 }
-"""What is synthesised; `host.pipeline` with the decoder and the execution of methods."""
+"""What is synthesised; `host.pipeline` with the decoder and the execution of methods, `mmu` all of
+virtual memory. The others of `mmu` are its parts as they stand in it, `mmu.l1` one of several."""
 
 _TARGET_MHZ = 160  # what the placer aims at: somewhat above the budget
 _SEED = 1

@@ -18,7 +18,7 @@ from hw.mmu.spaces import Spaces, space
 from hw.mmu.walker import Walker
 from hw.records import ReadPort
 
-__all__ = ["Mmu", "maintenance"]
+__all__ = ["Mmu", "maintenance", "miss_number"]
 
 
 def maintenance(config: Config) -> data.StructLayout:
@@ -30,6 +30,14 @@ def maintenance(config: Config) -> data.StructLayout:
         "asid": config.asid_bits,
         "vpn": VPN_BITS,
         "row": space(config),
+    })
+
+
+def miss_number(config: Config, clients: int) -> data.StructLayout:
+    """Names a miss of a client behind the first levels."""
+    return data.StructLayout({
+        "miss": miss_bits(config.l1_misses),
+        "client": max(1, (clients - 1).bit_length()),
     })
 
 
@@ -73,11 +81,7 @@ class Mmu(wiring.Component):
         self._config, self._clients = config, clients
         sizes = {"entries": config.l1_entries, "misses": config.l1_misses}
         self._l1 = [L1Tlb(config, tag, **sizes) for _ in range(clients)]
-        number = data.StructLayout({
-            "miss": miss_bits(config.l1_misses),
-            "client": max(1, (clients - 1).bit_length()),
-        })
-        self._number = number
+        self._number = number = miss_number(config, clients)
         self._l2 = L2Tlb(config, number.size, entries=config.l2_entries, ways=config.l2_ways)
         self._request = page_request(config, number.size)
         self._walker = Walker(config, self._request.size, walks=config.walks)

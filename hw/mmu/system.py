@@ -14,10 +14,13 @@ from hw.mmu.mmu import Mmu
 from hw.mmu.older import Older
 from hw.records import FaultPort, MmuPort, ReadPort, WritePort
 
-__all__ = ["FIRST_CLIENT", "MemorySystem", "fault_event"]
+__all__ = ["FIRST_CLIENT", "REQUESTERS", "MemorySystem", "fault_event"]
 
 FIRST_CLIENT = 1
 """Number of the first client on the bus and in fault records: 0 is translation itself."""
+
+REQUESTERS = 2
+"""Of binds and invalidations: registers and methods."""
 
 
 def fault_event(config: Config) -> data.StructLayout:

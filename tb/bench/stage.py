@@ -20,8 +20,7 @@ from amaranth.lib import data
 from hw import export
 from hw.config import VA_BITS, Config
 from hw.mmu.lookups import answer, lookup
-from hw.mmu.misses import miss_bits
-from hw.mmu.mmu import Mmu
+from hw.mmu.mmu import Mmu, miss_number
 from hw.records import memory_request, read_beat
 from tb import exports
 from tb.runner import DESIGN, simulate
@@ -200,7 +199,7 @@ def _events(sizes: Sizes) -> Iterator[tuple[str, str, list[str]]]:
         yield f"answer__{n}__valid", "answer", [str(n), *fields]
         yield f"hit__{n}[0]", "hit", [str(n), f"hit__{n}[{config.asid_bits}:1]"]
         yield f"missed__{n}[0]", "miss", [str(n), f"missed__{n}[{config.asid_bits}:1]"]
-    bits, asid = _tag_bits(sizes), f"[{config.asid_bits}:1]"
+    bits, asid = miss_number(config, sizes.clients).size, f"[{config.asid_bits}:1]"
     probe, found = f"mmu.l2.probe__payload[{bits - 1}:0]", f"mmu.l2.result[{bits}:1]"
     yield "mmu.l2.probe__valid && mmu.l2.probe__ready", "probe", [probe]
     yield "found[0]", "found", [f"found{asid}", found]
@@ -210,11 +209,6 @@ def _events(sizes: Sizes) -> Iterator[tuple[str, str, list[str]]]:
     yield "read__beat__valid", "beat", []
     yield "command__valid && command__ready", "command", []
     yield "done", "done", []
-
-
-def _tag_bits(sizes: Sizes) -> int:
-    """Of a request to the second level: whose it is, and which of the misses of that."""
-    return miss_bits(sizes.l1_misses) + max(1, (sizes.clients - 1).bit_length())
 
 
 def _field(word: str, layout: data.StructLayout, name: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from hw.config import Config
-from hw.mmu.system import MemorySystem
+from hw.mmu.system import REQUESTERS, MemorySystem
 from tb.runner import simulate
 
 MEMORY = 1 << 24
@@ -21,8 +21,6 @@ CONFIGS = {
     "default": Config(memory_bytes=MEMORY),
     "wide": Config(data_width=512, memory_bytes=MEMORY),
 }
-
-REQUESTERS = 2
 
 
 def system(simulator: str, name: str, tests: str, minimum: int) -> None:
