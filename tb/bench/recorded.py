@@ -7,10 +7,12 @@ from pathlib import Path
 
 from tb.bench import latency, translation
 from tb.bench.rows import ROWS
+from tb.runner import ROOT
 
-__all__ = ["RECORDED", "compare", "differences"]
+__all__ = ["DOCS", "RECORDED", "compare", "differences", "document", "recording"]
 
 RECORDED = Path(__file__).with_name("recorded.json")
+DOCS = ROOT / "docs"
 
 
 def differences(measured: Mapping[str, int], recorded: Mapping[str, int]) -> list[str]:
@@ -22,11 +24,16 @@ def differences(measured: Mapping[str, int], recorded: Mapping[str, int]) -> lis
     ]
 
 
+def recording() -> bool:
+    """Whether what is measured is to be recorded."""
+    return os.environ.get("SIGNALBOX_RECORD") == "1"
+
+
 def compare(measured: Mapping[str, int], names: list[str]) -> None:
     """Compare the rows `names` with the recorded ones, or record them if asked to."""
     assert set(names) == set(measured), "not every row was measured, or more than these"
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    if os.environ.get("SIGNALBOX_RECORD") == "1":
+    if recording():
         recorded |= measured
         known = [*ROWS, *latency.keys(), *translation.keys()]
         kept = {name: recorded[name] for name in known if name in recorded}
@@ -34,3 +41,11 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
     else:
         wrong = differences(measured, {name: recorded.get(name) for name in names})
         assert not wrong, "cycles differ (SIGNALBOX_RECORD=1 records them): " + "; ".join(wrong)
+
+
+def document(name: str, title: str, *tables: str) -> None:
+    """Print tables; write them into a page of `docs/` too, if asked to record."""
+    text = "\n\n".join(tables)
+    print(f"\n{text}\n")
+    if recording():
+        (DOCS / f"{name}.md").write_text(f"# {title}\n\n{text}\n")

@@ -24,11 +24,10 @@ __all__ = [
     "HitClass",
     "groups",
     "interference_key",
-    "interference_keys",
     "interference_table",
+    "keys",
     "sequence",
     "space_key",
-    "space_keys",
     "space_table",
 ]
 
@@ -73,6 +72,11 @@ def sequence(pages: int, length: int, *, skew: float = 1.0) -> list[int]:
     return [int(pages * numbers.random() ** skew) for _ in range(length)]
 
 
+def keys() -> list[str]:
+    """Names of all measurements."""
+    return [*_space_keys(), *_interference_keys()]
+
+
 # -- spaces ----------------------------------------------------------------------------------------
 
 
@@ -81,9 +85,14 @@ def space_key(sizes: Sizes, count: int, measure: str) -> str:
     return f"{count} spaces, L1 {sizes.l1_entries}, L2 {sizes.l2_entries}, {measure}"
 
 
-def space_keys(sizes: Sizes) -> list[str]:
-    """Names of all measurements of these sizes."""
-    return [space_key(sizes, count, measure) for count in COUNTS for measure in MEASURES]
+def _space_keys() -> list[str]:
+    """Names of all measurements."""
+    return [
+        space_key(sizes, count, measure)
+        for sizes in SPACES
+        for count in COUNTS
+        for measure in MEASURES
+    ]
 
 
 def space_table(values: Mapping[str, int]) -> str:
@@ -134,7 +143,7 @@ def interference_key(shared: bool, group: tuple[int, ...], number: int, measure:
     return f"space that {CLASSES[number].title}, {where}, {measure}"
 
 
-def interference_keys() -> list[str]:
+def _interference_keys() -> list[str]:
     """Names of all measurements."""
     return [
         interference_key(shared, group, number, measure)
@@ -147,8 +156,12 @@ def interference_keys() -> list[str]:
 
 def interference_table(values: Mapping[str, int]) -> str:
     """Markdown: per class and company, hit rates and cycles, and these against those alone."""
+    sizes = INTERFERENCE
+    ways = f"{sizes.l2_entries} entries of {sizes.l2_ways} ways"
     lines = [
-        "Hits in L1 % / hits in L2, of those that come there, %; cycles; cycles / cycles alone.",
+        f"Spaces that have a first level of {sizes.l1_entries} entries each, or share one, and",
+        f"share a second level of {ways}, memory latency 100:",
+        "hits in L1 % / hits in L2, of those that come there, %; cycles; cycles / cycles alone.",
         "",
         "| space | beside | first level | hits | cycles | ratio |",
         "|---|---|---|--:|--:|--:|",

@@ -4,20 +4,15 @@
 `SIGNALBOX_RECORD=1 make bench` records what it measures, and writes plot and table in `docs/` anew.
 """
 
-import os
-
 import pytest
 
 from hw.top import Signalbox
 from tb.bench import latency
-from tb.bench.recorded import compare, differences
+from tb.bench.recorded import DOCS, compare, differences, recording
 from tb.bench.rows import ROWS, table
 from tb.bench.scenes import collect
-from tb.runner import ROOT
 from tb.sim.sizes import SIZES
 from tb.sim.top import simulate_top
-
-DOCS = ROOT / "docs"
 
 
 def measure(module: str) -> dict[str, int]:
@@ -53,7 +48,7 @@ def test_urgent_latency():
     speed = measured.pop("speed")
     print(f"\n{latency.table(measured)}\n\nsimulation: {speed} cycles per second here and now\n")
     compare(measured, latency.keys())
-    if os.environ.get("SIGNALBOX_RECORD") == "1":
+    if recording():
         latency.save(measured, DOCS)
 
 

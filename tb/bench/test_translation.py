@@ -6,7 +6,7 @@
 import pytest
 
 from tb.bench import streams
-from tb.bench.recorded import compare
+from tb.bench.recorded import compare, document
 from tb.bench.rows import table
 from tb.bench.scenes import collect
 from tb.bench.stage import Sizes, simulate_stage
@@ -37,23 +37,17 @@ def test_translation_is_as_recorded():
 def test_translation():
     """The rows beside the budgets of page 70, and bursts of misses."""
     measured = measure(SIZES, "cocotb_translation")
-    print(f"\n{table(ROWS, measured)}\n\n{burst_table(measured)}\n")
+    document("translation", "Translation in cycles", table(ROWS, measured), burst_table(measured))
     compare(measured, [*ROWS, *BURSTS])
 
 
 @pytest.mark.bench
-def test_spaces():
-    """Hit rates and run time of a stream against the number of spaces and the sizes."""
+def test_streams():
+    """Hit rates and run time: of a stream against the number of spaces and the sizes; of spaces of
+    several hit classes, alone and together."""
     measured: dict[str, int] = {}
-    for sizes in streams.SPACES:
+    for sizes in (*streams.SPACES, streams.INTERFERENCE):
         measured |= measure(sizes, "cocotb_streams")
-    print(f"\n{streams.space_table(measured)}\n")
-    compare(measured, [key for sizes in streams.SPACES for key in streams.space_keys(sizes)])
-
-
-@pytest.mark.bench
-def test_interference():
-    """Spaces of several hit classes, alone and together."""
-    measured = measure(streams.INTERFERENCE, "cocotb_streams")
-    print(f"\n{streams.interference_table(measured)}\n")
-    compare(measured, streams.interference_keys())
+    tables = (streams.space_table(measured), streams.interference_table(measured))
+    document("address-spaces", "Several address spaces at once", *tables)
+    compare(measured, streams.keys())

@@ -106,8 +106,7 @@ def burst_table(values: Mapping[str, int]) -> str:
 
 def keys() -> list[str]:
     """Names of all measurements of translation."""
-    spaces = [key for sizes in streams.SPACES for key in streams.space_keys(sizes)]
-    return [*ROWS, *BURSTS, *spaces, *streams.interference_keys()]
+    return [*ROWS, *BURSTS, *streams.keys()]
 
 
 _ALL = SIZES.clients
