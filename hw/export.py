@@ -31,6 +31,14 @@ _COMB = """\
 
 """
 
+_NET = re.compile(r"^  wire (?:signed )?\[(\d+):0\] (\S+) ?;", re.MULTILINE)
+_PART = re.compile(
+    r"^  assign (?P<net>\S+) *\[(?P<high>\d+)(?::(?P<low>\d+))?\] = "
+    r"(?P<value>[^-;?(+*/&|^~!<>=]*);\n",
+    re.MULTILINE,
+)
+"""Of a net, part of which becomes a value as it is: no operator takes its width from it."""
+
 
 def ports(design: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
     """Exported name, value and direction of every port but `clk` and `rst`.
@@ -68,7 +76,31 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
         "write_verilog -sv -norename",
     ]
     yosys = find_yosys(lambda version: version >= (0, 40))
-    return _portable(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True))
+    return _portable(_joined(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)))
+
+
+def _joined(text: str) -> str:
+    """Nets assigned as a whole where Yosys assigns their parts: from those, Icarus puts a net
+    together bit by bit whenever one changes."""
+    return "".join(map(_join, re.split(r"^(?=module )", text, flags=re.MULTILINE)))
+
+
+def _join(module: str) -> str:
+    widths = {net: int(high) + 1 for high, net in _NET.findall(module)}
+    parts: dict[str, dict[int, re.Match[str]]] = {}
+    for part in _PART.finditer(module):
+        parts.setdefault(part["net"], {})[int(part["high"])] = part
+    whole = {}
+    for net, found in parts.items():
+        ordered = [found[high] for high in sorted(found, reverse=True)]
+        ends = [widths[net] - 1, *(int(part["low"] or part["high"]) - 1 for part in ordered)]
+        if ends == [*sorted(found, reverse=True), -1]:
+            values = ", ".join(part["value"] for part in ordered)
+            whole[net] = f"  assign {net} = {{ {values} }};\n"
+    joined = set(whole)
+    return _PART.sub(
+        lambda part: whole.pop(part["net"], "") if part["net"] in joined else part[0], module
+    )
 
 
 def _portable(text: str) -> str:

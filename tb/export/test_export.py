@@ -1,0 +1,29 @@
+"""The form of exported text."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw import export
+
+
+class Parts(wiring.Component):
+    """Assigns parts of its output."""
+
+    a: In(3)
+    b: In(2)
+    o: Out(6)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += [self.o[3:5].eq(self.b), self.o[:3].eq(self.a)]
+        return m
+
+
+def test_nets_are_assigned_as_a_whole():
+    """From parts, Icarus puts a net together bit by bit whenever one changes."""
+    lines = [line.split() for line in export.verilog(Parts()).splitlines()]
+    assert [line[3:] for line in lines if line[:2] == ["assign", "o"]] == [
+        ["{", "1'h0,", "b,", "a", "};"]
+    ]
+    assert not [line for line in lines if line[:1] == ["assign"] and line[1].startswith("o[")]
