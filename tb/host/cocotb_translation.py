@@ -1,16 +1,19 @@
 """Address spaces on the whole machine: every channel sees its own memory, and nobody else's."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 import cocotb
-from amaranth.lib import data
 
+from driver.faultbuffer import FaultBuffer
+from driver.faultregisters import FaultRegisters
+from driver.memory import Buffer, Memory
+from driver.mmufault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault, decode
 from driver.pagetables import PageTables
 from driver.pushbuffer import Pushbuffer
 from hw.errors import Cause
 from hw.mmu.lookups import Scope
-from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
+from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultType
 from hw.registers import MmuOperation
 from tb.host.bench import CHANNEL_BYTES, Bench, RawChannel
 from tb.sim.trace import Fault, Invalidation, Lookup, Walk
@@ -22,82 +25,40 @@ HERE = 0x40_0000_0000
 
 PAGE = 4096
 
-ENGINE = 3
-"""Client number of copy engine 0."""
 
-
-@dataclass(frozen=True)
-class Record:
-    """A fault record in memory, as software sees it."""
-
-    asid: int
-    address: int
-    fault: FaultType
-    access: int
-    client: int
-    base: int | None
-    time: int
-
-
-def decoded(raw: bytes) -> Record:
-    """The record's fields; it must be valid, of a client of the HUB."""
-    word, fields = int.from_bytes(raw, "little"), {}
-    for name, field in data.Layout.cast(FaultRecord):
-        fields[name] = word >> field.offset & (1 << field.width) - 1
-    assert fields["valid"] and fields["client_type"], fields
-    bound = fields["instance_aperture"] == 0
-    return Record(
-        fields["asid"],
-        fields["address"] << 12,
-        FaultType(fields["fault_type"]),
-        fields["access_type"],
-        fields["client"],
-        fields["instance"] << 12 if bound else None,
-        fields["timestamp"],
-    )
-
-
-class Buffer:
-    """The fault buffer, as software keeps it."""
+class Faults:
+    """The fault buffer, as the driver keeps it."""
 
     def __init__(self, bench: Bench, records: int) -> None:
-        self.bench, self.records = bench, records
-        self.at = bench.allocate(max(PAGE, records * FAULT_RECORD_BYTES), align=PAGE)
-        self.get = 0
+        self.bench = bench
+        size = max(PAGE, records * FAULT_RECORD_BYTES)
+        self._place = Buffer(Memory(bench.machine, 0), bench.allocate(size, align=PAGE), size)
+        self._registers = FaultRegisters(bench.control)
+        self._records = FaultBuffer(self._place, self._registers, lambda asid, base: None)
 
     async def enable(self) -> None:
-        """Give it to the machine, and have faults raise the interrupt line too."""
-        control = self.bench.control
-        await control.write("FAULT_BUFFER_LO", self.at)
-        await control.write("FAULT_BUFFER_HI", self.at >> 32)
-        await control.write("FAULT_SIZE", RECORDS=self.records, ENABLE=1)
+        """Give it to the machine."""
+        await self._registers.enable(self._place)
 
-    async def take(self) -> list[Record]:
-        """The new records, given back to the machine."""
-        control, found = self.bench.control, []
-        put = await control.read("FAULT_PUT")
-        while self.get != put:
-            at = self.at + self.get * FAULT_RECORD_BYTES
-            found.append(decoded(self.bench.machine.memory_read(at, FAULT_RECORD_BYTES)))
-            self.get = (self.get + 1) % self.records
-        await control.write("FAULT_GET", self.get)
-        return found
+    async def take(self) -> list[TranslationFault]:
+        """The new ones."""
+        return await self._records.read()
 
     async def status(self) -> dict[str, int]:
         """FAULT_STATUS."""
         return await self.bench.control.read_fields("FAULT_STATUS")
 
     async def clear(self) -> None:
-        """Clear FAULT_STATUS."""
-        await self.bench.control.write("FAULT_STATUS", 7)
+        """Clear the interrupt."""
+        await self._registers.acknowledge()
 
-    async def first(self) -> Record:
-        """The record in registers."""
+    async def first(self) -> TranslationFault | None:
+        """The one whose record is in registers."""
         words = [
             await self.bench.control.read(f"FAULT_RECORD_{word}")
             for word in range(FAULT_RECORD_BYTES // 4)
         ]
-        return decoded(b"".join(word.to_bytes(4, "little") for word in words))
+        return decode(b"".join(word.to_bytes(4, "little") for word in words), lambda *_: None)
 
 
 def pages(bench: Bench, tables: PageTables, count: int, va: int = HERE, **options) -> list[int]:
@@ -141,7 +102,7 @@ async def two_spaces(dut):
         assert same(bench, first, second)
     assert not same(bench, places[0][1], places[1][1])
     for asid in (1, 2):
-        looks = await bench.events(Lookup, client=ENGINE - 1, asid=asid)
+        looks = await bench.events(Lookup, client=FIRST_ENGINE - 1, asid=asid)
         assert not looks[0].hit and all(look.hit for look in looks[len(looks) // 2 :])
         assert await bench.events(Walk, asid=asid)
     assert not await bench.events(Fault)
@@ -171,20 +132,27 @@ def copied_from(va: int) -> Pushbuffer:
 
 
 async def faulting(
-    bench: Bench, channel: RawChannel, commands: Pushbuffer, cause: Cause, buffer: Buffer
-) -> Record:
+    bench: Bench, channel: RawChannel, commands: Pushbuffer, cause: Cause, faults: Faults
+) -> TranslationFault:
     """Submit what must fault: exactly one record, in memory and in the registers; the channel is
-    halted for `cause` at the record's address."""
+    halted for `cause` at the record's address. The fault, without its time."""
     await channel.submit(commands)
     halt = await channel.until_halted(cause)
     assert (await bench.interrupts())["FAULT"]
-    assert await buffer.status() == {"FAULT": 1, "OVERFLOW": 0, "BUS": 0}
-    (record,) = await buffer.take()
-    assert await buffer.first() == record
-    assert record.address == halt.va & -PAGE or cause is Cause.FETCH_FAULT, (record, halt)
-    await buffer.clear()
+    assert await faults.status() == {"FAULT": 1, "OVERFLOW": 0, "BUS": 0}
+    (fault,) = await faults.take()
+    assert await faults.first() == fault
+    assert fault.va == halt.va & -PAGE or cause is Cause.FETCH_FAULT, (fault, halt)
+    await faults.clear()
     assert not (await bench.interrupts())["FAULT"]
-    return record
+    return replace(fault, time_ns=0)
+
+
+def fault_of_asid_1(
+    va: int, cause: FaultType, access: AccessType, client: int, base: int | None
+) -> TranslationFault:
+    """What the machine has to record."""
+    return TranslationFault(None, 1, va, access, cause, base=base, client=client, hub=True)
 
 
 @cocotb.test(**LIMIT)
@@ -194,12 +162,12 @@ async def every_cause(dut):
     the access succeeds."""
     bench = await Bench.start(dut)
     (channel, other), (tables, others) = await two_channels(bench)
-    buffer = Buffer(bench, 16)
-    await buffer.enable()
+    faults = Faults(bench, 128)
+    await faults.enable()
     await bench.control.write("INTR_ENABLE", ERROR=1, FAULT=1)
     good = pages(bench, tables, 1, HERE)[0]
     pages(bench, others, 2)
-    mmu, engine = bench.spaces.mmu, ENGINE
+    mmu, engine = bench.spaces.mmu, FIRST_ENGINE
     # By which access, to what, and what is found.
     at = iter(range(HERE + 0x1000_0000, HERE + 0x7000_0000, 0x1000_0000))
     unmapped, limited, privileged, readonly, plain = (next(at) for _ in range(5))
@@ -216,15 +184,15 @@ async def every_cause(dut):
         (copied_from(nowhere), rf, FaultType.PDE, read, engine, nowhere),
         (copied_from(privileged), rf, FaultType.PRIV, read, engine, privileged),
         (write, wf, FaultType.RO, wrote, engine, readonly),
-        (Pushbuffer().add(readonly, 1), sf, FaultType.RO, atomic, 2, readonly),
-        (Pushbuffer().add(plain, 1), sf, FaultType.ATOMIC, atomic, 2, plain),
-        (Pushbuffer().release(unmapped, 1), sf, FaultType.PTE, wrote, 2, unmapped),
-        (Pushbuffer().acquire(unmapped, 1), sf, FaultType.PTE, read, 2, unmapped),
+        (Pushbuffer().add(readonly, 1), sf, FaultType.RO, atomic, SEMAPHORES, readonly),
+        (Pushbuffer().add(plain, 1), sf, FaultType.ATOMIC, atomic, SEMAPHORES, plain),
+        (Pushbuffer().release(unmapped, 1), sf, FaultType.PTE, wrote, SEMAPHORES, unmapped),
+        (Pushbuffer().acquire(unmapped, 1), sf, FaultType.PTE, read, SEMAPHORES, unmapped),
     ]
     for commands, cause, fault, access, client, va in cases:
-        record = await faulting(bench, channel, commands, cause, buffer)
-        want = Record(1, va, fault, access, client, tables.root, record.time)
-        assert record == want, (record, want)
+        assert await faulting(bench, channel, commands, cause, faults) == fault_of_asid_1(
+            va, fault, access, client, tables.root
+        )
         before = await other.read("COPIES")
         await other.submit(Pushbuffer().copy(HERE, HERE + PAGE, 64))
         await bench.until_idle(other)
@@ -240,20 +208,18 @@ async def every_cause(dut):
     await channel.clear()
     await bench.until_word(place, 0x1234)
     await bench.until_idle(channel)
-    await buffer.take()
-    await buffer.clear()
+    await faults.take()
+    await faults.clear()
     # Past the limit; nothing bound.
     await bench.spaces.bind(1, tables, limited - 1)
-    record = await faulting(bench, channel, copied_from(limited), rf, buffer)
-    assert record.fault is FaultType.VA_LIMIT and record.base == tables.root
+    fault = await faulting(bench, channel, copied_from(limited), rf, faults)
+    assert fault.cause is FaultType.VA_LIMIT and fault.base == tables.root
     await channel.skip()
     await bench.until_idle(channel)
     await mmu.unbind(1)
-    record = await faulting(
-        bench, channel, Pushbuffer().release(HERE, 1), Cause.FETCH_FAULT, buffer
-    )
-    assert record == Record(
-        1, channel.userd & -PAGE, FaultType.UNBOUND_INST_BLOCK, read, 1, None, record.time
+    release = Pushbuffer().release(HERE, 1)
+    assert await faulting(bench, channel, release, Cause.FETCH_FAULT, faults) == fault_of_asid_1(
+        channel.userd & -PAGE, FaultType.UNBOUND_INST_BLOCK, read, HOST, None
     )
     await bench.spaces.bind(1, tables)
     await channel.clear()
@@ -361,5 +327,5 @@ async def methods_invalidate(dut, scope):
     done = (await bench.events(Invalidation))[-3:]
     assert [event.scope for event in done] == [scope] * 3
     assert scope is Scope.ALL or {event.asid for event in done} == {1}
-    misses = await bench.events(Lookup, client=ENGINE - 1, asid=2, hit=False)
+    misses = await bench.events(Lookup, client=FIRST_ENGINE - 1, asid=2, hit=False)
     assert scope is Scope.ALL or not [miss for miss in misses if miss.cycle > done[0].cycle]
