@@ -25,7 +25,16 @@ size = 8
 address = 0x30_0000
 hex = "55 00 01 02 03 55 55 55"
 """
-SMALL = Config(channels=2, semaphores=8, counters=4, data_width=64, memory_bytes=1 << 24)
+SMALL = Config(
+    channels=2,
+    semaphores=8,
+    counters=4,
+    data_width=64,
+    memory_bytes=1 << 24,
+    l1_entries=4,
+    l2_entries=64,
+    walks=2,
+)
 
 
 def write(folder: Path, commands: Pushbuffer) -> tuple[Path, Path]:
@@ -112,7 +121,16 @@ size = 0x18_0000
 address = 0x40_0017_FFF8
 hex = "01 02 03 04 05 06 07 08"
 """)
-    small = ["--channels=2", "--semaphores=8", "--counters=4", "--data-width=64"]
+    sizes = (
+        "channels",
+        "semaphores",
+        "counters",
+        "data_width",
+        "l1_entries",
+        "l2_entries",
+        "walks",
+    )
+    small = [f"--{size.replace('_', '-')}={getattr(SMALL, size)}" for size in sizes]
     command = [str(file), "--memory", str(image), "--simulator", simulator, *small]
     assert main([*command, "--memory-bytes", "0x400000"]) == 0, capsys.readouterr()
     assert main([*command, "--memory-bytes", "0x100000"]) == 2

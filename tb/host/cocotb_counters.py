@@ -8,7 +8,7 @@ from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod
 from hw.registers import PERFORMANCE, Wait
-from tb.host.bench import Bench, RawChannel, semaphore
+from tb.host.bench import Bench, RawChannel, semaphore, some
 from tb.host.cocotb_order import until_started
 from tb.sim.trace import Acquire, Done, Doorbell, Error, Method, Served
 
@@ -99,7 +99,7 @@ async def together(dut):
     ((dst, src),) = bench.copies(1, 64)
     where = bench.allocate(16)
     await counted()
-    for _ in range(8):
+    for _ in some(range(8), 4):
         copies, steps = Pushbuffer(), Pushbuffer()
         for _ in range(20):
             size = bench.numbers.randrange(1, 64)

@@ -7,7 +7,7 @@ import cocotb
 from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.methods import CeMethod, HostMethod, MemOp, SemOp
 from hw.registers import Wait
-from tb.host.bench import Bench, RawChannel, in_order, semaphore
+from tb.host.bench import Bench, RawChannel, in_order, semaphore, some
 from tb.sim.trace import Acquire, Done, Doorbell, Floor, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -189,7 +189,7 @@ async def starts_take_nothing_from_others(dut):
     bench = await Bench.start(dut, read_latency=2, write_latency=2)
     worker = await bench.channel(0, limit2=6)
     starter = await bench.channel(1)
-    for number in range(60):
+    for number in some(range(60), 3):
         worker.segment(nops(number))
         worker.publish()
         await starter.write("CONTROL", ENABLE=0)
@@ -427,7 +427,7 @@ async def no_wake_up_is_lost(dut):
     bench = await Bench.start(dut)
     one, two = await bench.channel(0), await bench.copy_channel(1)
     tries: list[int] = []
-    for number in range(1, 140):
+    for number in some(range(1, 140), 4):
         seen = len(await bench.events(Acquire, channel=0))
         await one.submit(Pushbuffer().acquire(semaphore(0), number))
         await bench.wait(number)
@@ -436,7 +436,7 @@ async def no_wake_up_is_lost(dut):
         tries.append(len(await bench.events(Acquire, channel=0)) - seen)
     assert set(tries) == {1, 2}, "the CPU was never before, or never after the acquire"
     tries, (copy,) = [], bench.copies(1, 16)
-    for number in range(80):
+    for number in some(range(80), 4):
         fence = CopyFence(semaphore(0), 1000 + number, timestamp=False)
         acquire = Pushbuffer().acquire(semaphore(0), 1000 + number)
         programs = [Pushbuffer().copy(*copy, 16, fence), joined(nops(*[0] * number), acquire)]

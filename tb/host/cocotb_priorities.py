@@ -6,7 +6,7 @@ import cocotb
 
 from driver.pushbuffer import Pushbuffer
 from hw.methods import CeMethod, HostMethod
-from tb.host.bench import Bench, RawChannel, semaphore
+from tb.host.bench import Bench, RawChannel, semaphore, some
 from tb.host.cocotb_order import LASTING, LONG, Copy, joined, nops, together, until_started, wrapped
 from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Start
 
@@ -317,7 +317,7 @@ async def slice_ends_between_acquire_and_copy(dut):
     channel's copy comes up: it starts before that acquire or after that copy."""
     bench = await Bench.start(dut)
     firsts = set()
-    for slice_cycles in range(20, 80, 1 if cocotb.SIM_NAME.startswith("Verilator") else 7):
+    for slice_cycles in some(range(20, 80), 7):
         bench = await bench.again(counting=1)
         levels = {0: 1, 1: 2}
         low, high = [await bench.copy_channel(i, slice_cycles=slice_cycles) for i in levels]
@@ -337,11 +337,9 @@ async def not_decided_while_the_holder_can_proceed(dut):
     holder of the floor, which then increments: none passes between the two, with an engine to be
     had or without need of one."""
     bench = await Bench.start(dut)
-    # Every cycle; Icarus, far slower, takes some of them.
-    step = 1 if cocotb.SIM_NAME.startswith("Verilator") else 5
     for counting, needs_engine in ((1, True), (0, True), (0, False)):
         parked, passed_before = 0, 0
-        for number in range(34, 74, step):
+        for number in some(range(34, 74), 5):
             bench = await bench.again(counting=counting)
             high = await bench.copy_channel(1)
             low = await (bench.copy_channel if needs_engine else bench.channel)(0)

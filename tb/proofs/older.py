@@ -1,0 +1,80 @@
+"""Proof of what an acknowledge waits for (ASID-8, ASID-9)."""
+
+from amaranth import Mux, Signal
+from amaranth.hdl import Module
+
+from hw.mmu.older import Older
+from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+_PORTS, _MOST = 2, 3
+
+
+class OlderProof(Proof):
+    name = "mmu.older"
+    shows = (
+        "from the cycle after an invalidation until any burst that was taken before it has ended, "
+        "some older one is left; none is 3 cycles after it when no burst is under way"
+    )
+    induction = 4
+    cover = 10
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        older = Older(_PORTS, _MOST)
+        inside = Inside(older)
+        m.submodules.dut = wrap(older)
+        taken, ended = (anything(m, _PORTS, name) for name in ("taken", "ended"))
+        event = anything(m, 1, "event")
+        m.d.comb += [older.taken.eq(taken), older.ended.eq(ended), older.event.eq(event)]
+        counts = [self._bursts(m, inside, port, taken[port], ended[port]) for port in range(_PORTS)]
+
+        # One burst of one port, chosen when it is taken: how many come before it.
+        which = Signal()
+        m.d.comb += which.eq(AnyConst(1))
+        chosen, old, ahead = Signal(), Signal(), Signal(range(_MOST))
+        begins, ends = taken.bit_select(which, 1), ended.bit_select(which, 1)
+        under_way, left = (
+            Mux(which, inside.signal(f"{name}_1"), inside.signal(f"{name}_0"))
+            for name in ("under_way", "older")
+        )
+        with m.If(~chosen):
+            m.d.sync += [
+                chosen.eq(begins & anything(m, 1, "chooses")),
+                ahead.eq(under_way - ends),
+                old.eq(event),
+            ]
+        with m.Else():
+            m.d.sync += [chosen.eq(~(ends & (ahead == 0))), ahead.eq(ahead - ends)]
+            m.d.sync += old.eq(old | event)
+        after = Signal()
+        m.d.sync += after.eq(chosen & old)
+        m.d.comb += [
+            Assert(~chosen | (ahead < under_way)),
+            Assert(~(chosen & old) | (ahead < left)),
+        ]
+        with m.If(chosen & old):
+            m.d.comb += Assert(older.some)
+
+        quiet = Signal(range(4))
+        rests = ~event & (counts[0] == 0) & (counts[1] == 0)
+        m.d.sync += quiet.eq(Mux(rests, Mux(quiet == 3, 3, quiet + 1), 0))
+        with m.If(quiet == 3):
+            m.d.comb += Assert(~older.some)
+        m.d.comb += [Cover(after & (ahead == 1)), Cover((quiet == 3) & (taken != 0))]
+
+    def _bursts(self, m: Module, inside: Inside, port: int, taken: Signal, ended: Signal) -> Signal:
+        """Those of a port that are under way: none ends before it began, and not too many."""
+        count = Signal(range(_MOST + 1), name=f"count_{port}")
+        under_way, left = (inside.signal(f"{name}_{port}") for name in ("under_way", "older"))
+        m.d.comb += [
+            Assume(~ended | (count != 0)),
+            Assume(~taken | ended | (count != _MOST)),
+            Assert(count == under_way),
+            Assert(left <= under_way),
+        ]
+        m.d.sync += count.eq(count + taken - ended)
+        return count
+
+
+PROOFS = (OlderProof(),)
