@@ -18,8 +18,9 @@ class Mmu(Protocol):
     async def bind(self, asid: int, base: int, limit: int) -> None:
         """Requests of `asid` are translated by the tables whose page directory lies at physical
         byte address `base`, a multiple of 4096. `limit` is the last virtual address that they may
-        use, the last byte of a 4 KiB page (as ADR_LIMIT of an instance block). Everything
-        remembered of the ASID is forgotten (ASID-8)."""
+        use, the last byte of a 4 KiB page (as ADR_LIMIT of an instance block); all of a larger page
+        that reaches past it is past the limit. Everything remembered of the ASID is
+        forgotten (ASID-8)."""
         ...
 
     async def unbind(self, asid: int) -> None:

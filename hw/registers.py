@@ -455,7 +455,13 @@ GLOBAL = Block(
         ),
         *_page_address("MMU_VA", 0x200, "Argument: a virtual address", VA_BITS),
         *_page_address("MMU_PDB", 0x208, "Argument: a page directory base, physical", PA_BITS),
-        *_page_address("MMU_LIMIT", 0x210, "Argument: the last page of an address space", VA_BITS),
+        *_page_address(
+            "MMU_LIMIT",
+            0x210,
+            "Argument: the last 4 KiB page of an address space; all of a larger page that reaches "
+            "past it is past the limit",
+            VA_BITS,
+        ),
         Register(
             "MMU_COMMAND",
             0x218,
