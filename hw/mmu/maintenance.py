@@ -7,9 +7,10 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import select
+from hw.mmu.bases import BaseSearch
 from hw.mmu.lookups import PAGE_BITS, Scope
 from hw.mmu.mmu import maintenance
-from hw.mmu.spaces import Spaces, row_event
+from hw.mmu.spaces import row_event
 from hw.records import MmuPort, mmu_command
 from hw.registers import MmuOperation
 
@@ -19,9 +20,10 @@ __all__ = ["Maintenance"]
 class Maintenance(wiring.Component):
     """Takes the commands of several requesters in turn, one after the other.
 
-    A command is offered to the translation 2 cycles after it was taken; one that names a page
-    directory base is looked for among all rows, one per cycle, and offered for each that has it. It
-    is acknowledged when no burst is under way that was taken before it took effect.
+    A command is offered to the translation 2 cycles after it was taken. One that names a page
+    directory base is looked for among all rows, one per cycle, and offered for each that has it, 3
+    cycles after its turn. It is acknowledged when no burst is under way that was taken before it
+    took effect.
 
     Refused is an unknown operation, an ASID that was not built, and a page directory base past the
     end of memory.
@@ -50,46 +52,41 @@ class Maintenance(wiring.Component):
         m = Module()
         config = self._config
         asked, asid = Signal(mmu_command(config)), Signal(config.asid_bits)
-        refused, searches, ends = Signal(), Signal(), Signal()
-        everything = asked.operation == MmuOperation.INVALIDATE_ALL
-        outside = asked.base >= config.memory_bytes >> PAGE_BITS
+        searches, refused, ends = Signal(), Signal(), Signal()
+        m.submodules.search = search = BaseSearch(config)
         m.d.comb += [
-            searches.eq(asked.by_base & ~everything),
-            refused.eq(
-                (Value.cast(asked.operation) > MmuOperation.UNBIND.value)
-                | (~everything & ~asked.by_base & (asked.asid >= config.asids))
-                | ((asked.operation == MmuOperation.BIND) & outside)
-            ),
+            searches.eq(asked.by_base & (asked.operation != MmuOperation.INVALIDATE_ALL)),
+            search.bind.eq(self.binds),
+            search.base.eq(asked.base),
         ]
         idle = self._take(m, asked, refused, ends)
+        self._judge(m, asked, search.begin, refused)
         self._offer(m, asked, asid)
-        searching, found, searched = (
-            Signal(name=name) for name in ("searching", "found", "searched")
-        )
-        self._search(m, asked, asid, searching, found, searched)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += idle.eq(1)
                 with m.If(Cat(port.command.valid for port in self.port).any()):
                     m.next = "JUDGE"
             with m.State("JUDGE"):
-                m.d.comb += self.begins.eq(~refused)
+                m.d.comb += search.begin.eq(1)
                 m.d.sync += asid.eq(asked.asid)
+                m.next = "OFFER"
+                with m.If(searches):
+                    m.next = "SEARCH"
+            with m.State("SEARCH"):
+                m.d.comb += search.run.eq(1)
                 with m.If(refused):
                     m.next = "END"
-                with m.Elif(searches):
-                    m.next = "SEARCH"
-                with m.Else():
+                with m.Elif(search.found):
+                    m.d.sync += asid.eq(search.asid)
                     m.next = "OFFER"
-            with m.State("SEARCH"):
-                m.d.comb += searching.eq(1)
-                with m.If(found):
-                    m.next = "OFFER"
-                with m.Elif(searched):
+                with m.Elif(search.ended):
                     m.next = "DRAIN"
             with m.State("OFFER"):
-                m.d.comb += self.command.valid.eq(1)
-                with m.If(self.command.ready):
+                m.d.comb += self.command.valid.eq(~refused)
+                with m.If(refused):
+                    m.next = "END"
+                with m.Elif(self.command.ready):
                     m.next = "WAIT"
             with m.State("WAIT"):
                 with m.If(self.done):
@@ -123,6 +120,20 @@ class Maintenance(wiring.Component):
             ]
         return idle
 
+    def _judge(self, m: Module, asked: Signal, now: Signal, refused: Signal) -> None:
+        """`refused` is known a cycle after `now`, when what was asked would be done."""
+        operation, judged = asked.operation, Signal()
+        everything = operation == MmuOperation.INVALIDATE_ALL
+        outside = asked.base >= self._config.memory_bytes >> PAGE_BITS
+        with m.If(now):
+            m.d.sync += refused.eq(
+                (Value.cast(operation) > MmuOperation.UNBIND.value)
+                | (~everything & ~asked.by_base & (asked.asid >= self._config.asids))
+                | ((operation == MmuOperation.BIND) & outside)
+            )
+        m.d.sync += judged.eq(now)
+        m.d.comb += self.begins.eq(judged & ~refused)
+
     def _offer(self, m: Module, asked: Signal, asid: Signal) -> None:
         """The command for one address space."""
         command, binds = self.command.p, self.binds
@@ -146,36 +157,3 @@ class Maintenance(wiring.Component):
         ):
             with m.If(asked.operation == operation):
                 m.d.comb += command.scope.eq(scope)
-
-    def _search(
-        self,
-        m: Module,
-        asked: Signal,
-        asid: Signal,
-        searching: Signal,
-        found: Signal,
-        searched: Signal,
-    ) -> None:
-        """Look at one row after the other; `asid` becomes the next one that has the base."""
-        count = self._config.asids
-        m.submodules.bases = bases = Spaces(self._config)
-        following, here, looked = Signal(range(count + 1)), Signal.like(asid), Signal()
-        m.d.comb += [
-            bases.bind.eq(self.binds),
-            bases.look.eq(searching & (following != count)),
-            bases.asid.eq(following),
-            found.eq(looked & bases.row.bound & (bases.row.base == asked.base)),
-            searched.eq(~found & (following == count) & ~bases.look & ~looked),
-        ]
-        with m.If(~searching):
-            m.d.sync += looked.eq(0)
-        with m.Else():
-            m.d.sync += [
-                here.eq(following),
-                looked.eq(bases.look),
-                following.eq(following + bases.look),
-            ]
-            with m.If(found):
-                m.d.sync += [asid.eq(here), following.eq(here + 1), looked.eq(0)]
-        with m.If(self.begins):
-            m.d.sync += following.eq(0)

@@ -11,11 +11,16 @@ from hw.mmu.lookups import PAGE_BITS, VPN_BITS
 __all__ = ["Spaces", "row_event", "space"]
 
 
+_FEW = 64
+"""Rows of which a distributed RAM takes no more space than it is worth."""
+
+
 def space(config: Config) -> data.StructLayout:
-    """An address space, if it is `bound`: page directory base >> 12, and its last page."""
+    """An address space, if it is `bound`: page directory base >> 12, which lies in memory, and its
+    last page."""
     return data.StructLayout({
         "bound": 1,
-        "base": config.address_width - PAGE_BITS,
+        "base": max(1, (config.memory_bytes - 1 >> PAGE_BITS).bit_length()),
         "last": VPN_BITS,
     })
 
@@ -32,6 +37,11 @@ class Spaces(wiring.Component):
     After reset nothing is bound; rows are cleared, one per cycle, and look-ups give an unbound
     space meanwhile.
 
+    Parameters
+    ----------
+    near : few rows are kept in distributed RAM, so that the row comes out of registers; in a block
+        RAM it takes most of its cycle to come.
+
     Members
     -------
     look, asid, row : look the space of `asid` up; its row from the next cycle on.
@@ -40,8 +50,9 @@ class Spaces(wiring.Component):
     busy : rows are being cleared.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, near: bool = False) -> None:
         self._config = config
+        self._near = near and config.asids <= _FEW
         super().__init__({
             "look": In(1),
             "asid": In(config.asid_bits),
@@ -53,8 +64,10 @@ class Spaces(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.ram = ram = Memory(shape=space(config), depth=1 << config.asid_bits, init=[])
-        write, read = ram.write_port(), ram.read_port()
+        style = {"ram_style": "distributed"} if self._near else {}
+        rows = Memory(shape=space(config), depth=1 << config.asid_bits, init=[], attrs=style)
+        m.submodules.ram = rows
+        write, read = rows.write_port(), rows.read_port()
         cleared, clean = Signal(config.asid_bits), Signal()
         m.d.comb += [
             read.addr.eq(self.asid),
