@@ -59,13 +59,10 @@ class FaultRecorder(wiring.Component):
         m = Module()
         registers, write, report = self.registers, self.write, self.report
         put, status = registers.put, registers.status
-        record, following = Signal(FaultRecord), Signal(20)
-        full, dropped = Signal(), Signal()
-        composing = Signal()
+        record, dropped, composing = Signal(FaultRecord), Signal(), Signal()
+        following, full = self._room(m)
         self._compose(m, record, composing)
         last = self._beats(m, record)
-        m.d.comb += full.eq(following == registers.get)
-        m.d.sync += following.eq(Mux(put + 1 >= registers.records, 0, put + 1))
         for field in status.shape().members:
             with m.If(registers.clear[field]):
                 m.d.sync += status[field].eq(0)
@@ -115,9 +112,21 @@ class FaultRecorder(wiring.Component):
             m.d.sync += put.eq(0)
         return m
 
+    def _room(self, m: Module) -> tuple[Signal, Signal]:
+        """PUT after one more record, and whether there is no room for it: 3 cycles behind PUT,
+        which are over when a report is decided."""
+        registers = self.registers
+        behind, following, full = Signal(20), Signal(20), Signal()
+        m.d.sync += [
+            behind.eq(registers.put + 1),
+            following.eq(Mux(behind >= registers.records, 0, behind)),
+            full.eq(following == registers.get),
+        ]
+        return following, full
+
     def _compose(self, m: Module, record: Signal, now: Signal) -> None:
         """The record of the report that waits, a cycle after its space was looked up."""
-        m.submodules.instances = instances = Spaces(self._config)
+        m.submodules.instances = instances = Spaces(self._config, near=True)
         report, row, made = self.report.p, instances.row, Signal(FaultRecord, name="made")
         m.d.comb += [
             instances.bind.eq(self.binds),
@@ -150,8 +159,8 @@ class FaultRecorder(wiring.Component):
         width, request, beat = config.data_width, write.request.p, write.beat.p
         count = max(1, _RECORD_BITS // width)
         place = Signal(len(request.va))
+        m.d.sync += place.eq((registers.base << PAGE_BITS) + (registers.put << _PLACE_BITS))
         m.d.comb += [
-            place.eq((registers.base << PAGE_BITS) + (registers.put << _PLACE_BITS)),
             request.va.eq(place),
             request.physical.eq(1),
             request.beats.eq(count - 1),
