@@ -1,6 +1,8 @@
 """The global registers: values that are fixed, set by software, or shown to it."""
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -29,7 +31,7 @@ class Bank(wiring.Component):
     access : the access that is under way.
     write : strobe: do it, `access` is at least 1 cycle old. A register changes in the next cycle,
         `irq` in the one after.
-    value : what a read of `access` gives, 2 cycles later; 0 where nothing can be read.
+    value : what a read of `access` gives, 3 cycles later; 0 where nothing can be read.
     doorbell : strobe: a valid doorbell was taken.
     time : PTIMER, nanoseconds; counts from reset.
     counting : semaphores below are counting semaphores, at most `counters`.
@@ -163,25 +165,25 @@ class Bank(wiring.Component):
         m.d.sync += self.counting.eq(Mux(value > most, most, value))
 
     def _read(self, m: Module, values: Mapping[str, Value]) -> None:
-        """Two stages, since some 40 registers of 32 bits are too many for one."""
+        """The address is decoded; then in two stages, since some 40 registers of 32 bits are too
+        many for one."""
         word = self.access.word[:10]
         groups: dict[int, list[tuple[int, Value]]] = {}
         for register in GLOBAL:
             if register.access is not Rule.WO:
-                group, place = divmod(register.offset // 4, 1 << _GROUP)
-                groups.setdefault(group, []).append((place, values[register.name]))
-        first = {group: Signal(32, name=f"group_{group}") for group in groups}
+                group, at = divmod(register.offset // 4, 1 << _GROUP)
+                groups.setdefault(group, []).append((at, values[register.name]))
+        place = Signal(1 << _GROUP)
+        m.d.sync += place.eq(1 << word[:_GROUP])
+        shown = []
         for group, members in groups.items():
-            m.d.sync += first[group].eq(0)
-            with m.Switch(word[:_GROUP]):
-                for place, value in members:
-                    with m.Case(place):
-                        m.d.sync += first[group].eq(value)
-        m.d.sync += self.value.eq(0)
-        with m.Switch(word[_GROUP:]):
-            for group in groups:
-                with m.Case(group):
-                    m.d.sync += self.value.eq(first[group])
+            first, here = Signal(32, name=f"group_{group}"), Signal(name=f"in_group_{group}")
+            m.d.sync += [
+                first.eq(reduce(or_, (Mux(place[at], value, 0) for at, value in members))),
+                here.eq(word[_GROUP:] == group),
+            ]
+            shown.append(Mux(here, first, 0))
+        m.d.sync += self.value.eq(reduce(or_, shown))
 
     def _written(self, m: Module, register: Register) -> Value:
         chosen = Signal(name=f"chosen_{register.name}")
