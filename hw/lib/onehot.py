@@ -1,4 +1,5 @@
-"""A word with one bit set: the bit's number, or the word of several that it chooses."""
+"""A word with one bit set: the bit's number, the word of several that it chooses, and how to get
+such a word."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -6,7 +7,7 @@ from operator import or_
 
 from amaranth.hdl import Cat, Const, Mux, Value
 
-__all__ = ["encode", "select"]
+__all__ = ["encode", "lowest", "select"]
 
 
 def encode(onehot: Value) -> Value:
@@ -29,3 +30,12 @@ def select(onehot: Value, words: Iterable[Value]) -> Value:
             for i in range(0, len(masked), 2)
         ]
     return masked[0]
+
+
+def lowest(bits: Value) -> Value:
+    """The lowest set bit of `bits` alone, 0 when none is: a tree, so depth log(len)."""
+    if len(bits) == 1:
+        return bits
+    middle = (len(bits) + 1) // 2
+    low, high = lowest(bits[:middle]), lowest(bits[middle:])
+    return Cat(low, high & (~bits[:middle].any()).replicate(len(high)))

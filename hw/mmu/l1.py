@@ -1,11 +1,13 @@
 """First-level TLB of one memory client (ASID-3, ASID-10, ASID-11)."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
-from hw.lib.onehot import select
+from hw.lib.onehot import lowest, select
 from hw.mmu.lookups import (
     PAGE_BITS,
     VPN_BITS,
@@ -24,7 +26,7 @@ from hw.mmu.misses import Misses, miss_bits, miss_request
 from hw.mmu.recency import TreeRecency
 from hw.pagetables import FaultType
 
-__all__ = ["Kind", "L1Tlb", "miss_result"]
+__all__ = ["L1Tlb", "miss_result"]
 
 
 def miss_result(config: Config, misses: int) -> data.StructLayout:
@@ -32,29 +34,28 @@ def miss_result(config: Config, misses: int) -> data.StructLayout:
     return data.StructLayout({"miss": miss_bits(misses), **ending(config).members})
 
 
-class Kind(enum.Enum, shape=2):
-    """What goes through the pipeline: a new look-up, one whose page has come, a result."""
-
-    NEW = 0
-    AGAIN = 1
-    RESULT = 2
-
-
 class L1Tlb(wiring.Component):
     """Fully associative; all page sizes side by side; hits under misses.
 
     Two steps, one look-up per cycle: all entries are compared while the request is taken, and the
     answer is there, from the entry that matched, in the next cycle. A look-up that misses waits
-    beside (`Misses`); answers of others overtake it. A result takes two cycles of the pipeline.
-    New look-ups are taken while it is sure that they can wait: one per cycle while two more may,
-    every other cycle while one may. Results and look-ups whose page has come go before them.
+    beside (`Misses`); answers of others overtake it. New look-ups are taken while it is sure that
+    they can wait: one per cycle while two more may, every other cycle while one may.
+
+    Results, and look-ups whose page has come, are taken into a register (`entering`) before they
+    enter the first step; they go before new ones. A result is compared in the cycle after it was
+    taken and in the entries 2 cycles later; nothing else is compared in the cycle between. Who
+    asked for it is looked up then, and answered 4 cycles after the result was taken.
 
     Entries never overlap: a page that comes takes the place of all that it overlaps. An entry that
-    is not valid is used before another is evicted; then the least recently used one goes, as a
-    tree of bits remembers it.
+    is not valid is used before another is evicted, one that has just become so, in the last two
+    cycles, excepted; then the least recently used one goes, as a tree of bits remembers it.
 
-    An invalidation takes effect in the cycle after it: on entries, on a result that waits here,
-    and on look-ups that were compared but not answered.
+    An invalidation takes effect in the cycle after it: on entries, on a result that is under way
+    here, and on look-ups that were compared but not answered.
+
+    While an answer is not taken everything stands still. What `answer.ready` holds up is decided
+    before it is known whether there is an answer; so a look-up that misses waits too, one cycle.
 
     Parameters
     ----------
@@ -71,7 +72,12 @@ class L1Tlb(wiring.Component):
 
     Attributes
     ----------
-    tags, pages, held : the entries, and what is in the second step (state, for proofs).
+    tags, pages : the entries. gone : those that an invalidation of the last cycle covers; they
+        count no more. outdated : one covers the entry that was written in the last cycle, which
+        `used` tells. before : the last cycle's invalidation.
+    accepts, entering : what may enter the first step, a new look-up or this one. held : what is in
+        the second step. unanswered, withdrawn : it has no answer, as the last cycle has shown; no
+        more. (All state, for proofs.)
     """
 
     def __init__(
@@ -82,19 +88,22 @@ class L1Tlb(wiring.Component):
         self._config, self._entries = config, entries
         self._lookup = lookup(config, tag)
         self._misses = Misses(config, tag, misses)
+        self._recency = TreeRecency(entries)
         self._result = miss_result(config, misses)
         tag_layout = data.StructLayout({"valid": 1, "asid": config.asid_bits, "vpn": VPN_BITS})
         self.tags = Signal(data.ArrayLayout(tag_layout, entries))
         self.pages = Signal(data.ArrayLayout(page(config), entries))
-        self.held = Signal(
-            data.StructLayout({
-                "valid": 1,
-                "kind": Kind,
-                "lookup": self._lookup,
-                "result": self._result,
-                "matches": entries,
-            })
-        )
+        self.accepts = Signal()
+        self.unanswered = Signal()
+        self.before = Signal(invalidation(config))
+        self.used = self._recency.use
+        self.gone = Signal(entries)
+        self.outdated = Signal()
+        self.withdrawn = Signal()
+        waits = {"slot": misses, "lookup": self._lookup, "end": ending(config), "stale": 2}
+        self.entering = Signal(data.StructLayout({"again": 1, "result": 1, **waits}))
+        kinds = {"new": 1, "again": 1, "came": 1, "refused": 1, "retry": 1}
+        self.held = Signal(data.StructLayout({**kinds, **waits, "matches": entries}))
         event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
         super().__init__({
             "request": In(stream.Signature(self._lookup)),
@@ -109,106 +118,165 @@ class L1Tlb(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.misses = misses = self._misses
-        m.submodules.recency = self._recency = TreeRecency(self._entries)
+        m.submodules.recency = self._recency
         connect(m, misses.ask, flipped(self.miss))
-        self._taken = Signal.like(self.held)
-        self._moves = Signal()
-        self._choose(m)
+        self._first = Signal(self._lookup)
+        self._moves, self._missed = Signal(), Signal()
+        self._enter(m)
+        self._invalidate(m)
         self._compare(m)
+        self._hold(m)
         self._answer(m)
+        self._translate(m)
         self._fill(m)
         return m
 
+    # -- before the first step ---------------------------------------------------------------------
+
+    def _enter(self, m: Module) -> None:
+        """What is compared next: a result, a look-up whose page has come, or a new one."""
+        entering, misses, result = self.entering, self._misses, self.result
+        open_, taken = Signal(), Signal()
+        m.d.comb += [
+            # What a result changes is compared from the next cycle but one on.
+            open_.eq(~entering.result),
+            misses.wanted.valid.eq(result.valid),
+            misses.wanted.miss.eq(result.p.miss),
+            misses.pick.eq(self._moves & open_ & ~result.valid),
+            result.ready.eq(self._moves & open_),
+            self.request.ready.eq(self._moves & self.accepts),
+            taken.eq(self.accepts & self.request.valid),
+        ]
+        # This one may have to wait, and so may the one before it.
+        one, both = self._missed | taken, self._missed & taken
+        room = Mux(both, misses.room[2], Mux(one, misses.room[1], misses.room[0]))
+        with m.If(self._moves):
+            m.d.sync += [
+                entering.result.eq(open_ & result.valid),
+                entering.again.eq(open_ & ~result.valid & misses.again),
+                self.accepts.eq(open_ & ~result.valid & ~misses.again & room),
+                entering.slot.eq(misses.slot),
+                entering.lookup.eq(misses.lookup),
+                [entering.end[name].eq(result.p[name]) for name in entering.end.shape().members],
+            ]
+
+    # -- invalidations -----------------------------------------------------------------------------
+
+    def _invalidate(self, m: Module) -> None:
+        """What an invalidation covers is compared in its cycle, and gone from the next one on."""
+        event, entering, held, moves = self.invalidate, self.entering, self.held, self._moves
+        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
+            m.d.sync += self.gone[n].eq(covers(event, tag.asid, tag.vpn, entry.size))
+        enters, holds = _result_covered(event, entering), _result_covered(event, held)
+        # That of the cycle in which a result was taken is compared a cycle later.
+        stale = entering.stale | Cat(_result_covered(self.before, entering), enters)
+        with m.If(moves):
+            m.d.sync += [entering.stale.eq(0), held.stale.eq(stale)]
+        with m.Else():
+            m.d.sync += entering.stale.eq(stale)
+        m.d.sync += [
+            self.before.eq(event),
+            self.outdated.eq(held.came & holds),
+            self.withdrawn.eq(~moves & (self.withdrawn | (held.refused & holds))),
+        ]
+
     # -- first step --------------------------------------------------------------------------------
 
-    def _choose(self, m: Module) -> None:
-        """What enters: a result, a look-up whose page has come, or a new one."""
-        taken, held, misses = self._taken, self.held, self._misses
-        # What a result changes is compared from the next cycle on.
-        open_ = self._moves & ~(held.valid & (held.kind == Kind.RESULT))
-        sure = ~misses.none & ~(misses.few & held.valid & (held.kind == Kind.NEW))
-        results, again = self.result.valid, misses.again.valid
-        m.d.comb += [
-            self.result.ready.eq(open_),
-            misses.again.ready.eq(open_ & ~results),
-            self.request.ready.eq(open_ & ~results & ~again & sure),
-            misses.peek.eq(self.result.p.miss),
-            taken.result.eq(self.result.payload),
-            taken.valid.eq(open_ & (results | again | (self.request.valid & sure))),
-        ]
-        with m.If(results):
-            m.d.comb += [taken.kind.eq(Kind.RESULT), taken.lookup.eq(misses.peeked)]
-        with m.Elif(again):
-            m.d.comb += [taken.kind.eq(Kind.AGAIN), taken.lookup.eq(misses.again.payload)]
-            m.d.comb += taken.result.miss.eq(misses.again_miss)
-        with m.Else():
-            m.d.comb += [taken.kind.eq(Kind.NEW), taken.lookup.eq(self.request.payload)]
-
     def _compare(self, m: Module) -> None:
-        """Compare with all entries; a result overlaps what it is larger than, too."""
-        taken, held = self._taken, self.held
-        vpn = taken.lookup.va[PAGE_BITS:]
-        size = Mux(taken.kind == Kind.RESULT, taken.result.page.size, PageSize.SMALL)
-        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
-            same = tag.valid & (tag.asid == taken.lookup.asid)
-            m.d.comb += taken.matches[n].eq(
-                same & overlap(tag.vpn, entry.size, vpn, size) & ~taken.lookup.physical
-            )
+        """Compare with all entries; a result overlaps what it is larger than, too.
+
+        What enters has comparators of its own: to choose before them would take too long.
+        """
+        first, entering, misses = self._first, self.entering, self._misses
+        new = self._matches(self.request.p, PageSize.SMALL)
+        size = Mux(entering.result, entering.end.page.size, PageSize.SMALL)
+        other = self._matches(entering.lookup, size)
+        m.d.comb += [
+            first.eq(Mux(self.accepts, self.request.payload, entering.lookup)),
+            misses.first.eq(first),
+        ]
         with m.If(self._moves):
-            m.d.sync += held.eq(taken)
-        next_ = data.View(held.shape(), Mux(self._moves, taken, held))
-        vpn = next_.lookup.va[PAGE_BITS:]
-        with m.If(covers(self.invalidate, next_.lookup.asid, vpn, next_.result.page.size)):
-            m.d.sync += held.result.outcome.eq(Outcome.RETRY)
+            m.d.sync += self.held.matches.eq(Mux(self.accepts, new, other) & ~self.gone)
+
+    def _matches(self, look: data.View, size: Any) -> Value:
+        """The entries that overlap a page of this size."""
+        vpn = look.va[PAGE_BITS:]
+        return Cat(
+            tag.valid
+            & (tag.asid == look.asid)
+            & overlap(tag.vpn, entry.size, vpn, size)
+            & ~look.physical
+            for tag, entry in zip(self.tags, self.pages, strict=True)
+        )
 
     # -- second step -------------------------------------------------------------------------------
 
+    def _hold(self, m: Module) -> None:
+        """What gets from the first step into the second, and when."""
+        entering, held = self.entering, self.held
+        outcome = entering.end.outcome
+        page_comes = entering.result & (outcome == Outcome.PAGE)
+        answers = held.new | held.again | held.refused
+        m.d.comb += [
+            # An entry that was outdated when it was written goes before anything is compared.
+            self._moves.eq(~self.outdated & (self.answer.ready | self.unanswered | ~answers)),
+            # Its page is there when it is compared; or it finds out that it is not.
+            self._misses.wake.eq(
+                entering.slot & (self._moves & page_comes).replicate(len(entering.slot))
+            ),
+        ]
+        m.d.sync += self.unanswered.eq(~self._moves & ~self.answer.valid)
+        with m.If(self._moves):
+            m.d.sync += [
+                held.new.eq(self.accepts & self.request.valid),
+                held.again.eq(entering.again),
+                held.came.eq(page_comes),
+                held.refused.eq(
+                    entering.result & ((outcome == Outcome.FAULT) | (outcome == Outcome.SPARSE))
+                ),
+                held.retry.eq(entering.result & (outcome == Outcome.RETRY)),
+                held.lookup.eq(self._first),
+                held.slot.eq(entering.slot),
+                held.end.eq(entering.end),
+            ]
+
     def _answer(self, m: Module) -> None:
         """Answer from the entry that matched, or from a result that is no page."""
-        held, misses = self.held, self._misses
-        valid = Cat(tag.valid for tag in self.tags)
-        match = Signal(self._entries)
-        hit, looks, refused = Signal(), Signal(), Signal()
-        found = Signal(page(self._config))
+        held, misses, moves = self.held, self._misses, self._moves
+        looks, hit, refused = held.new | held.again, Signal(), Signal()
+        usable = ~held.stale.any()
         m.d.comb += [
-            match.eq(held.matches & valid),
-            looks.eq(held.valid & (held.kind != Kind.RESULT)),
-            hit.eq(looks & (held.lookup.physical | match.any())),
-            refused.eq(
-                held.valid
-                & (held.kind == Kind.RESULT)
-                & ((held.result.outcome == Outcome.FAULT) | (held.result.outcome == Outcome.SPARSE))
-            ),
-            found.eq(select(match, (entry.as_value() for entry in self.pages))),
-            self.answer.valid.eq(hit | refused),
-            self._moves.eq(~self.answer.valid | self.answer.ready),
-            self.answer.p.tag.eq(held.lookup.tag),
-        ]
-        self._translate(m, found, refused)
-        done = self.answer.valid & self.answer.ready
-        waits = looks & ~hit
-        m.d.comb += [
-            misses.add.valid.eq(waits & (held.kind == Kind.NEW)),
-            misses.add.lookup.eq(held.lookup),
-            misses.missed.valid.eq(waits & (held.kind == Kind.AGAIN)),
-            misses.missed.miss.eq(held.result.miss),
-            misses.done.valid.eq(done & (held.kind == Kind.AGAIN)),
-            misses.done.miss.eq(held.result.miss),
-            self._recency.use.eq(match & (done & ~refused).replicate(self._entries)),
-            self.hit.valid.eq(done & (held.kind == Kind.NEW) & ~held.lookup.physical),
+            hit.eq(held.lookup.physical | (~self.unanswered & (held.matches & ~self.gone).any())),
+            refused.eq(held.refused & usable & ~self.withdrawn),
+            self.answer.valid.eq(refused | (looks & hit)),
+            self._missed.eq(held.new & ~hit),
+            misses.moves.eq(moves),
+            misses.second.eq(held.lookup),
+            misses.new.eq(held.new),
+            misses.held.eq(held.slot),
+            misses.missed.eq(moves & looks & ~hit),
+            misses.answered.eq(moves & held.again & hit),
+            misses.came.eq(held.came & usable),
+            misses.refused.eq(moves & refused),
+            misses.retry.eq(held.retry | (moves & held.refused & ~refused)),
+            self.hit.valid.eq(moves & held.new & hit & ~held.lookup.physical),
             self.hit.asid.eq(held.lookup.asid),
-            self.missed.valid.eq(misses.add.valid),
+            self.missed.valid.eq(moves & self._missed),
             self.missed.asid.eq(held.lookup.asid),
         ]
 
-    def _translate(self, m: Module, found: data.View, refused: Value) -> None:
+    def _translate(self, m: Module) -> None:
         """Physical address and permissions."""
-        request, out = self.held.lookup, self.answer.p
-        at, small = request.va, found.ppn
+        held, request, out = self.held, self.held.lookup, self.answer.p
+        found = Signal(page(self._config))
+        at, inside = request.va, found.ppn
+        # What comes from the address, by the size of the page.
+        large = request.physical | (found.size != PageSize.SMALL)
+        huge = request.physical | (found.size == PageSize.HUGE)
         ppn = Cat(
-            Mux(found.size == PageSize.SMALL, small[0:4], at[12:16]),
-            Mux(found.size == PageSize.HUGE, at[16:21], small[4:9]),
-            small[9:],
+            Mux(large, at[12:16], inside[0:4]),
+            Mux(huge, at[16:21], inside[4:9]),
+            Mux(request.physical, at[21 : self._config.address_width], inside[9:]),
         )
         writes = request.access != Access.READ
         denied = [
@@ -216,17 +284,17 @@ class L1Tlb(wiring.Component):
             (found.read_only & writes, FaultType.RO),
             (found.no_atomics & (request.access == Access.ATOMIC), FaultType.ATOMIC),
         ]
-        m.d.comb += out.pa.eq(Cat(at[:PAGE_BITS], ppn))
-        with m.If(refused):
-            m.d.comb += [
-                out.outcome.eq(self.held.result.outcome),
-                out.fault.eq(self.held.result.fault),
-            ]
+        m.d.comb += [
+            found.eq(select(held.matches, (entry.as_value() for entry in self.pages))),
+            out.tag.eq(request.tag),
+            out.pa.eq(Cat(at[:PAGE_BITS], ppn)),
+        ]
+        with m.If(held.refused):
+            m.d.comb += [out.outcome.eq(held.end.outcome), out.fault.eq(held.end.fault)]
         with m.Elif(request.physical):
-            m.d.comb += [out.pa.eq(at), out.fault.eq(FaultType.REGION)]
-            m.d.comb += out.outcome.eq(
-                Mux(at >= self._config.memory_bytes, Outcome.FAULT, Outcome.PAGE)
-            )
+            outside = at >= self._config.memory_bytes
+            m.d.comb += out.outcome.eq(Mux(outside, Outcome.FAULT, Outcome.PAGE))
+            m.d.comb += out.fault.eq(FaultType.REGION)
         for condition, fault in denied:
             with m.Elif(condition):
                 m.d.comb += [out.outcome.eq(Outcome.FAULT), out.fault.eq(fault)]
@@ -235,35 +303,36 @@ class L1Tlb(wiring.Component):
 
     def _fill(self, m: Module) -> None:
         """A page that has come takes the place of all that it overlaps."""
-        held, misses, event = self.held, self._misses, self.invalidate
-        came = Signal()
-        here, choice, free = (Signal(self._entries) for _ in range(3))
-        ends = held.valid & (held.kind == Kind.RESULT) & self._moves
-        vpn = held.lookup.va[PAGE_BITS:]
-        stale = covers(event, held.lookup.asid, vpn, held.result.page.size)
-        valid = Cat(tag.valid for tag in self.tags)
+        held, use = self.held, self._recency.use
+        spare, choice = Signal(self._entries), Signal(self._entries)
+        full, came, fits = Signal(), Signal(), Signal()
+        valid = Cat(tag.valid for tag in self.tags) & ~self.gone
+        unused = Mux(full, self._recency.oldest, spare)
+        looks = (held.new | held.again).replicate(self._entries)
         m.d.comb += [
-            misses.ended.valid.eq(ends),
-            misses.ended.miss.eq(held.result.miss),
-            misses.ended.page.eq(held.result.page),
-            misses.ended.outcome.eq(held.result.outcome),
-            came.eq(ends & (held.result.outcome == Outcome.PAGE) & ~stale),
-            free.eq(~valid | held.matches),
-            here.eq(Mux(free.any(), free, self._recency.oldest)),
-            choice.eq(here & -here),
+            came.eq(held.came & ~held.stale.any()),
+            fits.eq(~held.matches.any()),
+            choice.eq(lowest(held.matches) | (unused & fits.replicate(self._entries))),
         ]
-        with m.If((held.result.outcome == Outcome.PAGE) & stale):
-            m.d.comb += misses.ended.outcome.eq(Outcome.RETRY)
+        m.d.sync += [
+            spare.eq(lowest(~valid)),
+            full.eq(valid.all()),
+            # Counts one cycle later than the entry, early enough for the next result.
+            use.eq(Mux(came, choice, held.matches & looks)),
+        ]
         for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
-            gone = covers(event, tag.asid, tag.vpn, entry.size) | (came & held.matches[n])
-            with m.If(came & choice[n]):
+            # All that it overlaps are written, but only one of them is valid.
+            with m.If(came & (held.matches[n] | (fits & unused[n]))):
                 m.d.sync += [
-                    tag.valid.eq(1),
+                    tag.valid.eq(choice[n]),
                     tag.asid.eq(held.lookup.asid),
-                    tag.vpn.eq(vpn),
-                    entry.eq(held.result.page),
+                    tag.vpn.eq(held.lookup.va[PAGE_BITS:]),
+                    entry.eq(held.end.page),
                 ]
-            with m.Elif(gone):
+            with m.Elif(self.gone[n] | (self.outdated & use[n])):
                 m.d.sync += tag.valid.eq(0)
-        with m.If(came):
-            m.d.comb += self._recency.use.eq(choice)
+
+
+def _result_covered(event: data.View, one: data.View) -> Value:
+    """Whether an invalidation is for the page of a result."""
+    return covers(event, one.lookup.asid, one.lookup.va[PAGE_BITS:], one.end.page.size)

@@ -1,13 +1,13 @@
 """Look-ups of one first-level TLB that wait for a page (ASID-4)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.arbiter import SteadyRoundRobin
-from hw.lib.onehot import encode
-from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Outcome, PageSize, lookup, overlap, page
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import encode, lowest, select
+from hw.mmu.lookups import PAGE_BITS, VPN_BITS, lookup
 
 __all__ = ["Misses", "miss_bits", "miss_request"]
 
@@ -26,33 +26,33 @@ def miss_request(config: Config, misses: int) -> data.StructLayout:
     })
 
 
-class _State(enum.Enum, shape=3):
-    """FREE; ASK: to be asked for; SENT: asked for; FOLLOW: another one asks for the same smallest
-    page; AGAIN: its page has come, it is to be looked up again; LOOKED: it is being looked up."""
-
-    FREE = 0
-    ASK = 1
-    SENT = 2
-    FOLLOW = 3
-    AGAIN = 4
-    LOOKED = 5
-
-
 class Misses(wiring.Component):
-    """Up to `misses` look-ups; those of one smallest page ask once.
+    """Up to `misses` look-ups, each in a slot; those of one smallest page ask once.
+
+    A slot is free; or its look-up is to be asked for (`ask`), offered (`offer`), asked for
+    (`sent`), or follows another one that asks for the same smallest page (`follow`); or its page
+    has come (`again`), and it is looked up again (none of these). One bit per slot and state.
 
     Who follows is looked up again when the page comes. A fault is only for the one that asked:
-    others may have come after the page was mapped, and ask themselves.
+    others may have come after the page was mapped, and ask themselves, one for all.
+
+    What asks for the same page is compared while the look-up, or result, is in the first step of
+    the TLB; what has become of it is used in the second. A look-up that misses is offered to the
+    next level in the next cycle, if no other is.
 
     Members
     -------
-    add : `lookup` has missed; one must be free. With `missed`, `lookup` alone counts.
-    few : no more than one is free; none : not even that.
+    room : at least one, two, three more may wait.
     ask : pages that are wanted.
-    again : a look-up whose page has come; its number is `again_miss`.
-    missed : look-up `miss` has missed again. done : it was answered.
-    ended : what came for `miss`, in the cycle in which it takes effect.
-    peek, peeked : look-up number `peek`.
+    wanted : a result has come for this look-up. slot, lookup : that one; else one whose page has
+        come, if there is one (`again`). Slots are one-hot.
+    pick : that one is looked up again.
+    moves : what is in the first step gets into the second; only then what is in the second ends.
+    first, second : look-ups in the two steps, of a result who asked for it.
+    new : the second is in no slot yet; else `held` is its slot.
+    missed, answered : how it ends, if it is a look-up; `answered` only of one that had a slot.
+    wake : slot of a look-up that may be looked up again, for its page is as good as there.
+    came, refused, retry : how it ends, if it is a result.
     """
 
     def __init__(self, config: Config, tag: data.Layout, misses: int) -> None:
@@ -60,121 +60,121 @@ class Misses(wiring.Component):
             raise ValueError(f"misses = {misses!r} is outside its limits 2 … 64")
         self._misses = misses
         self._lookup = lookup(config, tag)
-        number = miss_bits(misses)
         super().__init__({
-            "add": In(data.StructLayout({"valid": 1, "lookup": self._lookup})),
-            "few": Out(1),
-            "none": Out(1),
+            "room": Out(3),
             "ask": Out(stream.Signature(miss_request(config, misses))),
-            "again": Out(stream.Signature(self._lookup)),
-            "again_miss": Out(number),
-            "missed": In(data.StructLayout({"valid": 1, "miss": number})),
-            "done": In(data.StructLayout({"valid": 1, "miss": number})),
-            "ended": In(
-                data.StructLayout({
-                    "valid": 1,
-                    "miss": number,
-                    "outcome": Outcome,
-                    "page": page(config),
-                })
-            ),
-            "peek": In(number),
-            "peeked": Out(self._lookup),
+            "wanted": In(data.StructLayout({"valid": 1, "miss": miss_bits(misses)})),
+            "again": Out(1),
+            "slot": Out(misses),
+            "lookup": Out(self._lookup),
+            "pick": In(1),
+            "moves": In(1),
+            "first": In(self._lookup),
+            "second": In(self._lookup),
+            "new": In(1),
+            "held": In(misses),
+            "missed": In(1),
+            "answered": In(1),
+            "wake": In(misses),
+            "came": In(1),
+            "refused": In(1),
+            "retry": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        numbers = range(self._misses)
-        self._lookups = lookups = Signal(data.ArrayLayout(self._lookup, self._misses))
-        self._states = states = Signal(data.ArrayLayout(_State, self._misses))
-        free, first = Signal(self._misses), Signal(self._misses)
-        m.d.comb += [
-            free.eq(self._in(_State.FREE)),
-            first.eq(free & -free),
-            self.none.eq(~free.any()),
-            self.few.eq((free & ~first) == 0),
-            self.peeked.eq(lookups[self.peek]),
-        ]
-        asks = self._turns(m, "ask", _State.ASK, self.ask.valid, self.ask.ready)
-        again = self._turns(m, "again", _State.AGAIN, self.again.valid, self.again.ready)
-        number = Signal.like(self.again_miss)
-        chosen = Signal(self._lookup)
-        m.d.comb += [
-            number.eq(encode(asks)),
-            chosen.eq(lookups[number]),
-            self.ask.p.miss.eq(number),
-            self.ask.p.asid.eq(chosen.asid),
-            self.ask.p.vpn.eq(chosen.va[PAGE_BITS:]),
-            self.again_miss.eq(encode(again)),
-            self.again.payload.eq(lookups[self.again_miss]),
-        ]
-        follows = self._asked(m)
-        for n in numbers:
-            state = states[n]
-            with m.If(self.add.valid & first[n]):
-                m.d.sync += lookups[n].eq(self.add.lookup)
-                m.d.sync += state.eq(Mux(follows, _State.FOLLOW, _State.ASK))
-            with m.If(asks[n] & self.ask.ready):
-                m.d.sync += state.eq(_State.SENT)
-            with m.If(again[n] & self.again.ready):
-                m.d.sync += state.eq(_State.LOOKED)
-            with m.If(self.missed.valid & (self.missed.miss == n)):
-                m.d.sync += state.eq(Mux(follows, _State.FOLLOW, _State.ASK))
-            with m.If(self.done.valid & (self.done.miss == n)):
-                m.d.sync += state.eq(_State.FREE)
-        self._end(m)
+        self._lookups = Signal(data.ArrayLayout(self._lookup, self._misses))
+        self._free = Signal(self._misses, init=-1)
+        self._ask, self._offer, self._sent, self._follow, self._again = (
+            Signal(self._misses, name=name) for name in ("asks", "offer", "sent", "follow", "again")
+        )
+        self._same = Signal(self._misses)
+        self._place = Signal(self._misses)
+        self._show(m)
+        self._compare(m)
+        self._change(m)
         return m
 
-    def _in(self, *states: _State) -> Value:
-        """Per look-up, whether it is in one of these states."""
-        return Cat(
-            Cat(self._states[n] == state for state in states).any() for n in range(self._misses)
-        )
-
-    def _turns(self, m: Module, name: str, state: _State, valid: Value, ready: Value) -> Value:
-        """Offer the look-ups in `state` in turn; one-hot, the one that is offered."""
-        m.submodules[f"{name}_turns"] = turns = SteadyRoundRobin(self._misses)
+    def _show(self, m: Module) -> None:
+        """Room, a place for the next one, and the look-up of a result or one to look up again."""
+        free, wanted = self._free, self.wanted
+        second = free & ~self._place
+        own = Cat(wanted.miss == n for n in range(self._misses))
         m.d.comb += [
-            turns.requests.eq(self._in(state)),
-            valid.eq(turns.grant.any()),
-            turns.advance.eq(ready),
+            self._place.eq(lowest(free)),
+            self.room.eq(Cat(free.any(), second.any(), (second & ~lowest(second)).any())),
+            self.again.eq(self._again.any()),
+            self.slot.eq(Mux(wanted.valid, own, lowest(self._again))),
+            self.lookup.eq(select(self.slot, (one.as_value() for one in self._lookups))),
         ]
-        return turns.grant
+        for n in range(self._misses):
+            with m.If(self.new & self._place[n]):
+                m.d.sync += self._lookups[n].eq(self.second)
 
-    def _asked(self, m: Module) -> Signal:
-        """Whether the page of the look-up that misses has been asked for."""
-        asked, new = Signal(), self.add.lookup
-        same = [
-            (one.asid == new.asid) & (one.va[PAGE_BITS:] == new.va[PAGE_BITS:])
-            for one in self._lookups
-        ]
-        m.d.comb += asked.eq((Cat(same) & self._in(_State.ASK, _State.SENT)).any())
-        return asked
-
-    def _end(self, m: Module) -> None:
-        """What has come for one look-up, and for those that follow it."""
-        ended, numbers = self.ended, range(self._misses)
-        asker = Signal(self._lookup)
-        follow, same, inside, heirs = (Signal(self._misses) for _ in range(4))
-        came = ended.outcome == Outcome.PAGE
-        refused = (ended.outcome == Outcome.FAULT) | (ended.outcome == Outcome.SPARSE)
-        vpn = asker.va[PAGE_BITS:]
-        m.d.comb += [asker.eq(self._lookups[ended.miss]), follow.eq(self._in(_State.FOLLOW))]
-        for n in numbers:
-            mine = self._lookups[n]
-            one, space = mine.va[PAGE_BITS:], mine.asid == asker.asid
-            m.d.comb += [
-                same[n].eq(space & (one == vpn)),
-                inside[n].eq(space & overlap(one, PageSize.SMALL, vpn, ended.page.size)),
+    def _compare(self, m: Module) -> None:
+        """Which look-ups are for the page of what is in the second step; one that was in the second
+        step when this one was in the first may have got into a slot since."""
+        same, written = Signal(self._misses), Signal(self._misses)
+        repeats = Signal()
+        with m.If(self.moves):
+            m.d.sync += [
+                same.eq(Cat(_same(one, self.first) for one in self._lookups)),
+                repeats.eq(_same(self.second, self.first)),
+                written.eq(_if(self.new, self._place)),
             ]
-        # One of those that follow asks next.
-        m.d.comb += heirs.eq(follow & same)
-        first = heirs & -heirs
-        for n in numbers:
-            state = self._states[n]
-            with m.If(ended.valid & (ended.miss == n)):
-                m.d.sync += state.eq(Mux(came, _State.AGAIN, Mux(refused, _State.FREE, _State.ASK)))
-            with m.Elif(ended.valid & follow[n] & came & inside[n]):
-                m.d.sync += state.eq(_State.AGAIN)
-            with m.Elif(ended.valid & refused & first[n]):
-                m.d.sync += state.eq(_State.ASK)
+        m.d.comb += self._same.eq(same & ~written | _if(repeats, written))
+
+    def _change(self, m: Module) -> None:
+        """One step of every slot."""
+        free, ask, offer, sent = self._free, self._ask, self._offer, self._sent
+        follow, again, held = self._follow, self._again, self.held
+        misses, follows = Signal(self._misses), Signal(self._misses)
+        mine, asked, ended = follow & self._same, Signal(), Signal(self._misses)
+        asks = Signal(self._misses)
+        m.d.comb += [
+            misses.eq(_if(self.missed, Mux(self.new, self._place, held))),
+            asked.eq(((ask | offer | sent) & self._same).any()),
+            follows.eq(_if(asked, misses)),
+            ended.eq(_if(self.refused | self.retry, held)),
+            asks.eq(misses & ~follows | _if(self.retry, held) | _if(self.refused, lowest(mine))),
+        ]
+        turned = self._offers(m, asks)
+        m.d.sync += [
+            free.eq(free & ~misses | _if(self.answered | self.refused, held)),
+            ask.eq((ask | asks) & ~turned),
+            sent.eq((sent | _if(self.ask.ready, offer)) & ~self.wake & ~ended),
+            follow.eq(
+                (follow | follows) & ~_if(self.came, mine) & ~_if(self.refused, lowest(mine))
+            ),
+            again.eq(again & ~_if(self.pick, self.slot) | self.wake | _if(self.came, mine)),
+        ]
+
+    def _offers(self, m: Module, asks: Value) -> Value:
+        """Those that ask in turn; those that get their turn now. `asks`: who begins to."""
+        m.submodules.turns = turns = RoundRobin(self._misses)
+        offer, ask, nothing = self._offer, self._ask, Signal()
+        next_ = Signal(self._misses)
+        chosen = data.View(self._lookup, select(offer, (one.as_value() for one in self._lookups)))
+        m.d.comb += [
+            nothing.eq(~offer.any() | self.ask.ready),
+            turns.requests.eq(ask),
+            turns.advance.eq(nothing),
+            next_.eq(_if(nothing, Mux(ask.any(), turns.grant, asks))),
+            self.ask.valid.eq(offer.any()),
+            self.ask.p.miss.eq(encode(offer)),
+            self.ask.p.asid.eq(chosen.asid),
+            self.ask.p.vpn.eq(chosen.va[PAGE_BITS:]),
+        ]
+        with m.If(nothing):
+            m.d.sync += offer.eq(next_)
+        return next_
+
+
+def _same(one: data.View, other: data.View) -> Value:
+    """Whether two look-ups are for the same smallest page."""
+    return (one.asid == other.asid) & (one.va[PAGE_BITS:] == other.va[PAGE_BITS:])
+
+
+def _if(condition: Value, slots: Value) -> Value:
+    """`slots` if `condition` holds, else none."""
+    return slots & condition.replicate(len(slots))

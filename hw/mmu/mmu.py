@@ -47,7 +47,7 @@ class Mmu(wiring.Component):
         request ─► L1 ─ miss ─► in turn ─► L2 ─ missed ─► queue ─► walker ─► memory
         answer  ◄──┘ ◄─ Results ◄──────────┘ ◄──────── walked ───────┘  └─ ASID table
 
-    Cycles: a hit in L1 1; in L2 9 more (miss 1, in turn 1, L2 3, `Results` 1, L1 3); a walk 5 more
+    Cycles: a hit in L1 1; in L2 10 more (miss 1, in turn 1, L2 3, `Results` 1, L1 4); a walk 5 more
     than `Walker` takes (queue 2, L2 3).
 
     Nothing behind the first levels ever waits for a client: L2 answers in its cycle, `Results` has

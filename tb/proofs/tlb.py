@@ -6,7 +6,7 @@ from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.mmu.l1 import Kind, L1Tlb
+from hw.mmu.l1 import L1Tlb
 from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Outcome, PageSize, Scope, covers, overlap, page
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
@@ -35,7 +35,7 @@ class L1Proof(Proof):
         self._inputs(m, dut)
         self._asid, self._vpn = Signal(CONFIG.asid_bits, name="asid"), Signal(VPN_BITS, name="vpn")
         m.d.comb += [self._asid.eq(AnyConst(CONFIG.asid_bits)), self._vpn.eq(AnyConst(VPN_BITS))]
-        known = self._specify(m, dut, inside.submodule("misses").peeked)
+        known = self._specify(m, dut, inside.submodule("misses").lookup)
         self._entries(m, dut, known)
         self._answers(m, dut, known)
 
@@ -66,58 +66,91 @@ class L1Proof(Proof):
         entries (`coming`), and there."""
         layout = data.StructLayout({"valid": 1, "page": page(CONFIG)})
         coming, known = Signal(layout, name="coming"), Signal(layout, name="known")
-        result, held = dut.result.payload, dut.held
+        result = dut.result.payload
         m.d.comb += Assume(~dut.result.valid | ~asker.physical)
         came = dut.result.valid & dut.result.ready & (result.outcome == Outcome.PAGE)
         comes = came & self._mine(asker.asid, asker.va[PAGE_BITS:], result.page.size)
+        arrives = coming.valid & dut.held.came
         with m.If(dut.result.valid & dut.result.ready):
             m.d.sync += [
-                coming.valid.eq(comes & ~self._gone(dut, result.page.size)),
+                coming.valid.eq(comes & ~self._gone(dut.invalidate, result.page.size)),
                 coming.page.eq(result.page),
             ]
-        with m.Elif(held.valid & (held.kind == Kind.RESULT)):
-            # One cycle in the second step, unless it is an answer.
+        with m.Elif(arrives | self._gone(dut.invalidate, coming.page.size)):
             m.d.sync += coming.valid.eq(0)
-        with m.Elif(self._gone(dut, coming.page.size)):
-            m.d.sync += coming.valid.eq(0)
-        with m.If(coming.valid & ~self._gone(dut, coming.page.size)):
+        with m.If(arrives & ~self._gone(dut.invalidate, coming.page.size)):
             m.d.sync += [known.valid.eq(1), known.page.eq(coming.page)]
-        with m.Elif(self._gone(dut, known.page.size)):
+        with m.Elif(self._gone(dut.invalidate, known.page.size)):
             m.d.sync += known.valid.eq(0)
-        pending = held.valid & (held.kind == Kind.RESULT) & (held.result.outcome == Outcome.PAGE)
-        mine = self._mine(held.lookup.asid, held.lookup.va[PAGE_BITS:], held.result.page.size)
-        with m.If(coming.valid):
-            m.d.comb += Assert(pending & mine & (held.result.page == coming.page))
-        with m.Else():
-            m.d.comb += Assert(~(pending & mine))
+        self._under_way(m, dut, coming)
         return known
 
-    def _gone(self, dut: L1Tlb, size: Any) -> Value:
-        return covers(dut.invalidate, self._asid, self._vpn, size)
+    def _under_way(self, m: Module, dut: L1Tlb, coming: Any) -> None:
+        """The result that is coming is in one of the two places, and the only one there."""
+        entering, held = dut.entering, dut.held
+        pages = [
+            (entering.result & (entering.end.outcome == Outcome.PAGE), entering),
+            (held.came, held),
+        ]
+        here = [
+            pending
+            & self._mine(one.lookup.asid, one.lookup.va[PAGE_BITS:], one.end.page.size)
+            & (one.end.page == coming.page)
+            for pending, one in pages
+        ]
+        with m.If(coming.valid):
+            m.d.comb += Assert(Cat(here).any())
+        for pending, one in pages:
+            mine = self._mine(one.lookup.asid, one.lookup.va[PAGE_BITS:], one.end.page.size)
+            # The invalidation of the cycle in which it was taken is looked at one cycle later.
+            before = self._gone(dut.before, one.end.page.size) & (one is entering)
+            stale = one.stale.any() | before
+            with m.If(pending & mine & ~stale):
+                m.d.comb += Assert(coming.valid & (one.end.page == coming.page))
+            with m.If(pending & mine & stale):
+                m.d.comb += Assert(~coming.valid)
+            m.d.comb += Assert(Value.cast(one.end.page.size) <= PageSize.HUGE.value)
+        m.d.comb += [
+            Assert(~(entering.result & held.came)),
+            Assert(~(entering.result & entering.again)),
+        ]
+
+    def _gone(self, event: Any, size: Any) -> Value:
+        return covers(event, self._asid, self._vpn, size)
 
     def _entries(self, m: Module, dut: L1Tlb, known: Any) -> None:
-        held = dut.held
+        held, entering = dut.held, dut.entering
         tags = list(zip(dut.tags, dut.pages, strict=True))
         (one, one_page), (other, other_page) = tags
         same = (one.asid == other.asid) & overlap(
             one.vpn, one_page.size, other.vpn, other_page.size
         )
         m.d.comb += Assert(~(one.valid & other.valid & same))
+        looks = held.new | held.again
         for n, (tag, entry) in enumerate(tags):
-            with m.If(tag.valid & self._mine(tag.asid, tag.vpn, entry.size)):
+            leaves = dut.gone[n] | (dut.outdated & dut.used[n])
+            with m.If(tag.valid & self._mine(tag.asid, tag.vpn, entry.size) & ~leaves):
                 m.d.comb += Assert(known.valid & (known.page == entry))
-            size = Mux(held.kind == Kind.RESULT, held.result.page.size, PageSize.SMALL)
+            size = Mux(held.came, held.end.page.size, PageSize.SMALL)
             vpn = held.lookup.va[PAGE_BITS:]
             matches = (tag.asid == held.lookup.asid) & overlap(tag.vpn, entry.size, vpn, size)
-            with m.If(held.valid & tag.valid & ~held.lookup.physical):
-                m.d.comb += Assert(held.matches[n] == matches)
+            matches &= tag.valid & ~held.lookup.physical
+            with m.If(matches & (looks | held.came)):
+                m.d.comb += Assert(held.matches[n])
+            with m.If(held.matches[n] & ((looks & ~dut.unanswered) | held.came)):
+                m.d.comb += Assert(matches)
             m.d.comb += Assert(Value.cast(entry.size) <= PageSize.HUGE.value)
         m.d.comb += [
-            Assert(Value.cast(held.result.page.size) <= PageSize.HUGE.value),
-            Assert(~(held.valid & (held.kind == Kind.RESULT) & held.lookup.physical)),
+            # Nothing is compared while entries change.
+            Assert(~(held.came & (dut.accepts | entering.again | entering.result))),
+            Assert(~(dut.outdated & (looks | held.came | held.refused))),
+            Assert(~(dut.accepts & (entering.again | entering.result))),
+            Assert(~(entering.result & entering.lookup.physical)),
+            Assert(~(held.came & held.lookup.physical)),
+            Assert(looks + held.came + held.refused <= 1),
+            Assert(~held.came | (held.end.outcome == Outcome.PAGE)),
+            Assert(~held.refused | _refused(held.end.outcome)),
         ]
-        with m.If(held.valid & held.lookup.physical):
-            m.d.comb += Assert(~held.matches.any())
 
     def _answers(self, m: Module, dut: L1Tlb, known: Any) -> None:
         answer, held = dut.answer, dut.held
@@ -135,8 +168,12 @@ class L1Proof(Proof):
             m.d.comb += [Assert(known.valid), Assert(answer.p.pa == translated)]
         m.d.comb += [
             Assert(answer.p.outcome != Outcome.RETRY),
-            Cover(is_page & mine & (known.page.size == PageSize.BIG) & (held.kind == Kind.NEW)),
+            Cover(is_page & mine & (known.page.size == PageSize.BIG) & held.new),
         ]
+
+
+def _refused(outcome: Value) -> Value:
+    return (outcome == Outcome.FAULT) | (outcome == Outcome.SPARSE)
 
 
 PROOFS = [L1Proof()]
