@@ -18,11 +18,15 @@ _REGION = DIRECTORIES[2].shift - PAGE_BITS
 
 
 class Directories(wiring.Component):
-    """Fully associative; combinational look-up.
+    """Fully associative; a look-up is answered in the next cycle.
 
     An entry that is not valid is used before another is replaced; then the least recently used one,
     as a tree of bits remembers it. An invalidation takes effect in the cycle after it: also that
-    of a page takes away the PD0 of its region. In its own cycle nothing is filled.
+    of a page takes away the PD0 of its region. In its own cycle nothing is filled, and what waits
+    to be filled is dropped.
+
+    To fill takes 3 cycles, and those in which there is a look-up; what comes meanwhile is dropped:
+    it costs a few reads at most.
 
     Parameters
     ----------
@@ -30,7 +34,7 @@ class Directories(wiring.Component):
 
     Members
     -------
-    asid, vpn : whose PD0 is wanted. use : it is used now.
+    look, asid, vpn : whose PD0 is wanted.
     hit, table : it is known; its address >> `TABLE_BITS`.
     fill : the PD0 of page `vpn` of `asid` lies at `table`.
     invalidate : see `invalidation`.
@@ -48,9 +52,9 @@ class Directories(wiring.Component):
             "table": table,
         })
         super().__init__({
+            "look": In(1),
             "asid": In(config.asid_bits),
             "vpn": In(VPN_BITS),
-            "use": In(1),
             "hit": Out(1),
             "table": Out(table),
             "fill": In(data.StructLayout({"valid": 1, **page, "table": table})),
@@ -59,36 +63,60 @@ class Directories(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.recency = recency = self._recency
+        m.submodules.recency = self._recency
         rows = Signal(data.ArrayLayout(self._row, self._entries))
-        event, fill = self.invalidate, self.fill
-        wanted = Cat(self._is(row, self.asid, self.vpn) for row in rows)
-        known = Cat(self._is(row, fill.asid, fill.vpn) for row in rows)
-        free, place, chosen = (Signal(self._entries) for _ in range(3))
-        fills = Signal()
+        writes, place = self._fill(m, rows)
+        wanted = Signal(self._entries)
+        found = Signal(self._entries)
         m.d.comb += [
-            self.hit.eq(wanted.any()),
-            self.table.eq(select(wanted, (row.table for row in rows))),
-            free.eq(Cat(~row.valid for row in rows)),
-            place.eq(Mux(free.any(), free, recency.oldest)),
-            chosen.eq(place & -place),
-            # What comes now was read before; of whatever space, for it costs a few reads at most.
-            fills.eq(fill.valid & ~known.any() & ~event.valid),
-            recency.use.eq(Mux(fills, chosen, wanted & self.use.replicate(self._entries))),
+            wanted.eq(Cat(self._is(row, self.asid, self.vpn[_REGION:]) for row in rows)),
+            self.hit.eq(found.any()),
+            self.table.eq(select(found, (row.table for row in rows))),
+            self._recency.use.eq(Mux(writes, place, found)),
         ]
-        for number, row in enumerate(rows):
+        m.d.sync += found.eq(wanted & self.look.replicate(self._entries))
+        event = self.invalidate
+        for row in rows:
             here = (event.scope != Scope.PAGE) | (event.vpn[_REGION:] == row.region)
             with m.If(touches(event, row.asid) & here):
                 m.d.sync += row.valid.eq(0)
-            with m.Elif(fills & chosen[number]):
-                m.d.sync += [
-                    row.valid.eq(1),
-                    row.asid.eq(fill.asid),
-                    row.region.eq(fill.vpn[_REGION:]),
-                    row.table.eq(fill.table),
-                ]
         return m
 
+    def _fill(self, m: Module, rows: data.View) -> tuple[Value, Value]:
+        """Whether a row is written, and which one."""
+        event = self.invalidate
+        comes = Signal(self._row)
+        compared, new = Signal(name="compared"), Signal(name="new")
+        same, chosen, free, place = (
+            Signal(self._entries, name=name) for name in ("same", "chosen", "free", "place")
+        )
+        writes = Signal()
+        m.d.comb += [
+            free.eq(Cat(~row.valid for row in rows)),
+            place.eq(Mux(free.any(), free, self._recency.oldest)),
+            # A row that was found stays until its table has been taken.
+            writes.eq(comes.valid & new & ~self.look & ~event.valid),
+        ]
+        m.d.sync += [
+            same.eq(Cat(self._is(row, comes.asid, comes.region) for row in rows)),
+            compared.eq(comes.valid),
+            new.eq(compared & ~same.any()),
+            chosen.eq(place & -place),
+        ]
+        with m.If(event.valid | writes | (compared & same.any())):
+            m.d.sync += [comes.valid.eq(0), compared.eq(0), new.eq(0)]
+        with m.Elif(~comes.valid):
+            m.d.sync += [
+                comes.valid.eq(self.fill.valid),
+                comes.asid.eq(self.fill.asid),
+                comes.region.eq(self.fill.vpn[_REGION:]),
+                comes.table.eq(self.fill.table),
+            ]
+        for number, row in enumerate(rows):
+            with m.If(writes & chosen[number]):
+                m.d.sync += row.eq(comes)
+        return writes, chosen
+
     @staticmethod
-    def _is(row: data.View, asid: Value, vpn: Value) -> Value:
-        return row.valid & (row.asid == asid) & (row.region == vpn[_REGION:])
+    def _is(row: data.View, asid: Value, region: Value) -> Value:
+        return row.valid & (row.asid == asid) & (row.region == region)

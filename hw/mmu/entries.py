@@ -6,10 +6,20 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.mmu.lookups import PAGE_BITS, Outcome, PageSize, ending
-from hw.pagetables import PAGE_SIZES, DualPde, FaultType, Pde, PdeAperture, Pte, PteAperture
+from hw.pagetables import (
+    DIRECTORIES,
+    PAGE_SIZES,
+    TABLES,
+    DualPde,
+    FaultType,
+    Pde,
+    PdeAperture,
+    Pte,
+    PteAperture,
+)
 from hw.records import MemoryStatus
 
-__all__ = ["ENTRY_BITS", "TABLE_BITS", "Below", "Depth", "Entries"]
+__all__ = ["ENTRY_BITS", "LEVELS", "TABLE_BITS", "Below", "Depth", "Entries"]
 
 ENTRY_BITS = 128
 """Of the largest entry, that of PD0; the others lie in the low half."""
@@ -32,6 +42,10 @@ class Depth(enum.Enum, shape=3):
     SMALL = 5
 
 
+LEVELS = (*DIRECTORIES, TABLES[1 << 16], TABLES[1 << 12])
+"""By the value of their `Depth`."""
+
+
 class Below(data.Struct):
     """The table of 4 KiB pages beside one of 64 KiB pages: as PD0 names it."""
 
@@ -47,8 +61,9 @@ class Entries(wiring.Component):
     -------
     depth, entry, status : an entry, and how its read ended.
     beside : only with BIG, what PD0 said of the small pages.
-    descends : there is a table below: `following` says whose entries it has, `table` its address
-        >> `TABLE_BITS`, `below` what PD0 says of small pages.
+    descends : there is a table below: `table` is its address >> `TABLE_BITS`, `below` what PD0 says
+        of small pages.
+    skips : what comes next is SMALL, else one more than `depth`; whether or not it descends.
     end : else, the end.
     """
 
@@ -60,7 +75,7 @@ class Entries(wiring.Component):
             "status": In(MemoryStatus),
             "beside": In(Below),
             "descends": Out(1),
-            "following": Out(Depth),
+            "skips": Out(1),
             "table": Out(config.address_width - TABLE_BITS),
             "below": Out(Below),
             "end": Out(ending(config)),
@@ -68,6 +83,8 @@ class Entries(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        big = data.View(DualPde, self.entry).big_aperture
+        m.d.comb += self.skips.eq((self.depth == Depth.PD0) & (big == PdeAperture.INVALID))
         with m.If(self.status == MemoryStatus.BUS):
             self._fault(m, FaultType.POISONED)
         with m.Elif(self.status == MemoryStatus.FAULT):
@@ -94,7 +111,6 @@ class Entries(wiring.Component):
         with m.Else():
             address = entry.address[: _PHYSICAL_BITS - PAGE_BITS] << PAGE_BITS
             self._descend(m, entry.aperture, entry.volatile, address)
-            m.d.comb += self.following.eq(Value.cast(self.depth) + 1)
 
     def _dual(self, m: Module) -> None:
         """First the table of 64 KiB pages, then that of 4 KiB pages."""
@@ -110,11 +126,9 @@ class Entries(wiring.Component):
         with m.Elif(entry.big_aperture != PdeAperture.INVALID):
             big = entry.big_address[: _PHYSICAL_BITS - TABLE_BITS] << TABLE_BITS
             self._descend(m, entry.big_aperture, 0, big)
-            m.d.comb += self.following.eq(Depth.BIG)
         with m.Else():
             sparse = entry.big_volatile | entry.small_volatile
             self._descend(m, entry.small_aperture, sparse, small << PAGE_BITS)
-            m.d.comb += self.following.eq(Depth.SMALL)
 
     def _big(self, m: Module) -> None:
         """A page of 64 KiB; if there is none, one of 4 KiB may lie below."""
@@ -124,7 +138,6 @@ class Entries(wiring.Component):
             self._page(m, PageSize.BIG)
         with m.Else():
             self._descend(m, beside.aperture, beside.sparse, beside.address << PAGE_BITS)
-            m.d.comb += self.following.eq(Depth.SMALL)
 
     def _descend(self, m: Module, aperture: Value, sparse: Value | int, address: Value) -> None:
         """Go on to the table at `address`, if there is one that can be read."""

@@ -1,9 +1,10 @@
 """Page walker: many walks at once over tables in memory (ASID-2, ASID-4, ASID-7, ASID-8)."""
 
-from itertools import pairwise
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -12,7 +13,7 @@ from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode, select
 from hw.mmu.directories import Directories
-from hw.mmu.entries import ENTRY_BITS, TABLE_BITS, Below, Depth, Entries
+from hw.mmu.entries import ENTRY_BITS, LEVELS, TABLE_BITS, Below, Depth, Entries
 from hw.mmu.lookups import (
     PAGE_BITS,
     SHIFTS,
@@ -25,18 +26,13 @@ from hw.mmu.lookups import (
     page_request,
     touches,
 )
+from hw.mmu.names import Same
+from hw.mmu.pending import Pending
 from hw.mmu.spaces import space
-from hw.pagetables import DIRECTORIES, TABLES, FaultType
+from hw.pagetables import FaultType
 from hw.records import MemoryStatus, ReadPort
 
-__all__ = ["Walker", "walk_result"]
-
-_LEVELS = (*DIRECTORIES, TABLES[1 << 16], TABLES[1 << 12])
-"""By the value of their `Depth`."""
-
-_CUTS = sorted({level.shift - PAGE_BITS for level in _LEVELS} | {VPN_BITS})
-"""Where a page number is cut into pieces: an entry is named by the highest of them."""
-
+__all__ = ["State", "Walker", "walk_result"]
 
 _LARGER = (PageSize.BIG, PageSize.HUGE)
 
@@ -46,20 +42,18 @@ def walk_result(config: Config, tag: int) -> data.StructLayout:
     return data.StructLayout({"tag": tag, "end": ending(config)})
 
 
-class _State(enum.Enum, shape=3):
-    """FREE; READ: its next entry is to be read; SENT: that was asked for; FOLLOW: another walk has
-    asked for the same entry; DONE: it has come to its end."""
+class State(enum.Enum, shape=3):
+    """FREE; ENTER: the row of its space is looked at; READ: its next entry is to be read; PICKED:
+    that is being decided on; SENT: it was asked for; FOLLOW: another walk has asked for the same
+    entry; DONE: it has come to its end."""
 
     FREE = 0
-    READ = 1
-    SENT = 2
-    FOLLOW = 3
-    DONE = 4
-
-
-def _page(walk: data.View) -> Value:
-    """The page that is walked, without the rest."""
-    return Cat(walk.asid, walk.vpn)
+    ENTER = 1
+    READ = 2
+    PICKED = 3
+    SENT = 4
+    FOLLOW = 5
+    DONE = 6
 
 
 class Walker(wiring.Component):
@@ -74,10 +68,14 @@ class Walker(wiring.Component):
     A page has to end before the limit of its space, else all of it is past the limit: what is
     remembered of a page knows no limit.
 
-    Cycles: a request, the row of its space, its slot: a read is offered 4 cycles after the request.
-    An entry's last beat → the next read of its walk is offered: 2. → the result is offered: 3. A
-    beat is taken per cycle; walks begin to read in cycles in which no entry came. Results come in
-    any order.
+    Three stages, each a cycle, for one walk after another: an entry comes, or a walk is picked that
+    has none, and its page is compared with those of all others; what is next for it is decided; it
+    and those that follow it go on. So what is decided on rests on flip-flops and on the entry.
+
+    Cycles: a request, the row of its space, its limits; a read is offered 5 cycles after the
+    request, later while other walks wait. An entry's last beat → the next read of its walk is
+    offered: 2. → the result is offered: 6. A beat is taken per cycle; walks begin to read in cycles
+    in which no entry came. Results come in any order.
 
     An invalidation turns what it covers into RETRY: also walks whose page may be of any size.
     A bind has to be in the ASID table a cycle before its invalidation.
@@ -92,32 +90,31 @@ class Walker(wiring.Component):
     -------
     request, result : see `page_request`, `walk_result`. A result that waits may turn into RETRY.
     look, asid, row : the ASID table, see `Spaces`.
-    read : a memory client; addresses are physical.
+    read : a memory client; addresses are physical. Memory answers a cycle after it has taken a
+        read, at the earliest.
     invalidate : see `invalidation`.
 
     Attributes
     ----------
-    states : per walk (state, for proofs).
+    sets : per state, which walks are in it (state, for proofs).
     """
 
     def __init__(self, config: Config, tag: int, *, walks: int = 32, directories: int = 8) -> None:
         if not 2 <= walks <= 64:
             raise ValueError(f"walks = {walks!r} is outside its limits 2 … 64")
         self._config, self._tag, self._walks = config, tag, walks
+        self._bits = (walks - 1).bit_length()
         self._directories = Directories(config, entries=directories)
-        self._place = data.StructLayout({
-            "asid": config.asid_bits,
-            "vpn": VPN_BITS,
-            "depth": Depth,
-            "table": config.address_width - TABLE_BITS,
-            "beside": Below,
-            "lent": 1,
-            "fits": len(_LARGER),
-        })
-        """A walk: whose page, and which table is read next. `lent`: which of its region's tables
-        that is comes from the read of another walk. `fits`: which larger pages around its page end
-        before the limit of their space."""
-        self._named = data.StructLayout({"asid": config.asid_bits, "vpn": VPN_BITS})
+        table = config.address_width - TABLE_BITS
+        named = {"asid": config.asid_bits, "vpn": VPN_BITS}
+        step = {"depth": Depth, "below": Below, "lent": 1}
+        self._named = data.StructLayout(named)
+        """Whose page."""
+        self._step = data.StructLayout({**step, "table": table})
+        """Which table is read next. `below`: with BIG, what PD0 said of small pages. `lent`: which
+        of its region's tables that is comes from the read of another walk."""
+        self._place = data.StructLayout({**named, **step, "table": table})
+        self._owner = data.StructLayout({**named, **step})
         super().__init__({
             "request": In(stream.Signature(page_request(config, tag))),
             "result": Out(stream.Signature(walk_result(config, tag))),
@@ -127,385 +124,564 @@ class Walker(wiring.Component):
             "read": Out(ReadPort(config)),
             "invalidate": In(invalidation(config)),
         })
-        self.states = self._each(_State, "state")
+        self.sets = {
+            state: Signal(
+                walks,
+                name=f"is_{state.name.lower()}",
+                init=(1 << walks) - 1 if state is State.FREE else 0,
+            )
+            for state in State
+        }
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        walks = self._walks
         m.submodules.directories = self._directories
-        self._places = self._each(self._place, "place")
+        m.submodules.pending = self._pending = Pending(self._config, walks, self._owner)
+        wiring.connect(m, self._pending.read, wiring.flipped(self.read))
+        self._pages, self._steps = self._each(self._named, "page"), self._each(self._step, "step")
         self._ends = self._each(ending(self._config), "end")
-        self._stale = Signal(self._walks)
+        self._starts = Signal(walks)
+        """Walks whose next table is the one that they began with."""
+        self._stale = Signal(walks)
         """Walks that have been overtaken."""
-        self._before = Signal(self._walks)
+        self._before = Signal(walks)
         """Walks that began before an invalidation of their space: what they read is for nobody
         else."""
-        self._is = {state: Signal(self._walks, name=f"is_{state.name.lower()}") for state in _State}
-        """Per state, which walks are in it."""
-        m.d.comb += [
-            walks.eq(Cat(one == state for one in self.states)) for state, walks in self._is.items()
-        ]
+        self._moves: list[tuple[Value, State, tuple[State, ...]]] = []
+        self._registers()
         self._enter(m)
-        self._read_next(m)
-        self._receive(m)
-        self._go_on(m)
+        self._look_up(m)
+        self._pick(m)
+        self._compare(m)
+        self._decide(m)
+        self._settle(m)
         self._finish(m)
         self._overtake(m)
+        self._change(m)
         return m
 
-    def _each(self, shape: Any, name: str) -> Any:
+    def _each(self, shape: Any, name: str) -> list[Any]:
         """A signal per walk."""
-        return Array(Signal(shape, name=f"{name}_{walk}") for walk in range(self._walks))
+        return [Signal(shape, name=f"{name}_{walk}") for walk in range(self._walks)]
+
+    def _some(self, walks: Value, condition: Value) -> Value:
+        """Those walks, if the condition holds."""
+        return walks & condition.replicate(self._walks)
+
+    def _move(self, walks: Value, to: State, *out_of: State) -> None:
+        """These walks, all in one of those states, change."""
+        self._moves.append((walks, to, out_of))
+
+    def _change(self, m: Module) -> None:
+        """Every walk is in one state."""
+        none = Const(0, self._walks)
+        for state, walks in self.sets.items():
+            come = reduce(or_, (who for who, to, _ in self._moves if to is state), none)
+            go = reduce(or_, (who for who, _, out in self._moves if state in out), none)
+            m.d.sync += walks.eq((walks & ~go) | come)
+
+    def _registers(self) -> None:
+        """What stands between the stages."""
+        walks, config = self._walks, self._config
+        whose = {"slot": walks, "number": self._bits}
+        self._entering = Signal(data.StructLayout({"valid": 1, **whose}))
+        self._asked = Signal(page_request(config, self._tag))
+        self._found = Signal(data.StructLayout({"valid": 1, **whose, "page": self._named}))
+        self._entered = Signal(
+            data.StructLayout({
+                **whose,
+                "refused": 1,
+                "fault": FaultType,
+                "fits": len(_LARGER),
+                "picked": 1,
+            })
+        )
+        self._picked = Signal(data.StructLayout({"valid": 1, **whose}))
+        self._pick_ = Signal(
+            data.StructLayout({"valid": 1, "enters": 1, **whose, "place": self._place})
+        )
+        common = {"came": 1, "picked": 1, "slot": walks, "before": 1, "quiet": 1, "alike": walks}
+        self._here = Signal(
+            data.StructLayout({
+                **common,
+                "number": self._bits,
+                "place": self._place,
+                "entry": ENTRY_BITS,
+                "status": MemoryStatus,
+                "near": Depth,
+                "stale": 1,
+                "same": walks,
+                "same_small": walks,
+                "led": walks,
+                "led_small": walks,
+            }),
+            name="here",
+        )
+        """The second stage: `came` with an entry, or `picked`. `near`: depth of its next read,
+        unless it skips to SMALL. Which walks read the same entry: `alike` the one that came;
+        `same` the next one, `led` those of them that do so already; the same of SMALL."""
+        self._next = Signal(
+            data.StructLayout({
+                **common,
+                "goes": 1,
+                "follows": 1,
+                "descends": 1,
+                "finds": 1,
+                "depth": Depth,
+                "following": Depth,
+                "page": self._named,
+                "table": config.address_width - TABLE_BITS,
+                "below": Below,
+                "end": ending(config),
+                "joins": walks,
+            }),
+            name="next",
+        )
+        """The third stage: what was decided. `depth`, `alike` of the entry that came; `joins` with
+        the next one."""
 
     # -- requests ----------------------------------------------------------------------------------
 
     def _enter(self, m: Module) -> None:
-        """A request waits for the row of its space, and gets a slot in the next cycle."""
-        config, known = self._config, self._directories
-        entering = Signal(data.StructLayout({"valid": 1, "slot": self._walks}))
-        asked = Signal(page_request(config, self._tag))
-        free, first = Signal(self._walks), Signal(self._walks)
+        """A request gets a slot that is at hand; its space is looked up, and its region."""
+        known, entering, asked = self._directories, self._entering, self._asked
         m.submodules.tags = tags = Memory(shape=self._tag, depth=self._walks, init=[])
-        write, self._tags = tags.write_port(), tags.read_port(domain="comb")
-        taken = self.request.valid & self.request.ready
+        m.submodules.names = names = Memory(shape=self._named, depth=self._walks, init=[])
+        self._tags, self._names = tags, names
+        offered, others = (Signal(self._walks, name=name) for name in ("offered", "others"))
+        ready = Signal(name="at_hand")
+        taken = self.request.valid & ready
+        tag, name = tags.write_port(), names.write_port()
         m.d.comb += [
-            free.eq(self._is[_State.FREE] & ~entering.slot),
-            first.eq(free & -free),
-            self.request.ready.eq(free.any()),
+            self.request.ready.eq(ready),
+            others.eq(self.sets[State.FREE] & ~offered & ~entering.slot),
             self.look.eq(taken),
             self.asid.eq(self.request.p.asid),
+            known.look.eq(entering.valid),
             known.asid.eq(asked.asid),
             known.vpn.eq(asked.vpn),
-            known.use.eq(entering.valid),
-            write.addr.eq(encode(entering.slot)),
-            write.data.eq(asked.tag),
-            write.en.eq(entering.valid),
+            tag.en.eq(entering.valid),
+            tag.addr.eq(entering.number),
+            tag.data.eq(asked.tag),
+            name.en.eq(entering.valid),
+            name.addr.eq(entering.number),
+            name.data.asid.eq(asked.asid),
+            name.data.vpn.eq(asked.vpn),
         ]
+        with m.If(taken | ~ready):
+            m.d.sync += [offered.eq(others & -others), ready.eq(others.any())]
         m.d.sync += [
             entering.valid.eq(taken),
-            entering.slot.eq(first & taken.replicate(self._walks)),
+            entering.slot.eq(self._some(offered, taken)),
+            entering.number.eq(encode(offered)),
             asked.eq(self.request.payload),
         ]
-        refused, fault = Signal(), Signal(FaultType)
-        with m.If(~self.row.bound):
-            m.d.comb += [refused.eq(1), fault.eq(FaultType.UNBOUND_INST_BLOCK)]
-        with m.Elif(asked.vpn > self.row.last):
-            m.d.comb += [refused.eq(1), fault.eq(FaultType.VA_LIMIT)]
-        root, last = self.row.base << (PAGE_BITS - TABLE_BITS), self.row.last
-        fits = Cat(
-            (asked.vpn[low:] < last[low:]) | ((asked.vpn[low:] == last[low:]) & last[:low].all())
-            for low in SHIFTS[1:]
+        for page, mine in zip(self._pages, entering.slot, strict=True):
+            with m.If(mine):
+                m.d.sync += [page.asid.eq(asked.asid), page.vpn.eq(asked.vpn)]
+        self._move(entering.slot, State.ENTER, State.FREE)
+
+    def _look_up(self, m: Module) -> None:
+        """The row of the space says whether there is such a page, and where its tables begin, if
+        the region is not known."""
+        known, entering, found, entered = (
+            self._directories,
+            self._entering,
+            self._found,
+            self._entered,
         )
-        for number in range(self._walks):
-            place, end = self._places[number], self._ends[number]
-            with m.If(entering.slot[number]):
-                m.d.sync += [
-                    self.states[number].eq(Mux(refused, _State.DONE, _State.READ)),
-                    place.asid.eq(asked.asid),
-                    place.vpn.eq(asked.vpn),
-                    place.depth.eq(Mux(known.hit, Depth.PD0, Depth.PD3)),
-                    place.table.eq(Mux(known.hit, known.table, root)),
-                    place.lent.eq(0),
-                    place.fits.eq(fits),
-                    end.outcome.eq(Outcome.FAULT),
-                    end.fault.eq(fault),
-                ]
-        self._entering, self._asked = entering, asked
-
-    # -- reads -------------------------------------------------------------------------------------
-
-    def _read_next(self, m: Module) -> None:
-        """Choose a walk that wants to read; in the next cycle it is `picked`, in the one after that
-        its read is on the port, unless it follows."""
-        m.submodules.turns = turns = RoundRobin(self._walks)
-        self._picked = Signal(self._walks)
-        self._moves = Signal()
-        wants = self._is[_State.READ]
-        m.d.comb += [
-            turns.requests.eq(wants & ~self._picked),
-            turns.advance.eq(self._moves),
-        ]
-        with m.If(self._moves):
-            m.d.sync += self._picked.eq(turns.grant)
-        # It may have been overtaken meanwhile.
-        self._pick = Signal(self._place)
-        self._picks = Signal()
-        m.d.comb += [
-            self._picks.eq((self._picked & wants).any()),
-            self._pick.eq(select(self._picked, (place.as_value() for place in self._places))),
-        ]
-
-        self._ask = ask = Signal(
-            data.StructLayout({"valid": 1, "slot": self._slot_bits, "place": self._place})
-        )
-        m.submodules.order = order = Memory(
-            shape=self._sent_layout, depth=1 << self._slot_bits, init=[]
-        )
-        sent, self._head = order.write_port(), order.read_port(domain="comb")
-        request, address = self.read.request, Signal(self._config.address_width)
-        asks = request.valid & request.ready
-        m.d.comb += [
-            address.eq(self._address(ask.place)),
-            request.valid.eq(ask.valid),
-            request.p.va.eq(address),
-            request.p.physical.eq(1),
-            request.p.beats.eq(
-                (ask.place.depth == Depth.PD0) if self._config.data_width < ENTRY_BITS else 0
-            ),
-            sent.en.eq(asks),
-            sent.data.slot.eq(ask.slot),
-            sent.data.lane.eq(address[3:]),
-        ]
-        m.d.sync += sent.addr.eq(sent.addr + asks)
-        with m.If(request.ready):
-            m.d.sync += ask.valid.eq(0)
-
-    @property
-    def _slot_bits(self) -> int:
-        return (self._walks - 1).bit_length()
-
-    @property
-    def _sent_layout(self) -> data.StructLayout:
-        """A read that is under way: whose, and where in its beat the entry begins, in 8 bytes."""
-        lanes = self._config.data_width // 64
-        return data.StructLayout({"slot": self._slot_bits, "lane": (lanes - 1).bit_length()})
-
-    def _address(self, place: data.View) -> Value:
-        """Where the entry lies: tables are aligned to their size."""
-        address = Const(0)
-        for depth, level in enumerate(_LEVELS):
-            low = (level.entry_bytes - 1).bit_length()
-            index = place.vpn[level.shift - PAGE_BITS :][: level.bits]
-            inside = low + level.bits
-            base = place.table if inside <= TABLE_BITS else place.table[inside - TABLE_BITS :]
-            fill = Const(0, max(0, TABLE_BITS - inside))
-            this = Cat(Const(0, low), index, fill, base)
-            address = Mux(Value.cast(place.depth) == depth, this, address)
-        return address
-
-    # -- entries -----------------------------------------------------------------------------------
-
-    def _receive(self, m: Module) -> None:
-        """Beats to entries; beside an entry, whose it is."""
-        config, beat, head = self._config, self.read.beat, self._head
-        self._came = came = Signal(
-            data.StructLayout({
-                "valid": 1,
-                "slot": self._walks,
-                "entry": ENTRY_BITS,
-                "status": MemoryStatus,
-                "place": self._place,
-            })
-        )
-        ends = beat.valid & beat.p.last
-        slot = head.data.slot
-        m.d.comb += beat.ready.eq(1)
+        row = Signal(space(self._config), name="bound_to")
         m.d.sync += [
-            head.addr.eq(head.addr + ends),
-            came.valid.eq(ends),
-            came.slot.eq((1 << slot) & ends.replicate(self._walks)),
-            came.place.eq(self._places[slot]),
-            came.status.eq(beat.p.status),
+            row.eq(self.row),
+            found.valid.eq(entering.valid),
+            found.slot.eq(entering.slot),
+            found.number.eq(entering.number),
+            found.page.asid.eq(self._asked.asid),
+            found.page.vpn.eq(self._asked.vpn),
         ]
-        if config.data_width > ENTRY_BITS:
-            wide = beat.p.data.word_select(head.data.lane[1:], ENTRY_BITS)
-        else:
-            wide = beat.p.data
-        if config.data_width >= ENTRY_BITS:
-            low = Mux(head.data.lane[0], wide[64:], wide[:64])
-            m.d.sync += came.entry.eq(Cat(low, wide[64:]))
-        else:
-            # The low half of an entry of PD0 comes first.
-            first, failed = Signal(64), Signal(MemoryStatus)
-            second = self._places[slot].depth == Depth.PD0
-            m.d.sync += came.entry.eq(Cat(Mux(second, first, beat.p.data), beat.p.data))
-            with m.If(beat.valid):
-                m.d.sync += [first.eq(beat.p.data), failed.eq(beat.p.status)]
-            with m.If(second & (failed != MemoryStatus.OK) & (beat.p.status == MemoryStatus.OK)):
-                m.d.sync += came.status.eq(failed)
-            with m.If(ends):
-                m.d.sync += failed.eq(MemoryStatus.OK)
+        vpn, last = found.page.vpn, row.last
+        m.submodules.starts = starts = Memory(
+            shape=self._config.address_width - TABLE_BITS, depth=self._walks, init=[]
+        )
+        m.submodules.fits = self._fits = Memory(shape=len(_LARGER), depth=self._walks, init=[])
+        start, fits = starts.write_port(), self._fits.write_port()
+        self._start = starts
+        m.d.comb += [
+            start.en.eq(found.valid),
+            start.addr.eq(found.number),
+            start.data.eq(Mux(known.hit, known.table, row.base << (PAGE_BITS - TABLE_BITS))),
+            fits.en.eq(entered.slot.any()),
+            fits.addr.eq(entered.number),
+            fits.data.eq(entered.fits),
+        ]
+        self._first_table = start.data
+        self._first_depth = Mux(known.hit, Depth.PD0, Depth.PD3)
+        m.d.sync += [
+            entered.slot.eq(found.slot),
+            entered.number.eq(found.number),
+            entered.refused.eq(~row.bound | (vpn > last)),
+            entered.fault.eq(Mux(row.bound, FaultType.VA_LIMIT, FaultType.UNBOUND_INST_BLOCK)),
+            entered.fits.eq(
+                Cat(
+                    (vpn[low:] < last[low:]) | ((vpn[low:] == last[low:]) & last[:low].all())
+                    for low in SHIFTS[1:]
+                )
+            ),
+        ]
+        self._move(self._some(entered.slot, entered.refused), State.DONE, State.ENTER)
+        goes, picked = ~entered.refused, entered.picked
+        self._move(self._some(entered.slot, goes & picked), State.PICKED, State.ENTER)
+        self._move(self._some(entered.slot, goes & ~picked), State.READ, State.ENTER)
 
-    def _go_on(self, m: Module) -> None:
-        """What an entry means for its walk and for those that follow it; else, what becomes of the
-        walk that is picked."""
-        came, ask, known = self._came, self._ask, self._directories
-        m.submodules.entries = entries = Entries(self._config)
-        subject = Signal(self._place)
+    # -- first stage -------------------------------------------------------------------------------
+
+    def _pick(self, m: Module) -> None:
+        """Choose a walk that wants to read, and get its place; if none waits, one that has just
+        entered."""
+        m.submodules.turns = turns = RoundRobin(self._walks)
+        picked, pick, found, pending = self._picked, self._pick_, self._found, self._pending
+        void, moves, passes = Signal(), Signal(), Signal()
+        self._advances = Signal()
+        name, start = (memory.read_port(domain="comb") for memory in (self._names, self._start))
+        step = Signal(self._step)
         m.d.comb += [
-            entries.depth.eq(came.place.depth),
-            entries.entry.eq(came.entry),
-            entries.status.eq(came.status),
-            entries.beside.eq(came.place.beside),
-            subject.eq(Mux(came.valid, came.place, self._pick)),
+            turns.requests.eq(self.sets[State.READ] & ~self._stale),
+            # It enters, and is refused.
+            void.eq(pick.enters & self._entered.refused),
+            # There will be room: what is decided on now may need some too.
+            self._advances.eq(
+                pick.valid
+                & ~void
+                & ~pending.came
+                & (pending.ample | (pending.room & ~self._here.came & ~self._here.picked))
+            ),
+            passes.eq(~pick.valid | void | self._advances),
+            moves.eq(~picked.valid | passes),
+            turns.advance.eq(moves),
+            name.addr.eq(picked.number),
+            start.addr.eq(picked.number),
+            step.eq(select(picked.slot, (one.as_value() for one in self._steps))),
         ]
-        depth, chosen = Signal(Depth.as_shape().width), Signal(self._walks)
-        descends, room, goes, follow, joins = (
-            Signal(name=name) for name in ("descends", "room", "goes", "follow", "joins")
-        )
-        # Per walk, whether it reads the same entry as the subject, where that is and was.
-        alike, alike_before = self._alike(m, subject, depth, came.place.depth)
-        # Another walk reads that entry. The one that came is still SENT, but with its former depth.
-        follows = Cat(
-            alike[n] & (Value.cast(place.depth) == depth) for n, place in enumerate(self._places)
-        )
-        self._sends = Signal(self._walks)
-        m.d.comb += [
-            depth.eq(Mux(came.valid, entries.following, self._pick.depth)),
-            chosen.eq(Mux(came.valid, came.slot, self._picked)),
-            descends.eq(came.valid & entries.descends & ~(came.slot & self._stale).any()),
-            room.eq(~ask.valid | self.read.request.ready),
-            follow.eq((self._is[_State.SENT] & ~self._before & follows).any()),
-            self._moves.eq(~self._picks | (~came.valid & (follow | room))),
-            goes.eq((descends | (self._picks & ~came.valid)) & room & ~follow),
-            # Walks that follow this one and want the same entry again follow at once.
-            joins.eq(goes | follow),
-            self._sends.eq(chosen & goes.replicate(self._walks)),
-        ]
-        with m.If(goes):
+        self._move(self._some(turns.grant, moves), State.PICKED, State.READ)
+        with m.If(moves):
             m.d.sync += [
-                ask.valid.eq(1),
-                ask.slot.eq(encode(chosen)),
-                ask.place.eq(subject),
+                picked.valid.eq(turns.requests.any()),
+                picked.slot.eq(turns.grant),
+                picked.number.eq(encode(turns.grant)),
             ]
-            with m.If(came.valid):
+        place, starts = pick.place, (picked.slot & self._starts).any()
+        m.d.sync += [pick.enters.eq(0), self._entered.picked.eq(0)]
+        with m.If(passes):
+            m.d.sync += [pick.valid.eq(picked.valid | found.valid)]
+            with m.If(picked.valid):
                 m.d.sync += [
-                    ask.place.depth.eq(entries.following),
-                    ask.place.table.eq(entries.table),
+                    pick.slot.eq(picked.slot),
+                    pick.number.eq(picked.number),
+                    place.asid.eq(name.data.asid),
+                    place.vpn.eq(name.data.vpn),
+                    [place[key].eq(step[key]) for key in ("depth", "below", "lent")],
+                    place.table.eq(Mux(starts, start.data, step.table)),
                 ]
-        lends, finds, old = Signal(), Signal(), Signal()
+            with m.Else():
+                m.d.sync += [
+                    pick.enters.eq(found.valid),
+                    self._entered.picked.eq(found.valid),
+                    pick.slot.eq(found.slot),
+                    pick.number.eq(found.number),
+                    place.asid.eq(found.page.asid),
+                    place.vpn.eq(found.page.vpn),
+                    place.depth.eq(self._first_depth),
+                    place.lent.eq(0),
+                    place.table.eq(self._first_table),
+                ]
+
+    def _compare(self, m: Module) -> None:
+        """What came, or else what was picked, beside all walks."""
+        pending, pick, here = self._pending, self._pick_, self._here
+        head, place, came = pending.head, pick.place, pending.came
+        near = Signal(Depth)
+        m.d.comb += near.eq(Value.cast(head.depth) + 1)
+        slot = Mux(came, pending.slot, self._some(pick.slot, self._advances))
+        m.d.sync += [
+            here.came.eq(came),
+            here.picked.eq(self._advances),
+            here.slot.eq(slot),
+            here.number.eq(Mux(came, pending.number_head, pick.number)),
+            here.entry.eq(pending.entry),
+            here.status.eq(pending.status),
+            here.near.eq(Mux(came, near, place.depth)),
+            [here.place[key].eq(Mux(came, head[key], place[key])) for key in self._owner.members],
+            here.place.table.eq(place.table),
+            here.before.eq(
+                Mux(came, (pending.slot & self._before).any(), (pick.slot & self._before).any())
+            ),
+            here.stale.eq((pending.slot & self._stale).any()),
+            here.quiet.eq(~self.invalidate.valid),
+        ]
+        for n, page in enumerate(self._pages):
+            entry = Same(m, head, page, f"entry_{n}")
+            other = Same(m, place, page, f"other_{n}")
+            same = Mux(came, entry.at(near), other.at(place.depth))
+            m.d.sync += [
+                here.alike[n].eq(entry.at(head.depth)),
+                here.same[n].eq(same),
+                here.same_small[n].eq(entry.at(Depth.SMALL)),
+                here.led[n].eq(
+                    Mux(
+                        came,
+                        entry.at(near) & self._reads(n, near),
+                        other.at(place.depth) & self._reads(n, place.depth),
+                    )
+                ),
+                here.led_small[n].eq(entry.at(Depth.SMALL) & self._reads(n, Depth.SMALL)),
+            ]
+
+    def _reads(self, n: int, depth: Value | Depth) -> Value:
+        """Whether a walk has asked for an entry of that depth, so that others may follow. What it
+        does is known when it has settled, or is about to."""
+        here, next_ = self._here, self._next
+        settled = self.sets[State.SENT][n] & ~here.slot[n] & ~next_.slot[n]
+        settles = next_.slot[n] & next_.goes & (next_.following == depth)
+        return ~self._before[n] & ((settled & (self._steps[n].depth == depth)) | settles)
+
+    # -- second stage ------------------------------------------------------------------------------
+
+    def _decide(self, m: Module) -> None:
+        """What an entry means for its walk; whether the next one is read, or by whom."""
+        here, next_, known, pending = self._here, self._next, self._directories, self._pending
+        place = here.place
+        m.submodules.entries = entries = Entries(self._config)
         m.d.comb += [
-            lends.eq(came.valid & ~(came.slot & self._before).any()),
-            finds.eq(entries.end.outcome == Outcome.PAGE),
+            entries.depth.eq(place.depth),
+            entries.entry.eq(here.entry),
+            entries.status.eq(here.status),
+            entries.beside.eq(place.below),
+        ]
+        skips, led, wants, goes, old = (
+            Signal(name=name) for name in ("skips", "is_led", "wants", "goes", "old")
+        )
+        table, following = Signal(self._step.members["table"]), Signal(Depth)
+        m.d.comb += [
+            skips.eq(here.came & entries.skips),
+            led.eq(
+                Mux(
+                    skips,
+                    self._led(here.led_small, here.same_small, Depth.SMALL),
+                    self._led(here.led, here.same, here.near),
+                )
+            ),
+            wants.eq(here.picked | (here.came & entries.descends & ~here.stale)),
+            goes.eq(wants & pending.room & ~led),
+            table.eq(Mux(here.came, entries.table, place.table)),
+            following.eq(Mux(skips, Depth.SMALL, here.near)),
             # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be
             # now.
-            old.eq(came.place.lent & ~finds),
+            old.eq(place.lent & (entries.end.outcome != Outcome.PAGE)),
+            pending.add.eq(goes),
+            pending.address.eq(
+                Mux(
+                    skips,
+                    self._address(place.vpn, Depth.SMALL, table),
+                    self._address(place.vpn, here.near, table),
+                )
+            ),
+            pending.wide.eq(following == Depth.PD0),
+            pending.number.eq(here.number),
+            [pending.owner[key].eq(place[key]) for key in ("asid", "vpn", "below", "lent")],
+            pending.owner.depth.eq(following),
         ]
-        for n, place in enumerate(self._places):
-            state, end = self.states[n], self._ends[n]
-            mine = came.slot[n]
-            waits, heir = Signal(name=f"waits_{n}"), Signal(name=f"heir_{n}")
-            m.d.comb += [
-                waits.eq(
-                    came.valid
-                    & self._is[_State.FOLLOW][n]
-                    & (place.depth == came.place.depth)
-                    & alike_before[n]
-                ),
-                heir.eq(waits & lends),
-            ]
-            with m.If(waits):
-                m.d.sync += state.eq(_State.READ)
-            with m.If(mine | heir):
-                follow_on = Mux(mine, follow, joins & alike[n])
-                with m.If(entries.descends):
-                    m.d.sync += [
-                        state.eq(Mux(follow_on, _State.FOLLOW, _State.READ)),
-                        place.depth.eq(entries.following),
-                        place.table.eq(entries.table),
-                    ]
-                    with m.If(came.place.depth == Depth.PD0):
-                        m.d.sync += [place.beside.eq(entries.below), place.lent.eq(heir)]
-                    with m.Elif(came.place.depth == Depth.BIG):
-                        m.d.sync += place.lent.eq(place.lent | heir)
-                with m.Elif(mine | finds):
-                    m.d.sync += [state.eq(_State.DONE), end.eq(entries.end)]
-                    with m.If(old):
-                        m.d.sync += end.outcome.eq(Outcome.RETRY)
-            with m.If(mine & goes):
-                m.d.sync += state.eq(_State.SENT)
-            with m.If(self._picked[n] & self._is[_State.READ][n] & ~came.valid):
-                with m.If(follow):
-                    m.d.sync += state.eq(_State.FOLLOW)
-                with m.Elif(room):
-                    m.d.sync += state.eq(_State.SENT)
+        with m.If(here.came & (place.depth == Depth.PD0)):
+            m.d.comb += [pending.owner.below.eq(entries.below), pending.owner.lent.eq(0)]
+        m.d.sync += [
+            [next_[key].eq(here[key]) for key in ("came", "picked", "slot", "before", "alike")],
+            next_.quiet.eq(here.quiet & ~self.invalidate.valid),
+            next_.goes.eq(goes),
+            next_.follows.eq(wants & led),
+            next_.descends.eq(entries.descends),
+            next_.finds.eq(~entries.descends & (entries.end.outcome == Outcome.PAGE)),
+            next_.depth.eq(place.depth),
+            next_.following.eq(following),
+            next_.page.asid.eq(place.asid),
+            next_.page.vpn.eq(place.vpn),
+            next_.table.eq(entries.table),
+            next_.below.eq(entries.below),
+            next_.end.eq(entries.end),
+            next_.joins.eq(
+                Mux(skips, here.same_small, here.same)
+                & (wants & (led | goes)).replicate(self._walks)
+            ),
+        ]
+        with m.If(old):
+            m.d.sync += next_.end.outcome.eq(Outcome.RETRY)
+        first = (next_.depth == Depth.PD1) & next_.came & next_.descends
         m.d.comb += [
-            known.fill.valid.eq(descends & (came.place.depth == Depth.PD1) & lends),
-            known.fill.asid.eq(came.place.asid),
-            known.fill.vpn.eq(came.place.vpn),
-            known.fill.table.eq(entries.table),
+            known.fill.valid.eq(first & ~next_.before & next_.quiet),
+            known.fill.asid.eq(next_.page.asid),
+            known.fill.vpn.eq(next_.page.vpn),
+            known.fill.table.eq(next_.table),
             known.invalidate.eq(self.invalidate),
         ]
 
-    def _alike(
-        self, m: Module, subject: data.View, depth: Value, before: Value
-    ) -> tuple[Signal, Signal]:
-        """Per walk, whether its entry of that depth is the subject's; the same of another depth."""
-        alike, alike_before = Signal(self._walks), Signal(self._walks)
-        for n, place in enumerate(self._places):
-            agree = Signal(len(_CUTS) - 1, name=f"agree_{n}")
-            pieces = [subject.vpn[low:high] == place.vpn[low:high] for low, high in pairwise(_CUTS)]
-            m.d.comb += [
-                agree.eq(
-                    Cat(
-                        (subject.asid == place.asid) & Cat(pieces[cut:]).all()
-                        for cut in range(len(pieces))
-                    )
-                ),
-                alike[n].eq(self._same(agree, depth)),
-                alike_before[n].eq(self._same(agree, before)),
-            ]
-        return alike, alike_before
+    def _led(self, led: Value, same: Value, depth: Value | Depth) -> Value:
+        """Whether another walk reads that entry, or is about to settle and does."""
+        next_ = self._next
+        just = (next_.slot & same).any() & next_.goes & ~next_.before
+        return led.any() | (just & (next_.following == depth))
 
-    def _same(self, agree: Value, depth: Value) -> Value:
-        """Whether two walks that agree from those cuts on read the same entry at that depth."""
-        return Cat(
-            (Value.cast(depth) == number) & agree[_CUTS.index(level.shift - PAGE_BITS)]
-            for number, level in enumerate(_LEVELS)
-        ).any()
+    def _address(self, vpn: Value, depth: Value | Depth, table: Value) -> Value:
+        """Where the entry lies: tables are aligned to their size."""
+        address = Const(0)
+        for number, level in enumerate(LEVELS):
+            low = (level.entry_bytes - 1).bit_length()
+            index = vpn[level.shift - PAGE_BITS :][: level.bits]
+            inside = low + level.bits
+            base = table if inside <= TABLE_BITS else table[inside - TABLE_BITS :]
+            fill = Const(0, max(0, TABLE_BITS - inside))
+            this = Cat(Const(0, low), index, fill, base)
+            address = Mux(Value.cast(depth) == number, this, address)
+        return address
+
+    # -- third stage -------------------------------------------------------------------------------
+
+    def _settle(self, m: Module) -> None:
+        """The walk goes on, and those that follow it."""
+        next_, follow = self._next, self.sets[State.FOLLOW]
+        walks = self._walks
+        mine, waits, heirs, stay, ends = (
+            Signal(walks, name=name) for name in ("mine", "waits", "heirs", "stay", "ends")
+        )
+        there = Cat(step.depth == next_.depth for step in self._steps)
+        fails = next_.came & ~next_.descends
+        m.d.comb += [
+            mine.eq(self._some(next_.slot, next_.came)),
+            waits.eq(self._some(follow & ~self._stale & next_.alike & there, next_.came)),
+            heirs.eq(self._some(waits, ~next_.before)),
+            # Those that want the same entry again follow at once.
+            stay.eq(self._some(heirs & next_.joins, next_.descends)),
+            ends.eq(self._some(heirs, next_.finds)),
+        ]
+        ongoing = next_.came & next_.descends & ~next_.goes & ~next_.follows
+        both = (State.PICKED, State.SENT)
+        self._move(self._some(next_.slot, next_.goes), State.SENT, *both)
+        self._move(self._some(next_.slot, next_.follows), State.FOLLOW, *both)
+        self._move(self._some(mine, ongoing), State.READ, State.SENT)
+        self._move(self._some(mine, fails), State.DONE, State.SENT)
+        self._move(waits & ~stay & ~ends, State.READ, State.FOLLOW)
+        self._move(ends, State.DONE, State.FOLLOW)
+        for n, (step, end) in enumerate(zip(self._steps, self._ends, strict=True)):
+            with m.If((mine[n] | heirs[n]) & next_.descends):
+                m.d.sync += [
+                    step.depth.eq(next_.following),
+                    step.table.eq(next_.table),
+                    self._starts[n].eq(0),
+                ]
+                with m.If(next_.depth == Depth.PD0):
+                    m.d.sync += [step.below.eq(next_.below), step.lent.eq(heirs[n])]
+                with m.Elif(next_.depth == Depth.BIG):
+                    m.d.sync += step.lent.eq(step.lent | heirs[n])
+            with m.If(mine[n] | ends[n]):
+                m.d.sync += end.eq(next_.end)
+            with m.If(self._found.slot[n]):
+                m.d.sync += [
+                    step.depth.eq(self._first_depth),
+                    step.lent.eq(0),
+                    self._starts[n].eq(1),
+                ]
+            with m.If(self._entered.slot[n]):
+                m.d.sync += [end.outcome.eq(Outcome.FAULT), end.fault.eq(self._entered.fault)]
+        self._enders = self._some(mine, fails)
 
     # -- ends --------------------------------------------------------------------------------------
 
     def _finish(self, m: Module) -> None:
-        """Give results away, one per cycle."""
+        """Give results away, one per cycle: choose, get, and see whether it is out of date."""
         m.submodules.done_turns = turns = RoundRobin(self._walks)
+        whose = {"valid": 1, "slot": self._walks}
+        self._leaving = leaving = Signal(
+            data.StructLayout({**whose, "number": self._bits}), name="leaving"
+        )
+        self._left = left = Signal(
+            data.StructLayout({
+                **whose,
+                "page": self._named,
+                "tag": self._tag,
+                "fits": len(_LARGER),
+                "end": ending(self._config),
+            }),
+            name="left",
+        )
         result, waiting = self.result, Signal(self._named)
-        moves = ~result.valid | result.ready
-        done = self._is[_State.DONE]
-        found, end = Signal(ending(self._config)), Signal(ending(self._config))
-        chosen, fits = Signal(self._named), Signal(len(_LARGER))
-        m.d.comb += [
-            turns.requests.eq(done),
-            turns.advance.eq(moves),
-            self._tags.addr.eq(encode(turns.grant)),
-            found.eq(select(turns.grant, (one.as_value() for one in self._ends))),
-            fits.eq(select(turns.grant, (place.fits for place in self._places))),
-            end.eq(found),
-            chosen.eq(select(turns.grant, (_page(place) for place in self._places))),
+        gives, passes, moves = (Signal(name=name) for name in ("gives", "passes", "leaves"))
+        reads = [
+            memory.read_port(domain="comb") for memory in (self._tags, self._names, self._fits)
         ]
-        past = Cat((found.page.size == size) & ~fits[n] for n, size in enumerate(_LARGER)).any()
-        with m.If((found.outcome == Outcome.PAGE) & past):
-            m.d.comb += [end.outcome.eq(Outcome.FAULT), end.fault.eq(FaultType.VA_LIMIT)]
-        self._given = turns.grant & moves.replicate(self._walks)
+        end, past = Signal(ending(self._config)), Signal()
+        m.d.comb += [
+            gives.eq(~result.valid | result.ready),
+            passes.eq(~left.valid | gives),
+            moves.eq(~leaving.valid | passes),
+            turns.requests.eq(self.sets[State.DONE] & ~leaving.slot),
+            turns.advance.eq(moves),
+            [port.addr.eq(leaving.number) for port in reads],
+            end.eq(left.end),
+            past.eq(
+                Cat(
+                    (left.end.page.size == size) & ~left.fits[n] for n, size in enumerate(_LARGER)
+                ).any()
+            ),
+        ]
+        self._move(self._some(leaving.slot, passes), State.FREE, State.DONE)
         with m.If(moves):
             m.d.sync += [
-                result.valid.eq(done.any()),
-                result.p.tag.eq(self._tags.data),
-                result.p.end.eq(end),
-                waiting.eq(chosen),
+                leaving.valid.eq(turns.requests.any()),
+                leaving.slot.eq(turns.grant),
+                leaving.number.eq(encode(turns.grant)),
             ]
-        for n in range(self._walks):
-            with m.If(self._given[n]):
-                m.d.sync += self.states[n].eq(_State.FREE)
-        with m.If(self._covers(data.View(self._named, Mux(moves, chosen, waiting)))):
+        with m.If(passes):
+            m.d.sync += [
+                left.valid.eq(leaving.valid),
+                left.slot.eq(leaving.slot),
+                left.tag.eq(reads[0].data),
+                left.page.eq(reads[1].data),
+                left.fits.eq(reads[2].data),
+                left.end.eq(select(leaving.slot, (one.as_value() for one in self._ends))),
+            ]
+        with m.Else():
+            m.d.sync += left.slot.eq(0)
+        with m.If((left.end.outcome == Outcome.PAGE) & past):
+            m.d.comb += [end.outcome.eq(Outcome.FAULT), end.fault.eq(FaultType.VA_LIMIT)]
+        overtaken = (left.slot & self._stale).any() | self._covers(left.page)
+        with m.If(overtaken):
+            m.d.comb += end.outcome.eq(Outcome.RETRY)
+            with m.If(~passes):
+                m.d.sync += left.end.outcome.eq(Outcome.RETRY)
+        with m.If(gives):
+            m.d.sync += [
+                result.valid.eq(left.valid),
+                result.p.tag.eq(left.tag),
+                result.p.end.eq(end),
+                waiting.eq(left.page),
+            ]
+        with m.Elif(self._covers(waiting)):
             m.d.sync += result.p.end.outcome.eq(Outcome.RETRY)
 
-    def _covers(self, walk: data.View) -> Value:
+    def _covers(self, page: data.View) -> Value:
         """Whether the invalidation is for the walk's page, whatever size it will have."""
-        return covers(self.invalidate, walk.asid, walk.vpn, PageSize.HUGE)
+        return covers(self.invalidate, page.asid, page.vpn, PageSize.HUGE)
 
     def _overtake(self, m: Module) -> None:
         """An invalidation ends the walks that it covers: at once, or when their read has come."""
-        for n, place in enumerate(self._places):
-            state, entering = self.states[n], self._entering.slot[n]
-            sent, done = self._is[_State.SENT][n], self._is[_State.DONE][n]
-            named = Mux(entering, _page(self._asked), _page(place))
-            old, follows = Signal(name=f"old_{n}"), self._is[_State.FOLLOW][n]
-            covered = self._covers(data.View(self._named, named))
-            m.d.comb += old.eq(covered | (self._stale[n] & ~entering))
-            m.d.sync += self._stale[n].eq(old)
-            here = touches(self.invalidate, Mux(entering, self._asked.asid, place.asid))
-            m.d.sync += self._before[n].eq(here | (self._before[n] & ~entering))
-            rests = (self._is[_State.READ][n] | (sent & self._came.slot[n])) & ~self._sends[n]
-            gives = done & ~self._given[n]
-            with m.If(old & (entering | rests | follows | gives)):
-                m.d.sync += [state.eq(_State.DONE), self._ends[n].outcome.eq(Outcome.RETRY)]
+        entering = self._entering
+        covered = self._covers(self._asked)
+        touched = touches(self.invalidate, self._asked.asid)
+        for n, page in enumerate(self._pages):
+            with m.If(entering.slot[n]):
+                m.d.sync += [self._stale[n].eq(covered), self._before[n].eq(touched)]
+            with m.Else():
+                m.d.sync += [
+                    self._stale[n].eq(self._stale[n] | self._covers(page)),
+                    self._before[n].eq(self._before[n] | touches(self.invalidate, page.asid)),
+                ]
+        for state in (State.READ, State.FOLLOW):
+            self._move(self.sets[state] & self._stale, State.DONE, state)

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from amaranth import Array, Cat, Module, Mux, Signal, Value
+from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
 from hw.mmu.entries import Depth
 from hw.mmu.lookups import VPN_BITS, Outcome, PageSize, Scope, covers
-from hw.mmu.walker import Walker
+from hw.mmu.walker import State, Walker
 from hw.pagetables import FaultType
 from hw.records import MemoryStatus
 from tb.proofs.formal import (
@@ -28,10 +28,9 @@ __all__ = ["PROOFS"]
 CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, address_width=32)
 WALKS = 2
 TAG = 2
-FREE, READ, SENT, FOLLOW, DONE = range(5)
 
-WAIT = 77
-"""Cycles; 12 at each of 6 depths, and 5 around."""
+WAIT = 128
+"""Cycles; 20 at each of 6 depths, and 8 around."""
 
 _NAMES = (35, 26, 17, 9, 4, 0)
 """By `Depth`: the bits of a page number from here on name an entry."""
@@ -39,9 +38,6 @@ _TABLES = (VPN_BITS, 35, 26, 17, 9, 9)
 """By `Depth`: those from here on name its table."""
 _REGION = 9
 """Those from here on: the largest page."""
-
-_KNOWN = CONFIG.asid_bits + VPN_BITS + 3 + CONFIG.address_width - 8
-"""Bits of a walk's place that tell address space, page, depth and table."""
 
 _OLD = 31
 """Bit of a physical address that only what is old may have set; and where an entry has it."""
@@ -116,29 +112,62 @@ class WalkerProof(Proof):
         self._invalidated(m)
         self._memory(m)
         self._results(m)
-        self._reads(m)
+        self._states(m)
+        self._pending(m)
+        self._places(m)
         self._follows(m)
 
     def _look(self, m: Module, inside: Inside) -> None:
         """What no port shows."""
         dut = self._dut
-        self._entering, self._asked = dut._entering, dut._asked
-        self._places, self._ends = dut._places, dut._ends
-        self._stale, self._before, self._picked = dut._stale, dut._before, dut._picked
-        self._came, self._ask = dut._came, dut._ask
         self._waiting = data.View(dut._named, inside.signal("waiting"))
-        tags, order = inside.submodule("tags"), inside.submodule("order")
-        self._tags, self._sent = [], []
-        head = order.read_ports[0].addr
-        self._ahead = order.write_ports[0].addr - head
-        for n in range(WALKS):
-            tag, sent = tags.read_port(domain="comb"), order.read_port(domain="comb")
-            m.d.comb += [tag.addr.eq(n), sent.addr.eq(head + n)]
-            self._tags.append(tag.data)
-            self._sent.append(sent.data.slot)
+        self._row = data.View(dut.row.shape(), inside.signal("bound_to"))
+        self._offered, self._ready = inside.signal("offered"), inside.signal("at_hand")
+
+        def rows(memory: Any) -> list[Any]:
+            ports = [memory.read_port(domain="comb") for _ in range(WALKS)]
+            for n, port in enumerate(ports):
+                m.d.comb += port.addr.eq(n)
+            return [port.data for port in ports]
+
+        self._tags, self._names = rows(dut._tags), rows(dut._names)
+        self._first, self._fits = rows(dut._start), rows(dut._fits)
+        self._grant = inside.submodule("turns").grant
+        self._done = inside.submodule("done_turns").grant
+        self._look_at_reads(m, Inside(inside.submodule("pending")))
         directories = inside.submodule("directories")
-        rows = Inside(directories).signal("rows")
-        self._known = data.View(data.ArrayLayout(directories._row, directories._entries), rows)
+        within = Inside(directories)
+        shape = data.ArrayLayout(directories._row, directories._entries)
+        self._known = data.View(shape, within.signal("rows"))
+        self._comes = data.View(directories._row, within.signal("comes"))
+        self._hits, self._region_table = within.signal("found"), directories.table
+
+    def _look_at_reads(self, m: Module, inside: Inside) -> None:
+        """Reads that have been added, the oldest first; `_owed` of them there are. The last ones,
+        `_unasked`, memory has not taken yet; of those `_asks` are the addresses."""
+        pending = self._dut._pending
+        asks, order = inside.submodule("asks"), inside.submodule("order")
+        width = len(pending.added)
+        behind, self._owed = Signal(width, name="behind"), Signal(width, name="owed")
+        self._unasked, self._behind = Signal(width, name="unasked"), behind
+        m.d.comb += [
+            behind.eq(pending.added - pending.seen),
+            self._owed.eq(behind + pending.held),
+            self._unasked.eq(pending.added - pending.taken),
+        ]
+        self._head, self._held, self._slot = pending._head, pending.held, pending.slot
+        self._reads, self._asks = [], []
+        for n in range(WALKS):
+            ram, ask = order.read_port(domain="comb"), asks.read_port(domain="comb")
+            read = Signal(pending._owed, name=f"read_{n}")
+            first = pending._head if n == 0 else ram.data
+            m.d.comb += [
+                ram.addr.eq(pending.seen + n - pending.held),
+                ask.addr.eq(pending.taken + n),
+                read.eq(Mux(pending.held, first, ram.data)),
+            ]
+            self._reads.append(read)
+            self._asks.append(ask.data.address)
 
     def _inputs(self, m: Module) -> None:
         dut = self._dut
@@ -174,16 +203,22 @@ class WalkerProof(Proof):
         covered = covers(self._dut.invalidate, self._asid, self._vpn, PageSize.HUGE)
         with m.If(covered & anything(m, 1, "this_one")):
             m.d.sync += self._fresh.eq(1)
-        row, mark = self._dut.row, self._mark
-        with m.If(self._entering.valid & (self._asked.asid == self._asid) & self._fresh):
-            known = row.bound & row.last.all()
-            m.d.comb += [Assume(~row.base[_OLD - 12]), Assume(known | ~mark.refused)]
+        row, dut = self._dut.row, self._dut
+        with m.If(dut._entering.valid & (dut._asked.asid == self._asid) & self._fresh):
+            m.d.comb += Assume(self._new(row))
+
+    def _new(self, row: Any) -> Value:
+        """It is not old."""
+        return ~row.base[_OLD - 12] & ((row.bound & row.last.all()) | ~self._mark.refused)
 
     def _memory(self, m: Module) -> None:
         """A read of an entry on the way to the page, asked for since, in a table that is not old,
         finds nothing old."""
-        request, beat, place = self._dut.read.request, self._dut.read.beat, self._ask.place
-        fresh = self._fresh & self._on_way(place) & ~request.p.va[_OLD]
+        request, beat = self._dut.read.request, self._dut.read.beat
+        asked = Array(self._reads)[(self._owed - self._unasked)[: (WALKS - 1).bit_length()]]
+        owner = data.View(self._dut._owner, Signal(self._dut._owner.size, name="owner"))
+        m.d.comb += owner.as_value().eq(asked.owner)
+        fresh = self._fresh & self._on_way(owner) & ~request.p.va[_OLD] & self._clean(owner)
         first, second, level = queue_of_two(
             m, 1, request.valid & request.ready, fresh, beat.valid & beat.ready, "reads"
         )
@@ -192,8 +227,14 @@ class WalkerProof(Proof):
         clean = self._mark.entries(beat.p.data)
         error = self._mark.error & (beat.p.status == MemoryStatus.BUS)
         m.d.comb += Assume(~(beat.valid & first) | (clean & ~error))
-        self._came_fresh = Signal(name="came_fresh")
-        m.d.sync += self._came_fresh.eq(beat.valid & first)
+        self._came_fresh, self._next_fresh = Signal(name="came_fresh"), Signal(name="next_fresh")
+        m.d.sync += [self._came_fresh.eq(beat.valid & first), self._next_fresh.eq(self._came_fresh)]
+
+    def _clean(self, place: Any) -> Value:
+        """What it remembers of small pages is not old, if it counts."""
+        below = place.below
+        old = below.address[_OLD - 12] | (self._mark.sparse & below.sparse)
+        return (place.depth != Depth.BIG) | ~old
 
     def _on_way(self, place: Any, cuts: tuple[int, ...] = _NAMES) -> Value:
         """Whether the entry, or the table, that is read next is one for the page too."""
@@ -214,98 +255,253 @@ class WalkerProof(Proof):
             m.d.sync += open_.eq(0)
         with m.If(ends & mine & self._fresh):
             m.d.comb += Assert(self._mark.end(result.p.end))
-        enters = self._entering.valid & (self._asked.tag == self._tag)
-        holds = [
-            (Value.cast(state) != FREE) & (tag == self._tag)
-            for state, tag in zip(self._dut.states, self._tags, strict=True)
-        ]
-        m.d.comb += Assert(enters + sum(holds) + ends == open_)
+        dut, left = self._dut, self._dut._left
+        enters = dut._entering.valid & (dut._asked.tag == self._tag)
+        leaves = left.valid & (left.tag == self._tag)
+        holds = [~dut.sets[State.FREE][n] & (tag == self._tag) for n, tag in enumerate(self._tags)]
+        m.d.comb += Assert(enters + sum(holds) + leaves + ends == open_)
         with m.If(open_ & mine):
-            m.d.comb += [Assert(~enters | self._is(self._asked))]
-            m.d.comb += [Assert(~ends | self._is(self._waiting))]
             m.d.comb += [
-                Assert(~here | self._is(place))
-                for here, place in zip(holds, self._places, strict=True)
+                Assert(~enters | self._is(dut._asked)),
+                Assert(~leaves | self._is(left.page)),
+                Assert(~ends | self._is(self._waiting)),
+            ]
+            m.d.comb += [
+                Assert(~here | self._is(page)) for here, page in zip(holds, dut._pages, strict=True)
             ]
         with m.If(result.valid & self._fresh & self._is(self._waiting)):
             m.d.comb += Assert(self._mark.end(result.p.end))
 
     # -- why ---------------------------------------------------------------------------------------
 
-    def _reads(self, m: Module) -> None:
-        """A walk that is SENT has one read: to be asked for, under way, or come right now."""
-        came, ask, level = self._came, self._ask, self._level
-        slot = self._entering.slot
-        onehot = (slot == 1) | (slot == 2)
+    def _states(self, m: Module) -> None:
+        """Each walk is in one state, and where that says."""
+        dut, sets = self._dut, self._dut.sets
+        entering, found, entered = dut._entering, dut._found, dut._entered
+        picked, pick, here, next_ = dut._picked, dut._pick_, dut._here, dut._next
+        for one in (entering, found, picked, pick):
+            m.d.comb += Assert(Mux(one.valid, one.slot == 1 << one.number, one.slot == 0))
         m.d.comb += [
-            Assert(Mux(self._entering.valid, onehot, slot == 0)),
-            Assert(Mux(came.valid, (came.slot == 1) | (came.slot == 2), came.slot == 0)),
-            Assert(~self._picked.all()),
-            Assert(self._ahead[0] == level[0]),
+            Assert(~(here.came & here.picked) & ~(next_.came & next_.picked)),
+            Assert(Mux(here.came | here.picked, here.slot == 1 << here.number, here.slot == 0)),
+            Assert(Mux(next_.came | next_.picked, _one(next_.slot), next_.slot == 0)),
+            Assert(~entered.slot.all() & ((entered.slot == 0) | self._numbered(entered))),
+            Assert(self._offered.any() == self._ready),
+            Assert(~self._offered.all()),
+            Assert(~entered.picked | (pick.valid & pick.enters & (pick.slot == entered.slot))),
+            Assert(~(pick.valid & pick.enters) | entered.picked),
+            Assert(~next_.picked | (next_.goes ^ next_.follows)),
+            Assert(~(next_.goes | next_.follows) | next_.picked | (next_.came & next_.descends)),
+            Assert(~(next_.goes & next_.follows)),
+            Assert(~(next_.finds & next_.descends)),
+            Assert((next_.joins == 0) | next_.goes | next_.follows),
         ]
-        for n, (state, place) in enumerate(zip(self._dut.states, self._places, strict=True)):
-            state = Value.cast(state)
-            asks = ask.valid & (ask.slot == n)
-            under_way = [(level > k) & (self._sent[k] == n) for k in range(WALKS)]
+        for n in range(WALKS):
+            is_ = {state: one[n] for state, one in sets.items()}
+            queued = pick.slot[n] & ~pick.enters
+            picks = (here.slot[n] & here.picked) + (next_.slot[n] & next_.picked)
+            came = (here.slot[n] & here.came) + (next_.slot[n] & next_.came)
+            waits = sum((self._owed > k) & (r.number == n) for k, r in enumerate(self._reads))
             m.d.comb += [
-                Assert(state <= DONE),
-                Assert(~slot[n] | (state == FREE)),
-                Assert(asks + sum(under_way) + came.slot[n] == (state == SENT)),
-                Assert(~self._stale[n] | self._before[n]),
-                Assert((state == FREE) | (Value.cast(place.depth) < len(_NAMES))),
+                Assert(sum(is_.values()) == 1),
+                Assert(~(entering.slot[n] | self._offered[n]) | is_[State.FREE]),
+                Assert(~(entering.slot[n] & self._offered[n])),
+                Assert(found.slot[n] + entered.slot[n] == is_[State.ENTER]),
+                Assert(picked.slot[n] + queued + picks == is_[State.PICKED]),
+                Assert(came <= is_[State.SENT]),
+                Assert(waits == (is_[State.SENT] & (came == 0)) + (next_.slot[n] & next_.goes)),
+                Assert(~dut._stale[n] | dut._before[n]),
+                Assert(~dut._leaving.slot[n] | is_[State.DONE]),
             ]
-            with m.If(asks):
-                known, same = Value.cast(place)[:_KNOWN], Value.cast(ask.place)[:_KNOWN]
-                m.d.comb += Assert(known == same)
-            with m.If(came.slot[n]):
-                m.d.comb += Assert(Value.cast(came.place) == Value.cast(place))
+        leaving = dut._leaving
+        m.d.comb += [
+            Assert(Mux(leaving.valid, leaving.slot == 1 << leaving.number, leaving.slot == 0)),
+            Assert(~dut._left.slot.all()),
+            Assert((dut._left.slot == 0) | dut._left.valid),
+        ]
+
+    def _numbered(self, one: Any) -> Value:
+        return one.slot == 1 << one.number
+
+    def _pending(self, m: Module) -> None:
+        next_, numbers = self._dut._next, Array([read.number for read in self._reads])
+        last = numbers[(self._owed - 1)[: (WALKS - 1).bit_length()]]
+        with m.If(next_.goes):
+            m.d.comb += Assert((self._owed != 0) & (next_.slot == 1 << last))
+        m.d.comb += [
+            Assert((self._owed <= WALKS) & (self._behind <= WALKS)),
+            Assert(self._unasked <= self._owed),
+            Assert(self._level == self._owed - self._unasked),
+            Assert(self._held | ((self._behind <= 1) & (self._level == 0))),
+            Assert(self._slot == Mux(self._held, 1 << self._head.number, 0)),
+        ]
+
+    def _places(self, m: Module) -> None:
+        """What is said of a walk in several places is the same."""
+        dut = self._dut
+        found, pick, here, next_ = dut._found, dut._pick_, dut._here, dut._next
+        for n, (page, step) in enumerate(zip(dut._pages, dut._steps, strict=True)):
+            used = ~dut.sets[State.FREE][n]
+            enters = dut.sets[State.ENTER][n] & ~dut._entered.slot[n]
+            depth = Value.cast(step.depth)
+            m.d.comb += [
+                Assert(~used | (Value.cast(self._names[n]) == Value.cast(page))),
+                Assert(~used | enters | (depth < len(_NAMES))),
+                Assert(~used | enters | ~dut._starts[n] | (step.depth != Depth.BIG)),
+                Assert(~found.slot[n] | (Value.cast(found.page) == Value.cast(page))),
+                Assert(~pick.slot[n] | self._as(pick.place, n, self._table(n))),
+                Assert(
+                    ~here.slot[n]
+                    | self._as(here.place, n, Mux(here.came, here.place.table, self._table(n)))
+                ),
+            ]
+            for k, read in enumerate(self._reads):
+                owner = read.owner
+                with m.If((self._owed > k) & (read.number == n)):
+                    m.d.comb += Assert((owner.asid == page.asid) & (owner.vpn == page.vpn))
+                    new = next_.slot[n] & next_.came
+                    below = Mux(new, next_.below.as_value(), step.below.as_value())
+                    same = owner.below.as_value() == below
+                    m.d.comb += Assert((owner.depth != Depth.BIG) | same)
+                    with m.If(next_.slot[n]):
+                        m.d.comb += Assert(owner.depth == next_.following)
+                    with m.Else():
+                        m.d.comb += Assert(owner.depth == step.depth)
+            with m.If(next_.slot[n]):
+                m.d.comb += [
+                    Assert((next_.page.asid == page.asid) & (next_.page.vpn == page.vpn)),
+                    Assert(next_.depth == step.depth),
+                    Assert(~next_.picked | (next_.following == step.depth)),
+                    Assert(~next_.came | ~next_.descends | self._below(next_)),
+                ]
+        near = Value.cast(here.place.depth) + here.came
+        m.d.comb += Assert(~(here.came | here.picked) | (Value.cast(here.near) == near))
+
+    def _below(self, next_: Any) -> Value:
+        """What follows an entry: one more, or SMALL after PD0."""
+        more = Value.cast(next_.following) == Value.cast(next_.depth) + 1
+        skips = (next_.depth == Depth.PD0) & (next_.following == Depth.SMALL)
+        return (Value.cast(next_.following) < len(_NAMES)) & (more | skips)
+
+    def _table(self, n: int) -> Value:
+        dut = self._dut
+        return Mux(dut._starts[n], self._first[n], dut._steps[n].table)
+
+    def _as(self, place: Any, n: int, table: Value) -> Value:
+        """Whether that is the place of the walk."""
+        page, step = self._dut._pages[n], self._dut._steps[n]
+        below = Value.cast(place.below) == Value.cast(step.below)
+        return (
+            (place.asid == page.asid)
+            & (place.vpn == page.vpn)
+            & (place.depth == step.depth)
+            & (below | (step.depth != Depth.BIG))
+            & (place.table == table)
+        )
+
+    def _same(self, depth: Any) -> Value:
+        """Whether both walks read the same entry at that depth."""
+        one, other = self._dut._pages
+        depth = Value.cast(depth)
+        same = above(one.vpn, depth, _NAMES) == above(other.vpn, depth, _NAMES)
+        return (one.asid == other.asid) & same
 
     def _follows(self, m: Module) -> None:
+        """Who follows, or is about to, follows a walk that has asked for its entry."""
+        dut, here, next_ = self._dut, self._dut._here, self._dut._next
         for n, other in ((0, 1), (1, 0)):
-            one, leader = self._places[n], self._places[other]
-            depth = Value.cast(one.depth)
-            same = above(one.vpn, depth, _NAMES) == above(leader.vpn, depth, _NAMES)
-            with m.If(Value.cast(self._dut.states[n]) == FOLLOW):
+            step, leader = dut._steps[n], dut._steps[other]
+            sent = dut.sets[State.SENT][other]
+            with m.If(dut.sets[State.FOLLOW][n]):
+                m.d.comb += Assert(sent & (step.depth == leader.depth) & self._same(step.depth))
+            with m.If(next_.slot[n] & next_.follows):
+                depth = next_.following
+                m.d.comb += Assert(sent & (leader.depth == depth) & self._same(depth))
+            known = ~(dut.sets[State.FREE] | dut._found.slot)[other]
+            settled = known & ~dut.sets[State.ENTER][other]
+            for one, was in ((here, known), (next_, settled)):
+                with m.If(one.slot[n] & one.came & was):
+                    m.d.comb += Assert(
+                        one.alike[other]
+                        == self._same(one.place.depth if one is here else one.depth)
+                    )
+            with m.If(next_.slot[n] & settled & (next_.goes | next_.follows)):
+                m.d.comb += Assert(next_.joins[other] == self._same(next_.following))
+            with m.If(here.slot[n]):
+                quiet = ~next_.slot[other]
+                skips = here.came & (here.place.depth == Depth.PD0)
                 m.d.comb += [
-                    Assert(Value.cast(self._dut.states[other]) == SENT),
-                    Assert((one.asid == leader.asid) & (depth == Value.cast(leader.depth)) & same),
+                    Assert(~here.led[n]),
+                    Assert(~skips | ~here.led_small[n]),
                 ]
+                for led, same, depth, counts in (
+                    (here.led, here.same, here.near, Value.cast(here.near) < len(_NAMES)),
+                    (here.led_small, here.same_small, Const(5, 3), skips),
+                ):
+                    with m.If(counts & known):
+                        m.d.comb += Assert(same[other] == self._same(depth))
+                    with m.If(counts & led[other]):
+                        m.d.comb += Assert(
+                            sent
+                            & quiet
+                            & (Value.cast(leader.depth) == Value.cast(depth))
+                            & self._same(depth)
+                        )
 
     def _trusts(self, n: int) -> Value:
         """Whether nothing that this walk knows may be old, as far as it is about the page."""
-        place = self._places[n]
-        region = (place.vpn >> _REGION) == (self._vpn >> _REGION)
-        return self._fresh & ~self._stale[n] & (~self._before[n] | region)
+        dut = self._dut
+        region = (dut._pages[n].vpn >> _REGION) == (self._vpn >> _REGION)
+        return self._fresh & ~dut._stale[n] & (~dut._before[n] | region)
+
+    def _way(self, n: int, depth: Any, cuts: tuple[int, ...] = _NAMES) -> Value:
+        page, depth = self._dut._pages[n], Value.cast(depth)
+        same = above(page.vpn, depth, cuts) == above(self._vpn, depth, cuts)
+        return (page.asid == self._asid) & same
 
     def _fresh_tables(self, m: Module) -> None:
-        for n, place in enumerate(self._places):
-            state, end = Value.cast(self._dut.states[n]), self._ends[n]
-            walks = (state == READ) | (state == SENT) | (state == FOLLOW)
-            with m.If(walks & self._trusts(n) & self._on_way(place, _TABLES)):
-                beside = place.beside
-                old = beside.address[_OLD - 12] | (self._mark.sparse & beside.sparse)
-                m.d.comb += [
-                    Assert(~place.table[_OLD - 8]),
-                    Assert((place.depth != Depth.BIG) | ~old),
-                ]
-            with m.If((state != FREE) & self._fresh & ~self._stale[n] & self._is(place)):
-                m.d.comb += Assert(~self._mark.refused | place.fits.all())
-            with m.If((state == DONE) & self._fresh & self._is(place)):
-                m.d.comb += Assert(self._mark.end(end))
-            with m.If((state == DONE) & self._stale[n]):
-                m.d.comb += Assert(end.outcome == Outcome.RETRY)
-        for row in self._known:
+        dut, mark = self._dut, self._mark
+        found, entered, left = dut._found, dut._entered, dut._left
+        for n, (page, step, end) in enumerate(zip(dut._pages, dut._steps, dut._ends, strict=True)):
+            is_ = {state: one[n] for state, one in dut.sets.items()}
+            walks = is_[State.READ] | is_[State.PICKED] | is_[State.SENT] | is_[State.FOLLOW]
+            trusts = self._trusts(n)
+            with m.If((walks | entered.slot[n]) & trusts & self._way(n, step.depth, _TABLES)):
+                m.d.comb += [Assert(~self._table(n)[_OLD - 8]), Assert(self._clean(step))]
+            with m.If(found.slot[n] & trusts & (page.asid == self._asid)):
+                m.d.comb += Assert(self._new(self._row))
+            for k, row in enumerate(self._known):
+                with m.If(found.slot[n] & self._hits[k]):
+                    here = (row.asid == page.asid) & (row.region == page.vpn >> 17)
+                    m.d.comb += Assert(here)
+                    with m.If(trusts & self._way(n, Depth.PD0, _TABLES)):
+                        m.d.comb += Assert(~row.table[_OLD - 8])
+            new = self._fresh & ~dut._stale[n] & self._is(page)
+            with m.If(entered.slot[n] & new & mark.refused):
+                m.d.comb += Assert(~entered.refused & entered.fits.all())
+            with m.If(~is_[State.FREE] & ~is_[State.ENTER] & new):
+                m.d.comb += Assert(~mark.refused | self._fits[n].all())
+            with m.If(is_[State.DONE] & new):
+                m.d.comb += Assert(mark.end(end))
+        old = (left.slot & dut._stale).any()
+        with m.If(left.valid & self._fresh & self._is(left.page) & ~old):
+            fits = left.fits.all() | (left.end.outcome != Outcome.PAGE)
+            m.d.comb += Assert(mark.end(left.end) & (~mark.refused | fits))
+        for n in range(WALKS):
+            with m.If(left.slot[n]):
+                m.d.comb += Assert(Value.cast(left.page) == Value.cast(dut._pages[n]))
+        for row in (*self._known, self._comes):
             here = (row.asid == self._asid) & (row.region == self._vpn >> 17)
             with m.If(row.valid & here & self._fresh):
                 m.d.comb += Assert(~row.table[_OLD - 8])
 
     def _reached(self, m: Module) -> None:
         """Results, and walks on their way, that count after the invalidation."""
-        result = self._dut.result
+        result, dut = self._dut.result, self._dut
         counts = result.valid & self._fresh & self._is(self._waiting)
         on_way = [
-            (Value.cast(state) == SENT) & self._trusts(n) & (place.depth == Depth.PD2)
-            for n, (state, place) in enumerate(zip(self._dut.states, self._places, strict=True))
+            dut.sets[State.SENT][n] & self._trusts(n) & (step.depth == Depth.PD2)
+            for n, step in enumerate(dut._steps)
         ]
         m.d.comb += [
             Cover(counts & (result.p.end.outcome != Outcome.RETRY)),
@@ -313,17 +509,61 @@ class WalkerProof(Proof):
         ]
 
     def _fresh_reads(self, m: Module) -> None:
-        came, level = self._came, self._level
-        error = self._mark.error & (came.status == MemoryStatus.BUS)
+        """What was asked for in time has nothing old; that is so until it has settled."""
+        dut, here, next_, mark = self._dut, self._dut._here, self._dut._next, self._mark
+        error = mark.error & (here.status == MemoryStatus.BUS)
+        old = mark.sparse & next_.below.sparse
+        m.d.comb += [
+            Assert(~self._came_fresh | here.came),
+            Assert(~self._next_fresh | next_.came),
+        ]
         with m.If(self._came_fresh):
-            m.d.comb += Assert(came.valid & self._mark.entries(came.entry) & ~error)
-        for n, place in enumerate(self._places):
-            fresh = self._trusts(n) & self._on_way(place)
-            with m.If(fresh & came.slot[n]):
-                m.d.comb += Assert(self._came_fresh)
-            for k in range(WALKS):
-                with m.If(fresh & (level > k) & (self._sent[k] == n)):
+            m.d.comb += Assert(mark.entries(here.entry) & ~error & self._clean(here.place))
+        with m.If(self._next_fresh):
+            m.d.comb += Assert(mark.end(next_.end) | next_.descends)
+            with m.If(next_.descends):
+                m.d.comb += Assert(~next_.table[_OLD - 8])
+                with m.If(next_.depth == Depth.PD0):
+                    m.d.comb += Assert(~next_.below.address[_OLD - 12] & ~old)
+        for k, read in enumerate(self._reads):
+            with m.If(self._level > k):
+                m.d.comb += Assert(~self._promises[k] | self._clean(read.owner))
+        for one, depth, fresh in (
+            (here, here.place.depth, self._came_fresh),
+            (next_, next_.depth, self._next_fresh),
+        ):
+            for n, other in ((0, 1), (1, 0)):
+                way, mine = self._way(n, depth), one.slot[n] & one.came
+                waits = dut.sets[State.FOLLOW][other]
+                if one is here:
+                    waits |= next_.slot[other] & next_.follows
+                heir = waits & ~one.before & self._trusts(other)
+                known = self._fresh & ~one.before & one.quiet
+                counts = mine & (self._trusts(n) | heir | known)
+                with m.If(counts & way):
+                    m.d.comb += Assert(fresh)
+                # What comes after an entry of a 64 KiB page stood in PD0.
+                with m.If(counts & self._way(n, depth, _TABLES)):
+                    if one is here:
+                        m.d.comb += Assert(self._clean(here.place))
+                    else:
+                        passes = (next_.depth == Depth.BIG) & next_.descends
+                        m.d.comb += Assert(~passes | ~next_.table[_OLD - 8])
+        for n in range(WALKS):
+            for k, read in enumerate(self._reads):
+                trusts = self._trusts(n) & (read.number == n)
+                counts = trusts & self._on_way(read.owner)
+                with m.If(trusts & (self._owed > k) & self._on_way(read.owner, _TABLES)):
+                    m.d.comb += Assert(self._clean(read.owner))
+                with m.If(counts & (self._level > k)):
                     m.d.comb += Assert(self._promises[k])
+                with m.If(counts & (self._owed > k) & (self._level <= k)):
+                    ask = Array(self._asks)[(k - self._level)[: (WALKS - 1).bit_length()]]
+                    m.d.comb += Assert(~ask[_OLD])
+
+
+def _one(slot: Value) -> Value:
+    return slot.any() & ~slot.all()
 
 
 class WaitsProof(WalkerProof):
@@ -337,7 +577,7 @@ class WaitsProof(WalkerProof):
         f"taken: a walk ends at most {WAIT} cycles after its request"
     )
     induction = 1
-    cover = 14
+    cover = 18
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._base(m, wrap)
@@ -345,51 +585,73 @@ class WaitsProof(WalkerProof):
         m.d.comb += [
             Assume(dut.read.request.ready & (dut.read.beat.valid == (self._level != 0))),
             Assume(dut.result.ready & ~dut.invalidate.valid),
-            Assert((self._level <= 1) & (self._before == 0) & ~self._fresh),
+            Assert((self._level <= 1) & (self._unasked == dut._next.goes)),
+            Assert((dut._before == 0) & ~dut._here.before & ~dut._next.before & ~self._fresh),
         ]
         for n, other in ((0, 1), (1, 0)):
             self._waits(m, n, other)
 
-    def _turn(self, n: int, other: int) -> Value:
-        """Cycles in which it will be READ, this one included, at most."""
-        came, picked = self._came.valid, self._picked
-        ahead = picked[other] & (Value.cast(self._dut.states[other]) == READ)
-        return Mux(picked[n] & ~came, 1, Mux(picked[n] | came | ahead, 2, 3))
+    def _turn(self, n: int) -> Value:
+        """Cycles until it has found what it reads next, this one included, at most: a beat goes
+        first, and there are not two at once from one other walk."""
+        dut, beat, comes = self._dut, self._level != 0, self._unasked != 0
+        turn = Mux(self._grant[n], 6, 7)
+        for one, cycles in (
+            (dut._picked, 4 + comes),
+            (dut._pick_, 3 + beat),
+            (dut._here, 2),
+            (dut._next, 1),
+        ):
+            turn = Mux(one.slot[n], cycles, turn)
+        return turn
 
     def _read(self, n: int) -> Value:
-        """Cycles in which it will be SENT, this one included, at most."""
-        return Mux(self._came.slot[n], 1, Mux(self._ask.valid & (self._ask.slot == n), 3, 2))
+        """Cycles in which it will be SENT, this one included."""
+        return Mux(self._dut._next.slot[n], 1, Mux(self._dut._here.slot[n], 2, 3))
+
+    def _far(self, n: int) -> Value:
+        """Cycles since it ended, at least, if it did."""
+        dut, sets = self._dut, self._dut.sets
+        free = Mux(dut._entering.slot[n], 4, Mux(self._offered[n], 3, 2))
+        enters = Mux(dut._found.slot[n], 5, 6)
+        began = Mux(sets[State.FREE][n], free, Mux(sets[State.ENTER][n], enters, 7))
+        return Mux(sets[State.DONE][n], dut._leaving.slot[n], began)
 
     def _waits(self, m: Module, n: int, other: int) -> None:
-        state, rival = (Value.cast(self._dut.states[one]) for one in (n, other))
-        depth, before = Value.cast(self._places[n].depth), Signal(3, name=f"depth_{n}")
+        dut = self._dut
+        is_ = {state: one[n] for state, one in dut.sets.items()}
+        depth, before = Value.cast(dut._steps[n].depth), Signal(3, name=f"depth_{n}")
         count, waited = Signal(5, name=f"count_{n}"), Signal(5, name=f"waited_{n}")
         followed, again = Signal(name=f"followed_{n}"), Signal(name=f"again_{n}")
-        turn, age = Signal(2, name=f"turn_{n}"), Signal(7, name=f"age_{n}")
+        turn, age = Signal(3, name=f"turn_{n}"), Signal(8, name=f"age_{n}")
+        walks = ~(is_[State.FREE] | is_[State.ENTER])
         goes_on = depth != before
         m.d.comb += [waited.eq(Mux(goes_on, 0, count)), again.eq(followed & ~goes_on)]
         m.d.sync += [
             before.eq(depth),
-            count.eq(Mux(state == FREE, 0, waited + 1)),
-            followed.eq((state != FREE) & (again | (state == FOLLOW))),
-            turn.eq(Mux(state == FOLLOW, 0, turn + 1)),
-            age.eq(Mux((state == FREE) & ~self._entering.slot[n], 0, age + 1)),
+            count.eq(Mux(walks, waited + 1, 0)),
+            followed.eq(walks & (again | is_[State.FOLLOW])),
+            turn.eq(Mux(is_[State.FOLLOW], 0, turn + 1)),
+            age.eq(Mux(is_[State.FREE] & ~dut._entering.slot[n], 0, age + 1)),
         ]
-        reads, waits, ends = self._read(n), self._turn(n, other), Mux(self._dut._given[n], 1, 2)
-        far = Mux(rival == FREE, Mux(self._entering.slot[other], 2, 1), Mux(rival == DONE, 0, 3))
-        with m.If(state == READ):
-            m.d.comb += Assert(waited + waits <= Mux(again, 9, 3))
+        turns, ends = self._turn(n), Mux(self._done[n], 2, 3)
+        with m.If(is_[State.READ] | is_[State.PICKED]):
+            m.d.comb += Assert(waited + turns <= Mux(again, 17, 7))
             with m.If(again):
-                m.d.comb += [Assert(turn + waits <= 3), Assert(far <= turn), Cover(turn == 1)]
-        with m.Elif(state == FOLLOW):
-            m.d.comb += Assert(waited + self._read(other) <= 6)
-        with m.Elif(state == SENT):
-            m.d.comb += Assert(waited + reads <= Mux(again, 12, 6))
-        with m.Elif(state == DONE):
-            m.d.comb += Assert(waited + ends <= 14)
-        m.d.comb += Assert(~self._entering.slot[n] | (age == 0))
-        with m.If(state != FREE):
-            m.d.comb += [Assert(age <= waited + 12 * depth + 2), Assert(age <= WAIT - 2)]
+                m.d.comb += [Assert(turn + turns <= 7), Assert(self._far(other) <= turn)]
+                m.d.comb += Cover(turn == 1)
+        with m.Elif(is_[State.FOLLOW]):
+            m.d.comb += Assert(waited + self._read(other) <= 10)
+        with m.Elif(is_[State.SENT]):
+            m.d.comb += Assert(waited + self._read(n) <= Mux(again, 20, 10))
+        with m.Elif(is_[State.DONE]):
+            m.d.comb += Assert(waited + Mux(dut._leaving.slot[n], 1, ends) <= 23)
+        with m.If(walks):
+            m.d.comb += [Assert(age <= waited + 20 * depth + 3), Assert(age <= WAIT - 3)]
+        with m.Elif(is_[State.ENTER]):
+            m.d.comb += Assert(age == Mux(dut._found.slot[n], 1, 2))
+        with m.Elif(self._offered[n] | dut._entering.slot[n]):
+            m.d.comb += Assert(age == 0)
 
 
 PROOFS = [WalkerProof(), WaitsProof()]
