@@ -19,7 +19,7 @@ from hw.pagetables import (
 )
 from hw.records import MemoryStatus
 
-__all__ = ["ENTRY_BITS", "LEVELS", "TABLE_BITS", "Below", "Depth", "Entries"]
+__all__ = ["ENTRY_BITS", "LEVELS", "TABLE_BITS", "Below", "Depth", "Entries", "skips"]
 
 ENTRY_BITS = 128
 """Of the largest entry, that of PD0; the others lie in the low half."""
@@ -54,6 +54,13 @@ class Below(data.Struct):
     address: _PHYSICAL_BITS - PAGE_BITS
 
 
+def skips(depth: Value, entry: Value) -> Value:
+    """Whether the table below an entry, if there is one, is that of 4 KiB pages without one of
+    64 KiB pages before it."""
+    absent = data.View(DualPde, entry).big_aperture == PdeAperture.INVALID
+    return (depth == Depth.PD0) & absent
+
+
 class Entries(wiring.Component):
     """Combinational: the next step of a walk, or its end.
 
@@ -61,9 +68,9 @@ class Entries(wiring.Component):
     -------
     depth, entry, status : an entry, and how its read ended.
     beside : only with BIG, what PD0 said of the small pages.
-    descends : there is a table below: `table` is its address >> `TABLE_BITS`, `below` what PD0 says
+    descends : there is a table below, of SMALL entries if PD0 `skips` that of BIG ones, else one
+        deeper: `table` is its address >> `TABLE_BITS`, `below` what PD0 says
         of small pages.
-    skips : what comes next is SMALL, else one more than `depth`; whether or not it descends.
     end : else, the end.
     """
 
@@ -75,7 +82,6 @@ class Entries(wiring.Component):
             "status": In(MemoryStatus),
             "beside": In(Below),
             "descends": Out(1),
-            "skips": Out(1),
             "table": Out(config.address_width - TABLE_BITS),
             "below": Out(Below),
             "end": Out(ending(config)),
@@ -83,8 +89,6 @@ class Entries(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        big = data.View(DualPde, self.entry).big_aperture
-        m.d.comb += self.skips.eq((self.depth == Depth.PD0) & (big == PdeAperture.INVALID))
         with m.If(self.status == MemoryStatus.BUS):
             self._fault(m, FaultType.POISONED)
         with m.Elif(self.status == MemoryStatus.FAULT):

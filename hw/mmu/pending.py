@@ -33,6 +33,7 @@ class Pending(wiring.Component):
     add : strobe, one more read: of an entry that is `wide`, so has 16 bytes, at `address`, for walk
         `number`. It counts only while there is `room`; there is `ample` room for one more.
     read : a memory client; addresses are physical.
+    room : a read may be added. ample : also one cycle and one read later.
     head : whose beat comes next. slot : its walk, one-hot, 0 when no read is under way.
     came, entry, status : strobe, its entry, and how its read ended.
     """
@@ -51,8 +52,8 @@ class Pending(wiring.Component):
             "wide": In(1),
             "number": In(bits),
             "owner": In(owner),
-            "room": Out(1),
-            "ample": Out(1),
+            "room": Out(1, init=1),
+            "ample": Out(1, init=1),
             "read": Out(ReadPort(config)),
             "head": Out(owner),
             "number_head": Out(bits),
@@ -77,7 +78,7 @@ class Pending(wiring.Component):
     def _offer(self, m: Module) -> None:
         m.submodules.asks = asks = Memory(shape=self._ask, depth=_WAITING, init=[])
         write, ask = asks.write_port(), asks.read_port(domain="comb")
-        request, waiting = self.read.request, Signal(self.added.shape())
+        request, waiting = self.read.request, Signal(_WAITING.bit_length())
         m.d.comb += [
             # What is written counts when `added` moves on.
             write.en.eq(self.room),
@@ -86,12 +87,15 @@ class Pending(wiring.Component):
             write.data.wide.eq(self.wide),
             ask.addr.eq(self.taken),
             waiting.eq(self.added - self.taken),
-            self.room.eq(waiting < _WAITING),
-            self.ample.eq(waiting < _WAITING - 1),
             request.valid.eq(self.added != self.taken),
             request.p.va.eq(ask.data.address),
             request.p.physical.eq(1),
             request.p.beats.eq(ask.data.wide if self._config.data_width < ENTRY_BITS else 0),
+        ]
+        # As of the last cycle: one more has been added in it, at most.
+        m.d.sync += [
+            self.room.eq(waiting < _WAITING - 1),
+            self.ample.eq(waiting < _WAITING - 2),
         ]
         with m.If(self.add):
             m.d.sync += self.added.eq(self.added + 1)

@@ -13,7 +13,7 @@ from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode, select
 from hw.mmu.directories import Directories
-from hw.mmu.entries import ENTRY_BITS, LEVELS, TABLE_BITS, Below, Depth, Entries
+from hw.mmu.entries import ENTRY_BITS, LEVELS, TABLE_BITS, Below, Depth, Entries, skips
 from hw.mmu.lookups import (
     PAGE_BITS,
     SHIFTS,
@@ -74,8 +74,8 @@ class Walker(wiring.Component):
 
     Cycles: a request, the row of its space, its limits; a read is offered 5 cycles after the
     request, later while other walks wait. An entry's last beat → the next read of its walk is
-    offered: 2. → the result is offered: 6. A beat is taken per cycle; walks begin to read in cycles
-    in which no entry came. Results come in any order.
+    offered: 2. → the result is offered: 6. A beat is taken per cycle; walks that wait
+    begin to read in cycles in which no entry came, one in two cycles. Results come in any order.
 
     An invalidation turns what it covers into RETRY: also walks whose page may be of any size.
     A bind has to be in the ASID table a cycle before its invalidation.
@@ -197,7 +197,7 @@ class Walker(wiring.Component):
                 "picked": 1,
             })
         )
-        self._picked = Signal(data.StructLayout({"valid": 1, **whose}))
+        self._picked = Signal(data.StructLayout({"valid": 1, "slot": walks}))
         self._pick_ = Signal(
             data.StructLayout({"valid": 1, "enters": 1, **whose, "place": self._place})
         )
@@ -210,6 +210,7 @@ class Walker(wiring.Component):
                 "entry": ENTRY_BITS,
                 "status": MemoryStatus,
                 "near": Depth,
+                "skips": 1,
                 "stale": 1,
                 "same": walks,
                 "same_small": walks,
@@ -238,7 +239,7 @@ class Walker(wiring.Component):
             }),
             name="next",
         )
-        """The third stage: what was decided. `depth`, `alike` of the entry that came; `joins` with
+        """The third stage: what was decided. `depth`, `alike` of the entry that came; `joins` of
         the next one."""
 
     # -- requests ----------------------------------------------------------------------------------
@@ -349,18 +350,13 @@ class Walker(wiring.Component):
             turns.requests.eq(self.sets[State.READ] & ~self._stale),
             # It enters, and is refused.
             void.eq(pick.enters & self._entered.refused),
-            # There will be room: what is decided on now may need some too.
-            self._advances.eq(
-                pick.valid
-                & ~void
-                & ~pending.came
-                & (pending.ample | (pending.room & ~self._here.came & ~self._here.picked))
-            ),
+            # With ample room there will be some: what is decided on now may need it too.
+            self._advances.eq(pick.valid & ~void & ~pending.came & pending.ample),
             passes.eq(~pick.valid | void | self._advances),
-            moves.eq(~picked.valid | passes),
+            moves.eq(~picked.valid),
             turns.advance.eq(moves),
-            name.addr.eq(picked.number),
-            start.addr.eq(picked.number),
+            name.addr.eq(encode(picked.slot)),
+            start.addr.eq(encode(picked.slot)),
             step.eq(select(picked.slot, (one.as_value() for one in self._steps))),
         ]
         self._move(self._some(turns.grant, moves), State.PICKED, State.READ)
@@ -368,8 +364,9 @@ class Walker(wiring.Component):
             m.d.sync += [
                 picked.valid.eq(turns.requests.any()),
                 picked.slot.eq(turns.grant),
-                picked.number.eq(encode(turns.grant)),
             ]
+        with m.Elif(passes):
+            m.d.sync += [picked.valid.eq(0), picked.slot.eq(0)]
         place, starts = pick.place, (picked.slot & self._starts).any()
         m.d.sync += [pick.enters.eq(0), self._entered.picked.eq(0)]
         with m.If(passes):
@@ -377,7 +374,7 @@ class Walker(wiring.Component):
             with m.If(picked.valid):
                 m.d.sync += [
                     pick.slot.eq(picked.slot),
-                    pick.number.eq(picked.number),
+                    pick.number.eq(encode(picked.slot)),
                     place.asid.eq(name.data.asid),
                     place.vpn.eq(name.data.vpn),
                     [place[key].eq(step[key]) for key in ("depth", "below", "lent")],
@@ -411,6 +408,7 @@ class Walker(wiring.Component):
             here.entry.eq(pending.entry),
             here.status.eq(pending.status),
             here.near.eq(Mux(came, near, place.depth)),
+            here.skips.eq(came & skips(head.depth, pending.entry)),
             [here.place[key].eq(Mux(came, head[key], place[key])) for key in self._owner.members],
             here.place.table.eq(place.table),
             here.before.eq(
@@ -450,7 +448,7 @@ class Walker(wiring.Component):
     def _decide(self, m: Module) -> None:
         """What an entry means for its walk; whether the next one is read, or by whom."""
         here, next_, known, pending = self._here, self._next, self._directories, self._pending
-        place = here.place
+        place, skips = here.place, here.skips
         m.submodules.entries = entries = Entries(self._config)
         m.d.comb += [
             entries.depth.eq(place.depth),
@@ -458,12 +456,9 @@ class Walker(wiring.Component):
             entries.status.eq(here.status),
             entries.beside.eq(place.below),
         ]
-        skips, led, wants, goes, old = (
-            Signal(name=name) for name in ("skips", "is_led", "wants", "goes", "old")
-        )
+        led, wants, goes, old = (Signal(name=name) for name in ("is_led", "wants", "goes", "old"))
         table, following = Signal(self._step.members["table"]), Signal(Depth)
         m.d.comb += [
-            skips.eq(here.came & entries.skips),
             led.eq(
                 Mux(
                     skips,
@@ -507,10 +502,7 @@ class Walker(wiring.Component):
             next_.table.eq(entries.table),
             next_.below.eq(entries.below),
             next_.end.eq(entries.end),
-            next_.joins.eq(
-                Mux(skips, here.same_small, here.same)
-                & (wants & (led | goes)).replicate(self._walks)
-            ),
+            next_.joins.eq(Mux(skips, here.same_small, here.same)),
         ]
         with m.If(old):
             m.d.sync += next_.end.outcome.eq(Outcome.RETRY)
@@ -558,7 +550,7 @@ class Walker(wiring.Component):
             waits.eq(self._some(follow & ~self._stale & next_.alike & there, next_.came)),
             heirs.eq(self._some(waits, ~next_.before)),
             # Those that want the same entry again follow at once.
-            stay.eq(self._some(heirs & next_.joins, next_.descends)),
+            stay.eq(self._some(heirs & next_.joins, next_.goes | next_.follows)),
             ends.eq(self._some(heirs, next_.finds)),
         ]
         ongoing = next_.came & next_.descends & ~next_.goes & ~next_.follows
@@ -598,9 +590,7 @@ class Walker(wiring.Component):
         """Give results away, one per cycle: choose, get, and see whether it is out of date."""
         m.submodules.done_turns = turns = RoundRobin(self._walks)
         whose = {"valid": 1, "slot": self._walks}
-        self._leaving = leaving = Signal(
-            data.StructLayout({**whose, "number": self._bits}), name="leaving"
-        )
+        self._leaving = leaving = Signal(data.StructLayout(whose), name="leaving")
         self._left = left = Signal(
             data.StructLayout({
                 **whose,
@@ -623,7 +613,7 @@ class Walker(wiring.Component):
             moves.eq(~leaving.valid | passes),
             turns.requests.eq(self.sets[State.DONE] & ~leaving.slot),
             turns.advance.eq(moves),
-            [port.addr.eq(leaving.number) for port in reads],
+            [port.addr.eq(encode(leaving.slot)) for port in reads],
             end.eq(left.end),
             past.eq(
                 Cat(
@@ -636,7 +626,6 @@ class Walker(wiring.Component):
             m.d.sync += [
                 leaving.valid.eq(turns.requests.any()),
                 leaving.slot.eq(turns.grant),
-                leaving.number.eq(encode(turns.grant)),
             ]
         with m.If(passes):
             m.d.sync += [

@@ -6,7 +6,7 @@ from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.mmu.entries import Depth
+from hw.mmu.entries import Depth, skips
 from hw.mmu.lookups import VPN_BITS, Outcome, PageSize, Scope, covers
 from hw.mmu.walker import State, Walker
 from hw.pagetables import FaultType
@@ -29,8 +29,8 @@ CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, address_width=32)
 WALKS = 2
 TAG = 2
 
-WAIT = 128
-"""Cycles; 20 at each of 6 depths, and 8 around."""
+WAIT = 134
+"""Cycles; 21 at each of 6 depths, and 8 around."""
 
 _NAMES = (35, 26, 17, 9, 4, 0)
 """By `Depth`: the bits of a page number from here on name an entry."""
@@ -279,7 +279,7 @@ class WalkerProof(Proof):
         dut, sets = self._dut, self._dut.sets
         entering, found, entered = dut._entering, dut._found, dut._entered
         picked, pick, here, next_ = dut._picked, dut._pick_, dut._here, dut._next
-        for one in (entering, found, picked, pick):
+        for one in (entering, found, pick):
             m.d.comb += Assert(Mux(one.valid, one.slot == 1 << one.number, one.slot == 0))
         m.d.comb += [
             Assert(~(here.came & here.picked) & ~(next_.came & next_.picked)),
@@ -294,7 +294,8 @@ class WalkerProof(Proof):
             Assert(~(next_.goes | next_.follows) | next_.picked | (next_.came & next_.descends)),
             Assert(~(next_.goes & next_.follows)),
             Assert(~(next_.finds & next_.descends)),
-            Assert((next_.joins == 0) | next_.goes | next_.follows),
+            Assert(Mux(picked.valid, _one(picked.slot), picked.slot == 0)),
+            Assert(dut._pending.room),
         ]
         for n in range(WALKS):
             is_ = {state: one[n] for state, one in sets.items()}
@@ -315,7 +316,7 @@ class WalkerProof(Proof):
             ]
         leaving = dut._leaving
         m.d.comb += [
-            Assert(Mux(leaving.valid, leaving.slot == 1 << leaving.number, leaving.slot == 0)),
+            Assert(Mux(leaving.valid, _one(leaving.slot), leaving.slot == 0)),
             Assert(~dut._left.slot.all()),
             Assert((dut._left.slot == 0) | dut._left.valid),
         ]
@@ -374,6 +375,7 @@ class WalkerProof(Proof):
                     Assert(~next_.picked | (next_.following == step.depth)),
                     Assert(~next_.came | ~next_.descends | self._below(next_)),
                 ]
+        m.d.comb += Assert(here.skips == (here.came & skips(here.place.depth, here.entry)))
         near = Value.cast(here.place.depth) + here.came
         m.d.comb += Assert(~(here.came | here.picked) | (Value.cast(here.near) == near))
 
@@ -585,7 +587,7 @@ class WaitsProof(WalkerProof):
         m.d.comb += [
             Assume(dut.read.request.ready & (dut.read.beat.valid == (self._level != 0))),
             Assume(dut.result.ready & ~dut.invalidate.valid),
-            Assert((self._level <= 1) & (self._unasked == dut._next.goes)),
+            Assert((self._level <= 1) & (self._unasked == dut._next.goes) & dut._pending.ample),
             Assert((dut._before == 0) & ~dut._here.before & ~dut._next.before & ~self._fresh),
         ]
         for n, other in ((0, 1), (1, 0)):
@@ -595,7 +597,7 @@ class WaitsProof(WalkerProof):
         """Cycles until it has found what it reads next, this one included, at most: a beat goes
         first, and there are not two at once from one other walk."""
         dut, beat, comes = self._dut, self._level != 0, self._unasked != 0
-        turn = Mux(self._grant[n], 6, 7)
+        turn = Mux(dut._picked.valid, 7, Mux(self._grant[n], 6, 8))
         for one, cycles in (
             (dut._picked, 4 + comes),
             (dut._pick_, 3 + beat),
@@ -636,18 +638,18 @@ class WaitsProof(WalkerProof):
         ]
         turns, ends = self._turn(n), Mux(self._done[n], 2, 3)
         with m.If(is_[State.READ] | is_[State.PICKED]):
-            m.d.comb += Assert(waited + turns <= Mux(again, 17, 7))
+            m.d.comb += Assert(waited + turns <= Mux(again, 18, 8))
             with m.If(again):
                 m.d.comb += [Assert(turn + turns <= 7), Assert(self._far(other) <= turn)]
                 m.d.comb += Cover(turn == 1)
         with m.Elif(is_[State.FOLLOW]):
-            m.d.comb += Assert(waited + self._read(other) <= 10)
+            m.d.comb += Assert(waited + self._read(other) <= 11)
         with m.Elif(is_[State.SENT]):
-            m.d.comb += Assert(waited + self._read(n) <= Mux(again, 20, 10))
+            m.d.comb += Assert(waited + self._read(n) <= Mux(again, 21, 11))
         with m.Elif(is_[State.DONE]):
-            m.d.comb += Assert(waited + Mux(dut._leaving.slot[n], 1, ends) <= 23)
+            m.d.comb += Assert(waited + Mux(dut._leaving.slot[n], 1, ends) <= 24)
         with m.If(walks):
-            m.d.comb += [Assert(age <= waited + 20 * depth + 3), Assert(age <= WAIT - 3)]
+            m.d.comb += [Assert(age <= waited + 21 * depth + 3), Assert(age <= WAIT - 3)]
         with m.Elif(is_[State.ENTER]):
             m.d.comb += Assert(age == Mux(dut._found.slot[n], 1, 2))
         with m.Elif(self._offered[n] | dut._entering.slot[n]):
