@@ -25,8 +25,8 @@ class Maintenance(wiring.Component):
     cycles after its turn. It is acknowledged when no burst is under way that was taken before it
     took effect.
 
-    Refused is an unknown operation, an ASID that was not built, and a page directory base past the
-    end of memory.
+    Refused, 3 cycles after it was taken, is an unknown operation, an ASID that was not built, and a
+    page directory base past the end of memory.
 
     Members
     -------
@@ -34,7 +34,7 @@ class Maintenance(wiring.Component):
     command, done : see `Mmu`.
     binds : a row changes with the command that is taken in this cycle.
     older : see `Older.some`; its event is `done`.
-    begins : strobe: a command was taken that is not refused.
+    begins : strobe, 2 cycles late: a command was taken that is not refused.
     """
 
     def __init__(self, config: Config, requesters: int) -> None:
