@@ -1,6 +1,6 @@
 """One memory port's bursts on their way through translation."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -55,7 +55,7 @@ class Bursts(wiring.Component):
     request : of the client.
     lookup, answer : to and from translation; the tag is a slot's number. An answer has to be taken
         in its cycle.
-    o : bursts.
+    o : bursts, in cycles behind one with `room`.
     fault : reports.
     """
 
@@ -65,6 +65,7 @@ class Bursts(wiring.Component):
             "request": In(stream.Signature(memory_request(config))),
             "lookup": Out(stream.Signature(lookup(config, data.StructLayout({"slot": SLOT_BITS})))),
             "answer": In(data.StructLayout({"valid": 1, **self._answer.members})),
+            "room": In(1),
             "o": Out(stream.Signature(translated(config))),
             "fault": Out(stream.Signature(refusal(config))),
         })
@@ -78,10 +79,9 @@ class Bursts(wiring.Component):
         asked = memory_request(self._config)
         m.submodules.asked = ram = Memory(shape=asked, depth=SLOTS, init=[])
         write, first = ram.write_port(), ram.read_port(domain="comb")
-        taken, leaves, count = Signal(), Signal(), Signal(range(SLOTS + 1))
-        request, look, room = self.request, self.lookup, Signal()
+        taken, leaves, held = Signal(), Signal(), Signal(SLOTS)
+        request, look, room = self.request, self.lookup, ~held[-1]
         m.d.comb += [
-            room.eq(count != SLOTS),
             look.valid.eq(request.valid & room),
             request.ready.eq(look.ready & room),
             taken.eq(request.valid & request.ready),
@@ -94,8 +94,11 @@ class Bursts(wiring.Component):
         m.d.sync += [
             write.addr.eq(write.addr + taken),
             first.addr.eq(first.addr + leaves),
-            count.eq(count + taken - leaves),
         ]
+        with m.If(taken & ~leaves):
+            m.d.sync += held.eq(Cat(1, held))
+        with m.Elif(leaves & ~taken):
+            m.d.sync += held.eq(held[1:])
         self._pass(m, first, leaves)
         return m
 
@@ -106,16 +109,13 @@ class Bursts(wiring.Component):
         """The oldest one, when its answer has come."""
         m.submodules.answers = ram = Memory(shape=self._answer, depth=SLOTS, init=[])
         write, read = ram.write_port(), ram.read_port(domain="comb")
-        came, here, refused, reported = Signal(SLOTS), Signal(), Signal(), Signal()
         answer, o, fault = self.answer, self.o, self.fault
+        refused = self._arrive(m, first.addr, leaves)
         m.d.comb += [
             write.en.eq(answer.valid),
             write.addr.eq(answer.tag.slot),
             [write.data[name].eq(answer[name]) for name in self._answer.members],
             read.addr.eq(first.addr),
-            here.eq(came.bit_select(first.addr, 1)),
-            refused.eq(here & (read.data.outcome == Outcome.FAULT) & ~reported),
-            o.valid.eq(here & ~refused),
             o.p.pa.eq(read.data.pa),
             o.p.beats.eq(first.data.beats),
             o.p.outcome.eq(read.data.outcome),
@@ -127,9 +127,22 @@ class Bursts(wiring.Component):
             fault.p.access.eq(self._access_of(first.data)),
             fault.p.fault.eq(read.data.fault),
         ]
-        with m.If(answer.valid):
-            m.d.sync += came.bit_select(answer.tag.slot, 1).eq(1)
-        with m.If(leaves):
-            m.d.sync += [came.bit_select(first.addr, 1).eq(0), reported.eq(0)]
-        with m.Elif(fault.valid & fault.ready):
-            m.d.sync += reported.eq(1)
+
+    def _arrive(self, m: Module, first: Value, leaves: Value) -> Value:
+        """Offer the oldest one when its answer has come; returns whether it is to be reported.
+
+        Both come out of flip-flops: a bit for each that waits, the oldest one's first; they move
+        up when it leaves."""
+        answer, fault = self.answer, self.fault
+        passes, refused, landed = Signal(SLOTS), Signal(SLOTS), Signal(SLOTS)
+        fails, reported = answer.outcome == Outcome.FAULT, fault.valid & fault.ready
+        m.d.comb += landed.bit_select((answer.tag.slot - first)[:SLOT_BITS], 1).eq(answer.valid)
+        go_on = passes | Mux(fails, 0, landed) | reported
+        wait = (refused | Mux(fails, landed, 0)) & Cat(~reported, Const(~0, SLOTS - 1))
+        following = Mux(leaves, go_on[1:], go_on)
+        m.d.sync += [
+            passes.eq(following),
+            refused.eq(Mux(leaves, wait[1:], wait)),
+            self.o.valid.eq(following[0] & self.room),
+        ]
+        return refused[0]

@@ -2,13 +2,22 @@
 
 from typing import Any
 
-from amaranth import Module, Value
+from amaranth import Cat, Module, Value
 from amaranth.lib import data
 
 from hw.bus.axi4 import Response
 from hw.config import Config
+from hw.lib.stream import StreamRegister
 
-__all__ = ["address", "connect_in", "connect_out", "read_data", "write_data", "write_response"]
+__all__ = [
+    "address",
+    "by_client",
+    "connect_in",
+    "connect_out",
+    "read_data",
+    "write_data",
+    "write_response",
+]
 
 
 def address(config: Config, id_width: int) -> data.StructLayout:
@@ -54,3 +63,16 @@ def connect_in(m: Module, axi: Any, channel: str, stream: Any) -> None:
     ]
     for name, _ in stream.p.shape():
         m.d.comb += Value.cast(stream.p[name]).eq(getattr(axi, f"{channel}{name}"))
+
+
+def by_client(m: Module, answers: Any, clients: int) -> StreamRegister:
+    """R or B behind a register, with `whose` in place of the id: one bit per client."""
+    fields = {name: field.shape for name, field in answers.p.shape() if name != "id"}
+    register = StreamRegister(data.StructLayout({"whose": clients, **fields}))
+    m.d.comb += [
+        register.i.valid.eq(answers.valid),
+        answers.ready.eq(register.i.ready),
+        register.i.p.whose.eq(Cat(answers.p.id == number for number in range(clients))),
+        [register.i.p[name].eq(answers.p[name]) for name in fields],
+    ]
+    return register

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.bus.axi4 import Axi4, Burst
 from hw.config import Config
-from hw.lib.arbiter import SteadyRoundRobin
+from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import select
 from hw.mmu.bursts import SLOTS, fault_report
 from hw.mmu.channels import connect_in, connect_out
@@ -146,6 +146,7 @@ class MemoryFabric(wiring.Component):
             port, outer, path = next(ports), self.read[number], self._reads
             connect(m, flipped(outer.request), port.request)
             connect(m, port.o, path.bursts[number])
+            m.d.comb += port.room.eq(path.room[number])
             connect(m, path.beats[number], flipped(outer.beat))
             given = outer.beat
             m.d.comb += [
@@ -156,6 +157,7 @@ class MemoryFabric(wiring.Component):
             port, outer, path = next(ports), self.write[number], self._writes
             connect(m, flipped(outer.request), port.request)
             connect(m, port.o, path.bursts[number])
+            m.d.comb += port.room.eq(path.room[number])
             connect(m, flipped(outer.beat), path.beats[number])
             connect(m, path.done[number], flipped(outer.done))
             m.d.comb += [
@@ -164,14 +166,16 @@ class MemoryFabric(wiring.Component):
             ]
 
     def _report(self, m: Module) -> None:
-        """Faults of all ports, in turn."""
+        """Faults of all ports, in turn; a cycle is lost where the turn has to move. It stays with
+        the last one."""
         whose = [
             (number, port.fault)
             for number, client in zip(self._numbers, self._clients, strict=True)
             for port in client.ports
         ]
         faults = [fault for _, fault in whose]
-        m.submodules.reports = turns = SteadyRoundRobin(len(faults))
+        m.submodules.reports = turns = RoundRobin(len(faults))
+        requests, turn = Signal(len(faults)), Signal(len(faults), init=1)
         reports = []
         for number, fault in whose:
             report = Signal(self.fault.p.shape(), name=f"report_{len(reports)}")
@@ -181,12 +185,15 @@ class MemoryFabric(wiring.Component):
             ]
             reports.append(report.as_value())
         m.d.comb += [
-            turns.requests.eq(Cat(fault.valid for fault in faults)),
-            turns.advance.eq(self.fault.ready),
-            self.fault.valid.eq(turns.requests.any()),
-            self.fault.payload.eq(select(turns.grant, reports)),
-            [fault.ready.eq(turns.grant[n] & self.fault.ready) for n, fault in enumerate(faults)],
+            requests.eq(Cat(fault.valid for fault in faults)),
+            turns.requests.eq(requests & ~turn),
+            turns.advance.eq(~self.fault.valid | self.fault.ready),
+            self.fault.valid.eq((requests & turn).any()),
+            self.fault.payload.eq(select(turn, reports)),
+            [fault.ready.eq(turn[n] & self.fault.ready) for n, fault in enumerate(faults)],
         ]
+        with m.If(turns.advance & turns.grant.any()):
+            m.d.sync += turn.eq(turns.grant)
 
     def _bus(self, m: Module) -> None:
         connect_out(m, self._reads.ar, self.axi, "ar")

@@ -125,14 +125,11 @@ class FaultRecorder(wiring.Component):
         return following, full
 
     def _compose(self, m: Module, record: Signal, now: Signal) -> None:
-        """The record of the report that waits, a cycle after its space was looked up."""
+        """The record of the report that waits, 2 cycles after it came: its space was looked up."""
         m.submodules.instances = instances = Spaces(self._config, near=True)
         report, row, made = self.report.p, instances.row, Signal(FaultRecord, name="made")
-        m.d.comb += [
-            instances.bind.eq(self.binds),
-            instances.look.eq(self.report.valid),
-            instances.asid.eq(report.asid),
-        ]
+        m.d.sync += instances.asid.eq(report.asid)  # whose report it is comes late
+        m.d.comb += [instances.bind.eq(self.binds), instances.look.eq(1)]
         with m.If(now):
             m.d.sync += record.eq(made)
         m.d.comb += [

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode, select
+from hw.lib.onehot import select
 from hw.mmu.bursts import translated
 from hw.mmu.order import BurstOrder
 
@@ -14,9 +14,9 @@ __all__ = ["BurstFront", "chosen_burst"]
 
 
 def chosen_burst(config: Config, clients: int) -> data.StructLayout:
-    """A translated burst, and whose it is."""
+    """A translated burst, and whose it is, one bit per client."""
     return data.StructLayout({
-        "client": max(1, (clients - 1).bit_length()),
+        "whose": clients,
         **translated(config).members,
     })
 
@@ -25,7 +25,7 @@ class BurstFront(wiring.Component):
     """Takes bursts in turn and remembers what is owed to whom; one per cycle.
 
     Combinational: the burst that is offered may change until it is taken. Fairness as
-    `RoundRobin`, among clients who have room.
+    `RoundRobin`. Clients offer only what there is room for.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class BurstFront(wiring.Component):
 
     Members
     -------
-    bursts : one stream per client.
+    bursts : one stream per client. room : what each may offer in the next cycle is admitted.
     o : bursts.
 
     Attributes
@@ -47,6 +47,7 @@ class BurstFront(wiring.Component):
         self.orders = [BurstOrder(outstanding) for _ in range(clients)]
         super().__init__({
             "bursts": In(stream.Signature(translated(config))).array(clients),
+            "room": Out(clients),
             "o": Out(stream.Signature(chosen_burst(config, clients))),
         })
 
@@ -58,14 +59,15 @@ class BurstFront(wiring.Component):
         m.d.comb += [
             arbiter.advance.eq(o.ready),
             o.valid.eq(arbiter.requests.any()),
-            o.p.client.eq(encode(arbiter.grant)),
+            o.p.whose.eq(arbiter.grant),
             [o.p[name].eq(chosen[name]) for name in chosen.shape().members],
         ]
         for index, (burst, order) in enumerate(zip(self.bursts, self.orders, strict=True)):
             m.submodules[f"order_{index}"] = order
             grant = arbiter.grant[index]
             m.d.comb += [
-                arbiter.requests[index].eq(burst.valid & order.room),
+                arbiter.requests[index].eq(burst.valid),
+                self.room[index].eq(order.room),
                 burst.ready.eq(grant & o.ready),
                 order.admit.eq(grant & o.ready),
             ]

@@ -12,7 +12,7 @@ class Older(wiring.Component):
 
     Bursts of a port end in order, so what counts is how many. What is taken in the cycle of the
     invalidation counts as older; what is older than an earlier one is older than the last. `some`
-    is known 2 cycles late, and 1 in the cycles between.
+    is known 3 cycles late, and 1 in the two cycles after the event.
 
     Parameters
     ----------
@@ -32,19 +32,26 @@ class Older(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         event, left = Signal(), Signal(self._ports)
-        m.d.sync += [event.eq(self.event), self.some.eq(self.event | event | left.any())]
+        # Whether one is taken or ends comes late in its cycle.
+        taken, ended = Signal(self._ports), Signal(self._ports)
+        m.d.sync += [
+            event.eq(self.event),
+            taken.eq(self.taken),
+            ended.eq(self.ended),
+            self.some.eq(self.event | event | left.any()),
+        ]
         for port in range(self._ports):
             under_way, older, now = (
                 Signal(range(self._most + 1), name=f"{name}_{port}")
                 for name in ("under_way", "older", "now")
             )
             m.d.comb += [
-                now.eq(under_way + self.taken[port] - self.ended[port]),
+                now.eq(under_way + taken[port] - ended[port]),
                 left[port].eq(older != 0),
             ]
             m.d.sync += under_way.eq(now)
-            with m.If(self.event):
+            with m.If(event):
                 m.d.sync += older.eq(now)
             with m.Elif(older != 0):
-                m.d.sync += older.eq(older - self.ended[port])
+                m.d.sync += older.eq(older - ended[port])
         return m

@@ -5,15 +5,13 @@ from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.mmu.lookups import Outcome
-
 __all__ = ["BurstOrder", "owed"]
 
 
 def owed() -> data.StructLayout:
-    """How translation went; without a page `beats` + 1 beats are owed that the bus does not
-    give."""
-    return data.StructLayout({"outcome": Outcome, "beats": 8})
+    """Whether a burst is `absent` from the bus, because of a `fault` or else of a sparse page, of
+    which `beats` + 1 beats are owed."""
+    return data.StructLayout({"absent": 1, "fault": 1, "beats": 8})
 
 
 class BurstOrder(wiring.Component):
@@ -29,7 +27,7 @@ class BurstOrder(wiring.Component):
 
     Members
     -------
-    room : one more burst may be admitted.
+    room : one more burst may be admitted in the next cycle.
     admit : a burst is admitted in this cycle.
     push, pushed : the next admitted burst goes on to the bus, or stays away from it.
     valid, head : the oldest burst that was pushed.
@@ -39,7 +37,7 @@ class BurstOrder(wiring.Component):
 
     def __init__(self, limit: int) -> None:
         super().__init__({
-            "room": Out(1, init=1),
+            "room": Out(1),
             "admit": In(1),
             "push": In(1),
             "pushed": In(owed()),
@@ -59,17 +57,20 @@ class BurstOrder(wiring.Component):
             queue.w_data.eq(self.pushed),
             self.valid.eq(queue.r_rdy),
             self.head.eq(queue.r_data),
-            self.absent.eq(self.valid & (self.head.outcome != Outcome.PAGE)),
+            self.absent.eq(self.valid & self.head.absent),
             queue.r_en.eq(self.pop),
         ]
 
         # Counted a cycle late, to keep the arbiter's path short. `room` leaves space for the one
         # burst that may be admitted before it is counted.
         admitted, popped = Signal(), Signal()
-        count = Signal(range(self.limit + 1))
-        m.d.sync += [admitted.eq(self.admit), popped.eq(self.pop)]
+        count, room = Signal(range(self.limit + 1)), Signal(init=1)
+        m.d.sync += [admitted.eq(self.admit), popped.eq(self.pop), room.eq(self.room)]
+        m.d.comb += self.room.eq(room)
         with m.If(admitted & ~popped):
-            m.d.sync += [count.eq(count + 1), self.room.eq(count < self.limit - 2)]
+            m.d.sync += count.eq(count + 1)
+            m.d.comb += self.room.eq(count < self.limit - 2)
         with m.Elif(popped & ~admitted):
-            m.d.sync += [count.eq(count - 1), self.room.eq(count != self.limit)]
+            m.d.sync += count.eq(count - 1)
+            m.d.comb += self.room.eq(count != self.limit)
         return m

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.lib.onehot import encode
 from hw.lib.stream import StreamRegister
 from hw.mmu import channels
 from hw.mmu.bursts import translated
@@ -24,7 +25,7 @@ class ReadPath(wiring.Component):
 
     Members
     -------
-    bursts, beats : per client.
+    bursts, beats : per client. room : per client, see `BurstFront`.
     ar, r : AXI4 read channels; the id is the client's number.
     """
 
@@ -33,6 +34,7 @@ class ReadPath(wiring.Component):
     ) -> None:
         super().__init__({
             "bursts": In(stream.Signature(translated(config))).array(clients),
+            "room": Out(clients),
             "beats": Out(stream.Signature(read_beat(config))).array(clients),
             "ar": Out(stream.Signature(channels.address(config, id_width))),
             "r": In(stream.Signature(channels.read_data(config, id_width))),
@@ -44,6 +46,7 @@ class ReadPath(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.front = self.front
+        m.d.comb += self.room.eq(self.front.room)
         for burst, inner in zip(self.bursts, self.front.bursts, strict=True):
             wiring.connect(m, wiring.flipped(burst), inner)
         self._issue(m)
@@ -51,7 +54,8 @@ class ReadPath(wiring.Component):
         return m
 
     def _issue(self, m: Module) -> None:
-        """Bursts go to AR, or only on the list of what their client is owed."""
+        """Bursts go to AR, or only on the list of what their client is owed; those too while there
+        is room on AR, so that it does not take the outcome to know who goes on."""
         m.submodules.ar_register = register = StreamRegister(self.ar.payload.shape())
         wiring.connect(m, register.o, wiring.flipped(self.ar))
         burst, absent = self.front.o, Signal()
@@ -59,30 +63,29 @@ class ReadPath(wiring.Component):
         m.d.comb += [
             absent.eq(burst.p.outcome != Outcome.PAGE),
             register.i.valid.eq(burst.valid & ~absent),
-            register.i.p.id.eq(burst.p.client),
+            register.i.p.id.eq(encode(burst.p.whose)),
             register.i.p.addr[low:].eq(burst.p.pa[low:]),
             register.i.p.len.eq(burst.p.beats),
-            burst.ready.eq(absent | register.i.ready),
+            burst.ready.eq(register.i.ready),
         ]
-        for index, order in enumerate(self.orders):
+        for index, (own, order) in enumerate(zip(self.bursts, self.orders, strict=True)):
             m.d.comb += [
-                order.push.eq(burst.valid & burst.ready & (burst.p.client == index)),
-                order.pushed.outcome.eq(burst.p.outcome),
-                order.pushed.beats.eq(burst.p.beats),
+                order.push.eq(burst.p.whose[index] & burst.ready),
+                order.pushed.absent.eq(own.p.outcome != Outcome.PAGE),
+                order.pushed.fault.eq(own.p.outcome == Outcome.FAULT),
+                order.pushed.beats.eq(own.p.beats),
             ]
 
     def _return(self, m: Module) -> None:
         """Beats go to the client that the id names; it gets those of a burst that is not on the bus
         when everything older was given to it."""
-        m.submodules.r_register = register = StreamRegister(self.r.payload.shape())
-        wiring.connect(m, wiring.flipped(self.r), register.i)
+        m.submodules.r_register = register = channels.by_client(m, self.r, len(self.orders))
         beat = register.o
         status = Mux(beat.p.resp.as_value()[1], MemoryStatus.BUS, MemoryStatus.OK)
         taken = Signal(len(self.orders))
         m.d.comb += beat.ready.eq(taken.any())
         for index, (given, order) in enumerate(zip(self.beats, self.orders, strict=True)):
-            mine, absent = beat.p.id == index, order.absent
-            faulted = order.head.outcome == Outcome.FAULT
+            mine, absent, faulted = beat.p.whose[index], order.absent, order.head.fault
             zeros, last = Signal(8, name=f"zeros_{index}"), Signal(name=f"last_{index}")
             m.d.comb += [
                 last.eq(Mux(absent, faulted | (zeros == order.head.beats), beat.p.last)),

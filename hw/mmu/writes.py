@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.lib.onehot import encode
 from hw.lib.stream import StreamRegister
 from hw.mmu import channels
 from hw.mmu.bursts import translated
@@ -24,7 +25,7 @@ class WritePath(wiring.Component):
 
     Members
     -------
-    bursts, beats, done : per client.
+    bursts, beats, done : per client. room : per client, see `BurstFront`.
     aw, w, b : AXI4 write channels; the id is the client's number.
     """
 
@@ -34,6 +35,7 @@ class WritePath(wiring.Component):
         done = data.StructLayout({"status": MemoryStatus})
         super().__init__({
             "bursts": In(stream.Signature(translated(config))).array(clients),
+            "room": Out(clients),
             "beats": In(stream.Signature(write_beat(config))).array(clients),
             "done": Out(stream.Signature(done)).array(clients),
             "aw": Out(stream.Signature(channels.address(config, id_width))),
@@ -44,7 +46,7 @@ class WritePath(wiring.Component):
         self.front = BurstFront(config, clients, outstanding=outstanding, urgent=urgent)
         self.orders = self.front.orders
         turn = data.StructLayout({
-            "client": self.front.o.p.shape()["client"].shape,
+            "whose": clients,
             "outcome": Outcome,
         })
         self.turns = StreamRegister(turn)
@@ -53,6 +55,7 @@ class WritePath(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.front = self.front
+        m.d.comb += self.room.eq(self.front.room)
         for burst, inner in zip(self.bursts, self.front.bursts, strict=True):
             wiring.connect(m, wiring.flipped(burst), inner)
         self._issue(m)
@@ -61,7 +64,8 @@ class WritePath(wiring.Component):
         return m
 
     def _issue(self, m: Module) -> None:
-        """A burst goes to AW and gets its turn on W together; without a page, only the turn."""
+        """A burst goes to AW and gets its turn on W together; without a page, only the turn, but
+        while there is room on AW as well."""
         m.submodules.aw_register = register = StreamRegister(self.aw.payload.shape())
         m.submodules.turns = turns = self.turns
         wiring.connect(m, register.o, wiring.flipped(self.aw))
@@ -69,13 +73,13 @@ class WritePath(wiring.Component):
         low = self.config.offset_bits
         m.d.comb += [
             absent.eq(burst.p.outcome != Outcome.PAGE),
-            burst.ready.eq((absent | register.i.ready) & turns.i.ready),
+            burst.ready.eq(register.i.ready & turns.i.ready),
             register.i.valid.eq(burst.valid & ~absent & turns.i.ready),
-            register.i.p.id.eq(burst.p.client),
+            register.i.p.id.eq(encode(burst.p.whose)),
             register.i.p.addr[low:].eq(burst.p.pa[low:]),
             register.i.p.len.eq(burst.p.beats),
-            turns.i.valid.eq(burst.valid & (absent | register.i.ready)),
-            turns.i.p.client.eq(burst.p.client),
+            turns.i.valid.eq(burst.valid & register.i.ready),
+            turns.i.p.whose.eq(burst.p.whose),
             turns.i.p.outcome.eq(burst.p.outcome),
         ]
 
@@ -98,10 +102,11 @@ class WritePath(wiring.Component):
             offered |= payload & mine.replicate(len(payload))
             any_valid |= mine & given.valid
             m.d.comb += [
-                mine.eq(turn.valid & (turn.p.client == index)),
+                mine.eq(turn.valid & turn.p.whose[index]),
                 given.ready.eq(mine & move),
                 order.push.eq(mine & move & given.valid & given.p.last),
-                order.pushed.outcome.eq(turn.p.outcome),
+                order.pushed.absent.eq(absent),
+                order.pushed.fault.eq(turn.p.outcome == Outcome.FAULT),
             ]
         m.d.comb += [
             valid.eq(any_valid),
@@ -117,14 +122,13 @@ class WritePath(wiring.Component):
     def _return(self, m: Module) -> None:
         """Outcomes go to the client that the id names; it hears of a burst that is not on the bus
         when it was told of everything older. A sparse page takes writes, and drops them."""
-        m.submodules.b_register = register = StreamRegister(self.b.payload.shape())
-        wiring.connect(m, wiring.flipped(self.b), register.i)
+        m.submodules.b_register = register = channels.by_client(m, self.b, len(self.orders))
         outcome = register.o
         status = Mux(outcome.p.resp.as_value()[1], MemoryStatus.BUS, MemoryStatus.OK)
         taken = Signal(len(self.orders))
         m.d.comb += outcome.ready.eq(taken.any())
         for index, (done, order) in enumerate(zip(self.done, self.orders, strict=True)):
-            mine, faulted = outcome.p.id == index, order.head.outcome == Outcome.FAULT
+            mine, faulted = outcome.p.whose[index], order.head.fault
             m.d.comb += [
                 done.valid.eq(order.absent | (outcome.valid & mine)),
                 done.p.status.eq(status),
