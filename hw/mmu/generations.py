@@ -33,16 +33,24 @@ class Generations(wiring.Component):
 
     Members
     -------
-    advance : the generation of `asid` ends with this cycle.
+    advance : the generation of `asid` ends with the cycle after this one; who looks at it in these
+        two has to know from elsewhere.
     asid, row : per reader, combinational.
     sweeps, swept : the entries of space `swept` are to be removed, until `clean`.
     clean : strobe, none is left.
+
+    Attributes
+    ----------
+    advancing : a space that advances, and its row until now (state, for proofs).
     """
 
     def __init__(self, config: Config, readers: int, *, bits: int = GENERATION_BITS) -> None:
         if not 1 <= bits <= 16:
             raise ValueError(f"bits = {bits!r} is outside its limits 1 … 16")
         self._config, self._row = config, generation(bits)
+        self.advancing = Signal(
+            data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": self._row})
+        )
         super().__init__({
             "advance": In(data.StructLayout({"valid": 1, "asid": config.asid_bits})),
             "asid": In(config.asid_bits).array(readers),
@@ -65,29 +73,33 @@ class Generations(wiring.Component):
         for asid, row in zip(self.asid, self.row, strict=True):
             port = ram.read_port(domain="comb")
             m.d.comb += [port.addr.eq(asid), row.eq(port.data)]
-        opens = Signal()
+        opens, advancing, row = Signal(), self.advancing, Signal(self._row)
         m.d.comb += [
+            row.closed.eq(advancing.row.closed | advancing.row.number.all()),
+            row.number.eq(advancing.row.number + 1),
             old.addr.eq(self.advance.asid),
             next_.addr.eq(self.swept),
-            write.en.eq(self.advance.valid | opens),
-            write.addr.eq(Mux(self.advance.valid, self.advance.asid, self.swept)),
+            write.en.eq(advancing.valid | opens),
+            write.addr.eq(Mux(advancing.valid, advancing.asid, self.swept)),
+            write.data.eq(Mux(advancing.valid, row, 0)),
         ]
-        with m.If(self.advance.valid):
-            m.d.comb += [
-                write.data.closed.eq(old.data.closed | old.data.number.all()),
-                write.data.number.eq(old.data.number + 1),
-            ]
+        again = advancing.valid & (advancing.asid == self.advance.asid)
+        m.d.sync += [
+            advancing.valid.eq(self.advance.valid),
+            advancing.asid.eq(self.advance.asid),
+            advancing.row.eq(Mux(again, row, old.data)),
+        ]
         self._sweep(m, next_.data.closed, opens)
         return m
 
     def _sweep(self, m: Module, closed: Signal, opens: Signal) -> None:
         """Look for a space that is closed; open it again when it is clean."""
-        # Not in the cycle of `clean`: a look-up that has read the last set before it was written
-        # is compared in that one.
+        # A cycle after `clean`: by then all that have read the last set before it was written have
+        # looked here.
         cleaned = Signal()
-        m.d.comb += opens.eq(cleaned & ~self.advance.valid)
+        m.d.comb += opens.eq(cleaned & ~self.advancing.valid)
         with m.If(cleaned):
-            m.d.sync += cleaned.eq(self.advance.valid)
+            m.d.sync += cleaned.eq(self.advancing.valid)
         with m.Elif(self.sweeps):
             m.d.sync += [self.sweeps.eq(~self.clean), cleaned.eq(self.clean)]
         with m.Elif(closed):

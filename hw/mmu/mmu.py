@@ -47,8 +47,8 @@ class Mmu(wiring.Component):
         request ─► L1 ─ miss ─► in turn ─► L2 ─ missed ─► queue ─► walker ─► memory
         answer  ◄──┘ ◄─ Results ◄──────────┘ ◄──────── walked ───────┘  └─ ASID table
 
-    Cycles: a hit in L1 1; in L2 10 more (miss 1, in turn 1, L2 3, `Results` 1, L1 4); a walk 5 more
-    than `Walker` takes (queue 2, L2 3).
+    Cycles: a hit in L1 1; in L2 11 more (miss 1, in turn 1, L2 4, `Results` 1, L1 4); a walk 8 more
+    than `Walker` takes (queue 2, L2 6).
 
     Nothing behind the first levels ever waits for a client: L2 answers in its cycle, `Results` has
     a place for every miss, and so has the queue before the walker.

@@ -36,7 +36,13 @@ _KEPT = ("ppn", "read_only", "privileged", "no_atomics")
 
 
 class _Small(L2Tlb):
+    """What RAM gives where a read meets a write may be anything."""
+
     least = 2 * WAYS
+
+    def _given(self, m: Module, word: Any, collided: Value) -> Any:
+        junk = anything(m, len(Value.cast(word)), "junk")
+        return data.View(word.shape(), Mux(collided, junk, Value.cast(word)))
 
 
 class _Page:
@@ -57,8 +63,9 @@ class _Page:
 
     def is_in(self, row: Any) -> Value:
         """Whether an entry of its set is for it, current or not."""
-        high = number(self.vpn, self.size)[self._bits :]
-        return (Value.cast(row.held) == self.size) & (row.asid == self.asid) & (row.high == high)
+        high = (self.vpn >> _SHIFTS[self.size.value])[self._bits :]
+        same = row.high[: VPN_BITS - _SHIFTS[self.size.value] - self._bits] == high
+        return (Value.cast(row.held) == self.size) & (row.asid == self.asid) & same
 
 
 def number(vpn: Value, size: Value) -> Value:
@@ -81,10 +88,10 @@ class L2Proof(Proof):
         "a page that is found is what the last walk of that page of that address space found, and "
         "no invalidation for it came since, across generations that come round and sweeps; no set "
         "has two entries for a page; a look-up, and what a walk has found, is answered once, "
-        "3 cycles later"
+        "4 cycles after it came, or after it could enter: within 5 cycles"
     )
     induction = 1
-    cover = 15
+    cover = 21
     long = True
     sets = 2
     size = PageSize.SMALL
@@ -122,6 +129,7 @@ class L2Proof(Proof):
         look = of_spaces.submodule("ram").read_port(domain="comb")
         self._generation, self._generation_at = look.data, look.addr
         self._sweeping, self._swept = generations.sweeps, generations.swept
+        self._advancing = generations.advancing
         self._cleaned = of_spaces.signal("cleaned")
         names = ("clearing", "cleared", "sizes", "request", "position", "finished")
         (
@@ -157,7 +165,7 @@ class L2Proof(Proof):
 
     def _specify(self, m: Module) -> None:
         """What the last result of a walk said of the page, if that may still be used (`known`);
-        what was taken 1, 2 and 3 cycles ago, and what was known then."""
+        what was taken and is in each step, and what was known when it was taken."""
         dut, event = self._dut, self._dut.invalidate
         knows = data.StructLayout({"valid": 1, "page": page(CONFIG)})
         layout = data.StructLayout({
@@ -168,20 +176,30 @@ class L2Proof(Proof):
             "known": knows,
         })
         self._known = known = Signal(knows, name="known")
-        self._taken = [Signal(layout, name=f"taken_{ago}") for ago in (1, 2, 3)]
+        self._taken = [Signal(layout, name=f"taken_{number}") for number in range(5)]
         enters = Signal(layout, name="enters")
         probes, walks = dut.probe.valid & dut.probe.ready, dut.walked.valid & dut.walked.ready
+        waits, comes = self._taken[0], Signal(layout, name="comes")
         m.d.comb += [
-            Assert(~(probes & walks)),
-            enters.valid.eq(probes | walks),
-            enters.walked.eq(walks),
-            enters.what.eq(dut.walked.payload),
-            enters.known.eq(known),
+            Assert(~(probes & dut.goes)),
+            enters.eq(waits),
+            comes.valid.eq(walks),
+            comes.walked.eq(1),
+            comes.what.eq(dut.walked.payload),
         ]
-        with m.If(probes):
-            m.d.comb += [enters.what[name].eq(dut.probe.p[name]) for name in ("tag", "asid", "vpn")]
+        with m.If(~dut.goes):
+            m.d.comb += [
+                enters.valid.eq(probes),
+                enters.walked.eq(0),
+                enters.touched.eq(0),
+                enters.known.eq(known),
+                *(enters.what[name].eq(dut.probe.p[name]) for name in ("tag", "asid", "vpn")),
+            ]
+        with m.If(waits.valid & ~dut.goes):
+            m.d.comb += [comes.eq(waits), Assert(~walks)]
         gone = covers(event, self._page.asid, self._page.vpn, self._page.size)
-        for before, after in zip((enters, *self._taken[:2]), self._taken, strict=True):
+        sources = (comes, enters, *self._taken[1:4])
+        for before, after in zip(sources, self._taken, strict=True):
             m.d.sync += after.eq(before)
             what, end = before.what, before.what.end
             found = before.walked & (end.outcome == Outcome.PAGE)
@@ -190,7 +208,7 @@ class L2Proof(Proof):
                 m.d.sync += after.touched.eq(1)
             with m.If(gone):
                 m.d.sync += after.known.valid.eq(0)
-        last, end = self._taken[2], dut.result.end
+        last, end = self._taken[4], dut.result.end
         with m.If(last.valid & last.walked & (end.outcome == Outcome.PAGE) & self._is(end, last)):
             m.d.sync += [known.valid.eq(1), known.page.eq(end.page)]
         with m.If(gone):
@@ -203,7 +221,7 @@ class L2Proof(Proof):
         return self._page.has(taken.what) & (Value.cast(end.page.size) == self._page.size)
 
     def _answers(self, m: Module) -> None:
-        dut, last = self._dut, self._taken[2]
+        dut, last = self._dut, self._taken[4]
         result, missed = dut.result, dut.missed
         m.d.comb += [
             Assert(result.valid + missed.valid == last.valid),
@@ -241,7 +259,8 @@ class L2Proof(Proof):
 
     @property
     def _steps(self) -> list[Any]:
-        return [self._dut.looked, self._dut.read, self._dut.acting]
+        dut = self._dut
+        return [dut.waiting, dut.looked, dut.read, dut.acting, dut.leaving]
 
     def _flow(self, m: Module) -> None:
         """Steps hold what was taken. Two changes of one set are never under way."""
@@ -250,9 +269,10 @@ class L2Proof(Proof):
             m.d.comb += Assert(taken.valid == (step.valid & (walks | probes)))
             with m.If(taken.valid):
                 same = [step.request[name] == taken.what[name] for name in ("tag", "asid", "vpn")]
+                near = self._near(step) if step is self._dut.looked else 0
                 m.d.comb += [
                     Assert((taken.walked == walks) & Cat(same).all()),
-                    Assert(~taken.touched | step.stale),
+                    Assert(~taken.touched | step.stale | near),
                 ]
             with m.If(taken.valid & walks):
                 m.d.comb += Assert((step.end == taken.what.end) & (step.stale == taken.touched))
@@ -269,14 +289,43 @@ class L2Proof(Proof):
                 m.d.comb += Assert(step.stale)
         for one, other in combinations(self._steps, 2):
             changes = [step.valid & (step.kind != Kind.PROBE) for step in (one, other)]
-            m.d.comb += Assert(~(Cat(changes).all() & (one.index == other.index)))
+            waits = (one is self._dut.waiting) & ~self._dut.goes
+            m.d.comb += Assert(waits | ~(Cat(changes).all() & (one.index == other.index)))
+        removes = Cat(step.valid & (step.kind == Kind.REMOVE) for step in self._steps)
+        m.d.comb += Assert(self._dut.removing | ~(removes.any() | self._sizes.any()))
+        self._patience(m)
+
+    def _patience(self, m: Module) -> None:
+        """A change waits for those before it; none comes between."""
+        dut, waited = self._dut, Signal(3, name="waited")
+        changes = [step.valid & (step.kind != Kind.PROBE) for step in self._steps]
+        m.d.sync += waited.eq(Mux(dut.waiting.valid & ~dut.goes, waited + 1, 0))
+        with m.If(self._restart):
+            m.d.sync += waited.eq(0)
+        m.d.comb += [
+            Assert(waited <= 4),
+            Assert((waited == 0) | dut.waiting.valid),
+            Assert((waited != 4) | dut.goes),
+            Assert(~dut.goes | dut.waiting.valid),
+            Assert(changes[0] == dut.waiting.valid),
+        ]
+        for n, change in enumerate(changes[1:4]):
+            m.d.comb += Assert((waited <= n) | ~change)
+
+    def _near(self, step: Any) -> Value:
+        """Whether a look-up is for what is being removed, or near it."""
+        own = self._removed
+        here = overlap(step.request.vpn, PageSize.SMALL, own.vpn, PageSize.HUGE)
+        probes = step.valid & (step.kind == Kind.PROBE)
+        return probes & self._dut.removing & (step.request.asid == own.asid) & here
 
     def _sweeps(self, m: Module) -> None:
         """A space that is swept is closed until it is clean."""
         sweeps, mine = self._sweeping, self._swept == self._page.asid
+        before = self._advancing.row
+        same = Value.cast(before) == Value.cast(self._generation)
+        m.d.comb += Assert(~self._advances | before.closed | same)
         under_way = [step.valid & (step.kind == Kind.SWEEP) for step in self._steps]
-        for one, other in combinations(under_way, 2):
-            m.d.comb += Assert(~(one & other))
         for step, sweep in zip(self._steps, under_way, strict=True):
             m.d.comb += Assert(~sweep | (step.request.asid == self._swept))
         m.d.comb += [
@@ -285,6 +334,11 @@ class L2Proof(Proof):
             Assert(~(self._finished & self._position.any())),
             Assert(~((sweeps | self._cleaned) & mine & ~self._generation.closed)),
         ]
+
+    @property
+    def _advances(self) -> Value:
+        """The generation of the page's space ends with this cycle."""
+        return self._advancing.valid & (self._advancing.asid == self._page.asid)
 
     def _concerns(self, step: Any) -> Value:
         """Whether a change is for the page."""
@@ -295,14 +349,24 @@ class L2Proof(Proof):
 
     def _counts(self, row: Any) -> Value:
         """Whether an entry is for the page and counts."""
+        return self._page.is_in(row) & self._is_current(row.generation)
+
+    def _is_current(self, generation: Value) -> Value:
         current = self._generation
-        return self._page.is_in(row) & (row.generation == current.number) & ~current.closed
+        return (generation == current.number) & ~current.closed & ~self._advances
 
     def _sets(self, m: Module) -> None:
         """Entries for the page, in its set."""
         page, rows, known = self._page, self._rows, self._known
         mine = [page.is_in(row) for row in rows]
-        pending = self._clearing & (self._cleared <= page.home)
+        written, self._zero = self._dut.written, Signal(name="zero")
+        zero = self._zero
+        m.d.comb += zero.eq(written.ways.all() & (written.held == Held.NONE))
+        before = zero & (written.index == self._cleared - 1)
+        m.d.comb += Assert(~self._clearing | (self._cleared == 0) | before)
+        self._pending = pending = self._clearing & (self._cleared <= page.home) | zero & (
+            written.index == page.home
+        )
         self._empty = empty = Cat(row.held == Held.NONE for row in rows).all()
         with m.If(~self._clearing):
             m.d.comb += Assert(self._cleared == 0)
@@ -310,7 +374,7 @@ class L2Proof(Proof):
             m.d.comb += Assert(empty)
         removes = [self._concerns(step) & (step.kind == Kind.REMOVE) for step in self._steps]
         waits = page.has(self._removed) & self._sizes.bit_select(page.size, 1)
-        removal = waits | Cat(removes).any()
+        self._removal = removal = waits | Cat(removes).any()
         sweeps = [self._concerns(step) & (step.kind == Kind.SWEEP) for step in self._steps]
         past = self._finished | (self._position > page.home)
         swept = self._cleaned | (self._sweeping & past & ~Cat(sweeps).any())
@@ -329,27 +393,83 @@ class L2Proof(Proof):
 
     def _changes(self, m: Module) -> None:
         """A change for the page knows the set as it is, unless that was cleared meanwhile."""
-        page, acting, current = self._page, self._dut.acting, self._generation
+        page, acting = self._page, self._dut.acting
         for way, row in enumerate(self._rows):
-            looked, read = (
-                Value.cast(self._read_data[way][0]),
-                Value.cast(self._dut.read.rows[0][way]),
-            )
-            for step, seen in ((self._dut.looked, looked), (self._dut.read, read)):
-                with m.If(self._concerns(step) & ~self._empty):
-                    m.d.comb += Assert(seen == Value.cast(row))
+            same = Cat(Value.cast(ways)[way] for ways in self._dut.same).any() | acting.swept[way]
+            for size in {0, self.size.value}:
+                looked = Value.cast(self._read_data[way][size])
+                read = Value.cast(self._dut.read.rows[size][way])
+                for step, seen in ((self._dut.looked, looked), (self._dut.read, read)):
+                    with m.If(self._concerns(step) & ~self._empty):
+                        m.d.comb += Assert(seen == Value.cast(row))
+                with m.If(self._concerns(self._dut.looked) & ~self._empty):
+                    m.d.comb += Assert(~self._dut.looked.collided[size][way])
             with m.If(self._concerns(acting) & ~self._empty):
                 sweeps = acting.kind == Kind.SWEEP
                 m.d.comb += [
-                    Assert(acting.same[way] | ~page.is_in(row)),
-                    Assert(sweeps | page.is_in(row) | ~acting.same[way]),
+                    Assert(same | ~page.is_in(row)),
+                    Assert(sweeps | page.is_in(row) | ~same),
                 ]
-        keeps = self._concerns(acting) & (acting.kind == Kind.WALKED) & ~acting.stale
-        with m.If(keeps & acting.open):
-            m.d.comb += Assert(~current.closed & (acting.generation == current.number))
-        with m.Elif(keeps & ~self._clearing):
-            nothing = ~Cat(page.is_in(row) for row in self._rows).any()
-            m.d.comb += Assert(current.closed | nothing)
+        wanted = [Value.cast(self._dut.read.end.page.size) == size for size in PageSize]
+        changes = self._dut.read.valid & (self._dut.read.kind != Kind.PROBE)
+        m.d.comb += [
+            Assert(~changes | (self._dut.read.sizes == Cat(wanted))),
+            Assert(~acting.swept.any() | (acting.kind == Kind.SWEEP)),
+            Assert(~acting.oldest.all()),
+        ]
+        self._seen_generation(m)
+        self._writes(m)
+
+    def _seen_generation(self, m: Module) -> None:
+        """The generation that was looked at early is that of now; or the space was closed."""
+        page, current = self._page, self._generation
+        nothing = ~Cat(page.is_in(row) for row in self._rows).any()
+        for step in (self._dut.looked, self._dut.read, self._dut.acting):
+            mine = step.valid & ~step.stale & (step.request.asid == page.asid)
+            m.d.comb += Assert(~mine | ~self._advances)
+            if step is self._dut.looked:
+                continue
+            same = Value.cast(step.current) == Value.cast(current)
+            m.d.comb += Assert(~mine | step.current.closed | same)
+            keeps = mine & self._concerns(step) & (step.kind == Kind.WALKED)
+            closed = step.current.closed & ~self._clearing & ~self._pending
+            m.d.comb += Assert(~(keeps & closed) | current.closed | nothing)
+
+    def _writes(self, m: Module) -> None:
+        """What is written for the page leaves no other entry for it. If it is out of date, it does
+        not count, or is about to go."""
+        dut, page, current = self._dut, self._page, self._generation
+        leaving, written = dut.leaving, dut.written
+        here = (written.index == page.home) & written.ways.any()
+        keeps = here & (written.held != Held.NONE)
+        mine = keeps & self._concerns(leaving)
+        counts = self._is_current(written.generation)
+        changes = leaving.valid & (leaving.kind != Kind.PROBE)
+        goes = self._removal | (self._clearing & (self._cleared == 0))
+        closing = (self._sweeping | self._cleaned) & (self._swept == page.asid)
+        m.d.comb += [
+            Assert(~keeps | (leaving.valid & (leaving.kind == Kind.WALKED))),
+            Assert(~keeps | (leaving.end.outcome == Outcome.PAGE) | leaving.stale),
+            Assert(~keeps | (Value.cast(written.held) == Value.cast(leaving.end.page.size))),
+            Assert(~written.ways.any() | self._zero | changes & (written.index == leaving.index)),
+            Assert(~mine | Mux(leaving.stale, goes | ~counts, counts)),
+            Assert(~mine | ~closing),
+            Assert(~mine | current.closed | (written.generation <= current.number)),
+        ]
+        for n, one in enumerate(written.ways):
+            others = Cat(way for k, way in enumerate(written.ways) if k != n).any()
+            m.d.comb += Assert(~(keeps & one & others))
+        ends = self._concerns(leaving) & (leaving.kind == Kind.WALKED) & ~leaving.stale
+        found = ends & (leaving.end.outcome == Outcome.PAGE)
+        for way, row in enumerate(self._rows):
+            m.d.comb += [
+                Assert(~mine | written.ways[way] | ~page.is_in(row)),
+                Assert(~found | mine | self._clearing | self._pending | ~self._counts(row)),
+            ]
+        with m.If(self._concerns(leaving) & (leaving.kind != Kind.WALKED)):
+            for way, row in enumerate(self._rows):
+                gone = written.ways[way] & (written.held == Held.NONE)
+                m.d.comb += Assert(~page.is_in(row) | (gone & here) | self._clearing)
 
     def _probes(self, m: Module) -> None:
         """What a look-up has read of the page's set was known when it was taken."""
@@ -357,35 +477,55 @@ class L2Proof(Proof):
         looked = [Array(map(Value.cast, ports))[size] for ports in self._read_data]
         read = [Array(Value.cast(rows[way]) for rows in dut.read.rows)[size] for way in range(WAYS)]
         layout = self._rows[0].shape()
-        for step, seen, taken in zip(self._steps, (looked, read), self._taken, strict=False):
+        steps = zip((dut.looked, dut.read), (looked, read), self._taken[1:3], strict=True)
+        for step, seen, taken in steps:
             rows = [data.View(layout, row) for row in seen]
             counts = step.valid & (step.kind == Kind.PROBE) & ~step.stale & page.has(step.request)
+            if step is dut.looked:
+                counts &= ~self._near(step)
+            collided = Array(map(Value.cast, step.collided))[size]
+            mine = [page.is_in(row) & ~collided[way] for way, row in enumerate(rows)]
             with m.If(counts):
-                m.d.comb += Assert(~Cat(page.is_in(row) for row in rows).all())
-            for row in rows:
+                m.d.comb += Assert(~Cat(mine).all())
+            for row, here in zip(rows, mine, strict=True):
                 same = Cat(row[name] == taken.known.page[name] for name in _KEPT).all()
-                with m.If(counts & self._counts(row)):
+                with m.If(counts & here & self._counts(row)):
                     m.d.comb += Assert(taken.known.valid & same)
                 if step is dut.looked:
                     clean = self._cleaned & (self._swept == page.asid)
                     with m.If(counts & clean):
-                        m.d.comb += Assert(~page.is_in(row))
+                        m.d.comb += Assert(~here)
         self._hits(m)
 
     def _hits(self, m: Module) -> None:
-        page, acting, taken = self._page, self._dut.acting, self._taken[2]
+        page, acting, taken = self._page, self._dut.acting, self._taken[3]
         probes = acting.valid & (acting.kind == Kind.PROBE) & ~acting.stale
-        hits = Array(map(Value.cast, acting.hits))[page.size]
+        hits = Array(map(Value.cast, self._dut.hits))[page.size]
         with m.If(probes & page.has(acting.request)):
             m.d.comb += Assert(~hits.all())
             for way in range(WAYS):
-                entry = Array(Value.cast(pages[way]) for pages in acting.pages)[page.size]
+                kept = Array(Value.cast(pages[way]) for pages in acting.pages)[page.size]
+                same = kept == Cat(taken.known.page[name] for name in _KEPT)
                 with m.If(hits[way]):
-                    m.d.comb += Assert(taken.known.valid & (entry == Value.cast(taken.known.page)))
-        for size, pages in enumerate(acting.pages):
-            for way in range(WAYS):
-                with m.If(acting.hits[size][way]):
-                    m.d.comb += Assert(Value.cast(pages[way].size) == size)
+                    m.d.comb += Assert(taken.known.valid & same)
+        self._found(m)
+
+    def _found(self, m: Module) -> None:
+        """A look-up that leaves with the page has what was known."""
+        leaving, taken = self._dut.leaving, self._taken[4]
+        probes = leaving.valid & (leaving.kind == Kind.PROBE)
+        walks = leaving.valid & (leaving.kind == Kind.WALKED)
+        m.d.comb += [
+            Assert((leaving.probes == probes) & (leaving.walks == walks)),
+            Assert(probes | ~leaving.hits),
+        ]
+        with m.If(leaving.hits & ~leaving.stale):
+            m.d.comb += [
+                Assert(leaving.end.outcome == Outcome.PAGE),
+                Assert(Value.cast(leaving.end.page.size) <= PageSize.HUGE.value),
+            ]
+            with m.If(self._is(leaving.end, taken)):
+                m.d.comb += Assert(taken.known.valid & (leaving.end.page == taken.known.page))
 
 
 class GenerationsProof(Proof):
@@ -417,7 +557,10 @@ class GenerationsProof(Proof):
         ]
         row, mine = dut.row[0], dut.swept == asid
         removed = dut.clean & mine
-        ends = dut.advance.valid & (dut.advance.asid == asid)
+        advancing = dut.advancing
+        ends = advancing.valid & (advancing.asid == asid)
+        same = Value.cast(advancing.row) == Value.cast(row)
+        m.d.comb += Assert(~ends | advancing.row.closed | same)
         self._entry(m, row, ends, removed | restart, cleaned & mine)
         opened = self._turn(m, dut, asid, cleaned, restart)
         m.d.comb += [
@@ -456,7 +599,7 @@ class GenerationsProof(Proof):
         with m.Elif(dut.clean & (dut.swept != asid)):
             m.d.sync += others.eq(others + 1)
         opened = Signal(name="opened")
-        m.d.sync += opened.eq(cleaned & ~dut.advance.valid & ~restart)
+        m.d.sync += opened.eq(cleaned & ~dut.advancing.valid & ~restart)
         m.d.comb += Assert(others + ahead <= 3 + (cleaned | opened))
         return opened
 
@@ -464,7 +607,7 @@ class GenerationsProof(Proof):
 class BigProof(L2Proof):
     name = "mmu.l2_big"
     shows = "the same for pages of 64 KiB, with 4 sets, whose numbers have more bits than an ASID"
-    cover = 12
+    cover = 15
     long = False
     sets = 4
     size = PageSize.BIG
@@ -473,7 +616,7 @@ class BigProof(L2Proof):
 class HugeProof(L2Proof):
     name = "mmu.l2_huge"
     shows = "the same for pages of 2 MiB"
-    cover = 8
+    cover = 14
     size = PageSize.HUGE
 
 
