@@ -62,9 +62,10 @@ class Walker(wiring.Component):
     A read is named by address space, depth and the address bits down to that depth. A walk whose
     next read is under way does not read but takes what comes: so walks of one page, of one larger
     page and of one region read once. A fault, or that a page is sparse, is only for the walk that
-    read it; those that followed read themselves, for the page may have been mapped since. A walk
-    that ends without a page, but learnt from another's read that there was none of a larger size,
-    gives RETRY: so does each one that asks again, as long as it finds such a read under way.
+    read it; those that followed read themselves, for the page may have been mapped since, and
+    follow nobody from then on: they might wait for ever while others come and fault. A walk that
+    ends without a page, but learnt from another's read that there was none of a larger size, gives
+    RETRY: so does each one that asks again, as long as it finds such a read under way.
     A page has to end before the limit of its space, else all of it is past the limit: what is
     remembered of a page knows no limit.
 
@@ -141,6 +142,8 @@ class Walker(wiring.Component):
         wiring.connect(m, self._pending.read, wiring.flipped(self.read))
         self._pages, self._steps = self._each(self._named, "page"), self._each(self._step, "step")
         self._ends = self._each(ending(self._config), "end")
+        self._alone = Signal(walks)
+        """Walks that have followed in vain."""
         self._starts = Signal(walks)
         """Walks whose next table is the one that they began with."""
         self._stale = Signal(walks)
@@ -212,6 +215,7 @@ class Walker(wiring.Component):
                 "near": Depth,
                 "skips": 1,
                 "stale": 1,
+                "alone": 1,
                 "same": walks,
                 "same_small": walks,
                 "led": walks,
@@ -415,6 +419,7 @@ class Walker(wiring.Component):
                 Mux(came, (pending.slot & self._before).any(), (pick.slot & self._before).any())
             ),
             here.stale.eq((pending.slot & self._stale).any()),
+            here.alone.eq((slot & self._alone).any()),
             here.quiet.eq(~self.invalidate.valid),
         ]
         for n, page in enumerate(self._pages):
@@ -460,7 +465,8 @@ class Walker(wiring.Component):
         table, following = Signal(self._step.members["table"]), Signal(Depth)
         m.d.comb += [
             led.eq(
-                Mux(
+                ~here.alone
+                & Mux(
                     skips,
                     self._led(here.led_small, here.same_small, Depth.SMALL),
                     self._led(here.led, here.same, here.near),
@@ -561,6 +567,8 @@ class Walker(wiring.Component):
         self._move(self._some(mine, fails), State.DONE, State.SENT)
         self._move(waits & ~stay & ~ends, State.READ, State.FOLLOW)
         self._move(ends, State.DONE, State.FOLLOW)
+        vain = waits & ~self._some(heirs, next_.descends | next_.finds)
+        m.d.sync += self._alone.eq((self._alone | vain) & ~self._found.slot)
         for n, (step, end) in enumerate(zip(self._steps, self._ends, strict=True)):
             with m.If((mine[n] | heirs[n]) & next_.descends):
                 m.d.sync += [
