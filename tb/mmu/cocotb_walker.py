@@ -405,6 +405,20 @@ async def faults_are_not_shared(dut):
 
 
 @cocotb.test(**LIMIT)
+async def faults_hold_up_nobody(dut):
+    """Walks of one empty directory follow each other in vain, and ever new ones come: each waits
+    for one read of another and its own."""
+    bench = await Bench.start(dut)
+    bench.spaces[1] = 0x100000, (1 << 37) - 1
+    for latency in range(3, 15):
+        bench.latency = (latency, latency)
+        bench.todo = [(1, bench.numbers.getrandbits(9)) for _ in range(30 * WALKS)]
+        done = await bench.rest()
+        waited = max(now - bench.asked_at[tag] for tag, (now, _) in done.items())
+        assert waited <= 2 * latency + 5 * WALKS + 30, (latency, waited)
+
+
+@cocotb.test(**LIMIT)
 async def larger_pages_mapped_meanwhile(dut):
     """A page of 64 KiB is mapped while another walk reads PD0, or that page's entry, where it is
     missing still. Who follows that read does not fault: what was not there needs no

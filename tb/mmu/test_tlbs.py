@@ -55,7 +55,7 @@ def test_spaces(simulator: str, asids: int) -> None:
 
 @pytest.mark.parametrize(("width", "walks"), [(128, 8), (64, 4), (256, 5)])
 def test_walker(simulator: str, width: int, walks: int) -> None:
-    walker(simulator, width, walks, minimum=8)
+    walker(simulator, width, walks, minimum=9)
 
 
 def test_many_walks(simulator: str) -> None:
