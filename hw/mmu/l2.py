@@ -9,7 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import select
+from hw.lib.onehot import lowest, select
 from hw.mmu.generations import GENERATION_BITS, Generations, generation
 from hw.mmu.lookups import (
     SHIFTS,
@@ -62,11 +62,6 @@ class Held(enum.Enum, shape=2):
     BIG = 1
     HUGE = 2
     NONE = 3
-
-
-def _lowest(ways: Value) -> Value:
-    """The lowest of the bits that are set, alone."""
-    return Cat(one & ~ways[:n].any() for n, one in enumerate(ways))
 
 
 class L2Tlb(wiring.Component):
@@ -262,7 +257,7 @@ class L2Tlb(wiring.Component):
         with m.If(begins):
             m.d.sync += [sizes.eq(~0), request.asid.eq(event.asid), request.vpn.eq(event.vpn)]
         with m.Elif(self._free):
-            m.d.sync += sizes.eq(sizes & ~_lowest(sizes))
+            m.d.sync += sizes.eq(sizes & ~lowest(sizes))
         m.d.sync += self.removing.eq(begins | sizes.any() | self._under_way(Kind.REMOVE))
         return removal
 
@@ -510,7 +505,7 @@ class L2Tlb(wiring.Component):
         keeps = (acting.kind == Kind.WALKED) & (acting.end.outcome == Outcome.PAGE)
         keeps &= acting.valid & ~acting.stale & ~acting.current.closed
         goes = acting.valid & ((acting.kind == Kind.REMOVE) | (acting.kind == Kind.SWEEP))
-        choice = Mux(same.any(), _lowest(same), Mux(free.any(), _lowest(free), acting.oldest))
+        choice = Mux(same.any(), lowest(same), Mux(free.any(), lowest(free), acting.oldest))
         self._kept = Mux(keeps & ~self._clearing, choice, 0)
         m.d.sync += [
             written.ways.eq(Mux(keeps, choice, Mux(goes, same, 0))),
