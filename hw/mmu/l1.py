@@ -18,6 +18,7 @@ from hw.mmu.lookups import (
     covers,
     ending,
     invalidation,
+    largest,
     lookup,
     overlap,
     page,
@@ -256,7 +257,7 @@ class L1Tlb(wiring.Component):
             misses.held.eq(held.slot),
             misses.missed.eq(moves & looks & ~hit),
             misses.answered.eq(moves & held.again & hit),
-            misses.came.eq(held.came & usable),
+            misses.came.eq(held.came),
             misses.refused.eq(moves & refused),
             misses.retry.eq(held.retry | (moves & held.refused & ~refused)),
             self.hit.valid.eq(moves & held.new & hit & ~held.lookup.physical),
@@ -334,5 +335,5 @@ class L1Tlb(wiring.Component):
 
 
 def _result_covered(event: data.View, one: data.View) -> Value:
-    """Whether an invalidation is for the page of a result."""
-    return covers(event, one.lookup.asid, one.lookup.va[PAGE_BITS:], one.end.page.size)
+    """Whether an invalidation is for the page of a result, of any size if there is none."""
+    return covers(event, one.lookup.asid, one.lookup.va[PAGE_BITS:], largest(one.end))

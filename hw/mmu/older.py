@@ -31,14 +31,16 @@ class Older(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        event, left = Signal(), Signal(self._ports)
-        # Whether one is taken or ends comes late in its cycle.
-        taken, ended = Signal(self._ports), Signal(self._ports)
+        left = Signal(self._ports)
+        # Whether one is taken or ends comes late in its cycle: all counts in the next one.
+        marked = Signal()
+        begun = Signal(self._ports)
+        over = Signal(self._ports)
         m.d.sync += [
-            event.eq(self.event),
-            taken.eq(self.taken),
-            ended.eq(self.ended),
-            self.some.eq(self.event | event | left.any()),
+            marked.eq(self.event),
+            begun.eq(self.taken),
+            over.eq(self.ended),
+            self.some.eq(self.event | marked | left.any()),
         ]
         for port in range(self._ports):
             under_way, older, now = (
@@ -46,12 +48,12 @@ class Older(wiring.Component):
                 for name in ("under_way", "older", "now")
             )
             m.d.comb += [
-                now.eq(under_way + taken[port] - ended[port]),
+                now.eq(under_way + begun[port] - over[port]),
                 left[port].eq(older != 0),
             ]
             m.d.sync += under_way.eq(now)
-            with m.If(event):
+            with m.If(marked):
                 m.d.sync += older.eq(now)
             with m.Elif(older != 0):
-                m.d.sync += older.eq(older - ended[port])
+                m.d.sync += older.eq(older - over[port])
         return m

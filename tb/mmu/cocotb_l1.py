@@ -312,6 +312,33 @@ async def one_page_is_asked_for_once(dut):
     assert len(bench.asked) == 1
 
 
+@cocotb.test(**LIMIT, skip=MISSES < 4)
+async def followers_are_not_forgotten(dut):
+    """A result is out of date when it comes, and who asked for it then hits a smaller page that is
+    still there: who followed is looked up again too."""
+    bench = await Bench.start(dut)
+    for early in range(8):
+        bench.mappings.clear()
+        await bench.step({"scope": ALL})
+        bench.map(Mapping(1, 0, 1, 0x40_0000))
+        bench.latency = (30, 30)
+        bench.todo += [Look(1, 0x1000), Look(1, 0x1008)]
+        while not bench.misses:
+            await bench.step()
+        ((due, *_),) = bench.misses
+        bench.latency = (3, 3)
+        bench.todo.append(Look(1, 0x2000))
+        while not bench.done:
+            await bench.step()
+        # The tables have a page of 2 MiB now, whose parts are invalidated one by one.
+        bench.mappings.insert(0, Mapping(1, 0, 2, 0x80_0000, born=bench.now))
+        while bench.now < due + 4 - early:
+            await bench.step()
+        await bench.step({"scope": ONE, "asid": 1, "vpn": 0x30})
+        for look in await bench.rest(limit=200):
+            bench.check(look)
+
+
 @cocotb.test(**LIMIT)
 async def spaces_do_not_mix(dut):
     """The same page of every address space, each elsewhere (ASID-3; example 1)."""

@@ -34,34 +34,36 @@ class OlderProof(Proof):
         m.d.comb += which.eq(AnyConst(1))
         chosen, old, ahead = Signal(), Signal(), Signal(range(_MOST))
         begins, ends = taken.bit_select(which, 1), ended.bit_select(which, 1)
-        under_way, left = (
-            Mux(which, inside.signal(f"{name}_1"), inside.signal(f"{name}_0"))
-            for name in ("under_way", "older")
-        )
         with m.If(~chosen):
             m.d.sync += [
                 chosen.eq(begins & anything(m, 1, "chooses")),
-                ahead.eq(under_way - ends),
+                ahead.eq(Mux(which, counts[1], counts[0]) - ends),
                 old.eq(event),
             ]
         with m.Else():
             m.d.sync += [chosen.eq(~(ends & (ahead == 0))), ahead.eq(ahead - ends)]
             m.d.sync += old.eq(old | event)
-        after = Signal()
-        m.d.sync += after.eq(chosen & old)
-        m.d.comb += [
-            Assert(~chosen | (ahead < under_way)),
-            Assert(~(chosen & old) | (ahead < left)),
-        ]
+        with m.If(chosen):
+            m.d.comb += Assert(ahead < Mux(which, counts[1], counts[0]))
         with m.If(chosen & old):
             m.d.comb += Assert(older.some)
+
+        # What happened in a cycle is counted in the next one.
+        counted = Signal()
+        m.d.sync += counted.eq(chosen & old)
+        left = Mux(which, inside.signal("older_1"), inside.signal("older_0"))
+        ending = inside.signal("over").bit_select(which, 1)
+        with m.If(chosen & old & counted):
+            m.d.comb += Assert(ahead + ending < left)
+        with m.If(chosen & old & ~counted):
+            m.d.comb += Assert(inside.signal("marked"))
 
         quiet = Signal(range(4))
         rests = ~event & (counts[0] == 0) & (counts[1] == 0)
         m.d.sync += quiet.eq(Mux(rests, Mux(quiet == 3, 3, quiet + 1), 0))
         with m.If(quiet == 3):
             m.d.comb += Assert(~older.some)
-        m.d.comb += [Cover(after & (ahead == 1)), Cover((quiet == 3) & (taken != 0))]
+        m.d.comb += [Cover(chosen & counted & (ahead == 1)), Cover((quiet == 3) & (taken != 0))]
 
     def _bursts(self, m: Module, inside: Inside, port: int, taken: Signal, ended: Signal) -> Signal:
         """Those of a port that are under way: none ends before it began, and not too many."""
@@ -70,7 +72,7 @@ class OlderProof(Proof):
         m.d.comb += [
             Assume(~ended | (count != 0)),
             Assume(~taken | ended | (count != _MOST)),
-            Assert(count == under_way),
+            Assert(count + inside.signal("over")[port] == under_way + inside.signal("begun")[port]),
             Assert(left <= under_way),
         ]
         m.d.sync += count.eq(count + taken - ended)
