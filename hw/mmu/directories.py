@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import select
+from hw.lib.onehot import lowest, select
 from hw.mmu.entries import TABLE_BITS
 from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
 from hw.mmu.recency import TreeRecency
@@ -101,7 +101,7 @@ class Directories(wiring.Component):
             same.eq(Cat(self._is(row, comes.asid, comes.region) for row in rows)),
             compared.eq(comes.valid),
             new.eq(compared & ~same.any()),
-            chosen.eq(place & -place),
+            chosen.eq(lowest(place)),
         ]
         with m.If(event.valid | writes | (compared & same.any())):
             m.d.sync += [comes.valid.eq(0), compared.eq(0), new.eq(0)]

@@ -85,7 +85,7 @@ class L2Tlb(wiring.Component):
     (`Generations`; all sets are cleared, one per cycle, and nothing is found or kept meanwhile).
     A page: three changes, one for each size, during which look-ups of its 2 MiB miss. What was on
     its way through the pipeline misses, or is RETRY. The sweep of a space that is closed takes
-    every fourth cycle, and as many as there are sets.
+    as many changes as there are sets, every fourth cycle while walks find no pages.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ class L2Tlb(wiring.Component):
         return step
 
     def _sweep(self, m: Module) -> data.View:
-        """All sets in turn, every fourth cycle, while a space is to be swept."""
+        """All sets in turn, while a space is to be swept and nothing else changes."""
         sweep, generations = Signal(self._step), self._generations
         self._position = Signal(self._index_bits, name="position")
         self._finished = Signal(name="finished")

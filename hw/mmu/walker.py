@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode, select
+from hw.lib.onehot import encode, lowest, select
 from hw.mmu.directories import Directories
 from hw.mmu.entries import ENTRY_BITS, LEVELS, TABLE_BITS, Below, Depth, Entries, skips
 from hw.mmu.lookups import (
@@ -275,7 +275,7 @@ class Walker(wiring.Component):
             name.data.vpn.eq(asked.vpn),
         ]
         with m.If(taken | ~ready):
-            m.d.sync += [offered.eq(others & -others), ready.eq(others.any())]
+            m.d.sync += [offered.eq(lowest(others)), ready.eq(others.any())]
         m.d.sync += [
             entering.valid.eq(taken),
             entering.slot.eq(self._some(offered, taken)),

@@ -140,7 +140,7 @@ class WalkerProof(Proof):
         shape = data.ArrayLayout(directories._row, directories._entries)
         self._known = data.View(shape, within.signal("rows"))
         self._comes = data.View(directories._row, within.signal("comes"))
-        self._hits, self._region_table = within.signal("found"), directories.table
+        self._hits = within.signal("found")
 
     def _look_at_reads(self, m: Module, inside: Inside) -> None:
         """Reads that have been added, the oldest first; `_owed` of them there are. The last ones,
