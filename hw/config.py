@@ -75,6 +75,7 @@ LIMITS = {
     "l2_entries": Limits(64, 8192, power_of_two=True),
     "l2_ways": Limits(2, 16, power_of_two=True),
     "walks": Limits(2, 64),
+    "walk_cache": Limits(2, 64, power_of_two=True),
     "prefetch_beats": Limits(8, 256, power_of_two=True),
     "cycle_ns": Limits(1, 1000),
 }
@@ -100,6 +101,7 @@ class Config:
     l1_misses : pages that each of them may be waiting for.
     l2_entries, l2_ways : pages in the second-level TLB, which all share.
     walks : page walks that may be under way.
+    walk_cache : regions (512 MiB, those of one PD0) of which walks know where their tables begin.
     prefetch_beats : pushbuffer prefetch per channel in bus beats.
     cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
     trace : whether the top level has the `trace` port (what simulations record).
@@ -118,6 +120,7 @@ class Config:
     l2_entries: int = 512
     l2_ways: int = 4
     walks: int = 32
+    walk_cache: int = 16
     prefetch_beats: int = 32
     cycle_ns: int = 10
     trace: bool = False
@@ -202,6 +205,7 @@ CONFIGS = {
         l2_entries=64,
         l2_ways=2,
         walks=2,
+        walk_cache=2,
         prefetch_beats=8,
     ),
     "default": Config(),
@@ -218,6 +222,7 @@ CONFIGS = {
         l2_entries=8192,
         l2_ways=16,
         walks=64,
+        walk_cache=64,
     ),
 }
 """Named configurations; every one is elaborated by the tests."""

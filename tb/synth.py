@@ -79,7 +79,7 @@ def _l2(config: Config) -> L2Tlb:
 
 
 def _walker(config: Config) -> Walker:
-    return Walker(config, page_request(config, _miss_bits(config)).size, walks=config.walks)
+    return Walker(config, page_request(config, _miss_bits(config)).size)
 
 
 def _fabric(config: Config) -> MemoryFabric:

@@ -24,7 +24,7 @@ from hw.host.pipeline import channel_edit
 from hw.host.prefetch import channel_event
 from hw.host.settings import setting_event
 from hw.lib.later import later
-from hw.lib.onehot import encode
+from hw.lib.onehot import encode, lowest
 from hw.methods import CeMethod
 from hw.records import RegisterPort
 from hw.registers import CHANNEL, Access, Wait, channel_word
@@ -445,7 +445,7 @@ class Channels(wiring.Component):
         aims = {name: Signal(name=f"aims_at_{name.lower()}") for name in _HELD}
         for name, aim in aims.items():
             m.d.sync += aim.eq((self._word == channel_word(name)) & self._halted)
-        m.d.sync += [due.eq(clear.any()), target.eq(encode(clear & -clear))]
+        m.d.sync += [due.eq(clear.any()), target.eq(encode(lowest(clear)))]
         m.d.sync += self.setting.valid.eq(0)
         m.d.comb += [
             self.restart.payload.channel.eq(channel),

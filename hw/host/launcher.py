@@ -11,6 +11,7 @@ from hw.config import VA_BITS, Config
 from hw.errors import Cause
 from hw.host.prefetch import channel_event
 from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import lowest
 from hw.records import CopyError, CopyPort, copy_command
 
 __all__ = ["MOST_COPIES", "Launcher"]
@@ -140,11 +141,10 @@ class Launcher(wiring.Component):
     def _choose(self, m, free, reserved, owner, home, queued, latest) -> None:
         """Engine of a launch or a reservation."""
         engines = self._config.copy_engines
-        lowest = Signal(engines)
-        m.d.comb += lowest.eq(free & -free)
+        chosen = lowest(free)
         for number in range(engines):
             asks = self.reserve.valid & ~self.keeping.bit_select(self.reserve.channel, 1)
-            with m.If(asks & lowest[number]):
+            with m.If(asks & chosen[number]):
                 m.d.sync += [reserved[number].eq(1), owner[number].eq(self.reserve.channel)]
             kept = Signal(name=f"kept_{number}")
             m.d.comb += kept.eq(reserved[number] & (owner[number] == self.launch.channel))

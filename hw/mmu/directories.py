@@ -40,7 +40,7 @@ class Directories(wiring.Component):
     invalidate : see `invalidation`.
     """
 
-    def __init__(self, config: Config, *, entries: int = 8) -> None:
+    def __init__(self, config: Config, *, entries: int) -> None:
         self._entries = entries
         self._recency = TreeRecency(entries)
         table = config.address_width - TABLE_BITS
@@ -65,16 +65,16 @@ class Directories(wiring.Component):
         m = Module()
         m.submodules.recency = self._recency
         rows = Signal(data.ArrayLayout(self._row, self._entries))
-        writes, place = self._fill(m, rows)
+        writes, chosen = self._fill(m, rows)
         wanted = Signal(self._entries)
         found = Signal(self._entries)
         m.d.comb += [
             wanted.eq(Cat(self._is(row, self.asid, self.vpn[_REGION:]) for row in rows)),
             self.hit.eq(found.any()),
             self.table.eq(select(found, (row.table for row in rows))),
-            self._recency.use.eq(Mux(writes, place, found)),
+            self._recency.use.eq(Mux(writes, chosen, found)),
         ]
-        m.d.sync += found.eq(wanted & self.look.replicate(self._entries))
+        m.d.sync += found.eq(Mux(self.look, wanted, 0))
         event = self.invalidate
         for row in rows:
             here = (event.scope != Scope.PAGE) | (event.vpn[_REGION:] == row.region)

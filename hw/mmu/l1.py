@@ -222,9 +222,7 @@ class L1Tlb(wiring.Component):
             # An entry that was outdated when it was written goes before anything is compared.
             self._moves.eq(~self.outdated & (self.answer.ready | self.unanswered | ~answers)),
             # Its page is there when it is compared; or it finds out that it is not.
-            self._misses.wake.eq(
-                entering.slot & (self._moves & page_comes).replicate(len(entering.slot))
-            ),
+            self._misses.wake.eq(Mux(self._moves & page_comes, entering.slot, 0)),
         ]
         m.d.sync += self.unanswered.eq(~self._moves & ~self.answer.valid)
         with m.If(self._moves):
@@ -309,17 +307,17 @@ class L1Tlb(wiring.Component):
         full, came, fits = Signal(), Signal(), Signal()
         valid = Cat(tag.valid for tag in self.tags) & ~self.gone
         unused = Mux(full, self._recency.oldest, spare)
-        looks = (held.new | held.again).replicate(self._entries)
+        looks = held.new | held.again
         m.d.comb += [
             came.eq(held.came & ~held.stale.any()),
             fits.eq(~held.matches.any()),
-            choice.eq(lowest(held.matches) | (unused & fits.replicate(self._entries))),
+            choice.eq(lowest(held.matches) | Mux(fits, unused, 0)),
         ]
         m.d.sync += [
             spare.eq(lowest(~valid)),
             full.eq(valid.all()),
             # Counts one cycle later than the entry, early enough for the next result.
-            use.eq(Mux(came, choice, held.matches & looks)),
+            use.eq(Mux(came, choice, Mux(looks, held.matches, 0))),
         ]
         for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
             # All that it overlaps are written, but only one of them is valid.

@@ -120,9 +120,9 @@ class Misses(wiring.Component):
             m.d.sync += [
                 same.eq(Cat(_same(one, self.first) for one in self._lookups)),
                 repeats.eq(_same(self.second, self.first)),
-                written.eq(_if(self.new, self._place)),
+                written.eq(Mux(self.new, self._place, 0)),
             ]
-        m.d.comb += self._same.eq(same & ~written | _if(repeats, written))
+        m.d.comb += self._same.eq(same & ~written | Mux(repeats, written, 0))
 
     def _change(self, m: Module) -> None:
         """One step of every slot."""
@@ -132,21 +132,23 @@ class Misses(wiring.Component):
         mine, asked, ended = follow & self._same, Signal(), Signal(self._misses)
         asks = Signal(self._misses)
         m.d.comb += [
-            misses.eq(_if(self.missed, Mux(self.new, self._place, held))),
+            misses.eq(Mux(self.missed, Mux(self.new, self._place, held), 0)),
             asked.eq(((ask | offer | sent) & self._same).any()),
-            follows.eq(_if(asked, misses)),
-            ended.eq(_if(self.refused | self.retry, held)),
-            asks.eq(misses & ~follows | _if(self.retry, held) | _if(self.refused, lowest(mine))),
+            follows.eq(Mux(asked, misses, 0)),
+            ended.eq(Mux(self.refused | self.retry, held, 0)),
+            asks.eq(
+                misses & ~follows | Mux(self.retry, held, 0) | Mux(self.refused, lowest(mine), 0)
+            ),
         ]
         turned = self._offers(m, asks)
         m.d.sync += [
-            free.eq(free & ~misses | _if(self.answered | self.refused, held)),
+            free.eq(free & ~misses | Mux(self.answered | self.refused, held, 0)),
             ask.eq((ask | asks) & ~turned),
-            sent.eq((sent | _if(self.ask.ready, offer)) & ~self.wake & ~ended),
+            sent.eq((sent | Mux(self.ask.ready, offer, 0)) & ~self.wake & ~ended),
             follow.eq(
-                (follow | follows) & ~_if(self.came, mine) & ~_if(self.refused, lowest(mine))
+                (follow | follows) & ~Mux(self.came, mine, 0) & ~Mux(self.refused, lowest(mine), 0)
             ),
-            again.eq(again & ~_if(self.pick, self.slot) | self.wake | _if(self.came, mine)),
+            again.eq(again & ~Mux(self.pick, self.slot, 0) | self.wake | Mux(self.came, mine, 0)),
         ]
 
     def _offers(self, m: Module, asks: Value) -> Value:
@@ -159,7 +161,7 @@ class Misses(wiring.Component):
             nothing.eq(~offer.any() | self.ask.ready),
             turns.requests.eq(ask),
             turns.advance.eq(nothing),
-            next_.eq(_if(nothing, Mux(ask.any(), turns.grant, asks))),
+            next_.eq(Mux(nothing, Mux(ask.any(), turns.grant, asks), 0)),
             self.ask.valid.eq(offer.any()),
             self.ask.p.miss.eq(encode(offer)),
             self.ask.p.asid.eq(chosen.asid),
@@ -173,8 +175,3 @@ class Misses(wiring.Component):
 def _same(one: data.View, other: data.View) -> Value:
     """Whether two look-ups are for the same smallest page."""
     return (one.asid == other.asid) & (one.va[PAGE_BITS:] == other.va[PAGE_BITS:])
-
-
-def _if(condition: Value, slots: Value) -> Value:
-    """`slots` if `condition` holds, else none."""
-    return slots & condition.replicate(len(slots))

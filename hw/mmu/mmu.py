@@ -84,7 +84,7 @@ class Mmu(wiring.Component):
         self._number = number = miss_number(config, clients)
         self._l2 = L2Tlb(config, number.size, entries=config.l2_entries, ways=config.l2_ways)
         self._request = page_request(config, number.size)
-        self._walker = Walker(config, self._request.size, walks=config.walks)
+        self._walker = Walker(config, self._request.size)
         event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
         super().__init__({
             "request": In(stream.Signature(lookup(config, tag))).array(clients),

@@ -125,7 +125,7 @@ class Pending(wiring.Component):
         with m.If(moves):
             m.d.sync += [
                 head.eq(next_.data),
-                self.slot.eq((1 << next_.data.number) & there.replicate(self._walks)),
+                self.slot.eq(Mux(there, 1 << next_.data.number, 0)),
                 self.held.eq(there),
                 self.seen.eq(self.seen + there),
             ]

@@ -57,15 +57,15 @@ class State(enum.Enum, shape=3):
 
 
 class Walker(wiring.Component):
-    """Up to `walks` walks, each at its own depth, one read of memory each at most.
+    """Up to `config.walks` walks, each at its own depth, one read of memory each at most.
 
     A read is named by address space, depth and the address bits down to that depth. A walk whose
     next read is under way does not read but takes what comes: so walks of one page, of one larger
     page and of one region read once. A fault, or that a page is sparse, is only for the walk that
     read it; those that followed read themselves, for the page may have been mapped since, and
     follow nobody from then on: they might wait for ever while others come and fault. A walk that
-    ends without a page, but learnt from another's read that there was none of a larger size, gives
-    RETRY: so does each one that asks again, as long as it finds such a read under way.
+    would end without a page, but learnt from another's read that there was none of a larger size,
+    begins anew and follows nobody: once, so every walk ends.
     A page has to end before the limit of its space, else all of it is past the limit: what is
     remembered of a page knows no limit.
 
@@ -78,14 +78,13 @@ class Walker(wiring.Component):
     offered: 2. → the result is offered: 6. A beat is taken per cycle; walks that wait
     begin to read in cycles in which no entry came, one in two cycles. Results come in any order.
 
-    An invalidation turns what it covers into RETRY: also walks whose page may be of any size.
+    An invalidation turns what it covers into RETRY, also walks whose page may be of any size;
+    nothing else gives RETRY.
     A bind has to be in the ASID table a cycle before its invalidation.
 
     Parameters
     ----------
     tag : bits of a request's tag.
-    walks : 2 … 64.
-    directories : entries of the walk cache, a power of two.
 
     Members
     -------
@@ -100,12 +99,11 @@ class Walker(wiring.Component):
     sets : per state, which walks are in it (state, for proofs).
     """
 
-    def __init__(self, config: Config, tag: int, *, walks: int = 32, directories: int = 8) -> None:
-        if not 2 <= walks <= 64:
-            raise ValueError(f"walks = {walks!r} is outside its limits 2 … 64")
+    def __init__(self, config: Config, tag: int) -> None:
+        walks = config.walks
         self._config, self._tag, self._walks = config, tag, walks
         self._bits = (walks - 1).bit_length()
-        self._directories = Directories(config, entries=directories)
+        self._directories = Directories(config, entries=config.walk_cache)
         table = config.address_width - TABLE_BITS
         named = {"asid": config.asid_bits, "vpn": VPN_BITS}
         step = {"depth": Depth, "below": Below, "lent": 1}
@@ -143,9 +141,11 @@ class Walker(wiring.Component):
         self._pages, self._steps = self._each(self._named, "page"), self._each(self._step, "step")
         self._ends = self._each(ending(self._config), "end")
         self._alone = Signal(walks)
-        """Walks that have followed in vain."""
+        """Walks that have followed in vain, and follow nobody any more."""
         self._starts = Signal(walks)
         """Walks whose next table is the one that they began with."""
+        self._nearer = Signal(walks)
+        """Walks that began with the PD0 of their region."""
         self._stale = Signal(walks)
         """Walks that have been overtaken."""
         self._before = Signal(walks)
@@ -167,10 +167,6 @@ class Walker(wiring.Component):
     def _each(self, shape: Any, name: str) -> list[Any]:
         """A signal per walk."""
         return [Signal(shape, name=f"{name}_{walk}") for walk in range(self._walks)]
-
-    def _some(self, walks: Value, condition: Value) -> Value:
-        """Those walks, if the condition holds."""
-        return walks & condition.replicate(self._walks)
 
     def _move(self, walks: Value, to: State, *out_of: State) -> None:
         """These walks, all in one of those states, change."""
@@ -197,17 +193,18 @@ class Walker(wiring.Component):
                 "refused": 1,
                 "fault": FaultType,
                 "fits": len(_LARGER),
-                "picked": 1,
+                "straight": 1,
             })
         )
-        self._picked = Signal(data.StructLayout({"valid": 1, "slot": walks}))
-        self._pick_ = Signal(
+        self._chosen = Signal(data.StructLayout({"valid": 1, "slot": walks}))
+        self._candidate = Signal(
             data.StructLayout({"valid": 1, "enters": 1, **whose, "place": self._place})
         )
-        common = {"came": 1, "picked": 1, "slot": walks, "before": 1, "quiet": 1, "alike": walks}
+        common = {"came": 1, "slot": walks, "before": 1, "quiet": 1, "alike": walks}
         self._here = Signal(
             data.StructLayout({
                 **common,
+                "picked": 1,
                 "number": self._bits,
                 "place": self._place,
                 "entry": ENTRY_BITS,
@@ -233,6 +230,7 @@ class Walker(wiring.Component):
                 "follows": 1,
                 "descends": 1,
                 "finds": 1,
+                "anew": 1,
                 "depth": Depth,
                 "following": Depth,
                 "page": self._named,
@@ -244,7 +242,7 @@ class Walker(wiring.Component):
             name="next",
         )
         """The third stage: what was decided. `depth`, `alike` of the entry that came; `joins` of
-        the next one."""
+        the next one. `anew`: it proves nothing, so its walk begins anew."""
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -278,7 +276,7 @@ class Walker(wiring.Component):
             m.d.sync += [offered.eq(lowest(others)), ready.eq(others.any())]
         m.d.sync += [
             entering.valid.eq(taken),
-            entering.slot.eq(self._some(offered, taken)),
+            entering.slot.eq(Mux(taken, offered, 0)),
             entering.number.eq(encode(offered)),
             asked.eq(self.request.payload),
         ]
@@ -334,10 +332,10 @@ class Walker(wiring.Component):
                 )
             ),
         ]
-        self._move(self._some(entered.slot, entered.refused), State.DONE, State.ENTER)
-        goes, picked = ~entered.refused, entered.picked
-        self._move(self._some(entered.slot, goes & picked), State.PICKED, State.ENTER)
-        self._move(self._some(entered.slot, goes & ~picked), State.READ, State.ENTER)
+        self._move(Mux(entered.refused, entered.slot, 0), State.DONE, State.ENTER)
+        goes, straight = ~entered.refused, entered.straight
+        self._move(Mux(goes & straight, entered.slot, 0), State.PICKED, State.ENTER)
+        self._move(Mux(goes & ~straight, entered.slot, 0), State.READ, State.ENTER)
 
     # -- first stage -------------------------------------------------------------------------------
 
@@ -345,7 +343,12 @@ class Walker(wiring.Component):
         """Choose a walk that wants to read, and get its place; if none waits, one that has just
         entered."""
         m.submodules.turns = turns = RoundRobin(self._walks)
-        picked, pick, found, pending = self._picked, self._pick_, self._found, self._pending
+        chosen, candidate, found, pending = (
+            self._chosen,
+            self._candidate,
+            self._found,
+            self._pending,
+        )
         void, moves, passes = Signal(), Signal(), Signal()
         self._advances = Signal()
         name, start = (memory.read_port(domain="comb") for memory in (self._names, self._start))
@@ -353,32 +356,32 @@ class Walker(wiring.Component):
         m.d.comb += [
             turns.requests.eq(self.sets[State.READ] & ~self._stale),
             # It enters, and is refused.
-            void.eq(pick.enters & self._entered.refused),
+            void.eq(candidate.enters & self._entered.refused),
             # With ample room there will be some: what is decided on now may need it too.
-            self._advances.eq(pick.valid & ~void & ~pending.came & pending.ample),
-            passes.eq(~pick.valid | void | self._advances),
-            moves.eq(~picked.valid),
+            self._advances.eq(candidate.valid & ~void & ~pending.came & pending.ample),
+            passes.eq(~candidate.valid | void | self._advances),
+            moves.eq(~chosen.valid),
             turns.advance.eq(moves),
-            name.addr.eq(encode(picked.slot)),
-            start.addr.eq(encode(picked.slot)),
-            step.eq(select(picked.slot, (one.as_value() for one in self._steps))),
+            name.addr.eq(encode(chosen.slot)),
+            start.addr.eq(encode(chosen.slot)),
+            step.eq(select(chosen.slot, (one.as_value() for one in self._steps))),
         ]
-        self._move(self._some(turns.grant, moves), State.PICKED, State.READ)
+        self._move(Mux(moves, turns.grant, 0), State.PICKED, State.READ)
         with m.If(moves):
             m.d.sync += [
-                picked.valid.eq(turns.requests.any()),
-                picked.slot.eq(turns.grant),
+                chosen.valid.eq(turns.requests.any()),
+                chosen.slot.eq(turns.grant),
             ]
         with m.Elif(passes):
-            m.d.sync += [picked.valid.eq(0), picked.slot.eq(0)]
-        place, starts = pick.place, (picked.slot & self._starts).any()
-        m.d.sync += [pick.enters.eq(0), self._entered.picked.eq(0)]
+            m.d.sync += [chosen.valid.eq(0), chosen.slot.eq(0)]
+        place, starts = candidate.place, (chosen.slot & self._starts).any()
+        m.d.sync += [candidate.enters.eq(0), self._entered.straight.eq(0)]
         with m.If(passes):
-            m.d.sync += [pick.valid.eq(picked.valid | found.valid)]
-            with m.If(picked.valid):
+            m.d.sync += [candidate.valid.eq(chosen.valid | found.valid)]
+            with m.If(chosen.valid):
                 m.d.sync += [
-                    pick.slot.eq(picked.slot),
-                    pick.number.eq(encode(picked.slot)),
+                    candidate.slot.eq(chosen.slot),
+                    candidate.number.eq(encode(chosen.slot)),
                     place.asid.eq(name.data.asid),
                     place.vpn.eq(name.data.vpn),
                     [place[key].eq(step[key]) for key in ("depth", "below", "lent")],
@@ -386,10 +389,10 @@ class Walker(wiring.Component):
                 ]
             with m.Else():
                 m.d.sync += [
-                    pick.enters.eq(found.valid),
-                    self._entered.picked.eq(found.valid),
-                    pick.slot.eq(found.slot),
-                    pick.number.eq(found.number),
+                    candidate.enters.eq(found.valid),
+                    self._entered.straight.eq(found.valid),
+                    candidate.slot.eq(found.slot),
+                    candidate.number.eq(found.number),
                     place.asid.eq(found.page.asid),
                     place.vpn.eq(found.page.vpn),
                     place.depth.eq(self._first_depth),
@@ -399,16 +402,16 @@ class Walker(wiring.Component):
 
     def _compare(self, m: Module) -> None:
         """What came, or else what was picked, beside all walks."""
-        pending, pick, here = self._pending, self._pick_, self._here
-        head, place, came = pending.head, pick.place, pending.came
+        pending, candidate, here = self._pending, self._candidate, self._here
+        head, place, came = pending.head, candidate.place, pending.came
         near = Signal(Depth)
         m.d.comb += near.eq(Value.cast(head.depth) + 1)
-        slot = Mux(came, pending.slot, self._some(pick.slot, self._advances))
+        slot = Mux(came, pending.slot, Mux(self._advances, candidate.slot, 0))
         m.d.sync += [
             here.came.eq(came),
             here.picked.eq(self._advances),
             here.slot.eq(slot),
-            here.number.eq(Mux(came, pending.number_head, pick.number)),
+            here.number.eq(Mux(came, pending.number_head, candidate.number)),
             here.entry.eq(pending.entry),
             here.status.eq(pending.status),
             here.near.eq(Mux(came, near, place.depth)),
@@ -416,7 +419,9 @@ class Walker(wiring.Component):
             [here.place[key].eq(Mux(came, head[key], place[key])) for key in self._owner.members],
             here.place.table.eq(place.table),
             here.before.eq(
-                Mux(came, (pending.slot & self._before).any(), (pick.slot & self._before).any())
+                Mux(
+                    came, (pending.slot & self._before).any(), (candidate.slot & self._before).any()
+                )
             ),
             here.stale.eq((pending.slot & self._stale).any()),
             here.alone.eq((slot & self._alone).any()),
@@ -461,7 +466,8 @@ class Walker(wiring.Component):
             entries.status.eq(here.status),
             entries.beside.eq(place.below),
         ]
-        led, wants, goes, old = (Signal(name=name) for name in ("is_led", "wants", "goes", "old"))
+        led, wants, goes = (Signal(name=name) for name in ("is_led", "wants", "goes"))
+        finds = entries.end.outcome == Outcome.PAGE
         table, following = Signal(self._step.members["table"]), Signal(Depth)
         m.d.comb += [
             led.eq(
@@ -476,9 +482,6 @@ class Walker(wiring.Component):
             goes.eq(wants & pending.room & ~led),
             table.eq(Mux(here.came, entries.table, place.table)),
             following.eq(Mux(skips, Depth.SMALL, here.near)),
-            # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be
-            # now.
-            old.eq(place.lent & (entries.end.outcome != Outcome.PAGE)),
             pending.add.eq(goes),
             pending.address.eq(
                 Mux(
@@ -495,12 +498,15 @@ class Walker(wiring.Component):
         with m.If(here.came & (place.depth == Depth.PD0)):
             m.d.comb += [pending.owner.below.eq(entries.below), pending.owner.lent.eq(0)]
         m.d.sync += [
-            [next_[key].eq(here[key]) for key in ("came", "picked", "slot", "before", "alike")],
+            [next_[key].eq(here[key]) for key in ("came", "slot", "before", "alike")],
             next_.quiet.eq(here.quiet & ~self.invalidate.valid),
             next_.goes.eq(goes),
             next_.follows.eq(wants & led),
             next_.descends.eq(entries.descends),
-            next_.finds.eq(~entries.descends & (entries.end.outcome == Outcome.PAGE)),
+            next_.finds.eq(~entries.descends & finds),
+            # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be
+            # now.
+            next_.anew.eq(here.came & place.lent & ~entries.descends & ~finds),
             next_.depth.eq(place.depth),
             next_.following.eq(following),
             next_.page.asid.eq(place.asid),
@@ -510,8 +516,6 @@ class Walker(wiring.Component):
             next_.end.eq(entries.end),
             next_.joins.eq(Mux(skips, here.same_small, here.same)),
         ]
-        with m.If(old):
-            m.d.sync += next_.end.outcome.eq(Outcome.RETRY)
         first = (next_.depth == Depth.PD1) & next_.came & next_.descends
         m.d.comb += [
             known.fill.valid.eq(first & ~next_.before & next_.quiet),
@@ -550,25 +554,26 @@ class Walker(wiring.Component):
             Signal(walks, name=name) for name in ("mine", "waits", "heirs", "stay", "ends")
         )
         there = Cat(step.depth == next_.depth for step in self._steps)
-        fails = next_.came & ~next_.descends
+        over = next_.came & ~next_.descends & ~next_.anew
+        anew = Mux(next_.anew, next_.slot, 0)
         m.d.comb += [
-            mine.eq(self._some(next_.slot, next_.came)),
-            waits.eq(self._some(follow & ~self._stale & next_.alike & there, next_.came)),
-            heirs.eq(self._some(waits, ~next_.before)),
+            mine.eq(Mux(next_.came, next_.slot, 0)),
+            waits.eq(Mux(next_.came, follow & ~self._stale & next_.alike & there, 0)),
+            heirs.eq(Mux(~next_.before, waits, 0)),
             # Those that want the same entry again follow at once.
-            stay.eq(self._some(heirs & next_.joins, next_.goes | next_.follows)),
-            ends.eq(self._some(heirs, next_.finds)),
+            stay.eq(Mux(next_.goes | next_.follows, heirs & next_.joins, 0)),
+            ends.eq(Mux(next_.finds, heirs, 0)),
         ]
         ongoing = next_.came & next_.descends & ~next_.goes & ~next_.follows
         both = (State.PICKED, State.SENT)
-        self._move(self._some(next_.slot, next_.goes), State.SENT, *both)
-        self._move(self._some(next_.slot, next_.follows), State.FOLLOW, *both)
-        self._move(self._some(mine, ongoing), State.READ, State.SENT)
-        self._move(self._some(mine, fails), State.DONE, State.SENT)
+        self._move(Mux(next_.goes, next_.slot, 0), State.SENT, *both)
+        self._move(Mux(next_.follows, next_.slot, 0), State.FOLLOW, *both)
+        self._move(Mux(ongoing, mine, 0) | anew, State.READ, State.SENT)
+        self._move(Mux(over, mine, 0), State.DONE, State.SENT)
         self._move(waits & ~stay & ~ends, State.READ, State.FOLLOW)
         self._move(ends, State.DONE, State.FOLLOW)
-        vain = waits & ~self._some(heirs, next_.descends | next_.finds)
-        m.d.sync += self._alone.eq((self._alone | vain) & ~self._found.slot)
+        vain = waits & ~Mux(next_.descends | next_.finds, heirs, 0)
+        m.d.sync += self._alone.eq((self._alone | vain | anew) & ~self._found.slot)
         for n, (step, end) in enumerate(zip(self._steps, self._ends, strict=True)):
             with m.If((mine[n] | heirs[n]) & next_.descends):
                 m.d.sync += [
@@ -583,14 +588,16 @@ class Walker(wiring.Component):
             with m.If(mine[n] | ends[n]):
                 m.d.sync += end.eq(next_.end)
             with m.If(self._found.slot[n]):
+                m.d.sync += self._nearer[n].eq(self._directories.hit)
+            with m.If(self._found.slot[n] | anew[n]):
+                nearer = Mux(anew[n], self._nearer[n], self._directories.hit)
                 m.d.sync += [
-                    step.depth.eq(self._first_depth),
+                    step.depth.eq(Mux(nearer, Depth.PD0, Depth.PD3)),
                     step.lent.eq(0),
                     self._starts[n].eq(1),
                 ]
             with m.If(self._entered.slot[n]):
                 m.d.sync += [end.outcome.eq(Outcome.FAULT), end.fault.eq(self._entered.fault)]
-        self._enders = self._some(mine, fails)
 
     # -- ends --------------------------------------------------------------------------------------
 
@@ -629,7 +636,7 @@ class Walker(wiring.Component):
                 ).any()
             ),
         ]
-        self._move(self._some(leaving.slot, passes), State.FREE, State.DONE)
+        self._move(Mux(passes, leaving.slot, 0), State.FREE, State.DONE)
         with m.If(moves):
             m.d.sync += [
                 leaving.valid.eq(turns.requests.any()),

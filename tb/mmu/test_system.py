@@ -15,6 +15,7 @@ CONFIGS = {
         l1_misses=2,
         l2_entries=64,
         walks=3,
+        walk_cache=2,
         data_width=64,
         memory_bytes=MEMORY,
     ),

@@ -55,7 +55,7 @@ def test_spaces(simulator: str, asids: int) -> None:
 
 @pytest.mark.parametrize(("width", "walks"), [(128, 8), (64, 4), (256, 5)])
 def test_walker(simulator: str, width: int, walks: int) -> None:
-    walker(simulator, width, walks, minimum=9)
+    walker(simulator, width, walks, minimum=10)
 
 
 def test_many_walks(simulator: str) -> None:
@@ -65,7 +65,7 @@ def test_many_walks(simulator: str) -> None:
 
 def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
     simulate(
-        Walker(Config(asids=8, data_width=width), 10, walks=walks),
+        Walker(Config(asids=8, data_width=width, walks=walks, walk_cache=4), 10),
         "tb.mmu.cocotb_walker",
         simulator=simulator,
         name=f"mmu-walker-{walks}",

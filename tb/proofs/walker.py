@@ -25,12 +25,16 @@ from tb.proofs.formal import (
 
 __all__ = ["PROOFS"]
 
-CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, address_width=32)
 WALKS = 2
+CONFIG = Config(
+    channels=1, semaphores=8, counters=1, asids=2, address_width=32, walks=WALKS, walk_cache=2
+)
 TAG = 2
 
-WAIT = 134
-"""Cycles; 21 at each of 6 depths, and 8 around."""
+FIRST, SECOND, AROUND = 22, 11, 8
+"""Cycles at a depth, also after the walk has begun anew; and before and after all of them."""
+WAIT = 6 * (FIRST + SECOND) + AROUND
+"""Cycles from request to result."""
 
 _NAMES = (35, 26, 17, 9, 4, 0)
 """By `Depth`: the bits of a page number from here on name an entry."""
@@ -99,7 +103,7 @@ class WalkerProof(Proof):
 
     def _base(self, m: Module, wrap: Wrap) -> None:
         """What does not tell old from new."""
-        dut = Walker(CONFIG, TAG, walks=WALKS, directories=2)
+        dut = Walker(CONFIG, TAG)
         inside = Inside(dut)
         self._dut, self._mark = dut, _Mark(m)
         self._look(m, inside)
@@ -278,29 +282,32 @@ class WalkerProof(Proof):
         """Each walk is in one state, and where that says."""
         dut, sets = self._dut, self._dut.sets
         entering, found, entered = dut._entering, dut._found, dut._entered
-        picked, pick, here, next_ = dut._picked, dut._pick_, dut._here, dut._next
+        chosen, pick, here, next_ = dut._chosen, dut._candidate, dut._here, dut._next
         for one in (entering, found, pick):
             m.d.comb += Assert(Mux(one.valid, one.slot == 1 << one.number, one.slot == 0))
         m.d.comb += [
-            Assert(~(here.came & here.picked) & ~(next_.came & next_.picked)),
+            Assert(~(here.came & here.picked)),
             Assert(Mux(here.came | here.picked, here.slot == 1 << here.number, here.slot == 0)),
-            Assert(Mux(next_.came | next_.picked, _one(next_.slot), next_.slot == 0)),
+            Assert(~next_.slot.all() & (next_.slot.any() | ~next_.came)),
             Assert(~entered.slot.all() & ((entered.slot == 0) | self._numbered(entered))),
             Assert(self._offered.any() == self._ready),
             Assert(~self._offered.all()),
-            Assert(~entered.picked | (pick.valid & pick.enters & (pick.slot == entered.slot))),
-            Assert(~(pick.valid & pick.enters) | entered.picked),
-            Assert(~next_.picked | (next_.goes ^ next_.follows)),
-            Assert(~(next_.goes | next_.follows) | next_.picked | (next_.came & next_.descends)),
+            Assert(~entered.straight | (pick.valid & pick.enters & (pick.slot == entered.slot))),
+            Assert(~(pick.valid & pick.enters) | entered.straight),
+            Assert(~(next_.slot.any() & ~next_.came) | (next_.goes ^ next_.follows)),
+            Assert(
+                ~(next_.goes | next_.follows) | (next_.slot.any() & ~next_.came) | next_.descends
+            ),
             Assert(~(next_.goes & next_.follows)),
-            Assert(~(next_.finds & next_.descends)),
-            Assert(Mux(picked.valid, _one(picked.slot), picked.slot == 0)),
+            Assert(next_.finds + next_.descends + next_.anew <= 1),
+            Assert(~next_.anew | next_.came),
+            Assert(Mux(chosen.valid, _one(chosen.slot), chosen.slot == 0)),
             Assert(dut._pending.room),
         ]
         for n in range(WALKS):
             is_ = {state: one[n] for state, one in sets.items()}
             queued = pick.slot[n] & ~pick.enters
-            picks = (here.slot[n] & here.picked) + (next_.slot[n] & next_.picked)
+            picks = (here.slot[n] & here.picked) + (next_.slot[n] & ~next_.came)
             came = (here.slot[n] & here.came) + (next_.slot[n] & next_.came)
             waits = sum((self._owed > k) & (r.number == n) for k, r in enumerate(self._reads))
             m.d.comb += [
@@ -308,7 +315,7 @@ class WalkerProof(Proof):
                 Assert(~(entering.slot[n] | self._offered[n]) | is_[State.FREE]),
                 Assert(~(entering.slot[n] & self._offered[n])),
                 Assert(found.slot[n] + entered.slot[n] == is_[State.ENTER]),
-                Assert(picked.slot[n] + queued + picks == is_[State.PICKED]),
+                Assert(chosen.slot[n] + queued + picks == is_[State.PICKED]),
                 Assert(came <= is_[State.SENT]),
                 Assert(waits == (is_[State.SENT] & (came == 0)) + (next_.slot[n] & next_.goes)),
                 Assert(~dut._stale[n] | dut._before[n]),
@@ -340,7 +347,7 @@ class WalkerProof(Proof):
     def _places(self, m: Module) -> None:
         """What is said of a walk in several places is the same."""
         dut = self._dut
-        found, pick, here, next_ = dut._found, dut._pick_, dut._here, dut._next
+        found, pick, here, next_ = dut._found, dut._candidate, dut._here, dut._next
         for n, (page, step) in enumerate(zip(dut._pages, dut._steps, strict=True)):
             used = ~dut.sets[State.FREE][n]
             enters = dut.sets[State.ENTER][n] & ~dut._entered.slot[n]
@@ -348,7 +355,8 @@ class WalkerProof(Proof):
             m.d.comb += [
                 Assert(~used | (Value.cast(self._names[n]) == Value.cast(page))),
                 Assert(~used | enters | (depth < len(_NAMES))),
-                Assert(~used | enters | ~dut._starts[n] | (step.depth != Depth.BIG)),
+                Assert(~used | enters | ~dut._starts[n] | (depth == self._first_depth(n))),
+                Assert(~used | enters | ~step.lent | (depth > Depth.PD0.value)),
                 Assert(~found.slot[n] | (Value.cast(found.page) == Value.cast(page))),
                 Assert(~pick.slot[n] | self._as(pick.place, n, self._table(n))),
                 Assert(
@@ -363,7 +371,9 @@ class WalkerProof(Proof):
                     new = next_.slot[n] & next_.came
                     below = Mux(new, next_.below.as_value(), step.below.as_value())
                     same = owner.below.as_value() == below
+                    lent = step.lent & ~(new & (next_.depth == Depth.PD0))
                     m.d.comb += Assert((owner.depth != Depth.BIG) | same)
+                    m.d.comb += Assert(owner.lent == lent)
                     with m.If(next_.slot[n]):
                         m.d.comb += Assert(owner.depth == next_.following)
                     with m.Else():
@@ -372,7 +382,8 @@ class WalkerProof(Proof):
                 m.d.comb += [
                     Assert((next_.page.asid == page.asid) & (next_.page.vpn == page.vpn)),
                     Assert(next_.depth == step.depth),
-                    Assert(~next_.picked | (next_.following == step.depth)),
+                    Assert(next_.came | (next_.following == step.depth)),
+                    Assert(~next_.anew | step.lent),
                     Assert(~next_.came | ~next_.descends | self._below(next_)),
                 ]
         m.d.comb += Assert(here.skips == (here.came & skips(here.place.depth, here.entry)))
@@ -389,6 +400,10 @@ class WalkerProof(Proof):
         dut = self._dut
         return Mux(dut._starts[n], self._first[n], dut._steps[n].table)
 
+    def _first_depth(self, n: int) -> Value:
+        """Where the walk began."""
+        return Mux(self._dut._nearer[n], Depth.PD0.value, Depth.PD3.value)
+
     def _as(self, place: Any, n: int, table: Value) -> Value:
         """Whether that is the place of the walk."""
         page, step = self._dut._pages[n], self._dut._steps[n]
@@ -397,6 +412,7 @@ class WalkerProof(Proof):
             (place.asid == page.asid)
             & (place.vpn == page.vpn)
             & (place.depth == step.depth)
+            & (place.lent == step.lent)
             & (below | (step.depth != Depth.BIG))
             & (place.table == table)
         )
@@ -470,6 +486,9 @@ class WalkerProof(Proof):
             trusts = self._trusts(n)
             with m.If((walks | entered.slot[n]) & trusts & self._way(n, step.depth, _TABLES)):
                 m.d.comb += [Assert(~self._table(n)[_OLD - 8]), Assert(self._clean(step))]
+            began = self._way(n, self._first_depth(n), _TABLES)
+            with m.If((walks | entered.slot[n]) & trusts & began):
+                m.d.comb += Assert(~self._first[n][_OLD - 8])
             with m.If(found.slot[n] & trusts & (page.asid == self._asid)):
                 m.d.comb += Assert(self._new(self._row))
             for k, row in enumerate(self._known):
@@ -571,7 +590,7 @@ def _one(slot: Value) -> Value:
 class WaitsProof(WalkerProof):
     """Why: the phases of a walk at one depth, each with its last cycle. It waits for its turn and
     finds another that reads the same; that fails, which is for itself only; it waits for its turn
-    again, finds none, for a new walk does not come so far meanwhile; it reads itself."""
+    again, and reads itself. It may begin anew once, and then does not follow."""
 
     name = "mmu.walker_waits"
     shows = (
@@ -597,10 +616,10 @@ class WaitsProof(WalkerProof):
         """Cycles until it has found what it reads next, this one included, at most: a beat goes
         first, and there are not two at once from one other walk."""
         dut, beat, comes = self._dut, self._level != 0, self._unasked != 0
-        turn = Mux(dut._picked.valid, 7, Mux(self._grant[n], 6, 8))
+        turn = Mux(dut._chosen.valid, 7, Mux(self._grant[n], 6, 8))
         for one, cycles in (
-            (dut._picked, 4 + comes),
-            (dut._pick_, 3 + beat),
+            (dut._chosen, 4 + comes),
+            (dut._candidate, 3 + beat),
             (dut._here, 2),
             (dut._next, 1),
         ):
@@ -611,14 +630,6 @@ class WaitsProof(WalkerProof):
         """Cycles in which it will be SENT, this one included."""
         return Mux(self._dut._next.slot[n], 1, Mux(self._dut._here.slot[n], 2, 3))
 
-    def _far(self, n: int) -> Value:
-        """Cycles since it ended, at least, if it did."""
-        dut, sets = self._dut, self._dut.sets
-        free = Mux(dut._entering.slot[n], 4, Mux(self._offered[n], 3, 2))
-        enters = Mux(dut._found.slot[n], 5, 6)
-        began = Mux(sets[State.FREE][n], free, Mux(sets[State.ENTER][n], enters, 7))
-        return Mux(sets[State.DONE][n], dut._leaving.slot[n], began)
-
     def _waits(self, m: Module, n: int, other: int) -> None:
         dut = self._dut
         is_ = {state: one[n] for state, one in dut.sets.items()}
@@ -626,6 +637,7 @@ class WaitsProof(WalkerProof):
         count, waited = Signal(5, name=f"count_{n}"), Signal(5, name=f"waited_{n}")
         followed, again = Signal(name=f"followed_{n}"), Signal(name=f"again_{n}")
         turn, age = Signal(3, name=f"turn_{n}"), Signal(8, name=f"age_{n}")
+        anew = Signal(name=f"anew_{n}")
         walks = ~(is_[State.FREE] | is_[State.ENTER])
         goes_on = depth != before
         m.d.comb += [waited.eq(Mux(goes_on, 0, count)), again.eq(followed & ~goes_on)]
@@ -635,25 +647,45 @@ class WaitsProof(WalkerProof):
             followed.eq(walks & (again | is_[State.FOLLOW])),
             turn.eq(Mux(is_[State.FOLLOW], 0, turn + 1)),
             age.eq(Mux(is_[State.FREE] & ~dut._entering.slot[n], 0, age + 1)),
+            anew.eq(walks & (anew | (dut._next.anew & dut._next.slot[n]))),
         ]
-        turns, ends = self._turn(n), Mux(self._done[n], 2, 3)
+        reads = is_[State.READ] | is_[State.PICKED] | is_[State.SENT]
+        self._alone(m, n, (walks & anew) | (reads & again))
+        turns, ends, most = self._turn(n), Mux(self._done[n], 2, 3), Mux(again, FIRST, SECOND)
         with m.If(is_[State.READ] | is_[State.PICKED]):
-            m.d.comb += Assert(waited + turns <= Mux(again, 18, 8))
+            m.d.comb += Assert(waited + turns <= Mux(again, 19, 8))
             with m.If(again):
-                m.d.comb += [Assert(turn + turns <= 7), Assert(self._far(other) <= turn)]
-                m.d.comb += Cover(turn == 1)
+                m.d.comb += [Assert(turn + turns <= 8), Cover(turn == 1)]
         with m.Elif(is_[State.FOLLOW]):
-            m.d.comb += Assert(waited + self._read(other) <= 11)
+            m.d.comb += Assert(waited + self._read(other) <= SECOND)
         with m.Elif(is_[State.SENT]):
-            m.d.comb += Assert(waited + self._read(n) <= Mux(again, 21, 11))
+            m.d.comb += Assert(waited + self._read(n) <= most)
         with m.Elif(is_[State.DONE]):
-            m.d.comb += Assert(waited + Mux(dut._leaving.slot[n], 1, ends) <= 24)
-        with m.If(walks):
-            m.d.comb += [Assert(age <= waited + 21 * depth + 3), Assert(age <= WAIT - 3)]
+            m.d.comb += Assert(waited + Mux(dut._leaving.slot[n], 1, ends) <= most + 3)
+        with m.If(walks & anew):
+            m.d.comb += [
+                Assert(age <= waited + 6 * FIRST + SECOND * depth + 3),
+                Assert(~again & ~dut._steps[n].lent),
+                Assert(age <= WAIT - 3),
+            ]
+        with m.Elif(walks):
+            m.d.comb += Assert(age <= waited + FIRST * depth + 3)
         with m.Elif(is_[State.ENTER]):
             m.d.comb += Assert(age == Mux(dut._found.slot[n], 1, 2))
         with m.Elif(self._offered[n] | dut._entering.slot[n]):
             m.d.comb += Assert(age == 0)
+
+    def _alone(self, m: Module, n: int, has_to: Value) -> None:
+        """Who follows nobody any more does not, nor is about to."""
+        dut, here, next_ = self._dut, self._dut._here, self._dut._next
+        alone, used = dut._alone[n], ~(dut.sets[State.FREE][n] | dut.sets[State.ENTER][n])
+        m.d.comb += [
+            Assert(~has_to | alone),
+            Assert(~here.slot[n] | (here.alone == alone) | dut.sets[State.ENTER][n]),
+        ]
+        with m.If(used & alone):
+            follows = dut.sets[State.FOLLOW][n] | (next_.slot[n] & next_.follows)
+            m.d.comb += Assert(~follows)
 
 
 PROOFS = [WalkerProof(), WaitsProof()]

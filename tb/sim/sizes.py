@@ -18,6 +18,7 @@ _NARROW = Config(
     l1_misses=2,
     l2_entries=64,
     walks=3,
+    walk_cache=2,
     prefetch_beats=8,
 )
 """Few channels, a narrow bus, the smallest prefetch buffer, small TLBs, and yet two engines."""
