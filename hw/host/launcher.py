@@ -151,7 +151,7 @@ class Launcher(wiring.Component):
             gets = Mux(
                 self.launch.behind,
                 home[self.launch.channel] == number,
-                Mux(self.keeping.bit_select(self.launch.channel, 1), kept, lowest[number]),
+                Mux(self.keeping.bit_select(self.launch.channel, 1), kept, chosen[number]),
             )
             m.d.comb += self.started[number].eq(self.launch.valid & gets)
             with m.If(self.started[number]):
