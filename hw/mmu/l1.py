@@ -61,7 +61,7 @@ class L1Tlb(wiring.Component):
     Parameters
     ----------
     entries : 2 … 64, a power of two.
-    misses : 2 … 64; look-ups that may wait.
+    misses : look-ups that may wait, see `Misses`.
 
     Members
     -------
@@ -327,6 +327,8 @@ class L1Tlb(wiring.Component):
                     tag.asid.eq(held.lookup.asid),
                     tag.vpn.eq(held.lookup.va[PAGE_BITS:]),
                     entry.eq(held.end.page),
+                    # What this cycle's invalidation covers is the page before.
+                    self.gone[n].eq(0),
                 ]
             with m.Elif(self.gone[n] | (self.outdated & use[n])):
                 m.d.sync += tag.valid.eq(0)

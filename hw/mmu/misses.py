@@ -40,6 +40,10 @@ class Misses(wiring.Component):
     the TLB; what has become of it is used in the second. A look-up that misses is offered to the
     next level in the next cycle, if no other is.
 
+    Parameters
+    ----------
+    misses : 2 … 64.
+
     Members
     -------
     room : at least one, two, three more may wait.

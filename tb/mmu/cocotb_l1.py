@@ -384,6 +384,34 @@ async def scopes(dut):
 
 
 @cocotb.test(**LIMIT)
+async def others_lose_nothing(dut):
+    """A page takes the place of another space's, which is invalidated in any cycle around that,
+    by scope of space or page; the new one stays (ASID-9)."""
+    bench = await Bench.start(dut)
+    bench.latency = (8, 8)
+    old = [bench.map(Mapping(1, n << 12, 0, n << 12)) for n in range(ENTRIES)]
+    new = bench.map(Mapping(2, 0x5000, 0, 0x7000))
+    for scope, offset, emptied in itertools.product((ASID, ONE), range(14), (False, True)):
+        await bench.step({"scope": ALL})
+        bench.todo += [Look(1, page.va) for page in old]
+        await bench.rest()
+        if emptied:
+            await bench.step({"scope": ASID, "asid": 1})
+            for _ in range(4):
+                await bench.step()
+        asked = len(bench.asked)
+        bench.todo.append(Look(2, new.va))
+        for _ in range(offset):
+            await bench.step()
+        await bench.step({"scope": scope, "asid": 1, "vpn": 0})
+        await bench.rest()
+        bench.todo.append(Look(2, new.va))
+        for look in await bench.rest():
+            bench.check(look)
+        assert len(bench.asked) == asked + 1, (scope, offset, emptied)
+
+
+@cocotb.test(**LIMIT)
 async def anything(dut):
     """Look-ups of every kind while pages come, change and go: every answer is one of its time."""
     bench = await Bench.start(dut)

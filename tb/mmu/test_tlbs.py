@@ -22,7 +22,7 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
         simulator=simulator,
         name=f"mmu-l1-{entries}",
         env={"ENTRIES": str(entries), "MISSES": str(misses)},
-        minimum=6,
+        minimum=7,
     )
 
 
