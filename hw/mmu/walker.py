@@ -60,12 +60,13 @@ class Walker(wiring.Component):
     """Up to `config.walks` walks, each at its own depth, one read of memory each at most.
 
     A read is named by address space, depth and the address bits down to that depth. A walk whose
-    next read is under way does not read but takes what comes: so walks of one page, of one larger
-    page and of one region read once. A fault, or that a page is sparse, is only for the walk that
-    read it; those that followed read themselves, for the page may have been mapped since, and
-    follow nobody from then on: they might wait for ever while others come and fault. A walk that
-    would end without a page, but learnt from another's read that there was none of a larger size,
-    begins anew and follows nobody: once, so every walk ends.
+    next read is under way, or one further down its way, does not read but takes what comes: so
+    walks of one page, of one larger page and of one region read once. A fault, or that a page is
+    sparse, is only for the walk that read it; those that followed read themselves, for the page may
+    have been mapped since, and follow nobody from then on: they might wait for ever while others
+    come and fault. A walk that would end without a page, but learnt from another's
+    read that there was none of a larger size, begins anew and follows nobody: once, so every walk
+    ends.
     A page has to end before the limit of its space, else all of it is past the limit: what is
     remembered of a page knows no limit.
 
@@ -142,6 +143,8 @@ class Walker(wiring.Component):
         self._ends = self._each(ending(self._config), "end")
         self._alone = Signal(walks)
         """Walks that have followed in vain, and follow nobody any more."""
+        self._jumped = Signal(walks)
+        """Walks that follow further down than their own next table."""
         self._starts = Signal(walks)
         """Walks whose next table is the one that they began with."""
         self._nearer = Signal(walks)
@@ -217,22 +220,28 @@ class Walker(wiring.Component):
                 "same_small": walks,
                 "led": walks,
                 "led_small": walks,
+                "ahead": walks,
+                "behind": 1,
             }),
             name="here",
         )
         """The second stage: `came` with an entry, or `picked`. `near`: depth of its next read,
         unless it skips to SMALL. Which walks read the same entry: `alike` the one that came;
-        `same` the next one, `led` those of them that do so already; the same of SMALL."""
+        `same` the next one, `led` those of them that do so already; the same of SMALL. `ahead`:
+        they read one that comes later on its way. `behind`: so will the walk that is decided on in
+        this cycle, if it reads."""
         self._next = Signal(
             data.StructLayout({
                 **common,
                 "goes": 1,
                 "follows": 1,
+                "jumps": 1,
                 "descends": 1,
                 "finds": 1,
                 "anew": 1,
                 "depth": Depth,
                 "following": Depth,
+                "joined": Depth,
                 "page": self._named,
                 "table": config.address_width - TABLE_BITS,
                 "below": Below,
@@ -242,7 +251,8 @@ class Walker(wiring.Component):
             name="next",
         )
         """The third stage: what was decided. `depth`, `alike` of the entry that came; `joins` of
-        the next one. `anew`: it proves nothing, so its walk begins anew."""
+        the next one. `anew`: it proves nothing, so its walk begins anew. `jumps`: it follows
+        further down, at `joined`."""
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -402,10 +412,14 @@ class Walker(wiring.Component):
 
     def _compare(self, m: Module) -> None:
         """What came, or else what was picked, beside all walks."""
-        pending, candidate, here = self._pending, self._candidate, self._here
+        pending, candidate = self._pending, self._candidate
+        here, next_ = self._here, self._next
         head, place, came = pending.head, candidate.place, pending.came
-        near = Signal(Depth)
-        m.d.comb += near.eq(Value.cast(head.depth) + 1)
+        near, own = Signal(Depth), Signal(Depth)
+        m.d.comb += [
+            near.eq(Value.cast(head.depth) + 1),
+            own.eq(Mux(came, near, place.depth)),
+        ]
         slot = Mux(came, pending.slot, Mux(self._advances, candidate.slot, 0))
         m.d.sync += [
             here.came.eq(came),
@@ -414,7 +428,7 @@ class Walker(wiring.Component):
             here.number.eq(Mux(came, pending.number_head, candidate.number)),
             here.entry.eq(pending.entry),
             here.status.eq(pending.status),
-            here.near.eq(Mux(came, near, place.depth)),
+            here.near.eq(own),
             here.skips.eq(came & skips(head.depth, pending.entry)),
             [here.place[key].eq(Mux(came, head[key], place[key])) for key in self._owner.members],
             here.place.table.eq(place.table),
@@ -426,11 +440,16 @@ class Walker(wiring.Component):
             here.stale.eq((pending.slot & self._stale).any()),
             here.alone.eq((slot & self._alone).any()),
             here.quiet.eq(~self.invalidate.valid),
+            here.behind.eq(self._behind(m, own)),
         ]
         for n, page in enumerate(self._pages):
             entry = Same(m, head, page, f"entry_{n}")
             other = Same(m, place, page, f"other_{n}")
             same = Mux(came, entry.at(near), other.at(place.depth))
+            settles = next_.slot[n] & next_.goes
+            depth = Value.cast(Mux(settles, next_.following, self._steps[n].depth))
+            joins = Mux(came, entry.at(depth), other.at(depth)) & (depth > Value.cast(own))
+            sent = self._sent(n) | (settles & ~self._before[n])
             m.d.sync += [
                 here.alike[n].eq(entry.at(head.depth)),
                 here.same[n].eq(same),
@@ -443,15 +462,29 @@ class Walker(wiring.Component):
                     )
                 ),
                 here.led_small[n].eq(entry.at(Depth.SMALL) & self._reads(n, Depth.SMALL)),
+                here.ahead[n].eq(joins & sent),
             ]
+
+    def _behind(self, m: Module, own: Value) -> Value:
+        """Whether the walk in the second stage may read what comes later on the way of this one."""
+        here, pending, place = self._here, self._pending, self._candidate.place
+        depth = Mux(here.skips, Depth.SMALL.value, Value.cast(here.near))
+        entry = Same(m, pending.head, here.place, "entry_here").at(depth)
+        other = Same(m, place, here.place, "other_here").at(depth)
+        same = Mux(pending.came, entry, other)
+        return same & (depth > Value.cast(own)) & here.slot.any()
 
     def _reads(self, n: int, depth: Value | Depth) -> Value:
         """Whether a walk has asked for an entry of that depth, so that others may follow. What it
         does is known when it has settled, or is about to."""
-        here, next_ = self._here, self._next
-        settled = self.sets[State.SENT][n] & ~here.slot[n] & ~next_.slot[n]
-        settles = next_.slot[n] & next_.goes & (next_.following == depth)
-        return ~self._before[n] & ((settled & (self._steps[n].depth == depth)) | settles)
+        next_ = self._next
+        settles = next_.slot[n] & next_.goes & (next_.following == depth) & ~self._before[n]
+        return (self._sent(n) & (self._steps[n].depth == depth)) | settles
+
+    def _sent(self, n: int) -> Value:
+        """Whether its step is that of an entry that it has asked for, so that others may follow."""
+        settled = self.sets[State.SENT][n] & ~self._here.slot[n] & ~self._next.slot[n]
+        return settled & ~self._before[n]
 
     # -- second stage ------------------------------------------------------------------------------
 
@@ -466,8 +499,10 @@ class Walker(wiring.Component):
             entries.status.eq(here.status),
             entries.beside.eq(place.below),
         ]
-        led, wants, goes = (Signal(name=name) for name in ("is_led", "wants", "goes"))
+        names = ("is_led", "jumps", "wants", "goes")
+        led, jumps, wants, goes = (Signal(name=name) for name in names)
         finds = entries.end.outcome == Outcome.PAGE
+        just = here.behind & next_.goes & ~next_.before
         table, following = Signal(self._step.members["table"]), Signal(Depth)
         m.d.comb += [
             led.eq(
@@ -479,7 +514,8 @@ class Walker(wiring.Component):
                 )
             ),
             wants.eq(here.picked | (here.came & entries.descends & ~here.stale)),
-            goes.eq(wants & pending.room & ~led),
+            jumps.eq(~here.alone & ~led & (here.ahead.any() | just)),
+            goes.eq(wants & pending.room & ~led & ~jumps),
             table.eq(Mux(here.came, entries.table, place.table)),
             following.eq(Mux(skips, Depth.SMALL, here.near)),
             pending.add.eq(goes),
@@ -501,7 +537,9 @@ class Walker(wiring.Component):
             [next_[key].eq(here[key]) for key in ("came", "slot", "before", "alike")],
             next_.quiet.eq(here.quiet & ~self.invalidate.valid),
             next_.goes.eq(goes),
-            next_.follows.eq(wants & led),
+            next_.follows.eq(wants & (led | jumps)),
+            next_.jumps.eq(wants & jumps),
+            next_.joined.eq(Mux(just, next_.following, self._deepest(here.ahead))),
             next_.descends.eq(entries.descends),
             next_.finds.eq(~entries.descends & finds),
             # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be
@@ -531,6 +569,16 @@ class Walker(wiring.Component):
         just = (next_.slot & same).any() & next_.goes & ~next_.before
         return led.any() | (just & (next_.following == depth))
 
+    def _deepest(self, walks: Value) -> Value:
+        """The greatest depth at which one of those walks is."""
+        depths = [
+            Cat(step.depth == depth for step in self._steps) & walks for depth in list(Depth)[1:]
+        ]
+        found = Const(0, len(Value.cast(self._steps[0].depth)))
+        for depth, those in enumerate(depths, 1):
+            found = Mux(those.any(), depth, found)
+        return found
+
     def _address(self, vpn: Value, depth: Value | Depth, table: Value) -> Value:
         """Where the entry lies: tables are aligned to their size."""
         address = Const(0)
@@ -555,25 +603,31 @@ class Walker(wiring.Component):
         )
         there = Cat(step.depth == next_.depth for step in self._steps)
         over = next_.came & ~next_.descends & ~next_.anew
-        anew = Mux(next_.anew, next_.slot, 0)
+        again, jumps = Mux(next_.anew, next_.slot, 0), Mux(next_.jumps, next_.slot, 0)
         m.d.comb += [
             mine.eq(Mux(next_.came, next_.slot, 0)),
             waits.eq(Mux(next_.came, follow & ~self._stale & next_.alike & there, 0)),
             heirs.eq(Mux(~next_.before, waits, 0)),
             # Those that want the same entry again follow at once.
-            stay.eq(Mux(next_.goes | next_.follows, heirs & next_.joins, 0)),
+            stay.eq(Mux(next_.goes | (next_.follows & ~next_.jumps), heirs & next_.joins, 0)),
             ends.eq(Mux(next_.finds, heirs, 0)),
         ]
         ongoing = next_.came & next_.descends & ~next_.goes & ~next_.follows
         both = (State.PICKED, State.SENT)
         self._move(Mux(next_.goes, next_.slot, 0), State.SENT, *both)
         self._move(Mux(next_.follows, next_.slot, 0), State.FOLLOW, *both)
-        self._move(Mux(ongoing, mine, 0) | anew, State.READ, State.SENT)
+        self._move(Mux(ongoing, mine, 0) | again, State.READ, State.SENT)
         self._move(Mux(over, mine, 0), State.DONE, State.SENT)
         self._move(waits & ~stay & ~ends, State.READ, State.FOLLOW)
         self._move(ends, State.DONE, State.FOLLOW)
         vain = waits & ~Mux(next_.descends | next_.finds, heirs, 0)
-        m.d.sync += self._alone.eq((self._alone | vain | anew) & ~self._found.slot)
+        anew = Signal(walks, name="anew")
+        descend = Mux(next_.descends, heirs, 0)
+        m.d.comb += anew.eq(again | (vain & self._jumped))
+        m.d.sync += [
+            self._alone.eq((self._alone | vain | again) & ~self._found.slot),
+            self._jumped.eq((self._jumped & ~descend & ~anew & ~self._found.slot) | jumps),
+        ]
         for n, (step, end) in enumerate(zip(self._steps, self._ends, strict=True)):
             with m.If((mine[n] | heirs[n]) & next_.descends):
                 m.d.sync += [
@@ -585,6 +639,9 @@ class Walker(wiring.Component):
                     m.d.sync += [step.below.eq(next_.below), step.lent.eq(heirs[n])]
                 with m.Elif(next_.depth == Depth.BIG):
                     m.d.sync += step.lent.eq(step.lent | heirs[n])
+            with m.If(jumps[n]):
+                below = Value.cast(next_.joined) > Depth.PD0.value
+                m.d.sync += [step.depth.eq(next_.joined), step.lent.eq(step.lent | below)]
             with m.If(mine[n] | ends[n]):
                 m.d.sync += end.eq(next_.end)
             with m.If(self._found.slot[n]):

@@ -127,6 +127,7 @@ class WalkerProof(Proof):
         self._waiting = data.View(dut._named, inside.signal("waiting"))
         self._row = data.View(dut.row.shape(), inside.signal("bound_to"))
         self._offered, self._ready = inside.signal("offered"), inside.signal("at_hand")
+        self._anew = inside.signal("anew")
 
         def rows(memory: Any) -> list[Any]:
             ports = [memory.read_port(domain="comb") for _ in range(WALKS)]
@@ -301,6 +302,7 @@ class WalkerProof(Proof):
             Assert(~(next_.goes & next_.follows)),
             Assert(next_.finds + next_.descends + next_.anew <= 1),
             Assert(~next_.anew | next_.came),
+            Assert(~next_.jumps | next_.follows),
             Assert(Mux(chosen.valid, _one(chosen.slot), chosen.slot == 0)),
             Assert(dut._pending.room),
         ]
@@ -355,7 +357,20 @@ class WalkerProof(Proof):
             m.d.comb += [
                 Assert(~used | (Value.cast(self._names[n]) == Value.cast(page))),
                 Assert(~used | enters | (depth < len(_NAMES))),
-                Assert(~used | enters | ~dut._starts[n] | (depth == self._first_depth(n))),
+                Assert(
+                    ~used
+                    | enters
+                    | ~dut._starts[n]
+                    | dut._jumped[n]
+                    | (depth == self._first_depth(n))
+                ),
+                Assert(
+                    ~used
+                    | enters
+                    | ~dut._jumped[n]
+                    | dut.sets[State.FOLLOW][n]
+                    | dut.sets[State.DONE][n]
+                ),
                 Assert(~used | enters | ~step.lent | (depth > Depth.PD0.value)),
                 Assert(~found.slot[n] | (Value.cast(found.page) == Value.cast(page))),
                 Assert(~pick.slot[n] | self._as(pick.place, n, self._table(n))),
@@ -433,8 +448,13 @@ class WalkerProof(Proof):
             with m.If(dut.sets[State.FOLLOW][n]):
                 m.d.comb += Assert(sent & (step.depth == leader.depth) & self._same(step.depth))
             with m.If(next_.slot[n] & next_.follows):
-                depth = next_.following
-                m.d.comb += Assert(sent & (leader.depth == depth) & self._same(depth))
+                depth = Mux(next_.jumps, next_.joined, next_.following)
+                same = Value.cast(leader.depth) == depth
+                further = Value.cast(next_.joined) > Value.cast(next_.following)
+                m.d.comb += [
+                    Assert(sent & same & self._same(depth)),
+                    Assert(~next_.jumps | further),
+                ]
             known = ~(dut.sets[State.FREE] | dut._found.slot)[other]
             settled = known & ~dut.sets[State.ENTER][other]
             for one, was in ((here, known), (next_, settled)):
@@ -449,9 +469,19 @@ class WalkerProof(Proof):
                 quiet = ~next_.slot[other]
                 skips = here.came & (here.place.depth == Depth.PD0)
                 m.d.comb += [
-                    Assert(~here.led[n]),
+                    Assert(~here.led[n] & ~here.ahead[n]),
                     Assert(~skips | ~here.led_small[n]),
                 ]
+                with m.If(here.ahead[other]):
+                    ahead = Value.cast(leader.depth) > Value.cast(here.near)
+                    m.d.comb += [
+                        Assert(sent & quiet & ahead & self._same(leader.depth)),
+                        Assert(~skips | here.led_small[other]),
+                    ]
+                with m.If(here.behind & next_.goes):
+                    further = Value.cast(next_.following) > Value.cast(here.near)
+                    joins = next_.slot[other] & self._same(next_.following)
+                    m.d.comb += Assert(joins & further)
                 for led, same, depth, counts in (
                     (here.led, here.same, here.near, Value.cast(here.near) < len(_NAMES)),
                     (here.led_small, here.same_small, Const(5, 3), skips),
@@ -485,7 +515,10 @@ class WalkerProof(Proof):
             walks = is_[State.READ] | is_[State.PICKED] | is_[State.SENT] | is_[State.FOLLOW]
             trusts = self._trusts(n)
             with m.If((walks | entered.slot[n]) & trusts & self._way(n, step.depth, _TABLES)):
-                m.d.comb += [Assert(~self._table(n)[_OLD - 8]), Assert(self._clean(step))]
+                m.d.comb += [
+                    Assert(~self._table(n)[_OLD - 8]),
+                    Assert(self._clean(step) | dut._jumped[n]),
+                ]
             began = self._way(n, self._first_depth(n), _TABLES)
             with m.If((walks | entered.slot[n]) & trusts & began):
                 m.d.comb += Assert(~self._first[n][_OLD - 8])
@@ -647,10 +680,14 @@ class WaitsProof(WalkerProof):
             followed.eq(walks & (again | is_[State.FOLLOW])),
             turn.eq(Mux(is_[State.FOLLOW], 0, turn + 1)),
             age.eq(Mux(is_[State.FREE] & ~dut._entering.slot[n], 0, age + 1)),
-            anew.eq(walks & (anew | (dut._next.anew & dut._next.slot[n]))),
+            anew.eq(walks & (anew | self._anew[n])),
         ]
         reads = is_[State.READ] | is_[State.PICKED] | is_[State.SENT]
         self._alone(m, n, (walks & anew) | (reads & again))
+        # So one that begins anew changes its depth.
+        began = self._first_depth(n) + dut._jumped[n]
+        with m.If((walks & ~is_[State.DONE]) | dut._entered.slot[n]):
+            m.d.comb += Assert(depth >= began)
         turns, ends, most = self._turn(n), Mux(self._done[n], 2, 3), Mux(again, FIRST, SECOND)
         with m.If(is_[State.READ] | is_[State.PICKED]):
             m.d.comb += Assert(waited + turns <= Mux(again, 19, 8))
