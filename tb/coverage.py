@@ -15,8 +15,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -86,15 +87,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def points(file: Path) -> Counter[Point]:
     """What one run counted in the modules of the design."""
     counts: Counter[Point] = Counter()
-    for record, count in _records(file.read_text(encoding="utf-8")):
-        kind, _, module = record["page"].removeprefix("v_").partition("/")
-        what = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), record["o"])
-        if module.partition(".")[0] != DESIGN or (kind == "toggle" and _TEMPORARY.match(what)):
-            continue
-        if kind != "toggle":
-            what = f"{_place(Path(record['f']), int(record['l']))} ({what})"
-        counts[Point(module, kind, what)] += count
+    with file.open(encoding="utf-8") as records:
+        for line in records:
+            if (match := _RECORD.match(line)) and (point := _point(match["keys"])):
+                counts[point] += int(match["count"])
     return counts
+
+
+@cache
+def _point(keys: str) -> Point | None:
+    """What a record with these keys, `\\1key\\2value…`, counts, if it is of the design. The keys are
+    the same in every run of a build."""
+    record = dict(pair.split("\2", 1) for pair in keys.split("\1")[1:])
+    kind, _, module = record["page"].removeprefix("v_").partition("/")
+    what = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), record["o"])
+    if module.partition(".")[0] != DESIGN or (kind == "toggle" and _TEMPORARY.match(what)):
+        return None
+    if kind != "toggle":
+        what = f"{_place(Path(record['f']), int(record['l']))} ({what})"
+    return Point(module, kind, what)
 
 
 def missing(counts: Counter[Point]) -> list[Point]:
@@ -139,24 +150,18 @@ def _exclusions() -> list[Exclusion]:
     return [Exclusion(**entry) for entry in tables["exclude"]]
 
 
-def _records(text: str) -> Iterator[tuple[dict[str, str], int]]:
-    """Keys and count of every record: `C '\\1key\\2value…' count`."""
-    for line in text.splitlines():
-        if match := _RECORD.match(line):
-            pairs = match["keys"].split("\1")[1:]
-            yield dict(pair.split("\2", 1) for pair in pairs), int(match["count"])
-
-
 def _place(file: Path, number: int) -> str:
     """Line `number` of a file, counted from the start of its module, with its text."""
-    lines = _lines(file)
-    start = max(i for i in range(number) if _MODULE.match(lines[i]))
+    lines, starts = _lines(file)
+    start = starts[bisect_right(starts, number - 1) - 1]
     return f"+{number - 1 - start}: {lines[number - 1].strip()}"
 
 
 @cache
-def _lines(file: Path) -> list[str]:
-    return file.read_text(encoding="utf-8").splitlines()
+def _lines(file: Path) -> tuple[list[str], list[int]]:
+    """Lines of a file; in which of them modules start."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return lines, [number for number, line in enumerate(lines) if _MODULE.match(line)]
 
 
 if __name__ == "__main__":

@@ -43,11 +43,12 @@ class MemoryFabric(wiring.Component):
     first beat on W 4 cycles after; R and B take 1 cycle to the client.
 
     Fairness: a burst that is translated goes after at most one of each other client of its
-    direction and class. Urgent clients go before all others, so they must not ask without end: the
-    host has few reads at a time, and fetches as many as it executes, at most one beat in as many
-    cycles as a beat has dwords; the semaphore unit has one access at a time. What a client can do
-    to others: take time on the bus, and hold R or B when it does not take its answers. So a client
-    asks only for what it can take without waiting for another access.
+    direction and class. Urgent clients go before all others, so they must not ask without end:
+    walks and fault records are for bursts of others, which wait for them; the host has few reads at
+    a time, and fetches as many as it executes, at most one beat in as many cycles as a beat has
+    dwords; the semaphore unit has one access at a time. What a client can do to others: take time
+    on the bus, and hold R or B when it does not take its answers. So a client asks only for what it
+    can take without waiting for another access.
 
     A burst that faults never reaches the bus. It is reported, and when the report was taken its
     client gets one beat, or after its write beats were consumed one `done`, with FAULT, in order.
@@ -60,7 +61,7 @@ class MemoryFabric(wiring.Component):
         and what lies past the end of memory faults without a report.
     urgent : so many clients, the first, go before all others.
     outstanding : bursts that each client may have on their way in each direction; a power of two
-        from 2 to 32.
+        from 2 to 64. physical_reads : reads, of a client that is physical.
 
     Members
     -------
@@ -82,12 +83,15 @@ class MemoryFabric(wiring.Component):
         physical: int = 0,
         urgent: int = 0,
         outstanding: int = 16,
+        physical_reads: int = 16,
     ) -> None:
         for name, count in (("readers", readers), ("writers", writers)):
             if count < 1:
                 raise ValueError(f"{name} = {count!r} is not at least 1")
-        if outstanding not in {2, 4, 8, 16, 32}:
-            raise ValueError(f"outstanding = {outstanding!r} is not a power of two from 2 to 32")
+        most = {"outstanding": outstanding, "physical_reads": physical_reads}
+        for name, count in most.items():
+            if count not in {2, 4, 8, 16, 32, 64}:
+                raise ValueError(f"{name} = {count!r} is not a power of two from 2 to 64")
         clients = max(readers, writers)
         id_width = max(1, (clients - 1).bit_length())
         look = stream.Signature(lookup(config, CLIENT_TAG))
@@ -110,9 +114,10 @@ class MemoryFabric(wiring.Component):
         })
         self.config, self._readers, self._writers = config, readers, writers
         self.most = outstanding + SLOTS
-        limits = {"outstanding": outstanding, "urgent": urgent}
-        self._reads = ReadPath(config, readers, id_width, **limits)
-        self._writes = WritePath(config, writers, id_width, **limits)
+        reads = [physical_reads] * physical + [outstanding] * (readers - physical)
+        writes = [outstanding] * writers
+        self._reads = ReadPath(config, reads, id_width, urgent=urgent)
+        self._writes = WritePath(config, writes, id_width, urgent=urgent)
         self._physical, self._numbers = range(physical), range(physical, clients)
         self._clients = [Client(config, self._accesses(number)) for number in self._numbers]
 

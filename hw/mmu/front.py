@@ -1,5 +1,7 @@
 """From translated bursts of many clients to one after the other."""
 
+from collections.abc import Sequence
+
 from amaranth import Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -29,7 +31,7 @@ class BurstFront(wiring.Component):
 
     Parameters
     ----------
-    outstanding : bursts that a client may have on their way.
+    outstanding : bursts that each client may have on their way.
     urgent : so many of the clients, the first, go before all others.
 
     Members
@@ -42,13 +44,13 @@ class BurstFront(wiring.Component):
     orders : per client its `BurstOrder`; admission is done here, the rest is left to the user.
     """
 
-    def __init__(self, config: Config, clients: int, *, outstanding: int, urgent: int) -> None:
-        self.clients, self.urgent = clients, urgent
-        self.orders = [BurstOrder(outstanding) for _ in range(clients)]
+    def __init__(self, config: Config, outstanding: Sequence[int], *, urgent: int) -> None:
+        self.clients, self.urgent = len(outstanding), urgent
+        self.orders = [BurstOrder(most) for most in outstanding]
         super().__init__({
-            "bursts": In(stream.Signature(translated(config))).array(clients),
-            "room": Out(clients),
-            "o": Out(stream.Signature(chosen_burst(config, clients))),
+            "bursts": In(stream.Signature(translated(config))).array(self.clients),
+            "room": Out(self.clients),
+            "o": Out(stream.Signature(chosen_burst(config, self.clients))),
         })
 
     def elaborate(self, platform) -> Module:

@@ -23,7 +23,7 @@ class BurstOrder(wiring.Component):
 
     Parameters
     ----------
-    limit : bursts of the client at a time, a power of two from 2 to 32.
+    limit : bursts of the client at a time, a power of two from 2 to 64.
 
     Members
     -------

@@ -1,5 +1,7 @@
 """The reading half of the memory fabric."""
 
+from collections.abc import Sequence
+
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -30,8 +32,9 @@ class ReadPath(wiring.Component):
     """
 
     def __init__(
-        self, config: Config, clients: int, id_width: int, *, outstanding: int, urgent: int
+        self, config: Config, outstanding: Sequence[int], id_width: int, *, urgent: int
     ) -> None:
+        clients = len(outstanding)
         super().__init__({
             "bursts": In(stream.Signature(translated(config))).array(clients),
             "room": Out(clients),
@@ -40,7 +43,7 @@ class ReadPath(wiring.Component):
             "r": In(stream.Signature(channels.read_data(config, id_width))),
         })
         self.config = config
-        self.front = BurstFront(config, clients, outstanding=outstanding, urgent=urgent)
+        self.front = BurstFront(config, outstanding, urgent=urgent)
         self.orders = self.front.orders
 
     def elaborate(self, platform) -> Module:

@@ -62,7 +62,9 @@ class MemorySystem(wiring.Component):
         clients = config.memory_clients
         self._clients = clients
         count = clients + FIRST_CLIENT
-        self._fabric = MemoryFabric(config, count, count, physical=FIRST_CLIENT, urgent=3)
+        walks = 1 << (config.walks - 1).bit_length()
+        options = {"physical": FIRST_CLIENT, "physical_reads": walks, "urgent": 3}
+        self._fabric = MemoryFabric(config, count, count, **options)
         self.mmu = Mmu(config, clients, CLIENT_TAG)
         self.maintenance = Maintenance(config, requesters)
         self._recorder = FaultRecorder(config, count)

@@ -1,5 +1,7 @@
 """The writing half of the memory fabric."""
 
+from collections.abc import Sequence
+
 from amaranth import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -30,8 +32,9 @@ class WritePath(wiring.Component):
     """
 
     def __init__(
-        self, config: Config, clients: int, id_width: int, *, outstanding: int, urgent: int
+        self, config: Config, outstanding: Sequence[int], id_width: int, *, urgent: int
     ) -> None:
+        clients = len(outstanding)
         done = data.StructLayout({"status": MemoryStatus})
         super().__init__({
             "bursts": In(stream.Signature(translated(config))).array(clients),
@@ -43,7 +46,7 @@ class WritePath(wiring.Component):
             "b": In(stream.Signature(channels.write_response(id_width))),
         })
         self.config = config
-        self.front = BurstFront(config, clients, outstanding=outstanding, urgent=urgent)
+        self.front = BurstFront(config, outstanding, urgent=urgent)
         self.orders = self.front.orders
         turn = data.StructLayout({
             "whose": clients,

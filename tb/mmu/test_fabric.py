@@ -24,6 +24,19 @@ def test_fabric(simulator: str, width: int) -> None:
     )
 
 
+def test_reads_ahead(simulator: str) -> None:
+    """Page tables are read for as many walks at a time as there may be."""
+    options = {"physical": 1, "physical_reads": 32}
+    simulate(
+        IdentityFabric(Config(), readers=2, writers=2, **options),
+        "tb.mmu.cocotb_fabric_ahead",
+        simulator=simulator,
+        name="mmu-fabric-ahead",
+        env={"AHEAD": "32"},
+        minimum=1,
+    )
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_configuration_elaborates(name: str) -> None:
     config = CONFIGS[name]
