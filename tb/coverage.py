@@ -96,8 +96,8 @@ def points(file: Path) -> Counter[Point]:
 
 @cache
 def _point(keys: str) -> Point | None:
-    """What a record with these keys, `\\1key\\2value…`, counts, if it is of the design. The keys are
-    the same in every run of a build."""
+    """What a record with these keys, `\\1key\\2value…`, counts, if it is of the design. The keys
+    are the same in every run of a build."""
     record = dict(pair.split("\2", 1) for pair in keys.split("\1")[1:])
     kind, _, module = record["page"].removeprefix("v_").partition("/")
     what = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), record["o"])
