@@ -2,12 +2,24 @@
 
 from typing import Any
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
 from hw.mmu.l1 import L1Tlb
-from hw.mmu.lookups import PAGE_BITS, VPN_BITS, Outcome, PageSize, Scope, covers, overlap, page
+from hw.mmu.lookups import (
+    PAGE_BITS,
+    VPN_BITS,
+    Access,
+    Outcome,
+    PageSize,
+    Scope,
+    covers,
+    ending,
+    overlap,
+    page,
+)
+from hw.pagetables import FaultType
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
 __all__ = ["PROOFS"]
@@ -16,14 +28,18 @@ CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, address_width=32)
 ENTRIES = 2
 TAG = data.StructLayout({"number": 1})
 
+_ALLOWED = 31
+"""No fault has this number."""
+
 
 class L1Proof(Proof):
     """For any one smallest page of any one address space, chosen by the solver."""
 
     name = "mmu.l1"
     shows = (
-        "an answer is what the last result for that page of that address space said, and no "
-        "invalidation for it came since that result; entries never overlap"
+        "an answer is what the last result for that page of that address space said, by its "
+        "permissions, or that there is none, and no invalidation for it came since that result; "
+        "entries never overlap"
     )
     induction = 2
     cover = 12
@@ -38,6 +54,7 @@ class L1Proof(Proof):
         known = self._specify(m, dut, inside.submodule("misses").lookup)
         self._entries(m, dut, known)
         self._answers(m, dut, known)
+        self._refusals(m, dut, inside)
 
     def _inputs(self, m: Module, dut: L1Tlb) -> None:
         inputs = {
@@ -166,10 +183,72 @@ class L1Proof(Proof):
                 ppn[9:],
             )
             m.d.comb += [Assert(known.valid), Assert(answer.p.pa == translated)]
+        with m.If(answer.valid & mine & ~held.refused):
+            fault = self._denied(known.page, look)
+            allowed = fault == _ALLOWED
+            m.d.comb += [
+                Assert(known.valid & (is_page == allowed)),
+                Assert(allowed | (answer.p.outcome == Outcome.FAULT)),
+                Assert(allowed | (Value.cast(answer.p.fault) == fault)),
+            ]
+        with m.If(answer.valid & look.physical):
+            inside = look.va < CONFIG.memory_bytes
+            m.d.comb += [
+                Assert(is_page == inside),
+                Assert(~is_page | (answer.p.pa == look.va)),
+                Assert(is_page | (answer.p.fault == FaultType.REGION)),
+            ]
         m.d.comb += [
             Assert(answer.p.outcome != Outcome.RETRY),
             Cover(is_page & mine & (known.page.size == PageSize.BIG) & held.new),
         ]
+
+    @staticmethod
+    def _denied(page: Any, look: Any) -> Value:
+        """Number of the fault, by page 60's table, of an access that a page forbids."""
+        fault = Const(_ALLOWED)
+        fault = Mux(page.no_atomics & (look.access == Access.ATOMIC), 0xF, fault)
+        fault = Mux(page.read_only & (look.access != Access.READ), 6, fault)
+        return Mux(page.privileged & ~look.privileged, 5, fault)
+
+    def _refusals(self, m: Module, dut: L1Tlb, inside: Inside) -> None:
+        """A result that is no page, of the chosen one, may be given on until an invalidation of it,
+        whatever size it may have: first on its way (`coming`), then as the answer (`there`)."""
+        layout = data.StructLayout({"valid": 1, "end": ending(CONFIG)})
+        coming, there = Signal(layout, name="refused_coming"), Signal(layout, name="refused")
+        entering, held, result = dut.entering, dut.held, dut.result.payload
+        gone = self._gone(dut.invalidate, PageSize.HUGE)
+        asker, moves = inside.submodule("misses").lookup, dut._moves
+        takes = dut.result.valid & dut.result.ready
+        mine = self._mine(asker.asid, asker.va[PAGE_BITS:], PageSize.SMALL)
+        with m.If(moves):
+            m.d.sync += [
+                coming.valid.eq(takes & _refused(result.outcome) & mine & ~gone),
+                coming.end.outcome.eq(result.outcome),
+                coming.end.fault.eq(result.fault),
+                there.valid.eq(coming.valid & ~gone),
+                there.end.eq(coming.end),
+            ]
+        with m.Elif(gone):
+            m.d.sync += [coming.valid.eq(0), there.valid.eq(0)]
+        for one, ghost, refused, stale in (
+            (entering, coming, entering.result & _refused(entering.end.outcome), 0),
+            (held, there, held.refused, dut.withdrawn),
+        ):
+            mine = self._mine(one.lookup.asid, one.lookup.va[PAGE_BITS:], PageSize.SMALL)
+            before = self._gone(dut.before, PageSize.HUGE) & (one is entering)
+            usable = refused & mine & ~one.stale.any() & ~before & ~stale
+            same = (one.end.outcome == ghost.end.outcome) & (one.end.fault == ghost.end.fault)
+            m.d.comb += Assert(ghost.valid == usable)
+            with m.If(ghost.valid):
+                m.d.comb += Assert(same)
+        mine = self._mine(held.lookup.asid, held.lookup.va[PAGE_BITS:], PageSize.SMALL)
+        with m.If(dut.answer.valid & held.refused & mine):
+            fault = dut.answer.p.fault == there.end.fault
+            m.d.comb += [
+                Assert(there.valid & (dut.answer.p.outcome == there.end.outcome)),
+                Assert(fault | (there.end.outcome == Outcome.SPARSE)),
+            ]
 
 
 def _refused(outcome: Value) -> Value:
