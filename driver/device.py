@@ -161,7 +161,8 @@ class Device:
         `settings` are those of every channel. Without a policy streams have up to six priorities.
 
         Raises `DeviceError` for a machine that is no known Signalbox, `PolicyError` for a policy
-        that needs more than the machine has, `ChannelActive` for one that does not come to rest.
+        that needs more than the machine has, `ChannelActive` for one that does not come to rest,
+        `FaultBufferError` for an earlier owner's fault record that does not end.
         """
         control = Control(machine)
         info = await DeviceInfo.read(control)
@@ -182,7 +183,8 @@ class Device:
         give the memory of all that back; buffers stay. No call comes after it.
 
         Raises `ChannelActive` for a channel that does not come to rest; the others are closed, and
-        nothing else.
+        nothing else. `FaultBufferError` for a fault record that does not end: the memory of the
+        fault buffer is not given back.
         """
         await self.control.write("INTR_ENABLE", 0)
         active = None

@@ -30,7 +30,8 @@ class FaultPointers(Protocol):
         ...
 
     async def overflowed(self) -> bool:
-        """Whether the machine has dropped records because the ring was full. Stays so."""
+        """Whether the machine has dropped records because the ring was full, or was switched off
+        while it wrote one. Stays so."""
         ...
 
     async def clear_overflow(self) -> None:

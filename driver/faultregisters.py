@@ -1,10 +1,17 @@
 """Registers of the fault buffer (6.4): the `driver.faultbuffer.FaultPointers` of a machine."""
 
 from driver.control import Control
+from driver.faultbuffer import FaultBufferError
 from driver.memory import Buffer
 from hw.pagetables import FAULT_RECORD_BYTES
 
 __all__ = ["FaultRegisters"]
+
+_POLL_CYCLES = 8
+"""Cycles between looks whether a record is over."""
+
+_PATIENCE_CYCLES = 200_000
+"""After so many cycles it is given up."""
 
 
 class FaultRegisters:
@@ -15,7 +22,7 @@ class FaultRegisters:
 
     async def enable(self, buffer: Buffer) -> None:
         """Record faults in `buffer`, whole pages of physical memory, from its start on. Faults of
-        an earlier owner are forgotten."""
+        an earlier owner are forgotten. Raises what `disable` does."""
         await self.disable()
         await self._control.write("FAULT_BUFFER_LO", buffer.address & 0xFFFF_FFFF)
         await self._control.write("FAULT_BUFFER_HI", buffer.address >> 32)
@@ -24,8 +31,18 @@ class FaultRegisters:
         await self._control.write("FAULT_SIZE", RECORDS=records, ENABLE=1)
 
     async def disable(self) -> None:
-        """Record none from now on; the interrupt is cleared."""
+        """Record none from now on; the interrupt is cleared. The memory of the buffer is not
+        written any more when it returns: it waits for a record that was under way, which is lost.
+
+        Raises `FaultBufferError` for one that does not end.
+        """
         await self._control.write("FAULT_SIZE", 0)
+        waited = 0
+        while (await self._control.read_fields("FAULT_SIZE"))["ENABLE"]:
+            if waited >= _PATIENCE_CYCLES:
+                raise FaultBufferError(f"a fault record has not ended for {waited} cycles")
+            await self._control.machine.wait_cycles(_POLL_CYCLES)
+            waited += _POLL_CYCLES
         await self._control.write("FAULT_STATUS", FAULT=1, OVERFLOW=1, BUS=1)
 
     async def acknowledge(self) -> bool:

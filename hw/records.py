@@ -270,7 +270,8 @@ class MmuPort(wiring.Signature):
 
 class FaultPort(wiring.Signature):
     """The fault buffer, seen from its registers, whose members these are: `base` >> 12; `clear`
-    strobes bits of `status`. `fault` is a strobe: one more was reported."""
+    strobes bits of `status`. `fault` is a strobe: one more was reported. While `busy` a record may
+    be written to the buffer that was on, even if it is off by now."""
 
     def __init__(self, config: Config) -> None:
         super().__init__({
@@ -284,6 +285,7 @@ class FaultPort(wiring.Signature):
             "dropped": In(32),
             "record": In(FaultRecord),
             "fault": In(1),
+            "busy": In(1),
         })
 
 

@@ -509,7 +509,9 @@ GLOBAL = Block(
                     31,
                     31,
                     "Faults are recorded in it. 0: FAULT_PUT is 0, and faults are counted in "
-                    "FAULT_DROPPED. Change the buffer only while it is 0.",
+                    "FAULT_DROPPED. Reads as 1 until a record that was under way when 0 was "
+                    "written is over; change the buffer, or use its memory otherwise, only while "
+                    "it reads as 0.",
                 ),
             ),
         ),
@@ -538,8 +540,8 @@ GLOBAL = Block(
                     "OVERFLOW",
                     1,
                     1,
-                    "The buffer was full. While it is 1 no faults are recorded in it; they are "
-                    "counted in FAULT_DROPPED.",
+                    "The buffer was full, or was switched off while a record was written to it. "
+                    "While it is 1 no faults are recorded; they are counted in FAULT_DROPPED.",
                 ),
                 Field(
                     "BUS",

@@ -147,7 +147,11 @@ class Bank(wiring.Component):
             shown[field.name] = port.status[name]
         record = port.record.as_value()
         words = {f"FAULT_RECORD_{n}": record[32 * n :][:32] for n in range(len(record) // 32)}
+        used = Signal()
+        m.d.sync += used.eq(port.enable | port.busy)
+        high = size.field("ENABLE").lo
         return {
+            "FAULT_SIZE": Cat(values[size.name][:high], used),
             "FAULT_PUT": port.put,
             "FAULT_STATUS": _placed(status, shown),
             "FAULT_DROPPED": port.dropped,

@@ -29,8 +29,10 @@ class FaultRecorder(wiring.Component):
     dropped, so whoever is told of the fault after that finds the record.
 
     A record is offered to memory 4 cycles after its report; none is lost silently: what is not
-    written is counted, and `status` says so until it is cleared. The instance is that of the
-    address space now: a bind that waits for this access to end may have changed it already.
+    written is counted, and `status` says so until it is cleared. So is a record that was under way
+    when the buffer was switched off, even if only for a cycle: it goes where it was to go, though
+    PUT does not tell of it; `busy` is 1 until that is over. The instance is that of the address
+    space now: a bind that waits for this access to end may have changed it already.
 
     Parameters
     ----------
@@ -60,6 +62,7 @@ class FaultRecorder(wiring.Component):
         registers, write, report = self.registers, self.write, self.report
         put, status = registers.put, registers.status
         record, dropped, composing = Signal(FaultRecord), Signal(), Signal()
+        off = Signal()  # whether the buffer was so at any time since this report came
         following, full = self._room(m)
         self._compose(m, record, composing)
         last = self._beats(m, record)
@@ -68,16 +71,18 @@ class FaultRecorder(wiring.Component):
                 m.d.sync += status[field].eq(0)
         with m.FSM():
             with m.State("IDLE"):
+                m.d.sync += off.eq(0)
                 with m.If(report.valid):
                     m.next = "LOOK"
             with m.State("LOOK"):
                 m.next = "COMPOSE"
             with m.State("COMPOSE"):
                 m.d.comb += composing.eq(1)
+                m.d.sync += registers.busy.eq(1)
                 m.next = "DECIDE"
             with m.State("DECIDE"):
                 m.next = "REQUEST"
-                with m.If(~registers.enable):
+                with m.If(off):
                     m.d.comb += dropped.eq(1)
                     m.next = "END"
                 with m.Elif(status.overflow | full):
@@ -96,32 +101,36 @@ class FaultRecorder(wiring.Component):
                 m.d.comb += write.done.ready.eq(1)
                 with m.If(write.done.valid):
                     m.next = "END"
-                    with m.If(write.done.p.status == MemoryStatus.OK):
-                        m.d.sync += put.eq(following)
-                    with m.Else():
+                    with m.If(write.done.p.status != MemoryStatus.OK):
                         m.d.comb += dropped.eq(1)
                         m.d.sync += status.bus.eq(1)
+                    with m.Elif(off | ~registers.enable):
+                        m.d.comb += dropped.eq(1)
+                        m.d.sync += status.overflow.eq(1)
+                    with m.Else():
+                        m.d.sync += put.eq(following)
             with m.State("END"):
                 m.d.comb += [report.ready.eq(1), registers.fault.eq(1)]
-                m.d.sync += status.fault.eq(1)
+                m.d.sync += [status.fault.eq(1), registers.busy.eq(0)]
                 with m.If(~status.fault | registers.clear.fault):
                     m.d.sync += registers.record.eq(record)
                 m.next = "IDLE"
         m.d.sync += registers.dropped.eq(registers.dropped + dropped)
         with m.If(~registers.enable):
-            m.d.sync += put.eq(0)
+            m.d.sync += [put.eq(0), off.eq(1)]
         return m
 
     def _room(self, m: Module) -> tuple[Signal, Signal]:
-        """PUT after one more record, and whether there is no room for it: 3 cycles behind PUT,
-        which are over when a report is decided."""
+        """PUT after one more record, which stays from the decision about it on, and whether there
+        is no room for it: 3 cycles behind PUT, which are over when a report is decided."""
         registers = self.registers
         behind, following, full = Signal(20), Signal(20), Signal()
         m.d.sync += [
             behind.eq(registers.put + 1),
-            following.eq(Mux(behind >= registers.records, 0, behind)),
             full.eq(following == registers.get),
         ]
+        with m.If(~registers.busy):
+            m.d.sync += following.eq(Mux(behind >= registers.records, 0, behind))
         return following, full
 
     def _compose(self, m: Module, record: Signal, now: Signal) -> None:
@@ -156,7 +165,8 @@ class FaultRecorder(wiring.Component):
         width, request, beat = config.data_width, write.request.p, write.beat.p
         count = max(1, _RECORD_BITS // width)
         place = Signal(len(request.va))
-        m.d.sync += place.eq((registers.base << PAGE_BITS) + (registers.put << _PLACE_BITS))
+        with m.If(~registers.busy):
+            m.d.sync += place.eq((registers.base << PAGE_BITS) + (registers.put << _PLACE_BITS))
         m.d.comb += [
             request.va.eq(place),
             request.physical.eq(1),

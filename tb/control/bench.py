@@ -103,7 +103,7 @@ class Bench:
             dut[name].value = 0
         dut.doorbell__ready.value = 0
         dut.maintain__command__ready.value = dut.maintain__done.value = 0
-        for name in ("put", "status", "dropped", "record", "fault"):
+        for name in ("put", "status", "dropped", "record", "fault", "busy"):
             dut[f"faults__{name}"].value = 0
         self.channel = Owner(dut, "channel")
         self.semaphore = Owner(dut, "semaphore")

@@ -1,5 +1,6 @@
 """The control port against its register description (COPY-12, HOST-1, HOST-6)."""
 
+import itertools
 import os
 import random
 
@@ -362,6 +363,14 @@ async def fault_registers(dut):
     dut.faults__status.value = 0
     await bench.cycles(4)
     assert not dut.irq.value
+    size, both = address("FAULT_SIZE"), GLOBAL["FAULT_SIZE"].pack(RECORDS=records, ENABLE=1)
+    for enable, busy in itertools.product(range(2), repeat=2):
+        dut.faults__busy.value = busy
+        await bench.write(size, both if enable else records)
+        assert int(dut.faults__enable.value) == enable
+        assert await bench.read(size) == (both if enable | busy else records)
+        assert await bench.raw_write(size, records, 0b0111) == OKAY
+        assert int(dut.faults__enable.value) == enable, "what is shown is not what is kept"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -151,6 +151,8 @@ class FakeMachine:
             return self._pending()
         if name == "INTR_ENABLE":
             return self._enable
+        if name == "FAULT_SIZE":
+            return self.faults.size()
         for port in (self.mmu, self.faults):
             if name in port.words:
                 return port.words[name]

@@ -16,20 +16,28 @@ FAULT, OVERFLOW = 1, 2
 
 
 class FakeFaults:
-    """The fault buffer: its registers (`words`), and the machine's side of it."""
+    """The fault buffer: its registers (`words`), and the machine's side of it. For `landing` more
+    looks at FAULT_SIZE a record is under way."""
 
     def __init__(self, memory: bytearray, translator: Translator, now: Callable[[], int]) -> None:
         self._memory, self._translator, self._now = memory, translator, now
         names = ("BUFFER_LO", "BUFFER_HI", "SIZE", "GET", "PUT", "STATUS", "DROPPED")
         self.words = {f"FAULT_{name}": 0 for name in names}
+        self.landing = 0
 
     @property
     def pending(self) -> bool:
         """The interrupt."""
         return bool(self.words["FAULT_STATUS"])
 
+    def size(self) -> int:
+        """FAULT_SIZE is read."""
+        under_way, self.landing = self.landing > 0, max(0, self.landing - 1)
+        return self.words["FAULT_SIZE"] | under_way << 31
+
     def write(self, name: str, value: int) -> None:
         """A register is written."""
+        assert name == "FAULT_SIZE" or not self.landing, "a record is under way"
         if name == "FAULT_STATUS":
             self.words[name] &= ~value
             return

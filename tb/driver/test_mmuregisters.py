@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from driver.control import Control
+from driver.faultbuffer import FaultBufferError
 from driver.faultregisters import FaultRegisters
 from driver.memory import Memory
 from driver.mmu import Mmu
@@ -117,5 +118,25 @@ def test_fault_registers():
         assert await registers.acknowledge() and not await registers.acknowledge()
         await registers.disable()
         assert await registers.put() == 0
+
+    run(body)
+
+
+def test_fault_record_under_way():
+    """The buffer is neither moved nor given back until the last record has landed in it."""
+
+    async def body(mmu, machine):
+        memory = Memory(machine, SPACE, base=0x5000)
+        registers = FaultRegisters(Control(machine))
+        for _ in range(2):
+            machine.faults.landing, began = 20, machine.now()
+            await registers.enable(memory.allocate_pages(4096))
+            assert machine.now() - began > 20 * 8
+        machine.faults.landing = 20
+        await registers.disable()
+        assert machine.faults.landing == 0
+        machine.faults.landing = 1 << 30
+        with pytest.raises(FaultBufferError, match="a fault record has not ended for 200000 cyc"):
+            await registers.disable()
 
     run(body)

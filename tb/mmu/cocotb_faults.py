@@ -51,10 +51,9 @@ async def clear(bench: Bench, bits: int) -> None:
 
 
 async def enable(bench: Bench, on: int) -> None:
-    """Switching it off puts PUT back."""
+    """Switch the buffer on or off."""
     bench.dut.faults__enable.value = on
     await bench.wait(2)
-    bench.faults.put = int(bench.dut.faults__put.value)
 
 
 @cocotb.test(**LIMIT)
@@ -185,6 +184,63 @@ async def cleared_in_any_cycle(dut, offset):
     assert len(await bench.finish()) == 4
     assert state(bench)[:2] == (1, 3)
     assert state(bench)[2] & OVERFLOW or (status & OVERFLOW and dropped == 3)
+
+
+async def move(bench: Bench, base: int, pause: int | None) -> int:
+    """Switch the buffer off, and on again elsewhere `pause` cycles later, or when no record of the
+    old one is under way: then it is forgotten what is in that. The last cycle in which it was on.
+    """
+    dut, old = bench.dut, int(bench.dut.faults__base.value) << 12
+    dut.faults__enable.value, begun = 0, bench.now
+    await bench.wait(1)
+    if pause is None:
+        while int(dut.faults__busy.value):
+            await bench.wait(1)
+        bench.memory_write(old, bytes(0x1000))
+    bench.set_buffer(base=base)
+    await bench.wait((pause or 1) - 1)
+    dut.faults__enable.value = 1
+    return begun
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(pause=[1, 2, 9, None])
+async def moved_in_any_cycle(dut, pause):
+    """The buffer is switched off, moved and switched on again in every cycle of a record's way:
+    PUT counts the record in the buffer in which it is, else it is counted as dropped; the next one
+    is in the new buffer. After `busy` nothing is written to the old one."""
+    bench = await begin(dut)
+    bench.bus.latency = 6
+    ways = []
+    for offset in range(30, 66):
+        old, new = RECORDS, RECORDS + 0x1000
+        await enable(bench, 0)
+        bench.memory_write(old, bytes(0x2000))
+        bench.set_buffer(base=old)
+        await enable(bench, 1)
+        await fault(bench)
+        _, before, _ = state(bench)
+        faulting = cocotb.start_soon(fault(bench))
+        await bench.wait(offset)
+        begun = await move(bench, new, pause)
+        (event,) = await faulting
+        _, dropped, status = state(bench)
+        lost = event.record is None
+        assert dropped == before + lost
+        # What was told in the cycle after that one was counted before.
+        ways.append("lost" if lost else "old" if event.cycle <= begun + 1 else "new")
+        if status & OVERFLOW:
+            assert lost
+            await clear(bench, OVERFLOW)
+        there = [event] if ways[-1] == "new" else []
+        there += await fault(bench)
+        assert state(bench)[:2] == (len(there), dropped)
+        for number, one in enumerate(there):
+            record = Record.of(int.from_bytes(bench.memory_read(new + 32 * number, 32), "little"))
+            assert (record.valid, record.address << 12) == (1, one.va)
+        assert pause is not None or not any(bench.memory_read(old, 0x1000))
+    assert ways == sorted(ways, key=["new", "lost", "old"].index)
+    assert {*ways} == {"new", "lost", "old"} and ways.count("lost") > 8
 
 
 @cocotb.test(**LIMIT)

@@ -210,6 +210,8 @@ class FaultWatch:
             assert word & 1 == int(self.dut.faults__fault.value)
             if word & 1:
                 self._take(word >> 1)
+            if not int(self.dut.faults__enable.value):
+                self.put = 0
 
     def _take(self, word: int) -> None:
         client, word = word & (1 << CLIENT_BITS) - 1, word >> CLIENT_BITS

@@ -3,6 +3,7 @@
 import pytest
 
 from hw.config import Config
+from hw.mmu.faults import FaultRecorder
 from hw.mmu.system import REQUESTERS, MemorySystem
 from tb.runner import simulate
 
@@ -54,7 +55,19 @@ def test_maintenance(simulator: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_faults(simulator: str, name: str) -> None:
-    system(simulator, name, "cocotb_faults", 39)
+    system(simulator, name, "cocotb_faults", 43)
+
+
+@pytest.mark.parametrize("width", [64, 128, 512])
+def test_recorder(simulator: str, width: int) -> None:
+    simulate(
+        FaultRecorder(Config(data_width=width), 4),
+        "tb.mmu.cocotb_recorder",
+        simulator=simulator,
+        name=f"mmu-recorder-{width}",
+        env={"WIDTH": str(width)},
+        minimum=4,
+    )
 
 
 @pytest.mark.parametrize("name", CONFIGS)
