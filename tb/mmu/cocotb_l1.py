@@ -70,7 +70,8 @@ class Bench:
     -------
     mappings : all pages that ever were. tables : those of now.
     latency : cycles from a miss to its result, drawn from this range.
-    eager : share of the cycles in which answers are taken.
+    eager, keen : shares of the cycles in which answers, and misses, are taken.
+    retries : share of the results that are to be asked for again.
     asked : (cycle, asid, page number) of every miss.
     """
 
@@ -90,6 +91,7 @@ class Bench:
         self.misses: list[tuple[int, int, int, int]] = []
         self.asked: list[tuple[int, int, int]] = []
         self.latency, self.eager, self.numbering = (1, 1), 1.0, itertools.count()
+        self.keen, self.retries = 1.0, 0.0
         self.offered: tuple[int, Look] | None = None
         self.pace = 1.0
 
@@ -101,6 +103,11 @@ class Bench:
         dut.miss__ready.value = 1
         await reset(dut)
         return bench
+
+    @staticmethod
+    def sparse(va: int) -> bool:
+        """Whether what is not mapped there is not mapped on purpose."""
+        return bool(va >> 13 & 1)
 
     # The tables
 
@@ -121,6 +128,7 @@ class Bench:
         self._offer()
         self._result()
         dut.answer__ready.value = int(self.numbers.random() < self.eager)
+        dut.miss__ready.value = int(self.numbers.random() < self.keen)
         word = self.shapes["invalidate"].const({"valid": 1, **invalidate}) if invalidate else None
         dut.invalidate.value = word.as_bits() if word is not None else 0
         await ReadOnly()
@@ -160,8 +168,12 @@ class Bench:
             return
         _, number, asid, vpn = due
         found = self.current(asid, vpn << 12)
-        if found is None:
-            values: dict[str, Any] = {"outcome": FAULT, "fault": NOT_MAPPED}
+        if Random(f"{due}").random() < self.retries:
+            values: dict[str, Any] = {"outcome": RETRY}
+        elif found is None and self.sparse(vpn << 12):
+            values = {"outcome": SPARSE}
+        elif found is None:
+            values = {"outcome": FAULT, "fault": NOT_MAPPED}
         else:
             values = {
                 "outcome": PAGE,
@@ -187,7 +199,7 @@ class Bench:
             self.offered = None
         if self.due and dut.result__ready.value == 1:
             self.misses.remove(self.due)
-        if dut.miss__valid.value == 1:
+        if dut.miss__valid.value == 1 and dut.miss__ready.value == 1:
             miss = self._unpack("miss")
             page = (miss.asid, miss.vpn)
             assert page not in [one[2:] for one in self.misses], "asked for twice"
@@ -234,7 +246,8 @@ class Bench:
                 e for m, e in zip(candidates, expected, strict=True) if look.answered <= m.gone
             ]
             assert (PAGE, look.answer["pa"]) in usable, (look, candidates)
-        elif fault == NOT_MAPPED:
+        elif outcome == SPARSE or fault == NOT_MAPPED:
+            assert (outcome == SPARSE) == self.sparse(look.va)
             always = any(m.born <= look.issued and m.gone >= look.answered for m in candidates)
             assert not always, (look, candidates)
         else:
@@ -419,6 +432,7 @@ async def anything(dut):
     for _ in range(20):
         bench.latency = numbers.choice(((1, 1), (1, 8), (5, 60)))
         bench.eager, bench.pace = numbers.choice((0.3, 1.0)), numbers.choice((0.3, 1.0))
+        bench.keen, bench.retries = numbers.choice((0.2, 1.0)), numbers.choice((0.0, 0.3))
         for _ in range(60):
             await random_change(bench)
             for _ in range(numbers.randrange(6)):
