@@ -32,6 +32,26 @@ _ALLOWED = 31
 """No fault has this number."""
 
 
+def inputs(m: Module, dut: L1Tlb) -> None:
+    """Anything may come, of values that have a meaning."""
+    ports = {
+        "request_valid": dut.request.valid,
+        "request": dut.request.payload,
+        "result_valid": dut.result.valid,
+        "result": dut.result.payload,
+        "invalidate": dut.invalidate,
+        "answer_ready": dut.answer.ready,
+        "miss_ready": dut.miss.ready,
+    }
+    for name, target in ports.items():
+        value = Value.cast(target)
+        m.d.comb += value.eq(anything(m, len(value), name))
+    m.d.comb += [
+        Assume(Value.cast(dut.invalidate.scope) <= Scope.PAGE.value),
+        Assume(Value.cast(dut.result.p.page.size) <= PageSize.HUGE.value),
+    ]
+
+
 class L1Proof(Proof):
     """For any one smallest page of any one address space, chosen by the solver."""
 
@@ -48,31 +68,13 @@ class L1Proof(Proof):
         dut = L1Tlb(CONFIG, TAG, entries=ENTRIES, misses=2)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        self._inputs(m, dut)
+        inputs(m, dut)
         self._asid, self._vpn = Signal(CONFIG.asid_bits, name="asid"), Signal(VPN_BITS, name="vpn")
         m.d.comb += [self._asid.eq(AnyConst(CONFIG.asid_bits)), self._vpn.eq(AnyConst(VPN_BITS))]
         known = self._specify(m, dut, inside.submodule("misses").lookup)
         self._entries(m, dut, known)
         self._answers(m, dut, known)
         self._refusals(m, dut, inside)
-
-    def _inputs(self, m: Module, dut: L1Tlb) -> None:
-        inputs = {
-            "request_valid": dut.request.valid,
-            "request": dut.request.payload,
-            "result_valid": dut.result.valid,
-            "result": dut.result.payload,
-            "invalidate": dut.invalidate,
-            "answer_ready": dut.answer.ready,
-            "miss_ready": dut.miss.ready,
-        }
-        for name, target in inputs.items():
-            value = Value.cast(target)
-            m.d.comb += value.eq(anything(m, len(value), name))
-        m.d.comb += [
-            Assume(Value.cast(dut.invalidate.scope) <= Scope.PAGE.value),
-            Assume(Value.cast(dut.result.p.page.size) <= PageSize.HUGE.value),
-        ]
 
     def _mine(self, asid: Value, vpn: Value, size: Any) -> Value:
         """Whether this page holds the chosen one."""
@@ -251,8 +253,130 @@ class L1Proof(Proof):
             ]
 
 
+class L1WaitsProof(Proof):
+    """For any tag, chosen by the solver, and three look-ups that may wait; the next level answers
+    only what it was asked for."""
+
+    name = "mmu.l1_waits"
+    shows = (
+        "every look-up has exactly one answer, once no other has its tag; while it waits its page "
+        "is asked for, by itself or by one that it follows, or it is about to be looked up again"
+    )
+    induction = 1
+    cover = 14
+
+    MISSES = 3
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = L1Tlb(CONFIG, TAG, entries=ENTRIES, misses=self.MISSES)
+        self._misses = dut._misses
+        self._inside = Inside(Inside(dut).submodule("misses"))
+        m.submodules.dut = wrap(dut)
+        inputs(m, dut)
+        self._next_level(m, dut)
+        self._places(m, dut)
+        self._waits(m, dut)
+        self._counts(m, dut)
+
+    def _next_level(self, m: Module, dut: L1Tlb) -> None:
+        """It answers who has asked and has no answer yet."""
+        wanted = dut.result.p.miss
+        under_way = self._results(dut)
+        for n in range(self.MISSES):
+            with m.If(dut.result.valid & (wanted == n)):
+                m.d.comb += Assume(self._misses._sent[n] & ~under_way[n])
+        m.d.comb += Assume(~dut.result.valid | (wanted < self.MISSES))
+
+    @staticmethod
+    def _results(dut: L1Tlb) -> Value:
+        """Whose result is in the pipeline, and has not ended what it waits for."""
+        entering, held = dut.entering, dut.held
+        first = Mux(entering.result, entering.slot, 0)
+        return first | Mux(held.refused | held.retry, held.slot, 0)
+
+    def _places(self, m: Module, dut: L1Tlb) -> None:
+        """What is in the pipeline is what its slot says; and which slots are for the same page."""
+        entering, held, misses = dut.entering, dut.held, self._misses
+        slotted = held.again | held.came | held.refused | held.retry
+        m.d.comb += [
+            Assert(held.new + held.again + held.came + held.refused + held.retry <= 1),
+            Assert(~(entering.result & entering.again)),
+            Assert(~(dut.accepts & (entering.result | entering.again))),
+            Assert(~(entering.result & (held.came | held.refused | held.retry))),
+            Assert(~(dut.outdated & (held.new | slotted))),
+            Assert(~(held.came & (dut.accepts | entering.again))),
+            Assert(~(dut.unanswered & dut.answer.valid)),
+        ]
+        for one, used in ((entering, entering.result | entering.again), (held, slotted)):
+            m.d.comb += Assert(~used | _one(one.slot))
+            for n in range(self.MISSES):
+                with m.If(used & one.slot[n]):
+                    same = Value.cast(one.lookup) == Value.cast(misses._lookups[n])
+                    m.d.comb += Assert(same & ~misses._free[n])
+        for n in range(self.MISSES):
+            with m.If((held.new | slotted) & ~misses._free[n]):
+                same = _same_page(misses._lookups[n], held.lookup)
+                m.d.comb += Assert(misses._same[n] == same)
+        m.d.comb += [
+            Assert(~(held.new | dut.accepts) | misses.room[0]),
+            Assert(~(held.new & dut.accepts) | misses.room[1]),
+        ]
+
+    def _waits(self, m: Module, dut: L1Tlb) -> None:
+        """Every slot waits for one thing, and who follows has somebody to follow."""
+        misses, held, entering = self._misses, dut.held, dut.entering
+        results, asked = self._results(dut), Signal(self.MISSES, name="asked")
+        m.d.comb += asked.eq(misses._ask | misses._offer | misses._sent)
+        for n in range(self.MISSES):
+            again = (entering.again & entering.slot[n]) + (held.again & held.slot[n])
+            states = (misses._ask, misses._offer, misses._sent, misses._follow, misses._again)
+            m.d.comb += [
+                Assert(sum(state[n] for state in states) + again == ~misses._free[n]),
+                Assert(~results[n] | misses._sent[n]),
+            ]
+            leaders = Cat(
+                (asked[other] | (held.came & held.slot[other]))
+                & _same_page(misses._lookups[n], misses._lookups[other])
+                for other in range(self.MISSES)
+                if other != n
+            )
+            with m.If(misses._follow[n]):
+                m.d.comb += Assert(leaders.any())
+        m.d.comb += [Cover(misses._follow.any()), Cover(held.came & misses._follow.any())]
+
+    def _counts(self, m: Module, dut: L1Tlb) -> None:
+        """The tag of a look-up is in one place until it is answered."""
+        tag, open_ = Signal(TAG.size, name="tag"), Signal(name="open")
+        request, given, misses = dut.request, dut.answer, self._misses
+        m.d.comb += tag.eq(AnyConst(TAG.size))
+
+        def mine(one: Any) -> Value:
+            return Value.cast(one.tag) == tag
+
+        asks = request.valid & request.ready & mine(request.p)
+        ends = given.valid & given.ready & mine(given.p)
+        m.d.comb += [Assume(~(asks & open_)), Assert(~(given.valid & mine(given.p)) | open_)]
+        with m.If(asks):
+            m.d.sync += open_.eq(1)
+        with m.Elif(ends):
+            m.d.sync += open_.eq(0)
+        waiting = sum(
+            ~free & mine(one) for free, one in zip(misses._free, misses._lookups, strict=True)
+        )
+        m.d.comb += Assert((dut.held.new & mine(dut.held.lookup)) + waiting == open_)
+
+
+def _one(slot: Value) -> Value:
+    """Exactly one bit is set."""
+    return slot.any() & ~(slot & (slot - 1)).any()
+
+
+def _same_page(one: Any, other: Any) -> Value:
+    return (one.asid == other.asid) & (one.va[PAGE_BITS:] == other.va[PAGE_BITS:])
+
+
 def _refused(outcome: Value) -> Value:
     return (outcome == Outcome.FAULT) | (outcome == Outcome.SPARSE)
 
 
-PROOFS = [L1Proof()]
+PROOFS = [L1Proof(), L1WaitsProof()]
