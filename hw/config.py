@@ -10,8 +10,12 @@ __all__ = [
     "CONFIGS",
     "LIMITS",
     "PA_BITS",
+    "PRIORITIES",
+    "REGISTER_UNIT",
+    "SHARED_UNIT",
     "SLOT_BYTES",
     "VA_BITS",
+    "WARP_THREADS",
     "WINDOW_BASE",
     "WINDOW_BYTES",
     "Config",
@@ -34,6 +38,19 @@ WINDOW_BYTES = 0x1_0000
 
 SLOT_BYTES = 16
 """Bytes of one semaphore: 8 payload, 8 timestamp (public four-word structure, spec 2.2)."""
+
+PRIORITIES = 64
+"""Device priorities: the QMD groups (spec page 00); 63 is the most urgent."""
+
+WARP_THREADS = 32
+"""Threads of a warp."""
+
+REGISTER_UNIT = 128
+"""Registers that an SM gives to warps at once: 4 of every thread of a warp. What a warp needs is
+rounded up to it, and so counted."""
+
+SHARED_UNIT = 1024
+"""Bytes of shared memory that an SM gives to blocks at once."""
 
 
 class ConfigError(ValueError):
@@ -78,6 +95,13 @@ LIMITS = {
     "walk_cache": Limits(2, 64, power_of_two=True),
     "prefetch_beats": Limits(8, 256, power_of_two=True),
     "cycle_ns": Limits(1, 1000),
+    "slots": Limits(4, 64),
+    "sms": Limits(1, 132),
+    "sm_warps": Limits(1, 64),
+    "sm_blocks": Limits(1, 32),
+    "sm_registers": Limits(256, 65536, note=f"a multiple of {REGISTER_UNIT}"),
+    "sm_shared": Limits(1024, 228 * 1024, note=f"a multiple of {SHARED_UNIT}"),
+    "lanes": Limits(1, 32, power_of_two=True),
 }
 """Of every number of `Config`, by its name; some bound each other as well."""
 
@@ -104,6 +128,12 @@ class Config:
     walk_cache : regions (512 MiB, those of one PD0) of which walks know where their tables begin.
     prefetch_beats : pushbuffer prefetch per channel in bus beats.
     cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
+    slots : tasks that hold a slot of the task table, from which blocks are placed.
+    sms : streaming multiprocessors.
+    sm_warps, sm_blocks : hardware warps and block slots of each.
+    sm_registers : 32-bit registers of each, for all its warps together.
+    sm_shared : bytes of shared memory of each.
+    lanes : threads of a warp that its core executes per cycle.
     trace : whether the top level has the `trace` port (what simulations record).
     """
 
@@ -123,6 +153,13 @@ class Config:
     walk_cache: int = 16
     prefetch_beats: int = 32
     cycle_ns: int = 10
+    slots: int = 16
+    sms: int = 8
+    sm_warps: int = 16
+    sm_blocks: int = 8
+    sm_registers: int = 4096
+    sm_shared: int = 48 * 1024
+    lanes: int = 4
     trace: bool = False
 
     def __post_init__(self) -> None:
@@ -133,6 +170,9 @@ class Config:
             raise ConfigError(
                 f"memory_bytes = {self.memory_bytes} is not a multiple of the 4096-byte page"
             )
+        for name, unit in (("sm_registers", REGISTER_UNIT), ("sm_shared", SHARED_UNIT)):
+            if getattr(self, name) % unit:
+                raise ConfigError(f"{name} = {getattr(self, name)} is not a multiple of {unit}")
 
     def _check_type(self) -> None:
         for field in fields(self):
@@ -192,6 +232,37 @@ class Config:
         """Bits of an ASID."""
         return _bits(self.asids)
 
+    @property
+    def rows(self) -> int:
+        """Rows of the kernel status register table: the slots, and a quarter as many again for
+        tasks that were evicted and whose blocks have not all ended."""
+        return self.slots + self.slots // 4
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a row's number."""
+        return _bits(self.rows)
+
+    @property
+    def register_units(self) -> int:
+        """Registers of an SM, in units."""
+        return self.sm_registers // REGISTER_UNIT
+
+    @property
+    def shared_units(self) -> int:
+        """Shared memory of an SM, in units."""
+        return self.sm_shared // SHARED_UNIT
+
+    @property
+    def block_bits(self) -> int:
+        """Bits of a block slot's number."""
+        return _bits(self.sm_blocks)
+
+    @property
+    def warp_bits(self) -> int:
+        """Bits of a hardware warp's number."""
+        return _bits(self.sm_warps)
+
 
 CONFIGS = {
     "tiny": Config(
@@ -207,6 +278,13 @@ CONFIGS = {
         walks=2,
         walk_cache=2,
         prefetch_beats=8,
+        slots=4,
+        sms=1,
+        sm_warps=2,
+        sm_blocks=2,
+        sm_registers=512,
+        sm_shared=2048,
+        lanes=1,
     ),
     "default": Config(),
     "two-engines": Config(copy_engines=2),
@@ -223,6 +301,13 @@ CONFIGS = {
         l2_ways=16,
         walks=64,
         walk_cache=64,
+        slots=64,
+        sms=132,
+        sm_warps=64,
+        sm_blocks=32,
+        sm_registers=65536,
+        sm_shared=228 * 1024,
+        lanes=32,
     ),
 }
 """Named configurations; every one is elaborated by the tests."""

@@ -1,0 +1,1 @@
+"""Streaming multiprocessors: SM logic controller and core (`hw/sm/README.md`)."""

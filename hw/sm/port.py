@@ -1,0 +1,96 @@
+"""The SM port: where a core is plugged in behind an SM logic controller (`hw/sm/README.md`)."""
+
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.records import MemoryStatus, read_beat, write_beat
+from hw.work.records import coordinates, kernel_word
+
+__all__ = [
+    "CoreCause",
+    "SmPort",
+    "block_begin",
+    "core_fault",
+    "core_request",
+    "warp_start",
+]
+
+
+class CoreCause(enum.Enum, shape=4):
+    """Why a warp cannot go on."""
+
+    NONE = 0
+    INSTRUCTION = 1
+    """Not an instruction, or one with an operand that the kernel does not have."""
+    PROGRAM_BUS = 2
+    PROGRAM_FAULT = 3
+    """The program's memory could not be read; and so the constant buffer's."""
+    MEMORY_BUS = 4
+    MEMORY_FAULT = 5
+    MEMORY_ALIGNMENT = 6
+    SHARED_RANGE = 7
+    """Past the block's shared memory, or not a multiple of 4."""
+    MASK_STACK = 8
+    """Too many lane masks, or one taken that is not there."""
+
+
+def block_begin(config: Config) -> data.StructLayout:
+    """A block starts in a slot."""
+    return data.StructLayout({
+        "slot": config.block_bits,
+        "row": config.row_bits,
+        "at": coordinates,
+        "shared": range(config.shared_units + 1),
+    })
+
+
+def warp_start(config: Config) -> data.StructLayout:
+    """A warp starts: number `index` of its block."""
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "slot": config.block_bits,
+        "row": config.row_bits,
+        "index": 6,
+        "registers": range(config.register_units + 1),
+    })
+
+
+def core_request(config: Config) -> data.StructLayout:
+    """A burst of a core, as `hw.records.memory_request`, for kernel row `row`."""
+    return data.StructLayout({"row": config.row_bits, "va": VA_BITS, "beats": 8})
+
+
+def core_fault(config: Config) -> data.StructLayout:
+    """A warp of `row` cannot go on; `at` is the address of its instruction, `va` the one that it
+    accessed, where it did."""
+    return data.StructLayout({
+        "row": config.row_bits,
+        "cause": CoreCause,
+        "at": VA_BITS,
+        "va": VA_BITS,
+    })
+
+
+class SmPort(wiring.Signature):
+    """A core, seen from the SM logic controller and the memory behind it.
+
+    `finish`: bit per block slot, for one cycle.
+    """
+
+    def __init__(self, config: Config) -> None:
+        done = data.StructLayout({"status": MemoryStatus})
+        super().__init__({
+            "kernel": Out(kernel_word(config)),
+            "begin": Out(stream.Signature(block_begin(config))),
+            "start": Out(stream.Signature(warp_start(config))),
+            "end": In(stream.Signature(config.warp_bits)),
+            "finish": Out(config.sm_blocks),
+            "kill": Out(config.rows),
+            "fault": In(stream.Signature(core_fault(config))),
+            "read_request": In(stream.Signature(core_request(config))),
+            "read_beat": Out(stream.Signature(read_beat(config))),
+            "write_request": In(stream.Signature(core_request(config))),
+            "write_beat": In(stream.Signature(write_beat(config))),
+            "write_done": Out(stream.Signature(done)),
+        })
