@@ -118,8 +118,11 @@ class _Port:
 class ReadMemory(_Port):
     """Answers reads in order after `latency()` cycles; a faulted burst with a single beat."""
 
-    def __init__(self, dut: Any, config: Config, memory: Memory, pace, latency) -> None:
+    def __init__(
+        self, dut: Any, config: Config, memory: Memory, pace, latency, limit: int = BURST_BEATS + 1
+    ) -> None:
         super().__init__(dut, config, memory, "read", pace)
+        self.limit = limit
         self.beat = Source(dut, "read__beat", read_beat(config), pace)
         self.latency: Callable[[], int] = latency
         self.moved: list[int] = []
@@ -130,7 +133,7 @@ class ReadMemory(_Port):
         if self.beat.step(cycle):
             self.moved.append(cycle)
             self.pending -= 1
-        burst = self.admit(limit=BURST_BEATS + 1)
+        burst = self.admit(self.limit)
         if burst is None:
             return
         low = self.base(burst)
@@ -181,7 +184,7 @@ class WriteMemory(_Port):
             self._take(cycle, beat)
         elif self.open and self.open[0][0] < cycle - 1:
             assert self.beat.offered, "accepted write burst without its data at hand"
-        burst = self.admit(limit=BURST_BEATS)
+        burst = self.admit(BURST_BEATS)
         if burst is not None:
             self.open.append((cycle, burst))
             self.pending += 1

@@ -1,0 +1,169 @@
+"""Is a task's metadata legal, and what do its blocks need (HOST-10, PLACE-27)?"""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
+from hw.lib.onehot import lowest, select
+from hw.qmd import CONSTANT_BUFFERS, QMD, QMD_VERSION, SkedCheck
+from hw.work.reader import QMD_DWORDS
+from hw.work.records import BLOCK_COUNT_BITS, coordinates, kernel_needs
+
+__all__ = ["MOST_REGISTERS", "MOST_THREADS", "Check"]
+
+MOST_THREADS = 1024
+"""Threads of a block at most."""
+
+MOST_REGISTERS = 255
+"""Registers of a thread at most."""
+
+_ENOUGH = 24
+"""So many dwords hold grid, place to resume at, threads and registers."""
+
+_LAST_STEP = 10
+"""All products are there."""
+
+_NOT_MODELLED = (
+    "IS_QUEUE",
+    "SELF_COPY_ON_COMPLETION",
+    "RUN_CTA_IN_ONE_SM_PARTITION",
+    "SEQUENTIALLY_RUN_CTAS",
+    "CWD_REFERENCE_COUNT_INCR_ENABLE",
+    "CWD_REFERENCE_COUNT_DECR_ENABLE",
+    "SM_DISABLE_MASK_LOWER",
+    "SM_DISABLE_MASK_UPPER",
+    *(f"CONSTANT_BUFFER_{number}_VALID" for number in range(1, CONSTANT_BUFFERS)),
+)
+"""Fields that have to be 0."""
+
+
+class Check(wiring.Component):
+    """Looks at a record while it comes. `done` 11 cycles after dword 23 is there, or 1 after the
+    last, whichever is later.
+
+    One multiplier, 32 × 16 bits with registers on both sides, computes everything in turn: how many
+    blocks the grid has, how many of them come before the one where it resumes, threads and
+    registers of a block.
+
+    Members
+    -------
+    start : strobe, a new record is going to be read.
+    record, dwords : of the reader.
+    done : everything below counts, until `start`.
+    wrong : what is wrong, if anything: the first in the order of the public numbers.
+    foreign : the record is of another version, uses what is not modelled, or has 2^32 blocks or
+        more; `wrong` may be anything then.
+    needs, grid, first : of the task. blocks : how many from `first` on; at least 1.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "start": In(1),
+            "record": In(QMD),
+            "dwords": In(range(QMD_DWORDS + 1)),
+            "done": Out(1),
+            "wrong": Out(SkedCheck),
+            "foreign": Out(1),
+            "needs": Out(kernel_needs),
+            "grid": Out(coordinates),
+            "first": Out(coordinates),
+            "blocks": Out(BLOCK_COUNT_BITS),
+        })
+        self._step = Signal(range(_LAST_STEP + 1))
+        self._xy, self._threads = Signal(32), Signal(32)
+        self._plane, self._total = Signal(48), Signal(48)
+        self._planes_before, self._low, self._high = Signal(32), Signal(48), Signal(32)
+        self._block_registers = Signal(16)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        qmd, needs = self.record, self.needs
+        m.d.comb += [
+            self.grid.eq(Cat(qmd.CTA_RASTER_WIDTH, qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH)),
+            self.first.x.eq(qmd.CTA_RASTER_WIDTH_RESUME),
+            self.first.y.eq(qmd.CTA_RASTER_HEIGHT_RESUME),
+            self.first.z.eq(qmd.CTA_RASTER_DEPTH_RESUME),
+            needs.priority.eq(qmd.QMD_GROUP_ID),
+            needs.barrier.eq(qmd.BARRIER_COUNT != 0),
+            needs.warps.eq(_units(self._threads[:11], WARP_THREADS)),
+            needs.registers.eq(_units(qmd.REGISTER_COUNT_V, REGISTER_UNIT // WARP_THREADS)),
+            needs.shared.eq(_units(qmd.SHARED_MEMORY_SIZE, SHARED_UNIT)),
+            needs.block_registers.eq(self._block_registers),
+        ]
+        self._multiply(m)
+        m.d.sync += [
+            self.blocks.eq(self._total - self._low - (self._high << 16) - self.first.x),
+            self.wrong.eq(self._wrong()),
+            self.foreign.eq(self._foreign()),
+            self.done.eq((self._step == _LAST_STEP) & (self.dwords == QMD_DWORDS) & ~self.start),
+        ]
+        return m
+
+    def _multiply(self, m: Module) -> None:
+        """One product per step: what a step begins can be used three steps later."""
+        qmd, grid, first, step = self.record, self.grid, self.first, self._step
+        before = Signal(32)
+        m.d.comb += before.eq(self._planes_before + first.y)
+        products = (
+            (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, self._xy),
+            (grid.x, grid.y, self._plane),
+            (grid.y, first.z, self._planes_before),
+            (self._xy, qmd.CTA_THREAD_DIMENSION2, self._threads),
+            (self._plane[:32], grid.z, self._total),
+            (grid.x, before[:16], self._low),
+            (grid.x, before[16:], self._high),
+            (self.needs.warps, self.needs.registers, self._block_registers),
+        )
+        a, b, product = Signal(32), Signal(16), Signal(48)
+        m.d.sync += product.eq(a * b)
+        for number, (one, other, result) in enumerate(products):
+            with m.If(step == number):
+                m.d.sync += [a.eq(one), b.eq(other)]
+            with m.If(step == number + 2):
+                m.d.sync += result.eq(product)
+        with m.If(self.start):
+            m.d.sync += step.eq(0)
+        with m.Elif((step != _LAST_STEP) & (self.dwords >= _ENOUGH)):
+            m.d.sync += step.eq(step + 1)
+
+    def _wrong(self) -> Value:
+        """What is wrong; meaningful when all products are there."""
+        qmd, config, grid, first = self.record, self._config, self.grid, self.first
+        threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
+        registers = qmd.REGISTER_COUNT_V
+        local = qmd.SHADER_LOCAL_MEMORY_LOW_SIZE | qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE
+        conditions = {
+            SkedCheck.LOCAL_MEMORY: local != 0,
+            SkedCheck.REGISTER_COUNT: (registers == 0) | (registers > MOST_REGISTERS),
+            SkedCheck.THREADS: (self._xy > MOST_THREADS) | (self._threads > MOST_THREADS),
+            SkedCheck.PROGRAM: qmd.PROGRAM_ADDRESS_LOWER[:3] != 0,
+            SkedCheck.SHARED_MEMORY: qmd.SHARED_MEMORY_SIZE > config.sm_shared,
+            SkedCheck.DIMENSION_ZERO: _any(one == 0 for one in (*threads, grid.x, grid.y, grid.z)),
+            SkedCheck.REGISTERS: self._block_registers > config.register_units,
+            SkedCheck.RESUME: (first.x >= grid.x) | (first.y >= grid.y) | (first.z >= grid.z),
+            SkedCheck.WARPS: self.needs.warps > config.sm_warps,
+        }
+        return select(lowest(Cat(conditions.values())), [Value.cast(one) for one in conditions])
+
+    def _foreign(self) -> Value:
+        qmd = self.record
+        version = Cat(qmd.QMD_VERSION, qmd.QMD_MAJOR_VERSION)
+        major, minor = QMD_VERSION
+        used = _any(qmd[name] != 0 for name in _NOT_MODELLED)
+        many = (self._plane[32:] != 0) | (self._total[BLOCK_COUNT_BITS:] != 0)
+        return (version != (major << 4 | minor)) | used | many
+
+
+def _units(amount: Value, unit: int) -> Value:
+    """`amount` in units, rounded up; `unit` is a power of two."""
+    bits = unit.bit_length() - 1
+    return amount[bits:] + (amount[:bits] != 0)
+
+
+def _any(bits) -> Value:
+    return reduce(or_, bits)

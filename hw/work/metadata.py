@@ -1,0 +1,96 @@
+"""Task metadata, read and checked (HOST-10, ASID-20)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.qmd import QMD, SkedCheck
+from hw.records import MemoryStatus, ReadPort
+from hw.work.check import Check
+from hw.work.reader import QmdReader, qmd_address
+from hw.work.records import BLOCK_COUNT_BITS, coordinates, kernel_needs
+
+__all__ = ["Metadata", "Refusal", "task_verdict"]
+
+
+class Refusal(enum.Enum, shape=3):
+    """Why a task cannot be."""
+
+    NONE = 0
+    BUS = 1
+    FAULT = 2
+    """Its record cannot be read."""
+    MODEL = 3
+    """Of another version, or it uses what is not modelled."""
+    CHECK = 4
+    """A public check fails."""
+
+
+task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
+"""`check` counts with Refusal.CHECK only, and is NONE else."""
+
+
+class Metadata(wiring.Component):
+    """Reads a record and tells what it asks for, one at a time.
+
+    A record of 256 bytes takes the memory's answer, as many cycles as it has beats, and 2 more, or
+    12 from the beat with dword 23 on where that is later.
+
+    Members
+    -------
+    request : where the record is; taken when the one before was answered and `release` is 1.
+    read : the memory.
+    release : what is known of the record before is no longer needed.
+    done : everything below counts, until the next request is taken.
+    verdict : whether it is refused.
+    record : all of it. needs, grid, first, blocks : see `Check`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "request": In(stream.Signature(qmd_address(config))),
+            "read": Out(ReadPort(config)),
+            "release": In(1),
+            "done": Out(1),
+            "verdict": Out(task_verdict),
+            "record": Out(QMD),
+            "needs": Out(kernel_needs),
+            "grid": Out(coordinates),
+            "first": Out(coordinates),
+            "blocks": Out(BLOCK_COUNT_BITS),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.reader = reader = QmdReader(self._config)
+        m.submodules.check = check = Check(self._config)
+        failed, asked = Signal(), Signal()
+        connect(m, reader.read, flipped(self.read))
+        m.d.comb += [
+            failed.eq(reader.ended & (reader.status != MemoryStatus.OK)),
+            asked.eq(self.request.valid & self.release),
+            reader.request.p.eq(self.request.p),
+            reader.request.valid.eq(asked),
+            self.request.ready.eq(reader.request.ready & self.release),
+            check.start.eq(asked & reader.request.ready),
+            check.record.eq(reader.record),
+            check.dwords.eq(reader.dwords),
+            self.record.eq(reader.record),
+            self.done.eq(failed | check.done),
+        ]
+        m.d.comb += [
+            getattr(self, name).eq(getattr(check, name))
+            for name in ("needs", "grid", "first", "blocks")
+        ]
+        verdict = self.verdict
+        with m.If(failed):
+            m.d.comb += verdict.refusal.eq(Refusal.FAULT)
+            with m.If(reader.status == MemoryStatus.BUS):
+                m.d.comb += verdict.refusal.eq(Refusal.BUS)
+        with m.Elif(check.foreign):
+            m.d.comb += verdict.refusal.eq(Refusal.MODEL)
+        with m.Elif(check.wrong != SkedCheck.NONE):
+            m.d.comb += [verdict.refusal.eq(Refusal.CHECK), verdict.check.eq(check.wrong)]
+        return m

@@ -1,0 +1,116 @@
+"""What a task record asks for, and what is wrong with it: spec page 60 section 5.3 and appendix A.
+
+Bit positions are written here anew, so that they are compared with those of the design.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["FIELDS", "Machine", "Task", "judge", "record"]
+
+FIELDS = {
+    "group": (128, 6),
+    "is_queue": (136, 1),
+    "head": (137, 1),
+    "self_copy": (158, 1),
+    "resume_x": (192, 32),
+    "resume_y": (224, 16),
+    "resume_z": (240, 16),
+    "sequential": (370, 1),
+    "grid_x": (384, 32),
+    "grid_y": (416, 16),
+    "grid_z": (448, 16),
+    "shared": (544, 18),
+    "minor": (576, 4),
+    "major": (580, 4),
+    "block_x": (592, 16),
+    "block_y": (608, 16),
+    "block_z": (624, 16),
+    "second_buffer": (641, 1),
+    "registers": (648, 9),
+    "mask_low": (672, 32),
+    "mask_high": (704, 32),
+    "local_low": (736, 24),
+    "barriers": (763, 5),
+    "program_low": (1536, 32),
+    "program_high": (1568, 17),
+    "local_high": (1600, 24),
+}
+"""First bit and width."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What an SM has."""
+
+    warps: int
+    registers: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a legal record asks for; registers and shared memory in units of 128 and 1024."""
+
+    priority: int
+    barrier: bool
+    warps: int
+    registers: int
+    block_registers: int
+    shared: int
+    grid: tuple[int, int, int]
+    first: tuple[int, int, int]
+    blocks: int
+
+
+def record(**fields: int) -> int:
+    """A record as a number of 2048 bits."""
+    word = 0
+    for name, value in fields.items():
+        low, width = FIELDS[name]
+        assert 0 <= value < 1 << width, (name, value)
+        word |= value << low
+    return word
+
+
+def judge(word: int, machine: Machine) -> Task | int | None:
+    """The task, or the SKEDCHECK number of the first thing that is wrong, or None when the record
+    is not of this version or asks for what is not modelled."""
+    of = {name: word >> low & (1 << width) - 1 for name, (low, width) in FIELDS.items()}
+    grid = of["grid_x"], of["grid_y"], of["grid_z"]
+    first = of["resume_x"], of["resume_y"], of["resume_z"]
+    sides = of["block_x"], of["block_y"], of["block_z"]
+    total = grid[0] * grid[1] * grid[2]
+    foreign = ("is_queue", "self_copy", "sequential", "second_buffer", "mask_low", "mask_high")
+    if (of["major"], of["minor"]) != (3, 0) or any(of[name] for name in foreign):
+        return None
+    if max(total, grid[0] * grid[1]) >= 1 << 32:
+        return None
+    threads = sides[0] * sides[1] * sides[2]
+    warps = -(-threads // 32)
+    units = -(-of["registers"] // 4)
+    faults = {
+        2: of["local_low"] or of["local_high"],
+        6: not 1 <= of["registers"] <= 255,
+        11: threads > 1024,
+        13: of["program_low"] % 8,
+        14: of["shared"] > machine.shared,
+        16: 0 in (*sides, *grid),
+        19: warps * units * 128 > machine.registers,
+        24: any(one >= size for one, size in zip(first, grid, strict=True)),
+        34: warps > machine.warps,
+    }
+    wrong = [number for number, fault in faults.items() if fault]
+    if wrong:
+        return wrong[0]
+    before = (first[2] * grid[1] + first[1]) * grid[0] + first[0]
+    return Task(
+        priority=of["group"],
+        barrier=of["barriers"] > 0,
+        warps=warps,
+        registers=units,
+        block_registers=warps * units,
+        shared=-(-of["shared"] // 1024),
+        grid=grid,
+        first=first,
+        blocks=total - before,
+    )

@@ -1,0 +1,1 @@
+"""Tests of task unit and global logic controller."""

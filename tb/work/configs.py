@@ -1,0 +1,13 @@
+"""Configurations of the tests of this folder, by name."""
+
+from hw.config import CONFIGS, Config
+
+__all__ = ["METADATA"]
+
+METADATA = {
+    "tiny": CONFIGS["tiny"],
+    "default": CONFIGS["default"],
+    "large": Config(
+        data_width=512, sm_warps=64, sm_registers=65536, sm_shared=228 * 1024, sm_blocks=32
+    ),
+}

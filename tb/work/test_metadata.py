@@ -1,0 +1,19 @@
+"""Reading and checking of task records on both simulators."""
+
+import pytest
+
+from hw.work.metadata import Metadata
+from tb.runner import simulate
+from tb.work.configs import METADATA
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_metadata(simulator: str, name: str) -> None:
+    simulate(
+        Metadata(METADATA[name]),
+        "tb.work.cocotb_metadata",
+        simulator=simulator,
+        name=f"work-metadata-{name}",
+        env={"WORK_CONFIG": name},
+        minimum=5,
+    )
