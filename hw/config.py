@@ -95,6 +95,7 @@ LIMITS = {
     "walk_cache": Limits(2, 64, power_of_two=True),
     "prefetch_beats": Limits(8, 256, power_of_two=True),
     "cycle_ns": Limits(1, 1000),
+    "contexts": Limits(1, 16),
     "slots": Limits(4, 64),
     "sms": Limits(1, 132),
     "sm_warps": Limits(1, 64),
@@ -128,6 +129,7 @@ class Config:
     walk_cache : regions (512 MiB, those of one PD0) of which walks know where their tables begin.
     prefetch_beats : pushbuffer prefetch per channel in bus beats.
     cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
+    contexts : contexts that may have tasks; one of them runs.
     slots : tasks that hold a slot of the task table, from which blocks are placed.
     sms : streaming multiprocessors.
     sm_warps, sm_blocks : hardware warps and block slots of each.
@@ -153,6 +155,7 @@ class Config:
     walk_cache: int = 16
     prefetch_beats: int = 32
     cycle_ns: int = 10
+    contexts: int = 4
     slots: int = 16
     sms: int = 8
     sm_warps: int = 16
@@ -233,6 +236,11 @@ class Config:
         return _bits(self.asids)
 
     @property
+    def context_bits(self) -> int:
+        """Bits of a context's number."""
+        return _bits(self.contexts)
+
+    @property
     def rows(self) -> int:
         """Rows of the kernel status register table: the slots, and a quarter as many again for
         tasks that were evicted and whose blocks have not all ended."""
@@ -278,6 +286,7 @@ CONFIGS = {
         walks=2,
         walk_cache=2,
         prefetch_beats=8,
+        contexts=1,
         slots=4,
         sms=1,
         sm_warps=2,
@@ -301,6 +310,7 @@ CONFIGS = {
         l2_ways=16,
         walks=64,
         walk_cache=64,
+        contexts=16,
         slots=64,
         sms=132,
         sm_warps=64,

@@ -22,6 +22,8 @@ __all__ = [
     "row_blocks",
     "row_left",
     "sm_report",
+    "task_level",
+    "task_pointer",
 ]
 
 BLOCK_COUNT_BITS = 32
@@ -29,6 +31,24 @@ BLOCK_COUNT_BITS = 32
 
 LEVEL_BITS = 7
 """Bits of a priority of which there may be none: 0 none, else the device priority and 1."""
+
+task_pointer = data.StructLayout({
+    "page": 32,
+    "asid": 10,
+    "channel": 6,
+    "depth": 5,
+    "resumed": 1,
+    "reserved": 10,
+})
+"""A task that holds no slot, 8 bytes in the lists: its QMD at virtual address `page` << 8 of its
+address space, the channel that launched it, its nesting depth. `resumed`: it has run before and
+goes on where it stopped."""
+
+
+def task_level(config: Config) -> data.StructLayout:
+    """One list of tasks."""
+    return data.StructLayout({"level": 6, "context": config.context_bits})
+
 
 coordinates = data.StructLayout({"x": 32, "y": 16, "z": 16})
 """Of a block in its grid, or a grid's size (CTA_RASTER_WIDTH, HEIGHT, DEPTH)."""

@@ -2,7 +2,7 @@
 
 from hw.config import CONFIGS, Config
 
-__all__ = ["METADATA"]
+__all__ = ["LISTS", "METADATA"]
 
 METADATA = {
     "tiny": CONFIGS["tiny"],
@@ -10,4 +10,10 @@ METADATA = {
     "large": Config(
         data_width=512, sm_warps=64, sm_registers=65536, sm_shared=228 * 1024, sm_blocks=32
     ),
+}
+
+LISTS = {
+    "tiny": CONFIGS["tiny"],
+    "default": CONFIGS["default"],
+    "large": Config(data_width=512, contexts=16),
 }

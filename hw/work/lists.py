@@ -1,0 +1,180 @@
+"""Tasks that hold no slot: a list per context and priority level (ASID-23)."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import PRIORITIES, VA_BITS, Config
+from hw.records import MemoryStatus, ReadPort, WritePort
+from hw.work.records import task_level, task_pointer
+from hw.work.word import WORD_BYTES, WordAccess, word_request
+
+__all__ = [
+    "MOST_LOG_SIZE",
+    "ListOutcome",
+    "Lists",
+    "list_area",
+    "list_push",
+]
+
+MOST_LOG_SIZE = 20
+"""A list has room for 2^20 tasks at most."""
+
+_ROW = data.StructLayout({"first": MOST_LOG_SIZE, "count": MOST_LOG_SIZE + 1})
+"""Of a list: which place of its ring is the first, and how many tasks it holds."""
+
+
+class ListOutcome(enum.Enum, shape=2):
+    """How an operation ended."""
+
+    DONE = 0
+    FULL = 1
+    """The list has no room for one more; nothing has changed."""
+    MEMORY = 2
+    """The memory of the lists could not be accessed. What was pushed is not in the list; what was
+    popped is lost."""
+
+
+def list_area(config: Config) -> data.StructLayout:
+    """Where the lists lie: from virtual address `base` << 12 of address space `asid` on. Each has
+    room for 1 << `log_size` tasks; they follow each other by level, and by context."""
+    return data.StructLayout({
+        "asid": config.asid_bits,
+        "base": VA_BITS - 12,
+        "log_size": range(MOST_LOG_SIZE + 1),
+    })
+
+
+def list_push(config: Config) -> data.StructLayout:
+    """`task` goes to the end of its list, or with `head` to its beginning."""
+    return data.StructLayout({"where": task_level(config), "head": 1, "task": task_pointer})
+
+
+class Lists(wiring.Component):
+    """Every list is a ring in memory of the system, which no application reaches: so none can break
+    another's, and how long they may be is a question of memory alone.
+
+    One operation at a time, which takes memory's answer and 7 cycles; a list that is full says so
+    after 5. A pop goes before a push. `area` may change only while all lists are empty.
+
+    Members
+    -------
+    area : where they lie.
+    push : a task. pushed : strobe, how that went.
+    pop : the first of a list, which is not empty. popped : strobe, the task, and how that went.
+    waiting : for each level of each context, whether the list holds a task.
+    read, write : the memory.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "area": In(list_area(config)),
+            "push": In(stream.Signature(list_push(config))),
+            "pushed": Out(data.StructLayout({"valid": 1, "outcome": ListOutcome})),
+            "pop": In(stream.Signature(task_level(config))),
+            "popped": Out(
+                data.StructLayout({"valid": 1, "outcome": ListOutcome, "task": task_pointer})
+            ),
+            "waiting": Out(config.contexts * PRIORITIES),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+        })
+        self._pops, self._head, self._full = Signal(), Signal(), Signal()
+        self._number = Signal(task_level(config).size)
+        self._request, self._after = Signal(word_request(config)), Signal(_ROW)
+        self._index, self._outcome = Signal(MOST_LOG_SIZE), Signal(ListOutcome)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.rows = rows = Memory(shape=_ROW, depth=1 << len(self._number), init=[])
+        m.submodules.word = word = WordAccess(self._config)
+        connect(m, word.read, flipped(self.read))
+        connect(m, word.write, flipped(self.write))
+        look, keep = rows.read_port(), rows.write_port()
+        m.d.comb += [
+            look.addr.eq(self._number),
+            keep.addr.eq(self._number),
+            keep.data.eq(self._after),
+            word.request.p.eq(self._request),
+            self.popped.task.eq(word.answer.data),
+            self.popped.outcome.eq(self._outcome),
+            self.pushed.outcome.eq(self._outcome),
+        ]
+        with m.FSM(name="lists"):
+            with m.State("IDLE"):
+                self._accept(m)
+                with m.If(self.pop.valid | self.push.valid):
+                    m.next = "LOOK"
+            with m.State("LOOK"):
+                m.next = "PLACE"
+            with m.State("PLACE"):
+                self._place(m, look.data)
+                m.next = "ADDRESS"
+            with m.State("ADDRESS"):
+                self._address(m)
+                m.next = "ASK"
+            with m.State("ASK"):
+                m.d.comb += word.request.valid.eq(~self._full)
+                m.next = "WAIT"
+            with m.State("WAIT"):
+                with m.If(self._full | word.answer.valid):
+                    self._end(m, keep.en, word.answer.status)
+                    m.next = "IDLE"
+        return m
+
+    def _accept(self, m: Module) -> None:
+        pop, push = self.pop, self.push
+        m.d.comb += [pop.ready.eq(1), push.ready.eq(~pop.valid)]
+        m.d.sync += [
+            self._pops.eq(pop.valid),
+            self._head.eq(push.p.head),
+            self._number.eq(Mux(pop.valid, pop.p.as_value(), push.p.where.as_value())),
+            self._request.data.eq(push.p.task),
+        ]
+
+    def _place(self, m: Module, row: data.View) -> None:
+        """Which place of its ring it is, and what the list is afterwards. What the RAM has of an
+        empty list is old."""
+        log_size, after = self.area.log_size, self._after
+        count = Signal(MOST_LOG_SIZE + 1)
+        mask, first = Signal(MOST_LOG_SIZE), Signal(MOST_LOG_SIZE)
+        m.d.comb += [
+            mask.eq((1 << log_size) - 1),
+            count.eq(Mux(self.waiting.bit_select(self._number, 1), row.count, 0)),
+            first.eq(row.first - self._head),
+        ]
+        m.d.sync += [
+            self._full.eq(count.bit_select(log_size, 1) & ~self._pops),
+            self._index.eq(
+                Mux(self._pops, row.first, Mux(self._head, first, row.first + count)) & mask
+            ),
+            after.first.eq(Mux(self._pops, row.first + 1, first) & mask),
+            after.count.eq(Mux(self._pops, count - 1, count + 1)),
+        ]
+
+    def _address(self, m: Module) -> None:
+        area, request = self.area, self._request
+        place = (self._number << area.log_size) + self._index
+        m.d.sync += [
+            request.asid.eq(area.asid),
+            request.write.eq(~self._pops),
+            request.strobe.eq((1 << WORD_BYTES) - 1),
+            request.va.eq((area.base << 12) + place * WORD_BYTES),
+        ]
+
+    def _end(self, m: Module, keep: Value, status: Value) -> None:
+        """Answer, and note what the list is now: a pop that failed has lost its task."""
+        failed = ~self._full & (status != MemoryStatus.OK)
+        m.d.comb += [
+            self.popped.valid.eq(self._pops),
+            self.pushed.valid.eq(~self._pops),
+            keep.eq(self._pops | ~(self._full | failed)),
+        ]
+        with m.If(self._full):
+            m.d.comb += self._outcome.eq(ListOutcome.FULL)
+        with m.Elif(failed):
+            m.d.comb += self._outcome.eq(ListOutcome.MEMORY)
+        with m.If(keep):
+            m.d.sync += self.waiting.bit_select(self._number, 1).eq(self._after.count != 0)

@@ -1,0 +1,19 @@
+"""Lists of tasks on both simulators."""
+
+import pytest
+
+from hw.work.lists import Lists
+from tb.runner import simulate
+from tb.work.configs import LISTS
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists(simulator: str, name: str) -> None:
+    simulate(
+        Lists(LISTS[name]),
+        "tb.work.cocotb_lists",
+        simulator=simulator,
+        name=f"work-lists-{name}",
+        env={"WORK_CONFIG": name},
+        minimum=6,
+    )
