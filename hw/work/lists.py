@@ -30,7 +30,7 @@ class ListOutcome(enum.Enum, shape=2):
 
     DONE = 0
     FULL = 1
-    """The list has no room for one more; nothing has changed."""
+    """The list has no room for one more, beside what evicted tasks may need; nothing changes."""
     MEMORY = 2
     """The memory of the lists could not be accessed. What was pushed is not in the list; what was
     popped is lost."""
@@ -53,7 +53,8 @@ def list_push(config: Config) -> data.StructLayout:
 
 class Lists(wiring.Component):
     """Every list is a ring in memory of the system, which no application reaches: so none can break
-    another's, and how long they may be is a question of memory alone.
+    another's, and how long they may be is a question of memory alone. The last places of each list,
+    as many as there are rows, are for tasks that come back (`resumed`): they always find room.
 
     One operation at a time, which takes memory's answer and 7 cycles; a list that is full says so
     after 5. A pop goes before a push. `area` may change only while all lists are empty.
@@ -138,6 +139,8 @@ class Lists(wiring.Component):
         """Which place of its ring it is, and what the list is afterwards. What the RAM has of an
         empty list is old."""
         log_size, after = self.area.log_size, self._after
+        resumed = data.View(task_pointer, self._request.data).resumed
+        kept = Mux(resumed, 0, self._config.rows)
         count = Signal(MOST_LOG_SIZE + 1)
         mask, first = Signal(MOST_LOG_SIZE), Signal(MOST_LOG_SIZE)
         m.d.comb += [
@@ -146,7 +149,7 @@ class Lists(wiring.Component):
             first.eq(row.first - self._head),
         ]
         m.d.sync += [
-            self._full.eq(count.bit_select(log_size, 1) & ~self._pops),
+            self._full.eq((count + kept >= 1 << log_size) & ~self._pops),
             self._index.eq(
                 Mux(self._pops, row.first, Mux(self._head, first, row.first + count)) & mask
             ),
