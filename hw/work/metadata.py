@@ -25,6 +25,12 @@ class Refusal(enum.Enum, shape=3):
     """Of another version, or it uses what is not modelled."""
     CHECK = 4
     """A public check fails."""
+    FULL = 5
+    """Its list has no room."""
+    LISTS = 6
+    """The memory of the lists cannot be accessed."""
+    KERNEL = 7
+    """A warp of it cannot go on."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
@@ -39,9 +45,8 @@ class Metadata(wiring.Component):
 
     Members
     -------
-    request : where the record is; taken when the one before was answered and `release` is 1.
+    request : where the record is; taken when the one before has been read.
     read : the memory.
-    release : what is known of the record before is no longer needed.
     done : everything below counts, until the next request is taken.
     verdict : whether it is refused.
     record : all of it. needs, grid, first, blocks : see `Check`.
@@ -52,7 +57,6 @@ class Metadata(wiring.Component):
         super().__init__({
             "request": In(stream.Signature(qmd_address(config))),
             "read": Out(ReadPort(config)),
-            "release": In(1),
             "done": Out(1),
             "verdict": Out(task_verdict),
             "record": Out(QMD),
@@ -66,15 +70,12 @@ class Metadata(wiring.Component):
         m = Module()
         m.submodules.reader = reader = QmdReader(self._config)
         m.submodules.check = check = Check(self._config)
-        failed, asked = Signal(), Signal()
+        failed = Signal()
         connect(m, reader.read, flipped(self.read))
+        connect(m, flipped(self.request), reader.request)
         m.d.comb += [
             failed.eq(reader.ended & (reader.status != MemoryStatus.OK)),
-            asked.eq(self.request.valid & self.release),
-            reader.request.p.eq(self.request.p),
-            reader.request.valid.eq(asked),
-            self.request.ready.eq(reader.request.ready & self.release),
-            check.start.eq(asked & reader.request.ready),
+            check.start.eq(self.request.valid & self.request.ready),
             check.record.eq(reader.record),
             check.dwords.eq(reader.dwords),
             self.record.eq(reader.record),

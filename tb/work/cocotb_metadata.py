@@ -38,7 +38,6 @@ class Bench:
 
     def __init__(self, dut: Any, latency: int = 5) -> None:
         self.dut = dut
-        dut.release.value = 1
         self.contents, self.cycle = Memory(), 0
         self.ask = Source(dut, "request", qmd_address(CONFIG), lambda: True)
         beats = 256 // CONFIG.beat_bytes
@@ -173,23 +172,6 @@ async def latency(dut: Any) -> None:
     took = bench.cycle - asked
     print(f"{beats} beats, latency 20: done after {took} cycles")
     assert took == 20 + 4 + needed, (took, needed)
-
-
-@cocotb.test()
-async def held(dut: Any) -> None:
-    """A record stays until it is released."""
-    bench = Bench(dut)
-    await reset(dut)
-    word = record(**LEGAL)
-    await bench.read(word)
-    dut.release.value = 0
-    bench.ask.put(0, lambda: {"asid": 0, "page": 1})
-    for _ in range(50):
-        assert not await bench.step()
-        assert int(dut.done.value) and int(dut.record.value) == word
-    dut.release.value = 1
-    taken = [await bench.step() for _ in range(4)]
-    assert sum(taken) == 1 and not int(dut.done.value)
 
 
 @cocotb.test()

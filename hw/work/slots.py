@@ -1,0 +1,147 @@
+"""States of the task table's rows, and what is to be done with which (ASID-24, ASID-25)."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import encode, lowest
+
+__all__ = ["RowState", "Slots", "row_choice"]
+
+
+class RowState(enum.Enum, shape=2):
+    """What a row is."""
+
+    FREE = 0
+    RUNS = 1
+    """It holds a slot: its blocks are placed, or have all been placed and not all ended."""
+    LEAVES = 2
+    """It was stopped, nothing of it had been left, and its blocks have not all ended."""
+    RETURNS = 3
+    """It was stopped before all its blocks were placed: once those that were have ended, it goes
+    back to its list."""
+
+
+def row_choice(config: Config) -> data.StructLayout:
+    """A row, if there is one."""
+    return data.StructLayout({"valid": 1, "row": config.row_bits})
+
+
+class Slots(wiring.Component):
+    """Follows what the task unit does, and the choices from it one cycle later; they count from the
+    third cycle after a change on.
+
+    Members
+    -------
+    opened : row `row` runs now, at `priority`. stopped : it was; `left`: not all was placed.
+    closed : it is free again.
+    drained : nothing of the row is undistributed or on an SM; see `GlobalPort`.
+    fault : per row, strobe: a warp of it cannot go on.
+    free : a row that is free, if a slot is free as well. crowded : a row is free, but no slot.
+    victim : of those that run one of the lowest priority, which is `priority`. faulty : one that
+        runs and had a fault.
+    ended : one that has come to its end. back : one that is to go back to its list.
+    kill : per row, it had a fault.
+    idle : all rows are free.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        row = config.row_bits
+        super().__init__({
+            "opened": In(data.StructLayout({"valid": 1, "row": row, "priority": 6})),
+            "stopped": In(data.StructLayout({"valid": 1, "row": row, "left": 1})),
+            "closed": In(row_choice(config)),
+            "drained": In(config.rows),
+            "fault": In(config.rows),
+            "free": Out(row_choice(config)),
+            "crowded": Out(1),
+            "victim": Out(data.StructLayout({"valid": 1, "row": row, "priority": 6})),
+            "faulty": Out(row_choice(config)),
+            "ended": Out(row_choice(config)),
+            "back": Out(row_choice(config)),
+            "kill": Out(config.rows),
+            "idle": Out(1),
+        })
+        self.states = Signal(data.ArrayLayout(RowState, config.rows))
+        """State of every row (for proofs)."""
+        self.running = Signal(range(config.slots + 1))
+        """Slots that are held (for proofs)."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        rows = self._config.rows
+        runs, drained, priorities = Signal(rows), Signal(rows), []
+        free, faulty, ended, back = (Signal(rows) for _ in range(4))
+        for number in range(rows):
+            state = self.states[number]
+            priority = Signal(6, name=f"priority_{number}")
+            priorities.append(priority)
+            self._follow(m, number, priority)
+            stays = drained[number]
+            returns = (state == RowState.RETURNS) & ~self.kill[number]
+            m.d.comb += [
+                runs[number].eq(state == RowState.RUNS),
+                free[number].eq(state == RowState.FREE),
+                faulty[number].eq(runs[number] & self.kill[number] & ~stays),
+                ended[number].eq(stays & ~free[number] & ~returns),
+                back[number].eq(stays & returns),
+            ]
+        m.d.sync += [
+            drained.eq(self.drained),
+            self.running.eq(
+                self.running
+                + self.opened.valid
+                - (self.stopped.valid | (self.closed.valid & runs.bit_select(self.closed.row, 1)))
+            ),
+            self.idle.eq(free.all()),
+        ]
+        slot = self.running != self._config.slots
+        for choice, bits in ((self.faulty, faulty), (self.ended, ended), (self.back, back)):
+            m.d.sync += [choice.valid.eq(bits.any()), choice.row.eq(encode(lowest(bits)))]
+        m.d.sync += [
+            self.free.valid.eq(free.any() & slot),
+            self.free.row.eq(encode(lowest(free))),
+            self.crowded.eq(free.any() & ~slot),
+        ]
+        self._victim(m, runs, priorities)
+        return m
+
+    def _follow(self, m: Module, number: int, priority: Signal) -> None:
+        """State of one row."""
+        state, kill = self.states[number], self.kill[number]
+        opened, stopped, closed = self.opened, self.stopped, self.closed
+        with m.If(self.fault[number] & (state != RowState.FREE)):
+            m.d.sync += kill.eq(1)
+        with m.If(opened.valid & (opened.row == number)):
+            m.d.sync += [state.eq(RowState.RUNS), priority.eq(opened.priority), kill.eq(0)]
+        with m.If(stopped.valid & (stopped.row == number)):
+            m.d.sync += state.eq(Mux(stopped.left, RowState.RETURNS, RowState.LEAVES))
+        with m.If(closed.valid & (closed.row == number)):
+            m.d.sync += [state.eq(RowState.FREE), kill.eq(0)]
+
+    def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
+        """A tree; among equals the one with the highest number."""
+        shape = self.victim.shape()
+        level = [Signal(shape, name=f"candidate_{number}") for number in range(len(runs))]
+        for number, candidate in enumerate(level):
+            m.d.comb += [
+                candidate.row.eq(number),
+                candidate.priority.eq(priorities[number]),
+                candidate.valid.eq(runs[number]),
+            ]
+        while len(level) > 1:
+            pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+            level = [_lower(m, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        m.d.sync += self.victim.eq(level[0])
+
+
+def _lower(m: Module, one: data.View, other: data.View) -> data.View:
+    """The one of lower priority, of those that are valid."""
+    lower, first = Signal(one.shape(), name="lower"), Signal(name="first")
+    m.d.comb += [
+        first.eq(one.valid & (~other.valid | (one.priority < other.priority))),
+        lower.eq(Mux(first, one, other)),
+    ]
+    return lower

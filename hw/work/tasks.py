@@ -1,0 +1,412 @@
+"""The task unit: which tasks hold slots (ASID-20 … 25)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import PRIORITIES, Config
+from hw.lib.onehot import encode, lowest
+from hw.qmd import Placement, SkedCheck
+from hw.records import MemoryStatus, ReadPort, WritePort
+from hw.work.lists import ListOutcome, Lists, list_area
+from hw.work.metadata import Metadata, Refusal, task_verdict
+from hw.work.records import GlobalPort, Policy, coordinates, kernel_word, task_pointer
+from hw.work.share import SharedRead, SharedWrite
+from hw.work.slots import Slots
+from hw.work.word import WORD_BYTES, WordAccess
+from hw.work.words import KernelWords
+
+__all__ = ["RESUME_OFFSET", "Tasks", "task_failure", "task_launch"]
+
+RESUME_OFFSET = 24
+"""Where CTA_RASTER_*_RESUME lie in a record, 8 bytes."""
+
+_SETTLE = 3
+"""Cycles until choices count what has changed; see `Slots`."""
+
+
+def task_launch(config: Config) -> data.StructLayout:
+    """A task of a context is to be scheduled."""
+    return data.StructLayout({"context": config.context_bits, "task": task_pointer})
+
+
+task_failure = data.StructLayout({"task": task_pointer, "verdict": task_verdict})
+"""A task that had been accepted has ended, and this is why."""
+
+
+class Tasks(wiring.Component):
+    """Lists, slots, and what goes on between them: one thing at a time, of these the first:
+
+    1. a task with a fault is stopped;
+    2. a task that has come to its end is handed on, and its row freed;
+    3. one that was stopped too early and whose blocks have ended goes back to the head of its list:
+       where it stopped is written into its record (CTA_RASTER_*_RESUME);
+    4. while `leave` is 1, one that runs is stopped;
+    5. a free slot is given to the first task of the highest list that holds one;
+    6. while no slot is free, the one of lowest priority is stopped, if a higher one waits;
+    7. a launch is accepted. Its record is checked, and it goes to its list; or at once into a free
+       slot, if it would be the next.
+
+    A record is read and checked again when its task gets a slot, for memory may have changed.
+
+    Members
+    -------
+    area : where the lists lie.
+    context, active : the context that runs, and whether its tasks may have slots (ASID-21).
+    leave : all its tasks are to give up their slots.
+    automatic : placement of tasks that leave it to the context (ASID-32).
+    launch : a task. launched : strobe, what became of the launch.
+    ended : a task has come to its end: all its blocks have ended. failed : it has, before its time.
+    lost : strobe, a task of a list could not be read.
+    port, kernel : to global logic controller and SMs.
+    fault, kill : per row, strobe: a warp cannot go on; its blocks are to end.
+    read, write : the memory.
+    empty : no row is held. idle : nor does any list hold a task, nor is one under way.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "area": In(list_area(config)),
+            "context": In(config.context_bits),
+            "active": In(1),
+            "leave": In(1),
+            "automatic": In(Policy),
+            "launch": In(stream.Signature(task_launch(config))),
+            "launched": Out(data.StructLayout({"valid": 1, "verdict": task_verdict})),
+            "ended": Out(stream.Signature(task_pointer)),
+            "failed": Out(stream.Signature(task_failure)),
+            "lost": Out(1),
+            "port": Out(GlobalPort(config)),
+            "kernel": Out(kernel_word(config)),
+            "fault": In(config.rows),
+            "kill": Out(config.rows),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+            "empty": Out(1),
+            "idle": Out(1),
+        })
+        self._slots, self._lists = Slots(config), Lists(config)
+        self._metadata, self._words = Metadata(config), KernelWords(config)
+        self._word = WordAccess(config)
+        self._task, self._row = Signal(task_pointer), Signal(config.row_bits)
+        self._of, self._launches = Signal(config.context_bits), Signal()
+        self._best = Signal(data.StructLayout({"valid": 1, "level": 6}))
+        self._level, self._head = Signal(6), Signal()
+        self._returns, self._holds = Signal(), Signal()
+        self._verdict = Signal(task_verdict)
+        self._settle = Signal(range(_SETTLE + 1))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.slots, m.submodules.lists = self._slots, self._lists
+        m.submodules.metadata, m.submodules.words = self._metadata, self._words
+        m.submodules.word = self._word
+        self._share(m)
+        self._wire(m)
+        self._choose_policy(m)
+        self._choose_level(m)
+        kept, came = self._tables(m)
+        with m.FSM(name="task") as fsm:
+            self._begin(m)
+            self._fill(m)
+            self._check(m)
+            self._open(m)
+            self._push(m)
+            self._stop(m)
+            self._end(m, kept, came)
+            self._close(m)
+        waiting = self._lists.waiting.any()
+        m.d.sync += self.idle.eq(self.empty & fsm.ongoing("IDLE") & ~waiting & ~self.launch.valid)
+        return m
+
+    def _share(self, m: Module) -> None:
+        """The memory, among those that use it, each in its time."""
+        config = self._config
+        readers = (self._metadata, self._lists, self._word)
+        writers = (self._lists, self._word)
+        m.submodules.reads = reads = SharedRead(config, len(readers))
+        m.submodules.writes = writes = SharedWrite(config, len(writers))
+        for unit, client in zip(readers, reads.clients, strict=True):
+            connect(m, unit.read, client)
+        for unit, client in zip(writers, writes.clients, strict=True):
+            connect(m, unit.write, client)
+        connect(m, reads.port, flipped(self.read))
+        connect(m, writes.port, flipped(self.write))
+
+    def _wire(self, m: Module) -> None:
+        """What does not depend on the state."""
+        slots, lists, metadata, words = self._slots, self._lists, self._metadata, self._words
+        m.d.comb += [
+            lists.area.eq(self.area),
+            slots.drained.eq(self.port.drained),
+            slots.fault.eq(self.fault),
+            self.kill.eq(slots.kill),
+            self.empty.eq(slots.idle),
+            metadata.request.p.asid.eq(self._task.asid),
+            metadata.request.p.page.eq(self._task.page),
+            words.row.eq(slots.free.row),
+            words.asid.eq(self._task.asid),
+            words.record.eq(metadata.record),
+            words.needs.eq(metadata.needs),
+            self.kernel.eq(words.kernel),
+            self.ended.p.eq(self._task),
+            self.failed.p.task.eq(self._task),
+            self.failed.p.verdict.eq(self._verdict),
+        ]
+
+    def _choose_policy(self, m: Module) -> None:
+        policy = self.port.open.p.policy
+        with m.Switch(self._metadata.record.MODEL_PLACEMENT):
+            for name in Policy:
+                with m.Case(Placement[name.name]):
+                    m.d.comb += policy.eq(name)
+            with m.Default():
+                m.d.comb += policy.eq(self.automatic)
+
+    def _choose_level(self, m: Module) -> None:
+        """The highest list of the context that holds a task: the first, from the top."""
+        waiting = Signal(PRIORITIES)
+        m.d.comb += waiting.eq(self._lists.waiting.word_select(self.context, PRIORITIES)[::-1])
+        m.d.sync += [
+            self._best.valid.eq(waiting.any()),
+            self._best.level.eq(PRIORITIES - 1 - encode(lowest(waiting))),
+        ]
+
+    def _tables(self, m: Module) -> tuple[data.View, data.View]:
+        """What is kept of each row: its task and level when it is opened, where it goes on when it
+        is stopped. Both of `_row`, one cycle later."""
+        config, slots = self._config, self._slots
+        shape = data.StructLayout({"task": task_pointer, "level": 6})
+        m.submodules.tasks = tasks = Memory(shape=shape, depth=config.rows, init=[])
+        m.submodules.places = places = Memory(shape=coordinates, depth=config.rows, init=[])
+        task, place = tasks.write_port(), places.write_port()
+        reads = tasks.read_port(), places.read_port()
+        m.d.comb += [
+            task.addr.eq(slots.opened.row),
+            task.en.eq(slots.opened.valid),
+            task.data.task.eq(self._task),
+            task.data.level.eq(self._metadata.needs.priority),
+            place.addr.eq(self._row),
+            place.en.eq(slots.stopped.valid),
+            place.data.eq(self.port.stopped.p.next),
+            [read.addr.eq(self._row) for read in reads],
+        ]
+        return reads[0].data, reads[1].data
+
+    def _rest(self, m: Module) -> None:
+        """Done: begin anew when the choices count what has changed."""
+        m.d.sync += self._settle.eq(_SETTLE)
+        m.next = "IDLE"
+
+    def _begin(self, m: Module) -> None:
+        slots, best = self._slots, self._best
+        places = self.active & ~self.leave & best.valid
+        evicts = slots.crowded & (slots.victim.priority < best.level)
+        with m.State("IDLE"):
+            with m.If(self._settle != 0):
+                m.d.sync += self._settle.eq(self._settle - 1)
+            with m.Elif(slots.faulty.valid):
+                m.d.sync += self._row.eq(slots.faulty.row)
+                m.next = "STOP"
+            with m.Elif(slots.ended.valid | slots.back.valid):
+                m.d.sync += [
+                    self._row.eq(Mux(slots.ended.valid, slots.ended.row, slots.back.row)),
+                    self._returns.eq(~slots.ended.valid),
+                ]
+                m.next = "LOOK"
+            with m.Elif(slots.victim.valid & (self.leave | (places & evicts))):
+                m.d.sync += self._row.eq(slots.victim.row)
+                m.next = "STOP"
+            with m.Elif(places & slots.free.valid):
+                m.next = "POP"
+            with m.Elif(self.launch.valid):
+                m.d.comb += self.launch.ready.eq(1)
+                m.d.sync += [
+                    self._task.eq(self.launch.p.task),
+                    self._of.eq(self.launch.p.context),
+                    self._launches.eq(1),
+                ]
+                m.next = "READ"
+
+    def _fill(self, m: Module) -> None:
+        """Take the first task of the highest list."""
+        pop, popped = self._lists.pop, self._lists.popped
+        with m.State("POP"):
+            m.d.comb += [
+                pop.valid.eq(1),
+                pop.p.level.eq(self._best.level),
+                pop.p.context.eq(self.context),
+            ]
+            with m.If(pop.ready):
+                m.next = "POPPED"
+        with m.State("POPPED"):
+            m.d.sync += [self._task.eq(popped.task), self._launches.eq(0)]
+            with m.If(popped.valid):
+                m.next = "READ"
+                with m.If(popped.outcome != ListOutcome.DONE):
+                    m.d.comb += self.lost.eq(1)
+                    self._rest(m)
+
+    def _check(self, m: Module) -> None:
+        """Read the record, and see what is to become of the task."""
+        metadata, best, needs = self._metadata, self._best, self._metadata.needs
+        head = metadata.record.ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST
+        first = (needs.priority > best.level) | (needs.priority == best.level) & head
+        place = self.active & ~self.leave & (self._of == self.context) & self._slots.free.valid
+        with m.State("READ"):
+            m.d.comb += metadata.request.valid.eq(1)
+            m.d.sync += self._holds.eq(0)
+            with m.If(metadata.request.ready):
+                m.next = "CHECK"
+        with m.State("CHECK"):
+            m.d.sync += [
+                self._verdict.eq(metadata.verdict),
+                self._level.eq(needs.priority),
+                self._head.eq(head),
+            ]
+            with m.If(metadata.done):
+                with m.If(metadata.verdict.refusal != Refusal.NONE):
+                    m.next = "FAIL"
+                with m.Elif(self._launches & ~(place & (first | ~best.valid))):
+                    m.next = "PUSH"
+                with m.Else():
+                    m.d.comb += self._words.start.eq(1)
+                    m.next = "WORDS"
+        with m.State("FAIL"):
+            m.d.comb += [
+                self.launched.valid.eq(self._launches),
+                self.failed.valid.eq(~self._launches),
+            ]
+            with m.If(self._holds & self.failed.ready):
+                m.next = "CLOSE"
+            with m.Elif(self._launches | self.failed.ready):
+                self._rest(m)
+        m.d.comb += self.launched.verdict.eq(self._verdict)
+
+    def _open(self, m: Module) -> None:
+        """The task gets a slot."""
+        metadata, slots, opens = self._metadata, self._slots, self.port.open
+        m.d.comb += [
+            opens.p.row.eq(slots.free.row),
+            opens.p.asid.eq(self._task.asid),
+            [
+                opens.p[name].eq(getattr(metadata, name))
+                for name in ("needs", "blocks", "first", "grid")
+            ],
+            slots.opened.row.eq(slots.free.row),
+            slots.opened.priority.eq(metadata.needs.priority),
+        ]
+        with m.State("WORDS"):
+            with m.If(self._words.done):
+                m.next = "OPEN"
+        with m.State("OPEN"):
+            m.d.comb += opens.valid.eq(1)
+            with m.If(opens.ready):
+                m.d.comb += [
+                    slots.opened.valid.eq(1),
+                    self.launched.valid.eq(self._launches),
+                ]
+                self._rest(m)
+
+    def _push(self, m: Module) -> None:
+        """The task goes to its list."""
+        push, pushed = self._lists.push, self._lists.pushed
+        m.d.comb += [
+            push.p.where.level.eq(self._level),
+            push.p.where.context.eq(self._of),
+            push.p.head.eq(self._head),
+            push.p.task.eq(self._task),
+        ]
+        with m.State("PUSH"):
+            m.d.comb += push.valid.eq(1)
+            with m.If(push.ready):
+                m.next = "PUSHED"
+        with m.State("PUSHED"):
+            full = pushed.outcome == ListOutcome.FULL
+            with m.If(pushed.valid & (pushed.outcome != ListOutcome.DONE)):
+                m.d.sync += self._verdict.refusal.eq(Mux(full, Refusal.FULL, Refusal.LISTS))
+                m.next = "FAIL"
+            with m.Elif(pushed.valid & self._launches):
+                m.d.comb += self.launched.valid.eq(1)
+                self._rest(m)
+            with m.Elif(pushed.valid):
+                m.next = "CLOSE"
+
+    def _stop(self, m: Module) -> None:
+        """The task loses its slot (ASID-25)."""
+        stop, stopped, slots = self.port.stop, self.port.stopped, self._slots
+        m.d.comb += [
+            stop.p.eq(self._row),
+            slots.stopped.row.eq(self._row),
+            slots.stopped.left.eq(stopped.p.blocks != 0),
+        ]
+        with m.State("STOP"):
+            m.d.comb += stop.valid.eq(1)
+            with m.If(stop.ready):
+                m.next = "STOPPED"
+        with m.State("STOPPED"):
+            m.d.comb += [stopped.ready.eq(1), slots.stopped.valid.eq(stopped.valid)]
+            with m.If(stopped.valid):
+                self._rest(m)
+
+    def _end(self, m: Module, kept: data.View, place: data.View) -> None:
+        """All blocks of a row that were placed have ended."""
+        with m.State("LOOK"):
+            m.next = "KNOW"
+        with m.State("KNOW"):
+            m.d.sync += [
+                self._task.eq(kept.task),
+                self._level.eq(kept.level),
+                self._of.eq(self.context),
+                self._head.eq(1),
+                self._launches.eq(0),
+                self._holds.eq(1),
+                self._verdict.refusal.eq(Refusal.KERNEL),
+                self._verdict.check.eq(SkedCheck.NONE),
+            ]
+            with m.If(self._slots.kill.bit_select(self._row, 1)):
+                m.next = "FAIL"
+            with m.Elif(self._returns):
+                m.next = "RESUME"
+            with m.Else():
+                m.next = "END"
+        with m.State("END"):
+            m.d.comb += self.ended.valid.eq(1)
+            with m.If(self.ended.ready):
+                m.next = "CLOSE"
+        self._resume(m, place)
+
+    def _resume(self, m: Module, place: data.View) -> None:
+        """Where the task goes on is written into its record."""
+        word = self._word
+        m.d.comb += [
+            word.request.p.asid.eq(self._task.asid),
+            word.request.p.va.eq(Cat(Const(RESUME_OFFSET, 8), self._task.page)),
+            word.request.p.write.eq(1),
+            word.request.p.strobe.eq((1 << WORD_BYTES) - 1),
+            word.request.p.data.eq(place),
+        ]
+        with m.State("RESUME"):
+            m.d.comb += word.request.valid.eq(1)
+            with m.If(word.request.ready):
+                m.next = "RESUMED"
+        with m.State("RESUMED"):
+            m.d.sync += self._task.resumed.eq(1)
+            with m.If(word.answer.valid):
+                m.next = "PUSH"
+                with m.If(word.answer.status != MemoryStatus.OK):
+                    bus = word.answer.status == MemoryStatus.BUS
+                    m.d.sync += self._verdict.refusal.eq(Mux(bus, Refusal.BUS, Refusal.FAULT))
+                    m.next = "FAIL"
+
+    def _close(self, m: Module) -> None:
+        """The row is free."""
+        close, slots = self.port.close, self._slots
+        m.d.comb += [close.p.eq(self._row), slots.closed.row.eq(self._row)]
+        with m.State("CLOSE"):
+            m.d.comb += close.valid.eq(1)
+            with m.If(close.ready):
+                m.d.comb += slots.closed.valid.eq(1)
+                self._rest(m)
