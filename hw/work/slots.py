@@ -98,11 +98,13 @@ class Slots(wiring.Component):
             self.idle.eq(free.all()),
         ]
         slot = self.running != self._config.slots
-        for choice, bits in ((self.faulty, faulty), (self.ended, ended), (self.back, back)):
-            m.d.sync += [choice.valid.eq(bits.any()), choice.row.eq(encode(lowest(bits)))]
+        choices = ((self.free, free), (self.faulty, faulty), (self.ended, ended), (self.back, back))
+        for choice, bits in choices:
+            first = Signal(rows, name="first")
+            m.d.comb += first.eq(lowest(bits))
+            m.d.sync += [choice.valid.eq(bits.any()), choice.row.eq(encode(first))]
         m.d.sync += [
             self.free.valid.eq(free.any() & slot),
-            self.free.row.eq(encode(lowest(free))),
             self.crowded.eq(free.any() & ~slot),
         ]
         self._victim(m, runs, priorities)

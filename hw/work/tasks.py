@@ -167,11 +167,15 @@ class Tasks(wiring.Component):
 
     def _choose_level(self, m: Module) -> None:
         """The highest list of the context that holds a task: the first, from the top."""
-        waiting = Signal(PRIORITIES)
-        m.d.comb += waiting.eq(self._lists.waiting.word_select(self.context, PRIORITIES)[::-1])
+        levels, downward, first = (Signal(PRIORITIES) for _ in range(3))
+        m.d.comb += [
+            levels.eq(self._lists.waiting.word_select(self.context, PRIORITIES)),
+            downward.eq(levels[::-1]),
+            first.eq(lowest(downward)),
+        ]
         m.d.sync += [
-            self._best.valid.eq(waiting.any()),
-            self._best.level.eq(PRIORITIES - 1 - encode(lowest(waiting))),
+            self._best.valid.eq(levels.any()),
+            self._best.level.eq(PRIORITIES - 1 - encode(first)),
         ]
 
     def _tables(self, m: Module) -> tuple[data.View, data.View]:
