@@ -53,7 +53,8 @@ class Tasks(wiring.Component):
     Members
     -------
     area : where the lists lie.
-    context, active : the context that runs, and whether its tasks may have slots (ASID-21).
+    context, active : the context that runs, and whether its tasks may have slots (ASID-21). They
+        change only while `leave` and `empty` are 1, or nothing has been launched.
     leave : all its tasks are to give up their slots.
     automatic : placement of tasks that leave it to the context (ASID-32).
     launch : a task. launched : strobe, what became of the launch.
@@ -62,7 +63,8 @@ class Tasks(wiring.Component):
     port, kernel : to global logic controller and SMs.
     fault, kill : per row, strobe: a warp cannot go on; its blocks are to end.
     read, write : the memory.
-    empty : no row is held. idle : nor does any list hold a task, nor is one under way.
+    empty : no row is held, nor is a task on its way into one; with `leave` this lasts.
+    idle : nor does any list hold a task.
     """
 
     def __init__(self, config: Config) -> None:
@@ -117,8 +119,12 @@ class Tasks(wiring.Component):
             self._stop(m)
             self._end(m, kept, came)
             self._close(m)
-        waiting = self._lists.waiting.any()
-        m.d.sync += self.idle.eq(self.empty & fsm.ongoing("IDLE") & ~waiting & ~self.launch.valid)
+        rests = fsm.ongoing("IDLE") & (self._settle == 0)
+        waiting = self._lists.waiting.any() | self.launch.valid
+        m.d.sync += [
+            self.empty.eq(rests & self._slots.idle),
+            self.idle.eq(rests & self._slots.idle & ~waiting),
+        ]
         return m
 
     def _share(self, m: Module) -> None:
@@ -143,7 +149,6 @@ class Tasks(wiring.Component):
             slots.drained.eq(self.port.drained),
             slots.fault.eq(self.fault),
             self.kill.eq(slots.kill),
-            self.empty.eq(slots.idle),
             metadata.request.p.asid.eq(self._task.asid),
             metadata.request.p.page.eq(self._task.page),
             words.row.eq(slots.free.row),

@@ -2,7 +2,7 @@
 
 from hw.config import CONFIGS, Config
 
-__all__ = ["LISTS", "METADATA"]
+__all__ = ["LISTS", "METADATA", "TASKS"]
 
 METADATA = {
     "tiny": CONFIGS["tiny"],
@@ -16,4 +16,9 @@ LISTS = {
     "tiny": CONFIGS["tiny"],
     "default": CONFIGS["default"],
     "large": Config(data_width=512, contexts=16),
+}
+
+TASKS = {
+    "tiny": CONFIGS["tiny"],
+    "default": CONFIGS["default"],
 }

@@ -1,0 +1,441 @@
+"""The task unit, with rows and memory in Python, against lists and slots as they should be."""
+
+import os
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from hw.config import Config
+from hw.records import MemoryStatus
+from hw.work.lists import list_area
+from hw.work.metadata import Refusal
+from hw.work.records import Policy, task_pointer
+from hw.work.tasks import task_failure, task_launch
+from tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
+from tb.copy.streams import Fields, Sink, Source
+from tb.models.tasks import record
+from tb.reset import reset
+from tb.work.configs import TASKS
+from tb.work.rows import Opened, Rows
+
+CONFIG: Config = TASKS[os.environ["WORK_CONFIG"]]
+SYSTEM = 0
+"""Address space of the lists."""
+AREA = 0x4000_0000
+LOG_SIZE = 7
+TIMEOUT = 4000
+POINTER = Fields(task_pointer)
+
+
+@dataclass
+class Task:
+    """A task of the test, and what has become of it."""
+
+    number: int
+    priority: int
+    blocks: int = 3
+    head: bool = False
+    context: int = 0
+    asid: int = 0
+    fields: dict[str, int] = field(default_factory=dict)
+    done: list[int] = field(default_factory=list)
+    outcome: str = "new"
+    row: int | None = None
+    stops: int = 0
+    resumed: bool = False
+
+    @property
+    def page(self) -> int:
+        return 0x10_0000 + self.number
+
+    @property
+    def word(self) -> int:
+        sides = {"grid_x": self.blocks, "grid_y": 1, "grid_z": 1}
+        shape = {"block_x": 32, "block_y": 1, "block_z": 1, "registers": 4}
+        return record(
+            **{"major": 3, "group": self.priority, "head": self.head} | sides | shape | self.fields
+        )
+
+
+class Bench:
+    """The unit and everything around it. Events of the rows are compared with what the lists and
+    slots should be at that moment: the unit does one thing at a time."""
+
+    def __init__(self, dut: Any, rng: Random, place: float = 0.3, end: float = 0.3) -> None:
+        self.dut, self.rng, self.cycle = dut, rng, 0
+        area = {"asid": SYSTEM, "base": AREA >> 12, "log_size": LOG_SIZE}
+        dut.area.value = Fields(list_area(CONFIG)).pack(area)
+        dut.context.value = self.context = 0
+        dut.active.value = self.active = 1
+        dut.leave.value = self.leave = 0
+        dut.automatic.value = Policy.WIDE.value
+        dut.fault.value = 0
+        dut.launch__payload.value = 0
+        dut.port__stopped__payload.value = 0
+        self.contents = Memory()
+
+        def pace() -> bool:
+            return rng.random() < 0.9
+
+        def latency() -> int:
+            return rng.randint(0, 6)
+
+        beats = 256 // CONFIG.beat_bytes
+        self.read = ReadMemory(dut, CONFIG, self.contents, pace, latency, limit=beats)
+        self.write = WriteMemory(dut, CONFIG, self.contents, pace, latency)
+        self.launch = Source(dut, "launch", task_launch(CONFIG), lambda: True)
+        self.ended = Sink(dut, "ended", task_pointer, pace)
+        self.failed = Sink(dut, "failed", task_failure, pace)
+        self.rows = Rows(dut, CONFIG, rng, place, end)
+        self.rows.opened, self.rows.stopped = self._opened, self._stopped
+        self.rows.closed = self._closed
+        self.lists: dict[tuple[int, int], deque[Task]] = defaultdict(deque)
+        self.held: dict[int, Task] = {}
+        """Tasks by row."""
+        self.running: set[int] = set()
+        """Rows that hold slots."""
+        self.tasks: dict[tuple[int, int], Task] = {}
+        self.offered: deque[Task] = deque()
+        self.accepted: list[Task] = []
+        self.verdicts: dict[int, int] = {}
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def submit(self, task: Task) -> None:
+        """Have a task launched."""
+        self.tasks[task.asid, task.page] = task
+        self.contents.write((task.asid, 0), task.page << 8, task.word.to_bytes(256, "little"))
+        self.offered.append(task)
+        word = {
+            "context": task.context,
+            "task": POINTER.pack({"page": task.page, "asid": task.asid, "channel": 3, "depth": 1}),
+        }
+        self.launch.put(0, lambda: word)
+
+    async def step(self) -> None:
+        await RisingEdge(self.dut.clk)
+        self.cycle += 1
+        # First the rows: an open that belongs to a launch comes in the cycle of its answer.
+        self.rows.step(self.cycle)
+        for one in (self.read, self.write, self.launch):
+            one.step(self.cycle)
+        answer = int(self.dut.launched.value)
+        if answer & 1:
+            self._launched(answer >> 1)
+        if (got := self.ended.step()) is not None:
+            self._ends(self._named(got), "ended")
+        if (got := self.failed.step()) is not None:
+            task = self._named(POINTER.unpack(got["task"]))
+            self.verdicts[task.number] = got["verdict"]
+            self._fails(task)
+
+    async def until(self, done, what: str, timeout: int = TIMEOUT) -> None:
+        for _ in range(timeout):
+            if done():
+                return
+            await self.step()
+        raise AssertionError(f"not in {timeout} cycles: {what}")
+
+    async def finish(self) -> None:
+        """Until the unit says that it is idle; then nothing may be left (no false idle)."""
+        await self.until(lambda: not self.offered, "launches accepted", 40 * TIMEOUT)
+        for _ in range(3):
+            await self.step()
+        await self.until(lambda: int(self.dut.idle.value), "idle", 40 * TIMEOUT)
+        assert not any(self.lists.values()) and not self.held, "idle while tasks are held"
+        for task in self.accepted:
+            assert task.outcome in ("ended", "failed"), task
+            if task.outcome == "ended":
+                assert sorted(task.done) == list(range(task.blocks)), task
+
+    # -- what should have been ---------------------------------------------------------------------
+
+    def _named(self, pointer: dict[str, int]) -> Task:
+        assert pointer["channel"] == 3 and pointer["depth"] == 1
+        return self.tasks[pointer["asid"], pointer["page"]]
+
+    def _best(self) -> int:
+        """The highest level of the context whose list holds a task; -1: none does."""
+        levels = [level for (c, level), one in self.lists.items() if one and c == self.context]
+        return max(levels, default=-1)
+
+    def _opened(self, row: Opened) -> None:
+        assert self.active
+        self.late += self.leave
+        assert self.late <= 1, "goes on filling slots"
+        assert len(self.running) < CONFIG.slots, "more tasks than slots"
+        best = self._best()
+        fresh = self.offered[0] if self.offered else None
+        listed = self.lists[self.context, best][0] if best >= 0 else None
+        if listed and self._is(row, listed) and not (fresh and self._is(row, fresh)):
+            task = self.lists[self.context, best].popleft()
+        else:
+            assert fresh and self._is(row, fresh), "not the first of the highest list"
+            ahead = fresh.priority > best or (fresh.priority == best and fresh.head)
+            assert ahead and fresh.context == self.context, "others were before it"
+            task = fresh
+        assert row.priority == task.priority
+        self._check_place(task, row)
+        task.outcome, task.row = "runs", row.row
+        self.held[row.row] = task
+        self.running.add(row.row)
+
+    def _is(self, row: Opened, task: Task) -> bool:
+        """Asid and size tell tasks apart, where it matters."""
+        return row.asid == task.asid and row.grid[0] == task.blocks
+
+    def _check_place(self, task: Task, row: Opened) -> None:
+        assert row.next == len(task.done), "it does not go on where it stopped"
+
+    def _stopped(self, row: Opened) -> None:
+        assert row.row in self.running, "stopped without a slot"
+        faulty = self.held[row.row].number in self.faults
+        if not self.leave and not faulty:
+            assert len(self.running) == CONFIG.slots, "stopped although a slot is free"
+            lowest = min(self.held[one].priority for one in self.running)
+            assert self.held[row.row].priority == lowest < self._best(), "stopped for nothing"
+        self.running.discard(row.row)
+        self.held[row.row].stops += 1
+        self.held[row.row].outcome = "returns" if row.left else "leaves"
+
+    def _launched(self, verdict: int) -> None:
+        task = self.offered.popleft()
+        self.verdicts[task.number] = verdict
+        if verdict:
+            task.outcome = "refused"
+            return
+        self.accepted.append(task)
+        if task.outcome == "new":
+            where = self.lists[task.context, task.priority]
+            (where.appendleft if task.head else where.append)(task)
+            task.outcome = "waits"
+
+    def _ends(self, task: Task, outcome: str) -> None:
+        assert task.outcome in ("runs", "leaves", "returns"), task
+        task.outcome = outcome
+
+    def _fails(self, task: Task) -> None:
+        if task.row is None:  # it was first in its list, and could not be read
+            assert self.lists[self.context, task.priority].popleft() is task
+        task.outcome = "failed"
+
+    def _closed(self, row: Opened) -> None:
+        task = self.held.pop(row.row)
+        self.running.discard(row.row)
+        task.done += row.placed
+        task.row = None
+        if task.outcome == "returns":
+            task.outcome, task.resumed = "waits", True
+            self.lists[self.context, task.priority].appendleft(task)
+        else:
+            assert task.outcome in ("ended", "failed"), "closed without a word"
+
+    faults: frozenset[int] = frozenset()
+    """Tasks with a warp that cannot go on."""
+    late = 0
+    """Tasks that got a slot after their context was told to leave: one may be on its way."""
+
+
+async def begin(dut: Any, **kind: float) -> Bench:
+    bench = Bench(dut, Random(cocotb.RANDOM_SEED), **kind)
+    await reset(dut)
+    return bench
+
+
+@cocotb.test()
+async def into_free_slots(dut: Any) -> None:
+    """While slots are free a launch goes straight there; ended tasks are handed on (ASID-24)."""
+    bench = await begin(dut)
+    for number in range(CONFIG.slots):
+        bench.submit(Task(number, priority=number % 64, blocks=number + 1))
+    await bench.until(lambda: not bench.offered, "launches accepted")
+    assert all(task.outcome != "waits" for task in bench.accepted)
+    await bench.finish()
+    assert int(dut.kill.value) == 0
+
+
+@cocotb.test()
+async def highest_list_first(dut: Any) -> None:
+    """Waiting tasks get slots by level, in order within one, head insertion before (ASID-23)."""
+    bench = await begin(dut, place=0.0)
+    for number in range(CONFIG.slots):
+        bench.submit(Task(number, priority=63, blocks=number + 1))
+    for number, priority in enumerate((5, 7, 5, 7, 0, 62, 7, 5)):
+        bench.submit(
+            Task(100 + number, priority=priority, blocks=50 + number, head=number in (6, 7))
+        )
+    await bench.until(lambda: not bench.offered, "launches accepted")
+    assert len(bench.running) == CONFIG.slots and bench._best() == 62
+    bench.rows.place = 0.5
+    await bench.finish()
+
+
+@cocotb.test()
+async def eviction_and_resume(dut: Any) -> None:
+    """A higher task takes the slot of the lowest; that one goes on later where it stopped, and no
+    block is lost or run twice (ASID-24, ASID-25)."""
+    bench = await begin(dut, place=0.0, end=0.5)
+    low = [Task(number, priority=1 + number, blocks=40 + number) for number in range(CONFIG.slots)]
+    for task in low:
+        bench.submit(task)
+    await bench.until(lambda: len(bench.running) == CONFIG.slots, "all slots held")
+    bench.rows.place = 0.3
+    for _ in range(40):
+        await bench.step()
+    urgent = [Task(100 + number, priority=50, blocks=300 + number) for number in range(2)]
+    for task in urgent:
+        bench.submit(task)
+    await bench.until(lambda: all(task.outcome == "runs" for task in urgent), "urgent ones run")
+    assert low[0].stops == 1 and low[1].stops == 1 and sum(task.stops for task in low) == 2
+    await bench.finish()
+    assert low[0].resumed and low[1].resumed
+
+
+@cocotb.test()
+async def equal_priority_evicts_nobody(dut: Any) -> None:
+    bench = await begin(dut, place=0.05)
+    for number in range(CONFIG.slots + 3):
+        bench.submit(Task(number, priority=9, blocks=2 + number))
+    await bench.finish()
+    assert not any(task.stops for task in bench.accepted)
+
+
+@cocotb.test()
+async def refused(dut: Any) -> None:
+    """What is wrong with a launch is told to who launched; nobody else notices (HOST-10)."""
+    bench = await begin(dut)
+    low = 0x10_0000 + 200 << 8
+    bench.read.bad = [Bad((0, 0), MemoryStatus.FAULT.value, range(low, low + 256), False)]
+    cases = [
+        (Task(200, priority=3), Refusal.FAULT.value),
+        (Task(201, priority=3, fields={"registers": 0}), Refusal.CHECK.value | 6 << 3),
+        (Task(202, priority=3, fields={"major": 2}), Refusal.MODEL.value),
+        (Task(203, priority=3, blocks=7), 0),
+    ]
+    for task, _ in cases:
+        bench.submit(task)
+    await bench.finish()
+    for task, verdict in cases:
+        assert bench.verdicts[task.number] == verdict, task
+
+
+@cocotb.test()
+async def record_changes_while_it_waits(dut: Any) -> None:
+    """A record that was spoilt after its launch ends its own task alone."""
+    bench = await begin(dut, place=0.0)
+    for number in range(CONFIG.slots):
+        bench.submit(Task(number, priority=9, blocks=2 + number))
+    victim, other = Task(100, priority=8, blocks=90), Task(101, priority=8, blocks=91)
+    bench.submit(victim)
+    bench.submit(other)
+    await bench.until(lambda: not bench.offered, "launches accepted")
+    bench.contents.write((0, 0), victim.page << 8, bytes(256))
+    bench.rows.place = 0.5
+    await bench.finish()
+    assert victim.outcome == "failed" and bench.verdicts[100] == Refusal.MODEL.value
+    assert other.outcome == "ended"
+
+
+@cocotb.test()
+async def full_list(dut: Any) -> None:
+    """A list without room refuses; others have theirs, and evicted tasks find some."""
+    bench = await begin(dut, place=0.02)
+    for number in range(CONFIG.slots):
+        bench.submit(Task(number, priority=4, blocks=200 + number))
+    room = (1 << LOG_SIZE) - CONFIG.rows
+    for number in range(room + 2):
+        bench.submit(Task(300 + number, priority=4, blocks=1 + number % 3))
+    bench.submit(Task(999, priority=5, blocks=190))
+    await bench.until(lambda: not bench.offered, "launches accepted", 20 * TIMEOUT)
+    refused = [n for n, verdict in bench.verdicts.items() if verdict == Refusal.FULL.value]
+    assert refused == [300 + room, 300 + room + 1]
+    bench.rows.place = bench.rows.end = 1.0
+    await bench.finish()
+
+
+@cocotb.test()
+async def contexts(dut: Any) -> None:
+    """Nothing runs before its context is active; one that leaves takes its tasks along, and they go
+    on when it is back (ASID-21)."""
+    if CONFIG.contexts == 1:
+        return
+    bench = await begin(dut, place=0.3)
+    dut.active.value = bench.active = 0
+    for number in range(6):
+        bench.submit(Task(number, priority=number, blocks=30 + number, context=number % 2))
+    await bench.until(lambda: not bench.offered, "launches accepted")
+    for _ in range(200):
+        await bench.step()
+    assert not bench.held
+    for turn in range(8):
+        dut.active.value = bench.active = 1
+        for _ in range(100):
+            await bench.step()
+        dut.leave.value = bench.leave = 1
+        bench.late = 0
+        await bench.step()
+        await bench.until(lambda: int(dut.empty.value), "context has left")
+        assert not bench.held
+        dut.active.value = bench.active = 0
+        dut.context.value = bench.context = 1 - bench.context
+        for _ in range(5):
+            await bench.step()
+        dut.leave.value = bench.leave = 0
+        print(f"turn {turn}: {[task.outcome for task in bench.accepted]}")
+    dut.active.value = bench.active = 1
+    while True:
+        for _ in range(3000):
+            await bench.step()
+        if int(dut.idle.value):
+            break
+        dut.context.value = bench.context = 1 - bench.context
+    await bench.finish()
+    assert any(task.resumed for task in bench.accepted)
+
+
+@cocotb.test()
+async def faults(dut: Any) -> None:
+    """A task whose warp cannot go on is stopped, its blocks are told, it fails; others go on."""
+    bench = await begin(dut, place=0.0, end=0.1)
+    tasks = [Task(number, priority=5, blocks=20 + number) for number in range(CONFIG.slots)]
+    for task in tasks:
+        bench.submit(task)
+    await bench.until(lambda: len(bench.running) == CONFIG.slots, "all slots held")
+    bench.rows.place = 0.2
+    bad = tasks[1]
+    bench.faults = frozenset({1})
+    assert bad.row is not None
+    dut.fault.value = 1 << bad.row
+    await bench.step()
+    dut.fault.value = 0
+    for _ in range(3):
+        await bench.step()
+    assert int(dut.kill.value) == 1 << bad.row
+    await bench.finish()
+    assert bad.outcome == "failed" and bench.verdicts[1] == Refusal.KERNEL.value
+    assert len(bad.done) < bad.blocks and int(dut.kill.value) == 0
+    assert all(task.outcome == "ended" for task in tasks if task is not bad)
+
+
+@cocotb.test()
+async def random_tasks(dut: Any) -> None:
+    """Any mixture of priorities and sizes, launched at any time."""
+    bench = await begin(dut, place=0.5, end=0.4)
+    rng = bench.rng
+    for number in range(5 * CONFIG.slots):
+        task = Task(
+            number,
+            priority=rng.choice((0, 1, 5, 5, 20, 63)),
+            blocks=1 + number + rng.randrange(2) * 100,
+            head=rng.random() < 0.2,
+            asid=rng.randrange(min(CONFIG.asids, 4)),
+        )
+        bench.submit(task)
+        for _ in range(rng.choice((0, 0, 20, 200))):
+            await bench.step()
+    await bench.finish()
+    print(f"{sum(task.stops for task in bench.accepted)} evictions")

@@ -1,0 +1,19 @@
+"""The task unit on both simulators."""
+
+import pytest
+
+from hw.work.tasks import Tasks
+from tb.runner import simulate
+from tb.work.configs import TASKS
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_tasks(simulator: str, name: str) -> None:
+    simulate(
+        Tasks(TASKS[name]),
+        "tb.work.cocotb_tasks",
+        simulator=simulator,
+        name=f"work-tasks-{name}",
+        env={"WORK_CONFIG": name},
+        minimum=10,
+    )
