@@ -34,6 +34,7 @@ _NOT_MODELLED = (
     "SEQUENTIALLY_RUN_CTAS",
     "CWD_REFERENCE_COUNT_INCR_ENABLE",
     "CWD_REFERENCE_COUNT_DECR_ENABLE",
+    "DEPENDENT_QMD1_ENABLE",
     "SM_DISABLE_MASK_LOWER",
     "SM_DISABLE_MASK_UPPER",
     *(f"CONSTANT_BUFFER_{number}_VALID" for number in range(1, CONSTANT_BUFFERS)),
@@ -147,6 +148,7 @@ class Check(wiring.Component):
             SkedCheck.REGISTERS: self._block_registers > config.register_units,
             SkedCheck.RESUME: (first.x >= grid.x) | (first.y >= grid.y) | (first.z >= grid.z),
             SkedCheck.WARPS: self.needs.warps > config.sm_warps,
+            SkedCheck.DEPENDENCE: qmd.DEPENDENCE_COUNTER != 0,
         }
         return select(lowest(Cat(conditions.values())), [Value.cast(one) for one in conditions])
 

@@ -14,7 +14,7 @@ from hw.work.records import BLOCK_COUNT_BITS, coordinates, kernel_needs
 __all__ = ["Metadata", "Refusal", "task_verdict"]
 
 
-class Refusal(enum.Enum, shape=3):
+class Refusal(enum.Enum, shape=4):
     """Why a task cannot be."""
 
     NONE = 0
@@ -31,6 +31,8 @@ class Refusal(enum.Enum, shape=3):
     """The memory of the lists cannot be accessed."""
     KERNEL = 7
     """A warp of it cannot go on."""
+    RELEASE = 8
+    """It is complete, but a release at its end was refused."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})

@@ -5,12 +5,13 @@ Bit positions are written here anew, so that they are compared with those of the
 
 from dataclasses import dataclass
 
-__all__ = ["FIELDS", "Machine", "Task", "judge", "record"]
+__all__ = ["FIELDS", "FOREIGN", "Machine", "Task", "judge", "record"]
 
 FIELDS = {
     "group": (128, 6),
     "is_queue": (136, 1),
     "head": (137, 1),
+    "dependence": (142, 16),
     "self_copy": (158, 1),
     "resume_x": (192, 32),
     "resume_y": (224, 16),
@@ -19,6 +20,7 @@ FIELDS = {
     "grid_x": (384, 32),
     "grid_y": (416, 16),
     "grid_z": (448, 16),
+    "second_dependent": (517, 1),
     "shared": (544, 18),
     "minor": (576, 4),
     "major": (580, 4),
@@ -36,6 +38,17 @@ FIELDS = {
     "local_high": (1600, 24),
 }
 """First bit and width."""
+
+FOREIGN = (
+    "is_queue",
+    "self_copy",
+    "sequential",
+    "second_buffer",
+    "second_dependent",
+    "mask_low",
+    "mask_high",
+)
+"""What the machine does not have."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +93,7 @@ def judge(word: int, machine: Machine) -> Task | int | None:
     first = of["resume_x"], of["resume_y"], of["resume_z"]
     sides = of["block_x"], of["block_y"], of["block_z"]
     total = grid[0] * grid[1] * grid[2]
-    foreign = ("is_queue", "self_copy", "sequential", "second_buffer", "mask_low", "mask_high")
-    if (of["major"], of["minor"]) != (3, 0) or any(of[name] for name in foreign):
+    if (of["major"], of["minor"]) != (3, 0) or any(of[name] for name in FOREIGN):
         return None
     if max(total, grid[0] * grid[1]) >= 1 << 32:
         return None
@@ -98,6 +110,7 @@ def judge(word: int, machine: Machine) -> Task | int | None:
         19: warps * units * 128 > machine.registers,
         24: any(one >= size for one, size in zip(first, grid, strict=True)),
         34: warps > machine.warps,
+        36: of["dependence"],
     }
     wrong = [number for number, fault in faults.items() if fault]
     if wrong:

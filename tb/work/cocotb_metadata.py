@@ -67,7 +67,7 @@ class Bench:
 
     def verdict(self) -> Task | int | None:
         """As the model says it."""
-        refusal, check = int(self.dut.verdict.value) & 7, int(self.dut.verdict.value) >> 3
+        refusal, check = int(self.dut.verdict.value) & 15, int(self.dut.verdict.value) >> 4
         if refusal == Refusal.CHECK.value:
             return check
         assert check == 0
@@ -115,9 +115,11 @@ async def every_check(dut: Any) -> None:
         13: [{"program_low": 4}, {"program_low": 1}],
         14: [{"shared": CONFIG.sm_shared + 1}, {"shared": (1 << 18) - 1}],
         16: [{name: 0} for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")],
+        36: [{"dependence": 1}, {"dependence": 1 << 15}],
         24: [{"resume_x": 3}, {"resume_y": 2}, {"resume_z": 1}],
         None: [
-            *({name: 1} for name in ("is_queue", "self_copy", "sequential", "mask_high")),
+            *({name: 1} for name in ("is_queue", "self_copy", "sequential", "second_dependent")),
+            {"mask_high": 1},
             *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}, {"second_buffer": 1}),
             *({"grid_x": 1 << 31, one: 2} for one in ("grid_y", "grid_z")),
         ],

@@ -312,7 +312,7 @@ async def refused(dut: Any) -> None:
     bench.read.bad = [Bad((0, 0), MemoryStatus.FAULT.value, range(low, low + 256), False)]
     cases = [
         (Task(200, priority=3), Refusal.FAULT.value),
-        (Task(201, priority=3, fields={"registers": 0}), Refusal.CHECK.value | 6 << 3),
+        (Task(201, priority=3, fields={"registers": 0}), Refusal.CHECK.value | 6 << 4),
         (Task(202, priority=3, fields={"major": 2}), Refusal.MODEL.value),
         (Task(203, priority=3, blocks=7), 0),
     ]

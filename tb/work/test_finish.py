@@ -1,0 +1,15 @@
+"""The end of tasks on both simulators."""
+
+from hw.config import CONFIGS
+from hw.work.finish import Finish
+from tb.runner import simulate
+
+
+def test_finish(simulator: str) -> None:
+    simulate(
+        Finish(CONFIGS["default"]),
+        "tb.work.cocotb_finish",
+        simulator=simulator,
+        name="work-finish",
+        minimum=5,
+    )
