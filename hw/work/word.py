@@ -13,10 +13,12 @@ WORD_BYTES = 8
 
 
 def word_request(config: Config) -> data.StructLayout:
-    """The word at `va`, rounded down to 8 bytes; to be written are its bytes of `strobe`."""
+    """The word at `va`, rounded down to 8 bytes, which is a physical address if `physical`; to be
+    written are its bytes of `strobe`."""
     return data.StructLayout({
         "asid": config.asid_bits,
         "va": VA_BITS,
+        "physical": 1,
         "write": 1,
         "strobe": WORD_BYTES,
         "data": 8 * WORD_BYTES,
@@ -61,7 +63,7 @@ class WordAccess(wiring.Component):
             ended.eq(read.beat.valid | write.done.valid),
         ]
         for port in (read, write):
-            m.d.comb += [port.request.p.asid.eq(word.asid), port.request.p.va.eq(word.va)]
+            m.d.comb += [port.request.p[name].eq(word[name]) for name in ("asid", "va", "physical")]
         m.d.sync += self.answer.valid.eq(ended)
         with m.If(ended):
             m.d.sync += busy.eq(0)
