@@ -1,0 +1,64 @@
+"""One streaming multiprocessor: logic controller, core, and the gate to memory."""
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.records import ReadPort, WritePort
+from hw.sm.controller import SmController
+from hw.sm.core.core import Core
+from hw.sm.gate import Gate
+from hw.sm.port import SmMemory, core_fault
+from hw.work.records import SmLink, kernel_word
+
+__all__ = ["Sm"]
+
+
+class Sm(wiring.Component):
+    """The supplied core behind the SM port; a user's own takes its place as `core`.
+
+    Members
+    -------
+    link : the global logic controller.
+    kernel : words of kernel rows.
+    kill : per kernel row, its warps are to end.
+    fault : a warp cannot go on.
+    read, write : the memory, virtual.
+    """
+
+    def __init__(self, config: Config, core: wiring.Component | None = None) -> None:
+        self._config = config
+        self.core = core or Core(config)
+        self.controller = SmController(config)
+        super().__init__({
+            "link": In(SmLink(config)),
+            "kernel": In(kernel_word(config)),
+            "kill": In(config.rows),
+            "fault": Out(stream.Signature(core_fault(config))),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, core = self._config, self.core
+        m.submodules.controller = controller = self.controller
+        m.submodules.core = core
+        m.submodules.gate = gate = Gate(config)
+        connect(m, flipped(self.link), controller.link)
+        connect(m, flipped(self.read), gate.read)
+        connect(m, flipped(self.write), gate.write)
+        for name in ("begin", "start", "end"):
+            connect(m, getattr(controller.port, name), getattr(core, name))
+        for name in SmMemory(config).members:
+            connect(m, getattr(gate.core, name), getattr(core, name))
+        connect(m, core.fault, flipped(self.fault))
+        m.d.comb += [
+            core.kernel.eq(controller.port.kernel),
+            core.finish.eq(controller.port.finish),
+            controller.kernel.eq(self.kernel),
+            gate.kernel.eq(self.kernel),
+            core.kill.eq(self.kill),
+        ]
+        return m

@@ -1,0 +1,126 @@
+"""Who launches: channels, and tasks at their end (HOST-9, HOST-10)."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.arbiter import SteadyRoundRobin
+from hw.qmd import DependentAction, SkedCheck
+from hw.work.finish import task_action, task_completed
+from hw.work.metadata import Refusal, task_verdict
+from hw.work.tasks import task_failure, task_launch
+
+__all__ = ["Launches"]
+
+_SCHEDULES = (DependentAction.SCHEDULE, DependentAction.INVALIDATE_COPY_SCHEDULE)
+"""There is no cache of records to be invalidated or copied to."""
+
+
+class Launches(wiring.Component):
+    """Launches go to the task unit one by one; those of ended tasks first: these hold up the end of
+    others.
+
+    Every task that was accepted comes back once: complete, or failed. A dependent task that is
+    refused comes back as failed: nobody else waits for the answer.
+
+    Members
+    -------
+    channel : launches of channels. answer : strobe, what became of it; before the next is taken.
+    act : what an ended task does to another, of context `context`.
+    launch, launched : to and from the task unit.
+    failed : tasks that were given up; see `Tasks`. completed : tasks that are complete; `Finish`.
+    began : strobe, a dependent task of `channel` is launched; in no cycle with `answer`.
+    over : each task that is over, once: one that is complete, one that failed, a dependent one that
+        was refused.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "context": In(config.context_bits),
+            "channel": In(stream.Signature(task_launch(config))),
+            "answer": Out(data.StructLayout({"valid": 1, "verdict": task_verdict})),
+            "act": In(stream.Signature(task_action)),
+            "launch": Out(stream.Signature(task_launch(config))),
+            "launched": In(data.StructLayout({"valid": 1, "verdict": task_verdict})),
+            "failed": In(stream.Signature(task_failure)),
+            "completed": In(stream.Signature(task_completed)),
+            "over": Out(stream.Signature(task_completed)),
+            "began": Out(data.StructLayout({"valid": 1, "channel": 6})),
+        })
+        self._act, self._verdict = Signal(), Signal(task_verdict)
+        self._from = Signal(task_launch(config))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        act, channel, launched = self.act, self.channel, self.launched
+        m.d.comb += [
+            self.launch.p.eq(self._from),
+            self.answer.verdict.eq(launched.verdict),
+            self.began.channel.eq(act.p.task.channel),
+        ]
+        refused, told = Signal(), Signal()
+        self._tell(m, refused, told)
+        with m.FSM(name="launches"):
+            with m.State("IDLE"):
+                m.d.comb += [act.ready.eq(1), channel.ready.eq(~act.valid)]
+                m.d.comb += self.began.valid.eq(act.valid)
+                m.d.sync += self._act.eq(act.valid)
+                with m.If(act.valid):
+                    m.d.sync += [
+                        self._from.task.eq(act.p.task),
+                        self._from.context.eq(self.context),
+                    ]
+                with m.Else():
+                    m.d.sync += self._from.eq(channel.p)
+                with m.If(act.valid & ~_schedules(act.p.action)):
+                    m.d.sync += [
+                        self._verdict.refusal.eq(Refusal.MODEL),
+                        self._verdict.check.eq(SkedCheck.NONE),
+                    ]
+                    m.next = "REFUSED"
+                with m.Elif(act.valid | channel.valid):
+                    m.next = "LAUNCH"
+            with m.State("LAUNCH"):
+                m.d.comb += self.launch.valid.eq(1)
+                with m.If(self.launch.ready):
+                    m.next = "WAIT"
+            with m.State("WAIT"):
+                m.d.comb += self.answer.valid.eq(launched.valid & ~self._act)
+                m.d.sync += self._verdict.eq(launched.verdict)
+                with m.If(launched.valid):
+                    m.next = "IDLE"
+                    with m.If(self._act & (launched.verdict.refusal != Refusal.NONE)):
+                        m.next = "REFUSED"
+            with m.State("REFUSED"):
+                m.d.comb += refused.eq(1)
+                with m.If(told):
+                    m.next = "IDLE"
+        return m
+
+    def _tell(self, m: Module, refused: Signal, told: Signal) -> None:
+        """Of tasks that are over, one at a time."""
+        m.submodules.turns = turns = SteadyRoundRobin(3)
+        over, failed, completed = self.over, self.failed, self.completed
+        m.d.comb += [
+            turns.requests.eq(Cat(refused, failed.valid, completed.valid)),
+            turns.advance.eq(over.ready),
+            over.valid.eq(turns.requests.any()),
+            told.eq(over.ready & turns.grant[0]),
+            failed.ready.eq(over.ready & turns.grant[1]),
+            completed.ready.eq(over.ready & turns.grant[2]),
+        ]
+        with m.If(turns.grant[0]):
+            m.d.comb += [over.p.task.eq(self._from.task), over.p.verdict.eq(self._verdict)]
+        with m.Elif(turns.grant[1]):
+            m.d.comb += [over.p.task.eq(failed.p.task), over.p.verdict.eq(failed.p.verdict)]
+        with m.Else():
+            m.d.comb += over.p.eq(completed.p)
+
+
+def _schedules(action: Value) -> Value:
+    return reduce(or_, [action == one for one in _SCHEDULES])
