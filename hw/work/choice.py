@@ -1,0 +1,132 @@
+"""Which SM gets the next block: the choice among all of them (PLACE-9)."""
+
+from functools import reduce
+from operator import and_, or_
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import select
+from hw.work.sms import candidate
+
+__all__ = ["Choice", "Gather", "fan_ins"]
+
+
+def fan_ins(count: int) -> list[int]:
+    """How many nodes come together in each round of a choice among `count`: the fewest rounds of
+    two or three; those of two, which are smaller, first."""
+    rounds = 0
+    while 3**rounds < count:
+        rounds += 1
+    twos = 0
+    while twos < rounds and 2 ** (twos + 1) * 3 ** (rounds - twos - 1) >= count:
+        twos += 1
+    return [2] * twos + [3] * (rounds - twos)
+
+
+class Choice(wiring.Component):
+    """The best candidate, in as many cycles as there are rounds, one choice per cycle; of equals
+    the one of the lowest number.
+
+    A candidate that is taken is left out of all choices that are under way: in the last round of
+    the same cycle, in every other round of the next one. What it had beaten before in such a choice
+    is out of it, too; so a choice may find none, or not the best. The candidates themselves leave
+    it out from the next cycle on, until they know better.
+
+    Of one candidate there is no round: it is the best.
+
+    Members
+    -------
+    candidates : of all SMs. taken, sm : one that is taken, as a bit and as a number, if any is.
+    best, number : the best candidate, rank NONE if none was found, and its number.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.rounds = fan_ins(config.sms)
+        node = {"key": candidate(config).size, "number": config.sm_bits, "out": 1}
+        self._node = data.StructLayout(node)
+        super().__init__({
+            "candidates": In(candidate(config)).array(config.sms),
+            "taken": In(config.sms),
+            "sm": In(config.sm_bits),
+            "best": Out(candidate(config)),
+            "number": Out(config.sm_bits),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        any_taken = Signal()
+        m.d.comb += any_taken.eq(self.taken.any())
+        nodes, struck = [], list(self.taken)
+        for n, one in enumerate(self.candidates):
+            node = Signal(self._node, name=f"candidate_{n}")
+            m.d.comb += [node.key.eq(one), node.number.eq(n)]
+            nodes.append(node)
+        for level, fan in enumerate(self.rounds):
+            final = level == len(self.rounds) - 1
+            nodes = [
+                self._meet(m, nodes[n : n + fan], struck[n : n + fan], final, f"best_{level}_{n}")
+                for n in range(0, len(nodes), fan)
+            ]
+            struck = [any_taken & (node.number == self.sm) for node in nodes]
+        (root,) = nodes
+        m.d.comb += [self.best.eq(root.key), self.number.eq(root.number)]
+        return m
+
+    def _meet(
+        self, m: Module, nodes: list[data.View], struck: list[Value], final: bool, name: str
+    ) -> data.View:
+        """The best of several nodes, in a register; `out` if it was struck meanwhile."""
+        out = Signal(self._node, name=name)
+        stays = [~node.out & ~(hit if final else 0) for node, hit in zip(nodes, struck, strict=True)]
+        wins = Signal(len(nodes), name=f"{name}_wins")
+        better = {
+            (one, other): nodes[one].key >= nodes[other].key
+            for other in range(len(nodes))
+            for one in range(other)
+        }
+        for one in range(len(nodes)):
+            beats = [
+                ~stays[other] | (better[one, other] if one < other else ~better[other, one])
+                for other in range(len(nodes))
+                if other != one
+            ]
+            m.d.comb += wins[one].eq(reduce(and_, beats, stays[one]))
+        m.d.sync += [
+            out.key.eq(select(wins, (node.key for node in nodes))),
+            out.number.eq(select(wins, (node.number for node in nodes))),
+            out.out.eq((wins & Cat(*struck)).any() & ~final),
+        ]
+        return out
+
+
+class Gather(wiring.Component):
+    """Whether a bit is set in any of several words, for each bit, as many cycles later as a
+    `Choice` takes.
+
+    Members
+    -------
+    words : the words. any : their OR.
+    """
+
+    def __init__(self, shape: data.Layout, count: int) -> None:
+        self._rounds = len(fan_ins(count))
+        super().__init__({"words": In(shape).array(count), "any": Out(shape)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        words = [Value.cast(word) for word in self.words]
+        for level in range(self._rounds):
+            together = min(len(words), 6)
+            merged = []
+            for n in range(0, len(words), together):
+                word = Signal(len(words[0]), name=f"any_{level}_{n}")
+                m.d.sync += word.eq(reduce(or_, words[n : n + together]))
+                merged.append(word)
+            words = merged
+        (word,) = words
+        m.d.comb += self.any.eq(word)
+        return m
