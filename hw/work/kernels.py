@@ -92,7 +92,7 @@ class Kernels(wiring.Component):
             self._sends.eq(self.sent.valid & (self.sent.row == self._served.row)),
             self._settles.eq(self.settled.valid & (self.settled.row == self._served.row)),
             self.lost.eq(
-                self.settled.valid & self.failed & ~(self.serves & self._settles)
+                self.settled.valid & self.failed & ~(self._settles & self.serves & ~self._moves_on)
             ),
         ]
         self._order(m)
