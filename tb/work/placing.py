@@ -391,8 +391,9 @@ class Bench:
                 assert not kernel.left and not kernel.on_sms, f"row {row} is not drained"
 
     def drained(self, row: int) -> bool:
-        """Whether the design said so in the last cycle."""
-        return bool(int(self.dut.port__drained.value) >> row & 1)
+        """Whether the design said so in the last cycle, and knew of what was asked."""
+        said = int(self.dut.port__drained.value) >> row & 1
+        return bool(said) and self.now > self.kernels[row].filled + 1
 
     # Every block
 
