@@ -36,6 +36,8 @@ def random_kernel(numbers: Random, row: int) -> Kernel:
 async def close_all(bench: Bench) -> None:
     """Everything ends, and can be closed."""
     waits = list(bench.kernels)
+    for kernel in bench.kernels.values():
+        kernel.runs = (1, 10)
     await bench.until(lambda: all(bench.drained(row) for row in waits), 40_000)
     bench.todo["close"].extend(waits)
     await bench.until(lambda: not bench.kernels)
