@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -58,6 +58,8 @@ from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.top import Signalbox
+from hw.work.choice import Choice
+from hw.work.placement import Placement
 from tb.runner import ROOT, SIM_BUILD
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
@@ -136,6 +138,11 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.maintenance": lambda config: Maintenance(config, REQUESTERS),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, REQUESTERS),
+    "work.choice": Choice,
+    "work.choice-132": lambda config: Choice(replace(config, sms=132)),
+    "work.placement": Placement,
+    "work.placement-32": lambda config: Placement(replace(config, sms=32)),
+    "work.placement-132": lambda config: Placement(replace(config, sms=132)),
     "control": ControlPort,
     "top": Signalbox,
 }
@@ -150,7 +157,7 @@ _INPUT = "registered_"
 
 def budget(unit: str) -> int:
     """Clock in MHz that a unit has to reach (spec page 70)."""
-    return 100 if unit == "top" else 150
+    return {"top": 100, "work.choice-132": 200}.get(unit, 150)
 
 
 @dataclass(frozen=True)
