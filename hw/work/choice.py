@@ -33,13 +33,14 @@ class Choice(wiring.Component):
     A candidate that is taken is left out of all choices that are under way: in the last round of
     the same cycle, in every other round of the next one. What it had beaten before in such a choice
     is out of it, too; so a choice may find none, or not the best. The candidates themselves leave
-    it out from the next cycle on, until they know better.
+    it out in the next cycle, and then know better.
 
     Of one candidate there is no round: it is the best.
 
     Members
     -------
-    candidates : of all SMs. taken, sm : one that is taken, as a bit and as a number, if any is.
+    candidates : of all SMs. taken : one that is taken in this cycle, as a bit. found : its number,
+        known before it is sure that it is taken; if `valid`, it is left out of the choices.
     best, number : the best candidate, rank NONE if none was found, and its number.
     """
 
@@ -51,15 +52,13 @@ class Choice(wiring.Component):
         super().__init__({
             "candidates": In(candidate(config)).array(config.sms),
             "taken": In(config.sms),
-            "sm": In(config.sm_bits),
+            "found": In(data.StructLayout({"valid": 1, "sm": config.sm_bits})),
             "best": Out(candidate(config)),
             "number": Out(config.sm_bits),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        any_taken = Signal()
-        m.d.comb += any_taken.eq(self.taken.any())
         nodes, struck = [], list(self.taken)
         for n, one in enumerate(self.candidates):
             node = Signal(self._node, name=f"candidate_{n}")
@@ -71,7 +70,7 @@ class Choice(wiring.Component):
                 self._meet(m, nodes[n : n + fan], struck[n : n + fan], final, f"best_{level}_{n}")
                 for n in range(0, len(nodes), fan)
             ]
-            struck = [any_taken & (node.number == self.sm) for node in nodes]
+            struck = [self.found.valid & (node.number == self.found.sm) for node in nodes]
         (root,) = nodes
         m.d.comb += [self.best.eq(root.key), self.number.eq(root.number)]
         return m

@@ -181,13 +181,17 @@ class Placement(wiring.Component):
                 self.choice.candidates[n].eq(row.candidate),
                 self._gather.words[n].eq(row.seen),
             ]
-        m.d.comb += [self.choice.taken.eq(self._taken), self.choice.sm.eq(self._sm)]
+        m.d.comb += [
+            self.choice.taken.eq(self._taken),
+            self.choice.found.sm.eq(self._sm),
+        ]
 
     def _decide(self, m: Module) -> None:
         """What becomes of the decision behind the last round."""
         decided, best, seen = self._steps[-1], self.choice.best, self._gather.any
         batch, numbering, kernels = self._batch, self.numbering, self.kernels
         places, better, fails, continues = Signal(), Signal(), Signal(), Signal()
+        found = Signal()
         m.d.comb += [
             better.eq(
                 (seen.preferred & (best.rank != Rank.WHOLE + 1))
@@ -196,13 +200,10 @@ class Placement(wiring.Component):
             ),
             kernels.settled.valid.eq(decided.valid & ~self._flush),
             kernels.settled.row.eq(decided.row),
-            places.eq(
-                kernels.settled.valid
-                & ~batch.valid
-                & ~numbering.empty
-                & (best.rank != Rank.NONE)
-                & ~better
-            ),
+            found.eq(decided.valid & ~numbering.empty & (best.rank != Rank.NONE) & ~better),
+            places.eq(found & ~batch.valid & ~self._flush),
+            # Early; after a flush it does not matter.
+            self.choice.found.valid.eq(batch.valid | found),
             fails.eq(kernels.settled.valid & ~places & (batch.valid | ~numbering.empty)),
             kernels.failed.eq(fails),
             kernels.batch.eq(batch.valid),
