@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import and_, or_
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,12 +16,13 @@ __all__ = ["Choice", "Gather", "fan_ins"]
 
 def fan_ins(count: int) -> list[int]:
     """How many nodes come together in each round of a choice among `count`: the fewest rounds of
-    two or three; those of two, which are smaller, first."""
+    two or three; those of two, which are smaller, first, and never last: where three come together
+    there is still one when the winners of the last two choices are left out."""
     rounds = 0
     while 3**rounds < count:
         rounds += 1
     twos = 0
-    while twos < rounds and 2 ** (twos + 1) * 3 ** (rounds - twos - 1) >= count:
+    while twos + 1 < rounds and 2 ** (twos + 1) * 3 ** (rounds - twos - 1) >= count:
         twos += 1
     return [2] * twos + [3] * (rounds - twos)
 
@@ -80,26 +81,53 @@ class Choice(wiring.Component):
     ) -> data.View:
         """The best of several nodes, in a register; `out` if it was struck meanwhile."""
         out = Signal(self._node, name=name)
-        stays = [~node.out & ~(hit if final else 0) for node, hit in zip(nodes, struck, strict=True)]
-        wins = Signal(len(nodes), name=f"{name}_wins")
+        # Who is out loses against all others.
+        keys = [Cat(node.key, ~node.out) for node in nodes]
         better = {
-            (one, other): nodes[one].key >= nodes[other].key
+            (one, other): keys[one] >= keys[other]
             for other in range(len(nodes))
             for one in range(other)
         }
-        for one in range(len(nodes)):
-            beats = [
-                ~stays[other] | (better[one, other] if one < other else ~better[other, one])
-                for other in range(len(nodes))
-                if other != one
-            ]
-            m.d.comb += wins[one].eq(reduce(and_, beats, stays[one]))
+        wins = Signal(len(nodes), name=f"{name}_wins")
+        if final:
+            m.d.comb += wins.eq(_last_wins(better, [~node.out for node in nodes], struck))
+        else:
+            m.d.comb += wins.eq(_wins(better, len(nodes)))
         m.d.sync += [
             out.key.eq(select(wins, (node.key for node in nodes))),
             out.number.eq(select(wins, (node.number for node in nodes))),
-            out.out.eq((wins & Cat(*struck)).any() & ~final),
         ]
+        if not final:
+            gone = Cat(node.out | hit for node, hit in zip(nodes, struck, strict=True))
+            m.d.sync += out.out.eq((wins & gone).any())
         return out
+
+
+def _wins(better: dict[tuple[int, int], Value], count: int) -> Value:
+    """Which of up to three wins, by who is at least as good as whom behind it."""
+    if count == 1:
+        return Const(1)
+    first = better[0, 1]
+    if count == 2:
+        return Cat(first, ~first)
+    third = Mux(first, ~better[0, 2], ~better[1, 2])
+    return Cat(first & ~third, ~first & ~third, third)
+
+
+def _last_wins(
+    better: dict[tuple[int, int], Value], stays: list[Value], struck: list[Value]
+) -> Value:
+    """The same without those that are struck in this very cycle; none, if none stays."""
+    stays = [live & ~hit for live, hit in zip(stays, struck, strict=True)]
+    wins = []
+    for one in range(len(stays)):
+        beats = [
+            ~stays[other] | (better[one, other] if one < other else ~better[other, one])
+            for other in range(len(stays))
+            if other != one
+        ]
+        wins.append(reduce(and_, beats, stays[one]))
+    return Cat(*wins)
 
 
 class Gather(wiring.Component):
