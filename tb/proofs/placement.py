@@ -1,5 +1,6 @@
 """Proofs of block placement, for small machines (PLACE-1 … 10)."""
 
+from itertools import combinations
 from typing import Any
 
 from amaranth import Cat, Module, Mux, Signal, Value
@@ -62,9 +63,12 @@ class SmRowProof(Proof):
             m.d.comb += [
                 Assume(freed <= held),
                 Assume(sent <= size),
+                # What is left of them belongs to the blocks that are left.
+                Assume(held - freed <= size * (dut.blocks - dut.freed.block)),
                 Assert(left + held == size),
-                Assert(held <= size * CONFIG.sm_blocks),
+                Assert(held <= size * dut.blocks),
             ]
+        m.d.comb += Assert(dut.blocks <= CONFIG.sm_blocks)
 
     def _decision(self, m: Module, dut: SmRow) -> Signal:
         """The rank of the decision by which a block is sent."""
@@ -215,7 +219,12 @@ class OrderProof(Proof):
                 "walked": walked, "filled": filled, "walks": walks}  # fmt: skip
 
     def _shape(self, m: Module, dut: KernelOrder) -> None:
-        """Entries without a gap, sorted by priority; there is a free one for each that opens."""
+        """Entries without a gap, sorted by priority, each of another row; a free one for each that
+        opens, which is not there yet."""
+        there = Cat(one.there & (one.row == dut.open.row) for one in dut.entries)
+        m.d.comb += Assume(~(dut.open.valid & there.any()))
+        for one, other in combinations(dut.entries, 2):
+            m.d.comb += Assert(~(one.there & other.there) | (one.row != other.row))
         for one, other in zip(dut.entries, list(dut.entries)[1:], strict=False):
             m.d.comb += Assert(~other.there | (one.there & (one.priority >= other.priority)))
         m.d.comb += Assume(~(dut.open.valid & dut.entries[CONFIG.rows - 1].there))
@@ -226,7 +235,7 @@ class OrderProof(Proof):
         opens = self._is(dut.open, one["row"])
         passed = other["filled"] & (other["walked"] | other["walks"]) & other["open"]
         with m.If(opens & passed & ~self._is(dut.empty, other["row"])):
-            m.d.comb += Assert(dut.overtakes == (dut.priority > other["priority"]) | dut.overtakes)
+            m.d.comb += Assert((dut.priority <= other["priority"]) | dut.overtakes)
 
 
 class ChoiceProof(Proof):
