@@ -142,9 +142,7 @@ class Kernels(wiring.Component):
         ]
         with m.If(self.ask.valid):
             m.d.sync += [row.eq(self.ask.row), has_last.eq(placed.bit_select(self.ask.row, 1))]
-        m.d.sync += fetched.eq(
-            ~self.restart & (self.ask.valid | (fetched & ~loads & ~self.flush))
-        )
+        m.d.sync += fetched.eq(~self.restart & (self.ask.valid | (fetched & ~loads & ~self.flush)))
         with m.If(self.sent.valid):
             m.d.sync += placed.bit_select(self.sent.row, 1).eq(1)
         with m.If(self.open.valid):
@@ -185,9 +183,7 @@ class Kernels(wiring.Component):
         m.d.comb += [
             wide.eq(served.policy == Policy.WIDE),
             begins.eq(
-                self.serves
-                & (count != 0)
-                & Mux(wide, flight < count, (flight == 0) & ~self.batch)
+                self.serves & (count != 0) & Mux(wide, flight < count, (flight == 0) & ~self.batch)
                 | self.serves & waits & ~self.batch
             ),
             after.eq(flight + begins),

@@ -126,7 +126,9 @@ class Numbering(wiring.Component):
         ]
 
     def _places(self, m: Module) -> None:
-        grids = self._ram(m, "grids", data.StructLayout({"first": coordinates, "grid": coordinates}))
+        grids = self._ram(
+            m, "grids", data.StructLayout({"first": coordinates, "grid": coordinates})
+        )
         places = self._ram(m, "places", coordinates)
         write_grid, write = grids.write_port(), places.write_port()
         opened = grids.read_port(transparent_for=[write_grid])

@@ -1,6 +1,5 @@
 """The global logic controller: which block goes to which SM (PLACE-1 … 10, ASID-30 … 32)."""
 
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -140,10 +139,7 @@ class Placement(wiring.Component):
             kernels.open.valid.eq(asks.opens),
             [kernels.open[name].eq(opened[name]) for name in ("row", "needs", "asid", "policy")],
             numbering.open.valid.eq(asks.opens),
-            [
-                numbering.open[name].eq(opened[name])
-                for name in ("row", "blocks", "first", "grid")
-            ],
+            [numbering.open[name].eq(opened[name]) for name in ("row", "blocks", "first", "grid")],
             kernels.close.eq(asks.closes),
             kernels.refill.eq(asks.refills),
             asks.blocks.eq(numbering.blocks),
@@ -305,6 +301,4 @@ class Placement(wiring.Component):
 
 
 def _step(rank: Value) -> Value:
-    return Mux(
-        rank >= Rank.WHOLE, Step.WHOLE, Mux(rank >= Rank.WARP, Step.WARP, Step.LOWER)
-    )
+    return Mux(rank >= Rank.WHOLE, Step.WHOLE, Mux(rank >= Rank.WARP, Step.WARP, Step.LOWER))

@@ -69,9 +69,7 @@ class Running(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         most = config.sms * config.sm_blocks
-        self.counts = [
-            Signal(range(most + 1), name=f"blocks_{row}") for row in range(config.rows)
-        ]
+        self.counts = [Signal(range(most + 1), name=f"blocks_{row}") for row in range(config.rows)]
         self.filled = Signal(config.rows)
         event = row_event(config)
         super().__init__({

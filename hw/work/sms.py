@@ -42,9 +42,9 @@ def candidate(config: Config) -> data.StructLayout:
 def sight(config: Config) -> data.StructLayout:
     """What is true of an SM, or of any SM, in a decision.
 
-    whole, warp, lower : it qualifies for step A, B, C. preferred : for A, and the policy prefers it.
-    registers, warps, shared : of these it has as much as a whole block needs. slot : it has a block
-    slot. below : it runs only blocks of lower priority.
+    whole, warp, lower : it qualifies for step A, B, C. preferred : for A, and the policy prefers
+    it. registers, warps, shared : of these it has as much as a whole block needs. slot : it has a
+    block slot. below : it runs only blocks of lower priority.
     """
     names = ("preferred", "whole", "warp", "lower", "registers", "warps", "shared", "slot", "below")
     return data.StructLayout(dict.fromkeys(names, 1))
@@ -64,8 +64,8 @@ class SmRow(wiring.Component):
     needs, asid, policy : of the kernel that is looked at. last : the SM took its last block.
     taken, sent, space : a block of such needs, of address space `space`, is sent to the SM.
     freed, highest, received : see `SmLink`. ready : the link can take a block.
-    candidate : the SM as a candidate for the kernel of the last cycle. Its rank is NONE in the cycle
-        after a block was sent to it, for what it has left was not known then.
+    candidate : the SM as a candidate for the kernel of the last cycle. Its rank is NONE in the
+        cycle after a block was sent to it, for what it has left was not known then.
     seen : the same, in that cycle as well.
     one, two : it had room, in the last cycle, for one whole block, for two.
 

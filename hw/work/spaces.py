@@ -41,7 +41,9 @@ class SmSpaces(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         last, other = self.known
-        m.d.comb += self.serves.eq(Cat(one.valid & (one.asid == self.asked) for one in self.known).any())
+        m.d.comb += self.serves.eq(
+            Cat(one.valid & (one.asid == self.asked) for one in self.known).any()
+        )
         with m.If(self.taken & ~(last.valid & (last.asid == self.sent))):
             m.d.sync += [other.eq(last), last.valid.eq(1), last.asid.eq(self.sent)]
         return m

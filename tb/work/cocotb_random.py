@@ -68,7 +68,7 @@ async def random_work(dut):
             await bench.until(lambda: not bench.todo["stop"])
             await bench.steps(numbers.randrange(8))
             bench.keeps_answers = False
-            await bench.until(lambda: len(bench.answers) > answers)
+            await bench.until(lambda count=answers: len(bench.answers) > count)
         else:
             over = [row for row in known if bench.drained(row)]
             bench.todo["close"].extend(over)

@@ -55,46 +55,30 @@ async def decisions(dut):
 
 
 @cocotb.test(**LIMIT)
-async def bursts(dut):
+@cocotb.parametrize(count=KERNELS)
+async def bursts(dut, count: int):
     """All block slots fall free at once: cycles until they are taken again."""
     bench = await full(dut)
-    for count in KERNELS:
-        blocks = max(1, SMS * SLOTS // count)
-        await opened(bench, count, blocks, LONG)
-        before = len(bench.log)
-        for sm in range(SMS):
-            bench.end_all(sm)
-        total = min(count * blocks, SMS * SLOTS)
-        await bench.until(lambda end=before + total: len(bench.log) == end)
-        cycles = bench.log[-1][0] - bench.log[before][0] + 1
-        report(**{key("burst", SMS, count): round(1000 * total / cycles)})
-        for sm in range(SMS):
-            bench.end_all(sm)
-        await bench.until(lambda rows=range(count): all(bench.drained(row) for row in rows))
-        bench.todo["close"].extend(row for row in bench.kernels if row != FILLER)
-        await bench.until(lambda: len(bench.kernels) == 1)
-        bench.todo["add"].append((FILLER, SMS * SLOTS))
-        await bench.until(lambda: not bench.todo["add"])
-        await bench.until(lambda: not bench.kernels[FILLER].left)
-        await bench.steps(40)
+    blocks = max(1, SMS * SLOTS // count)
+    await opened(bench, count, blocks, LONG)
+    before = len(bench.log)
+    for sm in range(SMS):
+        bench.end_all(sm)
+    total = min(count * blocks, SMS * SLOTS)
+    await bench.until(lambda: len(bench.log) >= before + total)
+    cycles = bench.log[-1][0] - bench.log[before][0] + 1
+    report(**{key("burst", SMS, count): round(1000 * total / cycles)})
 
 
 @cocotb.test(**LIMIT)
-async def churn(dut):
+@cocotb.parametrize(count=KERNELS)
+async def churn(dut, count: int):
     """Blocks end all the time, one and a half per cycle if each is replaced at once."""
     bench = await Bench.start(dut, CONFIG)
     mean = SMS * SLOTS * 2 // 3
     runs = (max(1, mean // 2), mean * 3 // 2)
-    for count in KERNELS:
-        share = 3 * CHURN // count + 1
-        await opened(bench, count, share, runs)
-        await bench.steps(CHURN // 2)
-        before = len(bench.log)
-        await bench.steps(CHURN)
-        report(**{key("churn", SMS, count): round(1000 * (len(bench.log) - before) / CHURN)})
-        for row in range(count):
-            bench.todo["stop"].append(row)
-        await bench.until(lambda: not bench.todo["stop"])
-        await bench.until(lambda rows=range(count): all(bench.drained(row) for row in rows))
-        bench.todo["close"].extend(bench.kernels)
-        await bench.until(lambda: not bench.kernels)
+    await opened(bench, count, 3 * (CHURN + mean) // count + 1, runs)
+    await bench.steps(2 * mean)
+    before = len(bench.log)
+    await bench.steps(CHURN)
+    report(**{key("churn", SMS, count): round(1000 * (len(bench.log) - before) / CHURN)})

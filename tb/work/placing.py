@@ -277,22 +277,27 @@ class Bench:
         if name == "open":
             x, y, z = what.first
             width, height, depth = what.grid
-            return self.shapes["open"].const({
-                "row": what.row,
-                "needs": {
-                    "priority": what.priority,
-                    "barrier": what.barrier,
-                    "warps": what.warps,
-                    "registers": what.registers,
-                    "shared": what.shared,
-                    "block_registers": what.warps * what.registers,
-                },
-                "asid": what.asid,
-                "policy": what.policy,
-                "blocks": what.blocks,
-                "first": {"x": x, "y": y, "z": z},
-                "grid": {"x": width, "y": height, "z": depth},
-            }).as_bits()
+            return (
+                self
+                .shapes["open"]
+                .const({
+                    "row": what.row,
+                    "needs": {
+                        "priority": what.priority,
+                        "barrier": what.barrier,
+                        "warps": what.warps,
+                        "registers": what.registers,
+                        "shared": what.shared,
+                        "block_registers": what.warps * what.registers,
+                    },
+                    "asid": what.asid,
+                    "policy": what.policy,
+                    "blocks": what.blocks,
+                    "first": {"x": x, "y": y, "z": z},
+                    "grid": {"x": width, "y": height, "z": depth},
+                })
+                .as_bits()
+            )
         if name == "add":
             row, blocks = what
             return self.shapes["add"].const({"row": row, "blocks": blocks}).as_bits()
@@ -333,9 +338,7 @@ class Bench:
         if refused.valid:
             self.refused.append((self.now, refused))
         # The state of this cycle's registers, of which a decision that begins now knows.
-        ready = [
-            int(sm.coming is None or bool(self.free[n])) for n, sm in enumerate(self.sms)
-        ]
+        ready = [int(sm.coming is None or bool(self.free[n])) for n, sm in enumerate(self.sms)]
         self.history.append(([row.copy() for row in self.table], ready, dict(self.last)))
         for n, sm in enumerate(self.sms):
             back = freed[n]
@@ -456,7 +459,9 @@ class Bench:
         assert step == best == qualified[sm], f"step {step}, while step {best} had an SM"
         recent = [one for one in self.log if one[0] >= commit - span]
         if not recent and step != LOWER:
-            order = [self._order(kernel, table[n], n, last) for n in qualified if qualified[n] == best]
+            order = [
+                self._order(kernel, table[n], n, last) for n in qualified if qualified[n] == best
+            ]
             assert self._order(kernel, table[sm], sm, last) == min(order), "not the policy's choice"
 
     def _order(self, kernel: Kernel, row: Left, n: int, last: dict[int, int]) -> tuple[int, ...]:

@@ -10,6 +10,11 @@ CHURN = 400
 """Cycles in which blocks are counted while others end."""
 
 
+_TITLE = """\
+Blocks per 1000 cycles: all block slots fall free at once (burst), or blocks end all the time, up to
+1.5 per cycle (churn). Open, freed: cycles from then until the block is valid at its SM."""
+
+
 def key(what: str, sms: int, kernels: int = 0) -> str:
     """Name of one measurement."""
     return f"placement, {what}, {sms} SMs" + (f", {kernels} kernels" if kernels else "")
@@ -23,13 +28,13 @@ def keys(sms: int) -> list[str]:
 
 def table(values: Mapping[str, int]) -> str:
     """All measurements in Markdown."""
+    what = ("burst", "churn")
+    titles = "".join(f" {one}, {n} kernels |" for one in what for n in KERNELS)
     lines = [
-        "Blocks per 1000 cycles: all block slots fall free at once (burst), or blocks end all the "
-        "time, up to 1.5 per cycle (churn). Latencies in cycles until the block is valid at its SM.",
+        _TITLE,
         "",
-        "| SMs | open | freed |" + "".join(f" burst, {n} kernels |" for n in KERNELS)
-        + "".join(f" churn, {n} kernels |" for n in KERNELS),
-        "|--:|" * 3 + "--:|" * (2 * len(KERNELS)),
+        f"| SMs | open | freed |{titles}",
+        "|" + "--:|" * (3 + len(what) * len(KERNELS)),
     ]
     for sms in SIZES:
         cells = [str(values.get(name, "–")) for name in keys(sms)]
