@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-__all__ = ["CHURN", "KERNELS", "SIZES", "key", "keys", "table"]
+__all__ = ["CHURN", "KERNELS", "SIZES", "all_keys", "key", "keys", "table"]
 
 SIZES = (4, 16, 64, 132)
 KERNELS = (4, 16, 64)
@@ -24,6 +24,11 @@ def keys(sms: int) -> list[str]:
     """Names of all measurements of a machine of so many SMs."""
     rates = [key(what, sms, count) for what in ("burst", "churn") for count in KERNELS]
     return [key("open", sms), key("freed", sms), *rates]
+
+
+def all_keys() -> list[str]:
+    """Names of all measurements."""
+    return [name for sms in SIZES for name in keys(sms)]
 
 
 def table(values: Mapping[str, int]) -> str:
