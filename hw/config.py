@@ -252,6 +252,11 @@ class Config:
         return _bits(self.rows)
 
     @property
+    def sm_bits(self) -> int:
+        """Bits of an SM's number."""
+        return _bits(self.sms)
+
+    @property
     def register_units(self) -> int:
         """Registers of an SM, in units."""
         return self.sm_registers // REGISTER_UNIT

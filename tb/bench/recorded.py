@@ -8,6 +8,7 @@ from pathlib import Path
 from tb.bench import latency, translation
 from tb.bench.rows import ROWS
 from tb.runner import ROOT
+from tb.work import rates
 
 __all__ = ["DOCS", "RECORDED", "compare", "differences", "document", "recording"]
 
@@ -35,7 +36,7 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if recording():
         recorded |= measured
-        known = [*ROWS, *latency.keys(), *translation.keys()]
+        known = [*ROWS, *latency.keys(), *translation.keys(), *rates.all_keys()]
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")
     else:

@@ -1,0 +1,125 @@
+"""The open rows in the order in which they are served (PLACE-1)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import lowest, select
+
+__all__ = ["KernelOrder", "row_event"]
+
+
+def row_event(config: Config) -> data.StructLayout:
+    """Something happens to a row; a strobe."""
+    return data.StructLayout({"valid": 1, "row": config.row_bits})
+
+
+class KernelOrder(wiring.Component):
+    """A list of all open rows, sorted: highest priority first, oldest first among equals.
+
+    A row that opens takes its place behind those of its priority and above, a row that closes
+    leaves it; what is behind moves by one place. So the order is exact from the cycle after `open`,
+    and a row's place says how many rows go before it.
+
+    The list is walked from its beginning: `next` is the first row with undistributed blocks that
+    has not been walked since the last `restart`.
+
+    Cost: per row an entry, a comparator for priorities, three for row numbers.
+
+    Members
+    -------
+    open, close : one of them per cycle. priority : of the row that opens.
+    refill, empty : the row has undistributed blocks now; it has none.
+    next : the row to walk to, combinational from registers. walk : it is walked.
+    restart : nothing has been walked, from the next cycle on.
+    overtakes : the row that opens goes before one that has been walked and is not empty;
+        combinational.
+
+    Attributes
+    ----------
+    entries : the list (state, for proofs).
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        entry = data.StructLayout({
+            "there": 1,
+            "row": config.row_bits,
+            "priority": 6,
+            "filled": 1,
+            "walked": 1,
+        })
+        self.entries = Signal(data.ArrayLayout(entry, config.rows))
+        event = row_event(config)
+        super().__init__({
+            "open": In(event),
+            "priority": In(6),
+            "close": In(event),
+            "refill": In(event),
+            "empty": In(event),
+            "next": Out(event),
+            "walk": In(1),
+            "restart": In(1),
+            "overtakes": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        first = Signal(self._config.rows)
+        wanted = Cat(one.there & one.filled & ~one.walked for one in self.entries)
+        m.d.comb += [
+            first.eq(lowest(wanted)),
+            self.next.valid.eq(wanted.any()),
+            self.next.row.eq(select(first, (one.row for one in self.entries))),
+        ]
+        self._move(m, self._updated(m, first))
+        return m
+
+    def _updated(self, m: Module, first: Value) -> data.View:
+        """The entries with what happens to their rows, in their old places."""
+        updated = Signal(self.entries.shape(), name="updated")
+        for n, (old, new) in enumerate(zip(self.entries, updated, strict=True)):
+            fills, empties = _is(self.refill, old.row), _is(self.empty, old.row)
+            m.d.comb += [
+                new.eq(old),
+                new.filled.eq((old.filled | fills) & ~empties),
+                new.walked.eq(old.walked | (self.walk & first[n])),
+            ]
+        return updated
+
+    def _move(self, m: Module, updated: data.View) -> None:
+        """Open and close places."""
+        entries, before = self.entries, Signal(self._config.rows)
+        leaves, behind = Signal(self._config.rows), Signal(self._config.rows)
+        newcomer = Signal(entries[0].shape())
+        m.d.comb += [
+            before.eq(Cat(one.there & (one.priority >= self.priority) for one in entries)),
+            leaves.eq(Cat(one.there & _is(self.close, one.row) for one in entries)),
+            behind.eq(~(leaves - 1)),
+            newcomer.there.eq(1),
+            newcomer.filled.eq(1),
+            newcomer.row.eq(self.open.row),
+            newcomer.priority.eq(self.priority),
+        ]
+        overtaken = Cat(one.there & one.walked & one.filled for one in updated) & ~before
+        m.d.comb += self.overtakes.eq(self.open.valid & overtaken.any())
+        for n, entry in enumerate(entries):
+            above = updated[n - 1] if n else newcomer
+            above = Mux(before[n - 1], newcomer, above) if n else above
+            below = updated[n + 1] if n + 1 < len(entries) else 0
+            m.d.sync += [
+                entry.eq(
+                    Mux(
+                        self.open.valid & ~before[n],
+                        above,
+                        Mux(self.close.valid & behind[n], below, updated[n]),
+                    )
+                )
+            ]
+            with m.If(self.restart):
+                m.d.sync += entry.walked.eq(0)
+
+
+def _is(event: data.View, row: Value) -> Value:
+    return event.valid & (event.row == row)

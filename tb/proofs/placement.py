@@ -1,0 +1,376 @@
+"""Proofs of block placement, for small machines (PLACE-1 … 10)."""
+
+from itertools import combinations
+from typing import Any
+
+from amaranth import Cat, Module, Mux, Signal, Value
+
+from hw.config import Config
+from hw.work.choice import Choice
+from hw.work.numbering import Numbering
+from hw.work.order import KernelOrder
+from hw.work.records import LEVEL_BITS, coordinates, kernel_needs
+from hw.work.sms import Rank, SmRow
+from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+CONFIG = Config(
+    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=5,
+    sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
+)  # fmt: skip
+
+
+def free(m: Module, target: Any, name: str) -> None:
+    """An input that may be anything."""
+    value = Value.cast(target)
+    m.d.comb += value.eq(anything(m, len(value), name))
+
+
+class SmRowProof(Proof):
+    """A decision is remembered from any moment on; a block is sent by it unless another one was
+    sent since. One block is followed, chosen by the solver, while it is on the SM."""
+
+    name = "work.sms"
+    shows = (
+        "what an SM has left and what was sent and not freed are its size; a block that is sent by "
+        "step A fits, by step B its first warp does, by step C everything there is less urgent"
+    )
+    induction = 2
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = SmRow(CONFIG)
+        m.submodules.dut = wrap(dut)
+        for name in ("needs", "asid", "policy", "last", "sent", "space", "freed", "highest",
+                     "ready", "taken"):  # fmt: skip
+            free(m, getattr(dut, name), name)
+        self._amounts(m, dut)
+        rank = self._decision(m, dut)
+        self._follow(m, dut, rank)
+
+    def _amounts(self, m: Module, dut: SmRow) -> None:
+        """Held: sent and not freed."""
+        amounts = (
+            (dut.registers, CONFIG.register_units, dut.sent.block_registers, dut.freed.registers),
+            (dut.warps, CONFIG.sm_warps, dut.sent.warps, dut.freed.warps),
+            (dut.shared, CONFIG.shared_units, dut.sent.shared, dut.freed.shared),
+            (CONFIG.sm_blocks - dut.blocks, CONFIG.sm_blocks, 1, dut.freed.block),
+        )
+        for n, (left, size, sent, freed) in enumerate(amounts):
+            held = Signal(8, name=f"held_{n}")
+            m.d.sync += held.eq(held + Mux(dut.taken, sent, 0) - freed)
+            m.d.comb += [
+                Assume(freed <= held),
+                Assume(sent <= size),
+                # What is left of them belongs to the blocks that are left.
+                Assume(held - freed <= size * (dut.blocks - dut.freed.block)),
+                Assert(left + held == size),
+                Assert(held <= size * dut.blocks),
+            ]
+        m.d.comb += Assert(dut.blocks <= CONFIG.sm_blocks)
+
+    def _decision(self, m: Module, dut: SmRow) -> Signal:
+        """The rank of the decision by which a block is sent."""
+        rank, needs, before = Signal(3, name="rank"), Signal(kernel_needs), Signal(kernel_needs)
+        decides = anything(m, 1, "decides")
+        m.d.sync += before.eq(dut.needs)
+        with m.If(dut.taken):
+            m.d.sync += rank.eq(Rank.NONE)
+        with m.Elif(decides):
+            m.d.sync += [rank.eq(dut.candidate.rank), needs.eq(before)]
+        m.d.comb += [
+            Assume(~dut.taken | ((rank != Rank.NONE) & (dut.sent == needs))),
+            # What the registers and hardware warps of a warp are to those of its block.
+            Assume(dut.needs.warps >= 1),
+        ]
+        for one, what in ((dut.candidate.rank, before), (rank, needs)):
+            whole, warp = one >= Rank.WHOLE, (one >= Rank.WARP) & (one < Rank.WHOLE)
+            with m.If(whole):
+                m.d.comb += [
+                    Assert(dut.registers >= what.block_registers),
+                    Assert(dut.warps >= what.warps),
+                    Assert(dut.shared >= what.shared),
+                ]
+            with m.If(warp):
+                m.d.comb += [
+                    Assert(dut.registers >= what.registers),
+                    Assert(dut.warps >= 1),
+                    Assert(dut.shared >= what.shared),
+                    Assert(~what.barrier),
+                ]
+            with m.If((one != Rank.NONE) & ~whole & ~warp):
+                m.d.comb += Assert(dut.top <= what.priority)
+            with m.If(one != Rank.NONE):
+                m.d.comb += Assert(dut.blocks < CONFIG.sm_blocks)
+        m.d.comb += [Cover(dut.taken & (rank == one)) for one in (2, 4, 6)]
+        return rank
+
+    def _follow(self, m: Module, dut: SmRow, rank: Signal) -> None:
+        """One block: sent, then `place` receipts later in the SM, until it ends."""
+        there, level, place = Signal(), Signal(LEVEL_BITS), Signal(6)
+        waiting, receives = Signal(6), anything(m, 1, "receives")
+        m.d.comb += [
+            waiting.eq(dut.count - dut.received),
+            Assume(~receives | (waiting != 0)),
+            Assert(waiting <= 32),
+            Assume(~dut.taken | (waiting < 32)),
+            # The SM tells of no priority that was not sent, and of the block once it is there.
+            Assume(dut.highest <= dut.top),
+            Assume(~(there & (place == 0)) | (dut.highest >= level)),
+        ]
+        received = Signal(6, name="received_count")
+        m.d.sync += received.eq(received + receives)
+        m.d.comb += dut.received.eq(received)
+        with m.If(~there):
+            with m.If(dut.taken & anything(m, 1, "follows")):
+                m.d.sync += [
+                    there.eq(1),
+                    level.eq(dut.sent.priority + 1),
+                    place.eq(waiting + 1 - receives),
+                ]
+        with m.Else():
+            m.d.sync += place.eq(place - (receives & (place != 0)))
+            with m.If((place == 0) & anything(m, 1, "ends")):
+                m.d.sync += there.eq(0)
+            m.d.comb += [Assert(place <= waiting), Assert(dut.top >= level)]
+            with m.If(dut.taken & (rank < Rank.WARP)):
+                m.d.comb += Assert(level <= dut.sent.priority)
+
+
+class OrderProof(Proof):
+    """For any two rows, chosen by the solver."""
+
+    name = "work.order"
+    shows = (
+        "of two rows with undistributed blocks that were not walked, the one of higher priority is "
+        "walked first, the older one among equals; a row that is walked after one that it goes "
+        "before has been announced"
+    )
+    induction = 2
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = KernelOrder(CONFIG)
+        m.submodules.dut = wrap(dut)
+        for name in ("open", "close", "refill", "empty", "priority", "walk", "restart"):
+            free(m, getattr(dut, name), name)
+        m.d.comb += Assume(~(dut.open.valid & dut.close.valid))
+        rows = [self._row(m, dut, f"row_{n}") for n in range(2)]
+        one, other = rows
+        first = Signal(name="first_is_older")
+        with m.If(self._is(dut.open, one["row"])):
+            m.d.sync += first.eq(0)
+        with m.If(self._is(dut.open, other["row"])):
+            m.d.sync += first.eq(1)
+        m.d.comb += Assume(one["row"] != other["row"])
+        # One entry of each, those of higher priority, then older ones, before the others.
+        both = one["open"] & other["open"]
+        before = (one["priority"] > other["priority"]) | (
+            (one["priority"] == other["priority"]) & first
+        )
+        with m.If(both):
+            m.d.comb += Assert(before == (one["at"] < other["at"]))
+        for row in rows:
+            with m.If(row["open"]):
+                m.d.comb += Assert(row["at"].any() & ((row["at"] & (row["at"] - 1)) == 0))
+        self._shape(m, dut)
+        self._walks(m, dut, one, other, before)
+        m.d.comb += Cover(both & dut.next.valid & (dut.next.row == other["row"]))
+
+    @staticmethod
+    def _is(event: Any, row: Value) -> Value:
+        return event.valid & (event.row == row)
+
+    def _row(self, m: Module, dut: KernelOrder, name: str) -> dict[str, Any]:
+        """What is known of a row, beside the list; `at`: its places there."""
+        row = Signal(CONFIG.row_bits, name=name)
+        open_, filled, walked = (Signal(name=f"{name}_{one}") for one in ("is", "filled", "walked"))
+        priority = Signal(6, name=f"{name}_priority")
+        opens, closes = self._is(dut.open, row), self._is(dut.close, row)
+        m.d.comb += [
+            row.eq(AnyConst(CONFIG.row_bits)),
+            Assume(row < CONFIG.rows),
+            Assume(~opens | ~open_),
+            Assume(~(closes | self._is(dut.refill, row) | self._is(dut.empty, row)) | open_),
+        ]
+        walks = dut.walk & dut.next.valid & (dut.next.row == row)
+        m.d.sync += [
+            open_.eq((open_ | opens) & ~closes),
+            filled.eq(opens | ((filled | self._is(dut.refill, row)) & ~self._is(dut.empty, row))),
+            walked.eq(~opens & (walked | walks) & ~dut.restart),
+        ]
+        with m.If(opens):
+            m.d.sync += priority.eq(dut.priority)
+        at = Cat(entry.there & (entry.row == row) for entry in dut.entries)
+        with m.If(~open_):
+            m.d.comb += Assert(~at.any())
+        for entry in dut.entries:
+            with m.If(open_ & entry.there & (entry.row == row)):
+                m.d.comb += [
+                    Assert(entry.priority == priority),
+                    Assert(entry.filled == filled),
+                    Assert(entry.walked == walked),
+                ]
+        ready = open_ & filled & ~walked
+        with m.If(ready):
+            m.d.comb += Assert(dut.next.valid)
+        return {"row": row, "open": open_, "priority": priority, "at": at, "ready": ready,
+                "walked": walked, "filled": filled, "walks": walks}  # fmt: skip
+
+    def _shape(self, m: Module, dut: KernelOrder) -> None:
+        """Entries without a gap, sorted by priority, each of another row; a free one for each that
+        opens, which is not there yet."""
+        there = Cat(one.there & (one.row == dut.open.row) for one in dut.entries)
+        m.d.comb += Assume(~(dut.open.valid & there.any()))
+        for one, other in combinations(dut.entries, 2):
+            m.d.comb += Assert(~(one.there & other.there) | (one.row != other.row))
+        for one, other in zip(dut.entries, list(dut.entries)[1:], strict=False):
+            m.d.comb += Assert(~other.there | (one.there & (one.priority >= other.priority)))
+        m.d.comb += Assume(~(dut.open.valid & dut.entries[CONFIG.rows - 1].there))
+
+    def _walks(self, m: Module, dut: KernelOrder, one: dict, other: dict, before: Value) -> None:
+        with m.If(dut.next.valid & (dut.next.row == other["row"]) & one["ready"]):
+            m.d.comb += [Assert(~before), Assert(other["ready"])]
+        opens = self._is(dut.open, one["row"])
+        passed = other["filled"] & (other["walked"] | other["walks"]) & other["open"]
+        with m.If(opens & passed & ~self._is(dut.empty, other["row"])):
+            m.d.comb += Assert((dut.priority <= other["priority"]) | dut.overtakes)
+
+
+class ChoiceProof(Proof):
+    """Five candidates, two rounds."""
+
+    name = "work.choice"
+    shows = (
+        "the best candidate is found, of equals the first, if none is taken meanwhile; what is "
+        "found was a candidate, and was not taken since"
+    )
+    induction = 4
+    cover = 6
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Choice(CONFIG)
+        m.submodules.dut = wrap(dut)
+        for n, one in enumerate(dut.candidates):
+            free(m, one, f"candidate_{n}")
+        free(m, dut.taken, "taken")
+        free(m, dut.found, "found")
+        hit = 1 << dut.found.sm
+        m.d.comb += Assume((dut.taken == 0) | (dut.found.valid & (dut.taken == hit)))
+        size = Value.cast(dut.candidates[0]).shape()
+        now = [Value.cast(one) for one in dut.candidates]
+        quiet, struck, age = Signal(2), Signal(2 * CONFIG.sms), Signal(range(4))
+        for step in range(2):
+            later = [Signal(size, name=f"before_{step}_{n}") for n in range(CONFIG.sms)]
+            m.d.sync += [one.eq(value) for one, value in zip(later, now, strict=True)]
+            now = later
+        m.d.sync += [
+            quiet.eq(Cat(~dut.found.valid, quiet[0])),
+            struck.eq(Cat(dut.taken, struck[: CONFIG.sms])),
+            age.eq(Mux(age == 3, 3, age + 1)),
+        ]
+        best = Value.cast(dut.best)
+        with m.If((dut.best.rank != 0) & (age >= 2)):
+            for n, one in enumerate(now):
+                with m.If(dut.number == n):
+                    m.d.comb += [
+                        Assert(best == one),
+                        Assert(~struck[n] & ~struck[CONFIG.sms + n]),
+                    ]
+            m.d.comb += Assert(dut.number < CONFIG.sms)
+        with m.If(quiet.all() & (age >= 2)):
+            for n, one in enumerate(now):
+                m.d.comb += Assert(best >= one)
+                m.d.comb += Assert((best != one) | (dut.number <= n))
+        m.d.comb += Cover((dut.number == 4) & quiet.all())
+
+
+class NumberingProof(Proof):
+    """For any row, chosen by the solver."""
+
+    name = "work.numbering"
+    shows = (
+        "each block that is taken of a row is the next one of its grid, and its count is that of "
+        "what was opened or set, less those that were taken since"
+    )
+    induction = 3
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Numbering(CONFIG)
+        inside = Inside(dut)
+        rams = {
+            name: inside.submodule(name).read_port(domain="comb")
+            for name in ("opened", "counts", "grids", "places")
+        }
+        fresh_bits = dut._fresh
+        m.submodules.dut = wrap(dut)
+        for name in ("open", "ahead", "take", "change", "ask"):
+            free(m, getattr(dut, name), name)
+        row, looked, asked = (Signal(CONFIG.row_bits, name=n) for n in ("row", "looked", "asks"))
+        known, was_opened, has_asked = Signal(), Signal(), Signal()
+        m.d.comb += [row.eq(AnyConst(CONFIG.row_bits)), Assume(row < CONFIG.rows)]
+        opens = dut.open.valid & (dut.open.row == row)
+        m.d.sync += [looked.eq(dut.ahead), was_opened.eq(opens), asked.eq(dut.ask.row)]
+        m.d.sync += has_asked.eq(dut.ask.valid)
+        count, grid, at = self._model(m, dut, looked == row, opens)
+        with m.If(opens):
+            m.d.sync += known.eq(1)
+        m.d.comb += [
+            Assume(~(dut.take & dut.change.valid)),
+            Assume(~dut.take | ~dut.empty),
+            # What is opened is not looked at, nor asked for.
+            Assume(~dut.open.valid | (dut.open.row != dut.ahead)),
+            Assume(~dut.open.valid | (dut.open.row != looked)),
+            Assume(~(dut.open.valid & dut.ask.valid) | (dut.open.row != dut.ask.row)),
+            Assert(looked == dut._row),
+        ]
+        mine = known & (looked == row)
+        with m.If(mine):
+            m.d.comb += [
+                Assert(dut.blocks == count),
+                Assert(dut.empty == (count == 0)),
+                Assert(dut.at == at),
+            ]
+        with m.If(known & has_asked & (asked == row)):
+            m.d.comb += Assert((dut.asked == count) | dut._writes | ~mine)
+        m.d.comb += [port.addr.eq(row) for port in rams.values()]
+        fresh = fresh_bits.bit_select(row, 1)
+        with m.If(known):
+            m.d.comb += [
+                Assert(rams["grids"].data.grid == grid),
+                Assert(Mux(fresh, rams["opened"].data, rams["counts"].data[:32]) == count),
+                Assert(fresh | (rams["counts"].data[32] == (count == 0))),
+                Assert(~fresh | (count != 0)),
+                Assert(
+                    Mux(
+                        fresh,
+                        rams["grids"].data.first.as_value(),
+                        rams["places"].data.as_value(),
+                    )
+                    == at.as_value()
+                ),
+            ]
+        m.d.comb += Cover(mine & dut.take & (at.y == 1))
+
+    def _model(self, m: Module, dut: Numbering, mine: Value, opens: Value) -> tuple:
+        """Count, grid and next place of the row."""
+        count, grid, at = Signal(32), Signal(coordinates), Signal(coordinates, name="next_at")
+        m.d.comb += Assume(~dut.open.valid | (dut.open.blocks != 0))
+        with m.If(opens):
+            m.d.sync += [count.eq(dut.open.blocks), grid.eq(dut.open.grid), at.eq(dut.open.first)]
+        with m.Elif(mine & dut.take):
+            m.d.sync += count.eq(count - 1)
+            with m.If(at.x + 1 != grid.x):
+                m.d.sync += at.x.eq(at.x + 1)
+            with m.Elif(at.y + 1 != grid.y):
+                m.d.sync += [at.x.eq(0), at.y.eq(at.y + 1)]
+            with m.Else():
+                m.d.sync += [at.x.eq(0), at.y.eq(0), at.z.eq(at.z + 1)]
+        with m.Elif(mine & dut.change.valid):
+            m.d.sync += count.eq(dut.change.count)
+        return count, grid, at
+
+
+PROOFS = [SmRowProof(), OrderProof(), ChoiceProof(), NumberingProof()]

@@ -1,0 +1,319 @@
+"""Placement, case by case: the worked examples of page 30 (1, 2, 4) and of page 20 (3), order,
+batches, what is asked in every phase. `Bench` checks every block besides."""
+
+import ast
+import os
+
+import cocotb
+
+from hw.config import Config
+from tb.work.placing import (
+    AFFINITY,
+    DEEP,
+    FOREVER,
+    LOWER,
+    WARP,
+    WHOLE,
+    WIDE,
+    Bench,
+    Kernel,
+    rounds,
+)
+
+LIMIT = {"timeout_time": 5, "timeout_unit": "ms"}
+CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))
+SMS, WARPS, REGISTERS = CONFIG.sms, CONFIG.sm_warps, CONFIG.register_units
+SHARED, SLOTS = CONFIG.shared_units, CONFIG.sm_blocks
+LONG = (FOREVER, FOREVER)
+SETTLED = 60
+"""Cycles after which all that can be placed is."""
+
+OPEN_LATENCY, FREED_LATENCY = 5 + rounds(SMS), 3 + rounds(SMS)
+"""Cycles until a block is valid at an SM; a block is logged a cycle before."""
+
+
+async def start(dut) -> Bench:
+    return await Bench.start(dut, CONFIG)
+
+
+async def fill(bench: Bench, row: int, priority: int, runs: tuple[int, int] = LONG) -> Kernel:
+    """All of every SM is taken by one block each, of as many warps as there are."""
+    kernel = Kernel(row, priority, SMS, WARPS, REGISTERS // WARPS, runs=runs)
+    await bench.opened(kernel)
+    await bench.steps(SETTLED)
+    assert sorted(sm for _, _, sm, _ in bench.log) == list(range(SMS))
+    return kernel
+
+
+def placed(bench: Bench, kernel: Kernel) -> list[tuple[int, int]]:
+    """SM and step of each of its blocks."""
+    return [(sm, step) for _, row, sm, step in bench.log if row == kernel.row]
+
+
+@cocotb.test(**LIMIT)
+async def no_room_for_a_block(dut):
+    """Page 30, example 1: what is left is less than a block needs, and than a warp needs."""
+    bench = await start(dut)
+    most = REGISTERS // WARPS
+    for row in range(SMS):
+        await bench.opened(Kernel(row, 7, 1, WARPS // 2, most + 1, runs=LONG))
+    await bench.steps(SETTLED)
+    assert len(bench.log) == SMS
+    left = REGISTERS - WARPS // 2 * (most + 1)
+    late = Kernel(SMS, 7, 1, 1, left + 1)
+    await bench.opened(late)
+    await bench.steps(SETTLED)
+    assert not placed(bench, late)
+    _, why = bench.refused[-1]
+    assert (why.registers, why.warps, why.shared, why.slots, why.lower) == (1, 0, 0, 0, 1)
+    bench.end_all(1)
+    await bench.steps(SETTLED)
+    assert placed(bench, late) == [(1, WHOLE)]
+
+
+@cocotb.test(**LIMIT)
+async def room_for_two_warps(dut):
+    """Page 30, example 2: no room for a block, for two of its warps: step B, and just once."""
+    bench = await start(dut)
+    for row in range(SMS):
+        await bench.opened(Kernel(row, 7, 1, 1, REGISTERS - 12, runs=LONG))
+    await bench.steps(SETTLED)
+    six = Kernel(SMS, 7, 1, 6, 6, runs=LONG)
+    await bench.opened(six)
+    await bench.steps(SETTLED)
+    assert placed(bench, six) == [(0, WARP)]
+    assert len(bench.sms[0].blocks[-1].running) == 2, "two warps fit"
+    bound = Kernel(SMS + 1, 7, 1, 6, 6, barrier=True)
+    await bench.opened(bound)
+    await bench.steps(SETTLED)
+    assert not placed(bench, bound), "a block with a barrier cannot start partly"
+
+
+@cocotb.test(**LIMIT)
+async def only_to_lower_work(dut):
+    """Page 30, example 4: step C goes where all work is less urgent; not to equal or higher work
+    whose kernel has nothing left to distribute."""
+    bench = await start(dut)
+    low = Kernel(0, 1, 1, WARPS, 1, runs=LONG)
+    await bench.opened(low)
+    high = Kernel(1, 6, SMS - 1, WARPS, 1, runs=LONG)
+    await bench.opened(high)
+    await bench.steps(SETTLED)
+    (target,) = placed(bench, low)
+    equal = Kernel(2, 1, 1, 1, 1)
+    await bench.opened(equal)
+    await bench.steps(SETTLED)
+    assert not placed(bench, equal), "equal work is not displaced"
+    urgent = Kernel(3, 5, 3, 1, 1)
+    await bench.opened(urgent)
+    await bench.steps(SETTLED)
+    assert placed(bench, urgent) == [(target[0], LOWER)], "and one of its own is not lower"
+    bench.end_all(target[0])
+    await bench.steps(SETTLED)
+    assert len(placed(bench, urgent)) == 3
+
+
+@cocotb.test(**LIMIT)
+async def block_slots(dut):
+    """Every step needs a block slot."""
+    bench = await start(dut)
+    await bench.opened(Kernel(0, 1, SMS * SLOTS, 1, 1, runs=LONG))
+    await bench.steps(SETTLED)
+    assert len(bench.log) == SMS * SLOTS
+    urgent = Kernel(1, 63, 1, 1, 1)
+    await bench.opened(urgent)
+    await bench.steps(SETTLED)
+    assert not placed(bench, urgent)
+    _, why = bench.refused[-1]
+    assert (why.registers, why.warps, why.shared, why.slots, why.lower) == (0, 0, 0, 1, 0)
+    now = bench.now
+    bench.end_one(2)
+    await bench.steps(SETTLED)
+    ((cycle, _, sm, step),) = [one for one in bench.log if one[1] == 1]
+    assert (sm, step) == (2, WHOLE)
+    assert cycle + 1 - now == FREED_LATENCY, f"{cycle + 1 - now} cycles"
+
+
+@cocotb.test(**LIMIT)
+async def priorities_then_age(dut):
+    """PLACE-1: highest priority first; equal ones in the order of opening; a row that closed and
+    opened again is the youngest."""
+    bench = await start(dut)
+    await fill(bench, 9, 63)
+    for row, priority in ((3, 5), (0, 5), (5, 63), (2, 4), (1, 5), (4, 62)):
+        await bench.opened(Kernel(row, priority, 1, 1, 1, runs=LONG))
+    bench.todo["stop"].append(3)
+    await bench.until(lambda: bool(bench.answers))
+    await bench.steps(3)
+    bench.todo["close"].append(3)
+    await bench.steps(3)
+    await bench.opened(Kernel(3, 5, 1, 1, 1, runs=LONG))
+    await bench.steps(SETTLED)
+    assert len(bench.log) == SMS
+    for sm in range(SMS):
+        bench.end_all(sm)
+    await bench.steps(3 * SETTLED)
+    assert [row for _, row, *_ in bench.log[SMS:]] == [5, 4, 0, 1, 3, 2]
+
+
+@cocotb.test(**LIMIT)
+async def urgent_at_any_moment(dut):
+    """An urgent row overtakes decisions under way, whatever their state; none is lost."""
+    bench = await start(dut)
+    for delay in range(16):
+        many = Kernel(0, 3, 9, 1, 1, runs=(1, 3), policy=(WIDE, DEEP, AFFINITY)[delay % 3])
+        few = Kernel(1, 3, 1, 1, 1, runs=(1, 3))
+        urgent = Kernel(2, 9, 2, 1, 1, runs=(1, 3))
+        bench.open(many)
+        bench.open(few)
+        await bench.steps(delay + 1)
+        bench.open(urgent)
+        opened = bench.now
+        await bench.steps(SETTLED)
+        cycles = [cycle for cycle, row, *_ in bench.log if row == 2 and cycle > opened]
+        assert cycles[0] + 1 - urgent.opened == OPEN_LATENCY, f"{cycles[0] + 1 - urgent.opened}"
+        assert (len(many.placed), len(few.placed), len(cycles)) == (9, 1, 2)
+        bench.todo["close"].extend((0, 1, 2))
+        await bench.until(lambda: not bench.kernels)
+
+
+@cocotb.test(**LIMIT)
+async def wide_goes_to_all(dut):
+    """Page 20, example 3, wide: every grid on all SMs."""
+    bench = await start(dut)
+    for row in range(SMS):
+        await bench.opened(Kernel(row, 5, SMS, 1, 1, asid=row, runs=LONG))
+    await bench.steps(SETTLED)
+    for row in range(SMS):
+        assert sorted(placed(bench, bench.kernels[row])) == [(sm, WHOLE) for sm in range(SMS)]
+
+
+@cocotb.test(**LIMIT)
+async def deep_fills_one(dut):
+    """Page 20, example 3, deep: each grid wholly on one SM; its blocks follow one per cycle."""
+    bench = await start(dut)
+    for row in range(SMS):
+        await bench.opened(Kernel(row, 5, SLOTS, 1, 1, asid=row, policy=DEEP, runs=LONG))
+    await bench.steps(SETTLED)
+    for row in range(SMS):
+        cycles = [cycle for cycle, one, *_ in bench.log if one == row]
+        assert placed(bench, bench.kernels[row]) == [(row, WHOLE)] * SLOTS
+        assert cycles == list(range(cycles[0], cycles[0] + SLOTS)), "one per cycle"
+
+
+@cocotb.test(**LIMIT)
+async def deep_takes_the_next(dut):
+    """PLACE-3: as many as the SM can take; then the next SM; and back to the last one."""
+    bench = await start(dut)
+    kernel = Kernel(0, 5, 5, WARPS // 2, 1, policy=DEEP, runs=LONG)
+    await bench.opened(kernel)
+    await bench.steps(SETTLED)
+    assert placed(bench, kernel) == [(0, WHOLE)] * 2 + [(1, WHOLE)] * 2 + [(2, WHOLE)]
+    bench.end_one(0)
+    bench.todo["add"].append((0, 1))
+    await bench.steps(SETTLED)
+    assert placed(bench, kernel)[-1] == (2, WHOLE)
+
+
+@cocotb.test(**LIMIT)
+async def batch_waits_for_its_sm(dut):
+    """A batch goes on as its SM takes blocks; nothing is lost."""
+    bench = await start(dut)
+    bench.eager = 0.3
+    kernel = Kernel(0, 5, SLOTS, 1, 1, policy=DEEP, runs=LONG)
+    await bench.opened(kernel)
+    await bench.steps(3 * SETTLED)
+    assert placed(bench, kernel) == [(0, WHOLE)] * SLOTS
+
+
+@cocotb.test(**LIMIT)
+async def affinity_returns(dut):
+    """ASID-31: an SM that runs or last ran the space, until it has no room; then the least
+    loaded."""
+    bench = await start(dut)
+    half = WARPS // 2
+    for space in range(SMS):
+        await bench.opened(Kernel(space, 5, 1, 1, 1, asid=space, runs=LONG))
+    await bench.steps(SETTLED)
+    again = Kernel(SMS, 5, 2, half, 1, asid=1, policy=AFFINITY, runs=LONG)
+    await bench.opened(again)
+    await bench.steps(SETTLED)
+    assert placed(bench, again) == [(1, WHOLE), (0, WHOLE)], "one more has room there"
+    # Now space 1 is on SM 0 and SM 1; the less loaded of them gets the next.
+    bench.end_all(1)
+    await bench.steps(5)
+    third = Kernel(SMS + 1, 5, 1, 1, 1, asid=1, policy=AFFINITY, runs=LONG)
+    await bench.opened(third)
+    await bench.steps(SETTLED)
+    assert placed(bench, third) == [(1, WHOLE)], "it last ran the space"
+
+
+@cocotb.test(**LIMIT)
+async def one_sm_does_not_take(dut):
+    """An SM that does not take its block holds up no other."""
+    bench = await start(dut)
+    bench.slow = {1}
+    await bench.opened(Kernel(0, 5, SMS * SLOTS, 1, 1, runs=LONG))
+    await bench.steps(SETTLED)
+    assert sorted(sm for _, _, sm, _ in bench.log) == [0] * SLOTS + [1] + [2] * SLOTS
+    bench.slow = set()
+    await bench.steps(SETTLED)
+    assert len(bench.log) == SMS * SLOTS
+
+
+@cocotb.test(**LIMIT)
+async def stop_at_any_moment(dut):
+    """ASID-25: `stop` answers what has not been sent; it can go on elsewhere."""
+    bench = await start(dut)
+    for delay in range(24):
+        policy = (WIDE, DEEP, AFFINITY)[delay % 3]
+        kernel = Kernel(0, 5, 12, 1, 1, policy=policy, grid=(2, 3, 2), runs=(1, 2))
+        await bench.opened(kernel)
+        await bench.steps(delay)
+        bench.todo["stop"].append(0)
+        await bench.until(lambda count=delay + 1: len(bench.answers) == count)
+        _, left, at = bench.answers[-1]
+        await bench.steps(20)
+        assert len(kernel.placed) + left == 12, "a block after the answer"
+        assert bench.drained(0)
+        bench.todo["close"].append(0)
+        await bench.until(lambda: not bench.kernels)
+        if left:
+            rest = Kernel(0, 5, left, 1, 1, grid=(2, 3, 2), first=at, runs=(1, 2))
+            await bench.opened(rest)
+            await bench.steps(SETTLED)
+            cells = [(x, y, z) for z in range(2) for y in range(3) for x in range(2)]
+            assert kernel.placed + rest.placed == cells
+            bench.todo["close"].append(0)
+            await bench.until(lambda: not bench.kernels)
+
+
+@cocotb.test(**LIMIT)
+async def add_at_any_moment(dut):
+    """Blocks that are added follow; the row keeps its place in the order."""
+    bench = await start(dut)
+    for delay in range(20):
+        old = Kernel(0, 5, 2, 1, 1, runs=(1, 2))
+        young = Kernel(1, 5, 20, 1, 1, runs=(1, 2))
+        await bench.opened(old)
+        await bench.opened(young)
+        await bench.steps(delay)
+        bench.todo["add"].append((0, 3))
+        await bench.steps(2 * SETTLED)
+        assert (len(old.placed), len(young.placed)) == (5, 20)
+        bench.todo["close"].extend((0, 1))
+        await bench.until(lambda: not bench.kernels)
+
+
+@cocotb.test(**LIMIT)
+async def drained_when_all_have_ended(dut):
+    """A row is drained when its last block has ended, and not before."""
+    bench = await start(dut)
+    await bench.opened(Kernel(0, 5, SMS, 1, 1, runs=LONG))
+    await bench.steps(SETTLED)
+    assert not bench.drained(0)
+    for sm in range(SMS):
+        assert not bench.drained(0)
+        bench.end_all(sm)
+        await bench.steps(10)
+    assert bench.drained(0)

@@ -1,0 +1,47 @@
+"""What `cocotb_rates` measures, and its table."""
+
+from collections.abc import Mapping
+
+__all__ = ["CHURN", "KERNELS", "SIZES", "all_keys", "key", "keys", "table"]
+
+SIZES = (4, 16, 64, 132)
+KERNELS = (4, 16, 64)
+CHURN = 400
+"""Cycles in which blocks are counted while others end."""
+
+
+_TITLE = """\
+Blocks per 1000 cycles: all block slots fall free at once (burst), or blocks end all the time, up to
+1.5 per cycle (churn). Open, freed: cycles from then until the block is valid at its SM."""
+
+
+def key(what: str, sms: int, kernels: int = 0) -> str:
+    """Name of one measurement."""
+    return f"placement, {what}, {sms} SMs" + (f", {kernels} kernels" if kernels else "")
+
+
+def keys(sms: int) -> list[str]:
+    """Names of all measurements of a machine of so many SMs."""
+    rates = [key(what, sms, count) for what in ("burst", "churn") for count in KERNELS]
+    return [key("open", sms), key("freed", sms), *rates]
+
+
+def all_keys() -> list[str]:
+    """Names of all measurements."""
+    return [name for sms in SIZES for name in keys(sms)]
+
+
+def table(values: Mapping[str, int]) -> str:
+    """All measurements in Markdown."""
+    what = ("burst", "churn")
+    titles = "".join(f" {one}, {n} kernels |" for one in what for n in KERNELS)
+    lines = [
+        _TITLE,
+        "",
+        f"| SMs | open | freed |{titles}",
+        "|" + "--:|" * (3 + len(what) * len(KERNELS)),
+    ]
+    for sms in SIZES:
+        cells = [str(values.get(name, "–")) for name in keys(sms)]
+        lines.append(f"| {sms} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""Work distribution alone."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hw.config import Config
+from hw.work.placement import Placement
+from tb.bench.recorded import compare, document
+from tb.bench.scenes import collect
+from tb.runner import simulate
+from tb.work import rates
+
+FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
+"""Large models take longer to compile than to run."""
+
+SIZES = {"sm_warps": 8, "sm_blocks": 4, "sm_registers": 4096, "sm_shared": 16 * 1024}
+
+
+def place(simulator: str, tests: str, config: Config, name: str, **options: Any) -> Path:
+    return simulate(
+        Placement(config),
+        f"tb.work.{tests}",
+        simulator=simulator,
+        name=f"work-{name}",
+        env={"CONFIG": repr(asdict(config))},
+        **options,
+    )
+
+
+@pytest.mark.parametrize("sms", [1, 5])
+def test_random(simulator: str, sms: int) -> None:
+    config = Config(slots=8, sms=sms, asids=4, **SIZES)
+    place(simulator, "cocotb_random", config, f"random-{sms}")
+
+
+@pytest.mark.parametrize(
+    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.soak)], indirect=True
+)
+def test_random_of_many(simulator: str) -> None:
+    """Verilator takes minutes to build so many SMs."""
+    config = Config(slots=16, sms=132, asids=8, **SIZES)
+    place(simulator, "cocotb_random", config, "random-132", build_args=FAST_BUILD[simulator])
+
+
+def test_directed(simulator: str) -> None:
+    config = Config(slots=8, sms=3, asids=8, **SIZES)
+    place(simulator, "cocotb_placement", config, "directed", minimum=10)
+
+
+@pytest.mark.bench
+def test_rates() -> None:
+    """Blocks per cycle and latencies, by the size of the machine."""
+    measured: dict[str, int] = {}
+    for sms in rates.SIZES:
+        config = Config(slots=64, sms=sms, asids=4, **SIZES)
+        options: dict[str, Any] = {"build_args": FAST_BUILD["verilator"], "log": "bench.log"}
+        run = place("verilator", "cocotb_rates", config, f"rates-{sms}", seed=0, **options)
+        measured |= collect(run)
+    document("placement", "Placement of blocks", rates.table(measured))
+    compare(measured, rates.all_keys())
