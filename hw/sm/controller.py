@@ -1,0 +1,191 @@
+"""SM logic controller: starts warps of blocks as resources come free (PLACE-20 … 26)."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.sm.blocks import Blocks
+from hw.sm.needs import Needs
+from hw.sm.port import SmControl, block_begin, warp_start
+from hw.sm.resources import Resources
+from hw.sm.warps import Warps
+from hw.work.records import SmLink, kernel_word
+
+__all__ = ["SmController", "sm_events"]
+
+_ENDED = 8
+"""Rows of ended blocks that may wait to be sent."""
+
+_UNDER_WAY = 3
+"""Ends of warps that may be under way to that queue, the one that is being taken included."""
+
+
+def sm_events(config: Config) -> data.StructLayout:
+    """What happens on an SM, for timelines: strobes, as members of `SmControl` of the same name."""
+    return data.StructLayout({
+        "begin": data.StructLayout({"valid": 1, **block_begin(config).members}),
+        "start": data.StructLayout({"valid": 1, **warp_start(config).members}),
+        "end": data.StructLayout({"valid": 1, "warp": config.warp_bits}),
+        "finish": config.sm_blocks,
+    })
+
+
+class SmController(wiring.Component):
+    """The rules of `hw/sm/README.md`.
+
+    One start per cycle at best; the first warp of a block takes two cycles, and so does the last.
+    A block is in the table two cycles after it was taken. A warp is started by the table and the
+    resources of one cycle, and offered in the next, or after its block's `begin`.
+
+    Cycles from the one in which the end of a warp is taken: 2, its registers and hardware warp are
+    free, and `freed` says so, and a warp may be started; 3, that one is offered, or `begin` of its
+    block, and then it at 4. 3, too, its block is over, if it was its last: `finish`, `freed`.
+
+    Members
+    -------
+    link : the global logic controller.
+    kernel : words of kernel rows.
+    port : the core.
+    events : see `sm_events`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "link": In(SmLink(config)),
+            "kernel": In(kernel_word(config)),
+            "port": Out(SmControl(config)),
+            "events": Out(sm_events(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.needs = needs = Needs(config)
+        m.submodules.blocks = self._blocks = blocks = Blocks(config)
+        m.submodules.warps = self._warps = Warps(config)
+        m.submodules.resources = self._resources = Resources(config)
+        m.d.comb += [
+            needs.kernel.eq(self.kernel),
+            self.port.kernel.eq(self.kernel),
+            self.link.highest.eq(blocks.highest),
+            self.link.received.eq(blocks.received),
+        ]
+        connect(m, flipped(self.link.block), needs.i)
+        connect(m, needs.o, blocks.arrive)
+        self._want(m)
+        self._start(m)
+        self._offer(m)
+        self._end(m)
+        self._free(m)
+        self._tell(m)
+        return m
+
+    def _want(self, m: Module) -> None:
+        """What a start of either choice takes: its block's share with the first warp, and with a
+        barrier everything (PLACE-26)."""
+        choices = (self._blocks.urgent, self._blocks.other)
+        for want, choice in zip(self._resources.wants, choices, strict=True):
+            needs = choice.block.needs
+            has = needs.barrier & choice.begun
+            m.d.comb += [
+                want.shared.eq(Mux(choice.begun, 0, needs.shared)),
+                want.warps.eq(Mux(has, 0, Mux(needs.barrier, needs.warps, 1))),
+                want.registers.eq(
+                    Mux(has, 0, Mux(needs.barrier, needs.block_registers, needs.registers))
+                ),
+            ]
+
+    def _start(self, m: Module) -> None:
+        """One warp of the most urgent block; while that lacks shared memory, of one that has begun,
+        for it may have that memory (rule 3)."""
+        blocks, resources = self._blocks, self._resources
+        urgent, other = resources.fits
+        self._room = Signal()
+        able, lacks = Signal(), Signal()
+        m.d.comb += [
+            able.eq(self._room & self._warps.found & blocks.urgent.valid),
+            lacks.eq(~urgent.shared),
+            blocks.start[0].eq(able & ~lacks & urgent.registers & urgent.warps),
+            blocks.start[1].eq(able & lacks & blocks.other.valid & other.registers & other.warps),
+            resources.take.eq(blocks.start),
+        ]
+
+    def _offer(self, m: Module) -> None:
+        """`begin` and then `start` of what was started."""
+        blocks, warps, begin, start = self._blocks, self._warps, self.port.begin, self.port.start
+        offered, starts = Signal(), Signal()
+        choice = Signal(blocks.urgent.shape())
+        m.d.comb += [
+            starts.eq(blocks.start.any()),
+            choice.eq(Mux(blocks.start[1], blocks.other, blocks.urgent)),
+            start.valid.eq(offered & ~begin.valid),
+            self._room.eq(~offered | (start.valid & start.ready)),
+            warps.start.valid.eq(starts),
+            warps.start.slot.eq(choice.slot),
+            warps.start.registers.eq(choice.block.needs.registers),
+        ]
+        with m.If(self._room):
+            m.d.sync += offered.eq(starts)
+        with m.If(begin.ready):
+            m.d.sync += begin.valid.eq(0)
+        with m.If(starts):
+            m.d.sync += [
+                begin.valid.eq(~choice.begun),
+                begin.p.slot.eq(choice.slot),
+                begin.p.row.eq(choice.block.row),
+                begin.p.at.eq(choice.block.at),
+                begin.p.shared.eq(choice.block.needs.shared),
+                start.p.warp.eq(warps.warp),
+                start.p.slot.eq(choice.slot),
+                start.p.row.eq(choice.block.row),
+                start.p.index.eq(choice.index),
+                start.p.registers.eq(choice.block.needs.registers),
+            ]
+
+    def _end(self, m: Module) -> None:
+        """Warps that end, and through a queue the rows of blocks that are over. An end is taken
+        while its block's row is sure to find a place there."""
+        config, blocks, warps = self._config, self._blocks, self._warps
+        m.submodules.over = queue = SyncFIFOBuffered(width=config.row_bits, depth=_ENDED)
+        end, ended = self.port.end, self.link.ended
+        m.d.comb += [
+            end.ready.eq(queue.level <= _ENDED - _UNDER_WAY),
+            warps.end.valid.eq(end.valid & end.ready),
+            warps.end.warp.eq(end.payload),
+            blocks.end.valid.eq(warps.ended.valid),
+            blocks.end.slot.eq(warps.ended.slot),
+            queue.w_en.eq(blocks.over.valid),
+            queue.w_data.eq(blocks.over.row),
+            ended.valid.eq(queue.r_rdy),
+            ended.payload.eq(queue.r_data),
+            queue.r_en.eq(ended.ready),
+        ]
+
+    def _free(self, m: Module) -> None:
+        """What comes free, and a cycle later, when it can be had, the word of it."""
+        over, ended, freed = self._blocks.over, self._warps.ended, self._resources.freed
+        m.d.comb += [
+            freed.registers.eq(ended.registers),
+            freed.warps.eq(ended.valid),
+            freed.shared.eq(Mux(over.valid, over.shared, 0)),
+        ]
+        link = self.link.freed
+        m.d.sync += [link[name].eq(freed[name]) for name in freed.shape().members]
+        m.d.sync += [
+            link.block.eq(over.valid),
+            self.port.finish.eq(Mux(over.valid, over.place, 0)),
+        ]
+
+    def _tell(self, m: Module) -> None:
+        events, port = self.events, self.port
+        for event, given in ((events.begin, port.begin), (events.start, port.start)):
+            m.d.comb += event.valid.eq(given.valid & given.ready)
+            m.d.comb += [event[name].eq(given.p[name]) for name in given.p.shape().members]
+        m.d.comb += [
+            events.end.valid.eq(self._warps.end.valid),
+            events.end.warp.eq(port.end.payload),
+            events.finish.eq(port.finish),
+        ]

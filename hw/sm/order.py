@@ -1,0 +1,79 @@
+"""Which of the blocks on an SM comes first (PLACE-20)."""
+
+from itertools import combinations
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.work.records import LEVEL_BITS
+
+__all__ = ["Order"]
+
+
+class Order(wiring.Component):
+    """Order of the block slots: the higher level first, of equal ones the one that arrived first.
+
+    Whether a block precedes another never changes while both are there, so it is found out once,
+    when the later one arrives, and kept, a flip-flop per pair. A choice is a gate of two inputs per
+    pair and a tree of depth log(slots), all of them side by side; no levels are compared in it.
+
+    Parameters
+    ----------
+    slots : block slots.
+    choices : so many choices are made beside each other.
+
+    Members
+    -------
+    arrive : a block of this level comes into the one slot of `place`.
+    behind : slots whose blocks are of a lower level than `arrive.level`; of slots in use.
+    candidates, first : of each choice; `first` one-hot, 0 without candidates. Combinational.
+    levels : of each slot, of LEVEL_BITS.
+
+    Attributes
+    ----------
+    turned : per pair of slots, the second comes before the first (state, for proofs).
+    """
+
+    def __init__(self, slots: int, choices: int) -> None:
+        self._slots = slots
+        self.turned = {
+            pair: Signal(name=f"turned_{pair[0]}_{pair[1]}")
+            for pair in combinations(range(slots), 2)
+        }
+        arrival = data.StructLayout({"valid": 1, "place": slots, "level": LEVEL_BITS})
+        super().__init__({
+            "arrive": In(arrival),
+            "behind": Out(slots),
+            "candidates": In(slots).array(choices),
+            "first": Out(slots).array(choices),
+            "levels": Out(data.ArrayLayout(LEVEL_BITS, slots)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        arrive, slots = self.arrive, range(self._slots)
+        m.d.comb += self.behind.eq(Cat(level < arrive.level for level in self.levels))
+        for slot in slots:
+            with m.If(arrive.valid & arrive.place[slot]):
+                m.d.sync += self.levels[slot].eq(arrive.level)
+        for (one, other), turned in self.turned.items():
+            # Who arrives precedes only what is of a lower level.
+            with m.If(arrive.valid & (arrive.place[one] | arrive.place[other])):
+                m.d.sync += turned.eq(
+                    (arrive.place[one] & ~self.behind[other])
+                    | (arrive.place[other] & self.behind[one])
+                )
+        for candidates, first in zip(self.candidates, self.first, strict=True):
+            for slot in slots:
+                ahead = Cat(
+                    candidates[other] & self._precedes(other, slot)
+                    for other in slots
+                    if other != slot
+                )
+                m.d.comb += first[slot].eq(candidates[slot] & ~ahead.any())
+        return m
+
+    def _precedes(self, one: int, other: int) -> Value:
+        """Whether the block in slot `one` comes before that in slot `other`."""
+        return self.turned[one, other] == 0 if one < other else self.turned[other, one]
