@@ -57,6 +57,7 @@ from hw.mmu.system import FIRST_CLIENT, REQUESTERS, MemorySystem
 from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
+from hw.sm.controller import SmController
 from hw.top import Signalbox
 from tb.runner import ROOT, SIM_BUILD
 
@@ -136,6 +137,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.maintenance": lambda config: Maintenance(config, REQUESTERS),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, REQUESTERS),
+    "sm.controller": SmController,
     "control": ControlPort,
     "top": Signalbox,
 }

@@ -47,15 +47,16 @@ class Blocks(wiring.Component):
     What is used of many rows in a cycle lies in flip-flops, the rest in RAMs. Warps are counted up
     in RAMs; a bit says whether there is a count yet.
 
-    The choices are registered, and right in every cycle in which they are valid: a choice is
-    withdrawn for one cycle when a block arrives that precedes it, and when its last warp starts.
-    Everything else leaves it the first of its kind.
+    The choices are registered, and right in every cycle in which they are valid: `urgent` is
+    withdrawn for one cycle when a block arrives that precedes it, and each when its last warp
+    starts. Everything else leaves them the first of their kind.
 
     Members
     -------
     arrive : blocks, taken while a slot is free; in the table in the next cycle.
     urgent : the first block with warps to start.
-    other : the first one of those that have begun; only while `urgent` has not.
+    other : the first one of those with a barrier that have begun; if there is none, of all that
+        have begun, and right only while `urgent` has not.
     start : bit 0: a warp of `urgent` is started, bit 1: of `other`. Only while valid.
     end : a warp of the block in `slot` has ended.
     over : the next cycle: that was its last one; its slot is free from the cycle after that on.
@@ -94,6 +95,7 @@ class Blocks(wiring.Component):
         self._placed, self._started_last, self._started_in = (
             Signal(config.sm_blocks, name=name) for name in ("placed", "last_in", "start_in")
         )
+        self._barrier = Signal(config.sm_blocks)
         self._arrive(m)
         self._choose(m)
         self._end(m)
@@ -104,6 +106,9 @@ class Blocks(wiring.Component):
             self.waiting.eq((self.waiting | self._placed) & ~self._started_last),
             self.begun.eq((self.begun | self._started_in) & ~over),
         ]
+        for slot in range(config.sm_blocks):
+            with m.If(self._placed[slot]):
+                m.d.sync += self._barrier[slot].eq(self.arrive.p.needs.barrier)
         return m
 
     def _arrive(self, m: Module) -> None:
@@ -123,29 +128,32 @@ class Blocks(wiring.Component):
 
     def _choose(self, m: Module) -> None:
         """Both choices, and what a start of one of them changes."""
-        order, withdrawn = self._order, Signal()
-        choices = (self.urgent, self.other)
+        order, choices = self._order, (self.urgent, self.other)
+        going, whole = self.waiting & self.begun, Signal(self._config.sm_blocks)
         m.d.comb += [
+            whole.eq(going & self._barrier),
             order.candidates[0].eq(self.waiting),
-            order.candidates[1].eq(self.waiting & self.begun),
+            order.candidates[1].eq(Mux(whole.any(), whole, going)),
         ]
-        places = [self._choice(m, n, choices[n], withdrawn) for n in range(2)]
-        overtaken = self._placed.any() & (order.first[0] & order.behind).any()
-        lasts = [Mux(self.start[n] & choices[n].last, places[n], 0) for n in range(2)]
+        overtaken = Mux(self._placed.any(), order.behind, 0)
+        places = [
+            self._choice(m, 0, self.urgent, overtaken | self._started_last),
+            self._choice(m, 1, self.other, self._started_last),
+        ]
         starts = [Mux(self.start[n], places[n], 0) for n in range(2)]
+        lasts = [Mux(choices[n].last, starts[n], 0) for n in range(2)]
         index = Mux(self.start[0], self.urgent.index, self.other.index)
         write = self._started.write_port()
         m.d.comb += [
-            withdrawn.eq(overtaken | self._started_last.any()),
-            self._started_last.eq(lasts[0] | lasts[1]),
             self._started_in.eq(starts[0] | starts[1]),
+            self._started_last.eq(lasts[0] | lasts[1]),
             write.en.eq(self.start.any()),
             write.addr.eq(Mux(self.start[0], self.urgent.slot, self.other.slot)),
             write.data.eq(index + 1),
         ]
 
     def _choice(self, m: Module, number: int, choice: data.View, withdrawn: Value) -> Signal:
-        """`choice` in the next cycle; its slot, one-hot."""
+        """`choice` in the next cycle, unless it is one of the `withdrawn`; its slot, one-hot."""
         first = self._order.first[number]
         place = Signal(self._config.sm_blocks, name=f"place_{number}")
         row, count = self._rows.read_port(), self._started.read_port(domain="comb")
@@ -159,7 +167,7 @@ class Blocks(wiring.Component):
         m.d.sync += [
             place.eq(first),
             choice.slot.eq(row.addr),
-            choice.valid.eq(first.any() & ~withdrawn),
+            choice.valid.eq((first & ~withdrawn).any()),
             choice.begun.eq((first & (self.begun | self._started_in)).any()),
         ]
         return place

@@ -48,7 +48,7 @@ class SmController(wiring.Component):
     link : the global logic controller.
     kernel : words of kernel rows.
     port : the core.
-    events : see `sm_events`.
+    events, left : see `sm_events`; what is left of each resource.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,6 +58,7 @@ class SmController(wiring.Component):
             "kernel": In(kernel_word(config)),
             "port": Out(SmControl(config)),
             "events": Out(sm_events(config)),
+            "left": Out(Resources(config).left.shape()),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -72,6 +73,7 @@ class SmController(wiring.Component):
             self.port.kernel.eq(self.kernel),
             self.link.highest.eq(blocks.highest),
             self.link.received.eq(blocks.received),
+            self.left.eq(self._resources.left),
         ]
         connect(m, flipped(self.link.block), needs.i)
         connect(m, needs.o, blocks.arrive)
@@ -85,12 +87,13 @@ class SmController(wiring.Component):
 
     def _want(self, m: Module) -> None:
         """What a start of either choice takes: its block's share with the first warp, and with a
-        barrier everything (PLACE-26)."""
+        barrier everything; then its other warps take nothing (PLACE-26)."""
+        self._has = Signal(2)
         choices = (self._blocks.urgent, self._blocks.other)
-        for want, choice in zip(self._resources.wants, choices, strict=True):
+        for want, choice, has in zip(self._resources.wants, choices, self._has, strict=True):
             needs = choice.block.needs
-            has = needs.barrier & choice.begun
             m.d.comb += [
+                has.eq(needs.barrier & choice.begun),
                 want.shared.eq(Mux(choice.begun, 0, needs.shared)),
                 want.warps.eq(Mux(has, 0, Mux(needs.barrier, needs.warps, 1))),
                 want.registers.eq(
@@ -99,17 +102,25 @@ class SmController(wiring.Component):
             ]
 
     def _start(self, m: Module) -> None:
-        """One warp of the most urgent block; while that lacks shared memory, of one that has begun,
-        for it may have that memory (rule 3)."""
+        """One warp of the most urgent block; if that cannot be, of one that has all it needs; or,
+        while the most urgent one lacks shared memory, of one that has begun, for it may have that
+        memory (rules 3 and 4)."""
         blocks, resources = self._blocks, self._resources
         urgent, other = resources.fits
         self._room = Signal()
         able, lacks = Signal(), Signal()
         m.d.comb += [
-            able.eq(self._room & self._warps.found & blocks.urgent.valid),
-            lacks.eq(~urgent.shared),
-            blocks.start[0].eq(able & ~lacks & urgent.registers & urgent.warps),
-            blocks.start[1].eq(able & lacks & blocks.other.valid & other.registers & other.warps),
+            able.eq(self._room & self._warps.found),
+            lacks.eq(blocks.urgent.valid & ~urgent.shared),
+            blocks.start[0].eq(
+                able & blocks.urgent.valid & urgent.shared & urgent.registers & urgent.warps
+            ),
+            blocks.start[1].eq(
+                able
+                & ~blocks.start[0]
+                & blocks.other.valid
+                & (self._has[1] | (lacks & other.registers & other.warps))
+            ),
             resources.take.eq(blocks.start),
         ]
 
@@ -149,7 +160,7 @@ class SmController(wiring.Component):
         """Warps that end, and through a queue the rows of blocks that are over. An end is taken
         while its block's row is sure to find a place there."""
         config, blocks, warps = self._config, self._blocks, self._warps
-        m.submodules.over = queue = SyncFIFOBuffered(width=config.row_bits, depth=_ENDED)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=config.row_bits, depth=_ENDED)
         end, ended = self.port.end, self.link.ended
         m.d.comb += [
             end.ready.eq(queue.level <= _ENDED - _UNDER_WAY),

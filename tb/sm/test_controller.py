@@ -1,0 +1,28 @@
+"""The SM logic controller alone."""
+
+import pytest
+
+from hw.sm.controller import SmController
+from tb.runner import simulate
+from tb.sm.bench import Size, config
+
+SIZES = {
+    "default": Size(),
+    "tiny": Size(2, 2, 4, 2, 4),
+    "one": Size(1, 1, 2, 1, 4),
+    "odd": Size(5, 3, 9, 7, 9),
+    "many": Size(64, 32, 512, 228, 64),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_controller(simulator: str, name: str) -> None:
+    size = SIZES[name]
+    simulate(
+        SmController(config(size)),
+        "tb.sm.cocotb_controller",
+        simulator=simulator,
+        name=f"sm-controller-{name}",
+        env=size.environment(),
+        minimum=2,
+    )
