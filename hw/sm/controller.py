@@ -1,6 +1,6 @@
 """SM logic controller: starts warps of blocks as resources come free (PLACE-20 … 26)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -18,7 +18,7 @@ __all__ = ["SmController", "sm_events"]
 _ENDED = 8
 """Rows of ended blocks that may wait to be sent."""
 
-_UNDER_WAY = 3
+_UNDER_WAY = 4
 """Ends of warps that may be under way to that queue, the one that is being taken included."""
 
 
@@ -35,13 +35,14 @@ def sm_events(config: Config) -> data.StructLayout:
 class SmController(wiring.Component):
     """The rules of `hw/sm/README.md`.
 
-    One start per cycle at best; the first warp of a block takes two cycles, and so does the last.
-    A block is in the table two cycles after it was taken. A warp is started by the table and the
-    resources of one cycle, and offered in the next, or after its block's `begin`.
+    A start is decided in one cycle, by the table and the resources of that cycle, and carried out
+    in the next (`go`), whose choice it changes already: so a start every other cycle.
 
-    Cycles from the one in which the end of a warp is taken: 2, its registers and hardware warp are
-    free, and `freed` says so, and a warp may be started; 3, that one is offered, or `begin` of its
-    block, and then it at 4. 3, too, its block is over, if it was its last: `finish`, `freed`.
+    Cycles, counted from the one in which the end of a warp is taken: 2, its registers and hardware
+    warp are free, and `freed` says so; and the next start may be decided. 3, it is carried out, and
+    a block that begins is offered. 4, the warp is offered. 4, too, the first block is over, if that
+    was its last warp: `finish`, `freed`. Counted from the one in which a block is taken: 2, it is
+    in the table; 3, its start may be decided.
 
     Members
     -------
@@ -77,9 +78,10 @@ class SmController(wiring.Component):
         ]
         connect(m, flipped(self.link.block), needs.i)
         connect(m, needs.o, blocks.arrive)
+        self._go, self._room = Signal(2, name="go"), Signal(name="room")
         self._want(m)
+        self._decide(m)
         self._start(m)
-        self._offer(m)
         self._end(m)
         self._free(m)
         self._tell(m)
@@ -101,54 +103,56 @@ class SmController(wiring.Component):
                 ),
             ]
 
-    def _start(self, m: Module) -> None:
-        """One warp of the most urgent block; if that cannot be, of one that has all it needs; or,
-        while the most urgent one lacks shared memory, of one that has begun, for it may have that
-        memory (rules 3 and 4)."""
-        blocks, resources = self._blocks, self._resources
-        urgent, other = resources.fits
-        self._room = Signal()
-        able, lacks = Signal(), Signal()
+    def _decide(self, m: Module) -> None:
+        """One warp of the most urgent block; in turn with it, and whenever that cannot be, one of a
+        block that has all it needs; or, while the most urgent one lacks shared memory, of one that
+        has begun, for it may have that memory (rules 2 to 4)."""
+        blocks, resources, go = self._blocks, self._resources, self._go
+        fits = resources.fits
+        turn, free, lacks = Signal(), Signal(), Signal()
+        urgent, whole, other = Signal(), Signal(), Signal()
         m.d.comb += [
-            able.eq(self._room & self._warps.found),
-            lacks.eq(blocks.urgent.valid & ~urgent.shared),
-            blocks.start[0].eq(
-                able & blocks.urgent.valid & urgent.shared & urgent.registers & urgent.warps
-            ),
-            blocks.start[1].eq(
-                able
-                & ~blocks.start[0]
-                & blocks.other.valid
-                & (self._has[1] | (lacks & other.registers & other.warps))
-            ),
-            resources.take.eq(blocks.start),
+            free.eq(self._room & self._warps.found & ~go.any() & blocks.urgent.valid),
+            lacks.eq(~fits[0].shared & fits[1].registers & fits[1].warps),
+            whole.eq(blocks.other.valid & self._has[1]),
+            urgent.eq(Value.cast(fits[0]).all() & ~(whole & turn)),
+            other.eq(whole | (blocks.other.valid & lacks)),
+            blocks.start.eq(go),
+            resources.take.eq(go),
         ]
+        goes = [free & urgent & ~blocks.overtaken, free & other & ~urgent & ~blocks.overtaken]
+        m.d.sync += go.eq(Cat(goes))
+        with m.If(go.any()):
+            m.d.sync += turn.eq(go[0])
+        begin, block = self.port.begin, blocks.urgent.block
+        with m.If(begin.valid & begin.ready):
+            m.d.sync += begin.valid.eq(0)
+        with m.If(~begin.valid):
+            m.d.sync += [
+                begin.valid.eq(goes[0] & ~blocks.urgent.begun),
+                begin.p.slot.eq(blocks.urgent.slot),
+                begin.p.row.eq(block.row),
+                begin.p.at.eq(block.at),
+                begin.p.shared.eq(block.needs.shared),
+            ]
 
-    def _offer(self, m: Module) -> None:
-        """`begin` and then `start` of what was started."""
-        blocks, warps, begin, start = self._blocks, self._warps, self.port.begin, self.port.start
-        offered, starts = Signal(), Signal()
-        choice = Signal(blocks.urgent.shape())
+    def _start(self, m: Module) -> None:
+        """What was decided is offered, after its block's `begin`."""
+        blocks, warps, go, start = self._blocks, self._warps, self._go, self.port.start
+        offered = Signal()
+        choice = data.View(blocks.urgent.shape(), Mux(go[1], blocks.other, blocks.urgent))
         m.d.comb += [
-            starts.eq(blocks.start.any()),
-            choice.eq(Mux(blocks.start[1], blocks.other, blocks.urgent)),
-            start.valid.eq(offered & ~begin.valid),
+            start.valid.eq(offered & ~self.port.begin.valid),
             self._room.eq(~offered | (start.valid & start.ready)),
-            warps.start.valid.eq(starts),
+            warps.start.valid.eq(go.any()),
             warps.start.slot.eq(choice.slot),
             warps.start.registers.eq(choice.block.needs.registers),
         ]
         with m.If(self._room):
-            m.d.sync += offered.eq(starts)
-        with m.If(begin.ready):
-            m.d.sync += begin.valid.eq(0)
-        with m.If(starts):
+            m.d.sync += offered.eq(0)
+        with m.If(go.any()):
             m.d.sync += [
-                begin.valid.eq(~choice.begun),
-                begin.p.slot.eq(choice.slot),
-                begin.p.row.eq(choice.block.row),
-                begin.p.at.eq(choice.block.at),
-                begin.p.shared.eq(choice.block.needs.shared),
+                offered.eq(1),
                 start.p.warp.eq(warps.warp),
                 start.p.slot.eq(choice.slot),
                 start.p.row.eq(choice.block.row),

@@ -12,11 +12,11 @@ __all__ = ["Order"]
 
 
 class Order(wiring.Component):
-    """Order of the block slots: the higher level first, of equal ones the one that arrived first.
+    """Order of the block slots: higher priority first, of equal ones the one that arrived first.
 
     Whether a block precedes another never changes while both are there, so it is found out once,
     when the later one arrives, and kept, a flip-flop per pair. A choice is a gate of two inputs per
-    pair and a tree of depth log(slots), all of them side by side; no levels are compared in it.
+    pair and a tree of depth log(slots), all of them side by side; no priorities are compared in it.
 
     Parameters
     ----------
@@ -25,10 +25,11 @@ class Order(wiring.Component):
 
     Members
     -------
-    arrive : a block of this level comes into the one slot of `place`.
-    behind : slots whose blocks are of a lower level than `arrive.level`; of slots in use.
+    arrive : a block of this priority comes into the one slot of `place`.
+    behind : slots whose blocks are of lower priority than that; of slots in use.
     candidates, first : of each choice; `first` one-hot, 0 without candidates. Combinational.
-    levels : of each slot, of LEVEL_BITS.
+    last_of, last : the same from the other end.
+    levels : of each slot, its priority and 1.
 
     Attributes
     ----------
@@ -41,39 +42,40 @@ class Order(wiring.Component):
             pair: Signal(name=f"turned_{pair[0]}_{pair[1]}")
             for pair in combinations(range(slots), 2)
         }
-        arrival = data.StructLayout({"valid": 1, "place": slots, "level": LEVEL_BITS})
+        arrival = data.StructLayout({"valid": 1, "place": slots, "priority": LEVEL_BITS - 1})
         super().__init__({
             "arrive": In(arrival),
             "behind": Out(slots),
             "candidates": In(slots).array(choices),
             "first": Out(slots).array(choices),
+            "last_of": In(slots),
+            "last": Out(slots),
             "levels": Out(data.ArrayLayout(LEVEL_BITS, slots)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         arrive, slots = self.arrive, range(self._slots)
-        m.d.comb += self.behind.eq(Cat(level < arrive.level for level in self.levels))
+        m.d.comb += self.behind.eq(Cat(level <= arrive.priority for level in self.levels))
         for slot in slots:
             with m.If(arrive.valid & arrive.place[slot]):
-                m.d.sync += self.levels[slot].eq(arrive.level)
+                m.d.sync += self.levels[slot].eq(arrive.priority + 1)
         for (one, other), turned in self.turned.items():
-            # Who arrives precedes only what is of a lower level.
+            # Who arrives precedes only what is of lower priority.
             with m.If(arrive.valid & (arrive.place[one] | arrive.place[other])):
                 m.d.sync += turned.eq(
                     (arrive.place[one] & ~self.behind[other])
                     | (arrive.place[other] & self.behind[one])
                 )
-        for candidates, first in zip(self.candidates, self.first, strict=True):
-            for slot in slots:
-                ahead = Cat(
-                    candidates[other] & self._precedes(other, slot)
-                    for other in slots
-                    if other != slot
-                )
+        for slot in slots:
+            others = [other for other in slots if other != slot]
+            for candidates, first in zip(self.candidates, self.first, strict=True):
+                ahead = Cat(candidates[one] & self._precedes(one, slot) for one in others)
                 m.d.comb += first[slot].eq(candidates[slot] & ~ahead.any())
+            after = Cat(self.last_of[one] & self._precedes(slot, one) for one in others)
+            m.d.comb += self.last[slot].eq(self.last_of[slot] & ~after.any())
         return m
 
     def _precedes(self, one: int, other: int) -> Value:
         """Whether the block in slot `one` comes before that in slot `other`."""
-        return self.turned[one, other] == 0 if one < other else self.turned[other, one]
+        return ~self.turned[one, other] if one < other else self.turned[other, one]

@@ -1,6 +1,6 @@
 """What is left of an SM's registers, hardware warps and shared memory (PLACE-10)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -56,11 +56,18 @@ class Resources(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         for name in self.left.shape().members:
-            left, (one, other) = self.left[name], (want[name] for want in self.wants)
+            left, freed = self.left[name], self.freed[name]
+            one, other = (want[name] for want in self.wants)
             m.d.comb += [self.fits[n][name].eq(left >= self.wants[n][name]) for n in range(2)]
             # All three sums at once, and the choice between them last, for it comes late.
-            rest = Signal(len(left), name=f"rest_{name}")
-            m.d.comb += rest.eq(left + self.freed[name])
-            taken = Mux(self.take[0], rest - one, Mux(self.take[1], rest - other, rest))
-            m.d.sync += left.eq(taken)
+            sums = [_difference(left, freed, one), _difference(left, freed, other), left + freed]
+            m.d.sync += left.eq(Mux(self.take[0], sums[0], Mux(self.take[1], sums[1], sums[2])))
         return m
+
+
+def _difference(left: Value, freed: Value, want: Value) -> Value:
+    """`left` + `freed` - `want`, modulo the width of `left`, with one carry chain."""
+    width = len(left)
+    one, two, three = left, Cat(freed, Const(0, width))[:width], ~Cat(want, Const(0, width))[:width]
+    carries = (one & two) | (one & three) | (two & three)
+    return (one ^ two ^ three) + Cat(Const(1, 1), carries)[:width]

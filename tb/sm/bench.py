@@ -6,7 +6,7 @@ the design says of its latencies, and nothing else.
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -68,14 +68,35 @@ class Pace:
 
 @dataclass
 class Seen:
-    """What happened, with the cycle: commits of starts, as (cycle, block, index); (cycle, warp,
-    block) of ends taken; (cycle, block) of blocks taken, of begins, and of blocks that are over."""
+    """What happened, with the cycle: (cycle, block, index) of starts when they were decided and
+    when they were offered; (cycle, warp, block) of ends taken; (cycle, block) of blocks taken and
+    of blocks that are over."""
 
     starts: list[tuple[int, Block, int]] = field(default_factory=list)
+    offers: list[tuple[int, Block, int]] = field(default_factory=list)
     ends: list[tuple[int, int, Block]] = field(default_factory=list)
     taken: list[tuple[int, Block]] = field(default_factory=list)
-    begins: list[tuple[int, Block]] = field(default_factory=list)
     over: list[tuple[int, Block]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """What the rules ask for in one cycle: a start, if any; and the priority of the most urgent
+    block with warps to start."""
+
+    start: tuple[Block, bool] | None = None
+    head: int = -1
+
+    def still(self, arrived: list[Block]) -> tuple[Block, bool]:
+        """What was right, and is so after these blocks have come (PLACE-22)."""
+        assert self.start, "nothing could be started"
+        higher = self.higher(arrived)
+        assert not higher, f"{higher} should be chosen, and not {self.start}"
+        return self.start
+
+    def higher(self, arrived: list[Block]) -> list[Block]:
+        """Which of these blocks precede all others."""
+        return [one for one in arrived if one.kernel.priority > self.head]
 
 
 class Bench:
@@ -84,7 +105,7 @@ class Bench:
     Members
     -------
     todo : blocks to send, in order. pace : how fast everybody is.
-    held : blocks whose warps do not end. hold : rows of kernels of which that is so from the start.
+    hold : rows of kernels whose warps do not end, but for one per row in `by_hand`.
     seen : what has happened. now : the cycle.
     """
 
@@ -108,6 +129,7 @@ class Bench:
         self.pace, self.seen, self.now = Pace(), Seen(), 0
         self.todo: list[Block] = []
         self.hold: set[int] = set()
+        self.by_hand: list[int] = []
         self.slots = size.blocks  # free, as the global controller knows it
         self.due: dict[int, list[tuple[str, Any]]] = defaultdict(list)
         self.done: dict[int, int] = {}  # per running warp, the cycle in which it would end
@@ -116,7 +138,10 @@ class Bench:
         self.first: Block | None = None  # its first warp was committed, but not offered yet
         self.busy: set[int] = set()
         self.rows: list[int] = []  # of blocks that are over, not yet reported
-        self.arrived = self.late = self.count = 0
+        self.decisions = [_Decision(), _Decision()]  # of the last two cycles
+        self.begins: tuple[Block, bool] | None = None  # decided, does not count yet
+        self.arrivals: dict[int, list[Block]] = defaultdict(list)  # by when they are in the table
+        self.late = self.count = 0
         self.reported = (0, 0)
 
     @classmethod
@@ -173,6 +198,13 @@ class Bench:
         for _ in range(cycles):
             await self.step()
 
+    async def until(self, condition: Callable[[], bool], limit: int = 2_000) -> None:
+        """Until it holds."""
+        end = self.now + limit
+        while not condition():
+            assert self.now < end, "it did not come to that"
+            await self.step()
+
     async def rest(self, limit: int = 20_000) -> None:
         """Until all that was sent is over and reported."""
         end = self.now + limit
@@ -206,17 +238,20 @@ class Bench:
             dut.link__block__payload.value = self.shapes["block"].const(record).as_bits()
         dut.link__block__valid.value = int(offers["block"] is not None)
         if offers["end"] is None and self._flip(pace.end):
-            ready = [warp for warp, when in self.done.items() if self._may_end(warp, when)]
+            ready = [warp for warp in self.done if self._may_end(warp)]
             if ready:
                 offers["end"] = self.numbers.choice(ready)
+                row = self.model.running[offers["end"]].kernel.row
+                if row in self.hold:
+                    self.by_hand.remove(row)
                 dut.port__end__payload.value = offers["end"]
         dut.port__end__valid.value = int(offers["end"] is not None)
 
-    def _may_end(self, warp: int, when: int) -> bool:
+    def _may_end(self, warp: int) -> bool:
         """Warps of a block with a barrier end only when all of them have come that far."""
         block = self.model.running[warp]
         kernel = block.kernel
-        if kernel.row in self.hold or when > self.now:
+        if self.done[warp] > self.now or kernel.row in self.hold.difference(self.by_hand):
             return False
         mine = [other for other, owner in self.model.running.items() if owner is block]
         together = len(mine) + block.ended == kernel.warps and not (
@@ -240,56 +275,50 @@ class Bench:
         return here[name][0]
 
     def _commits(self, here: dict[str, Any]) -> None:
-        """What was offered first in this cycle was decided in the one before."""
-        expected, committed = self.model.next(), None
-        room = self._room()
+        """What is offered first in this cycle was decided in the one before, if it is a `begin`,
+        or two before, and counts from the cycle after its decision on."""
+        begun, self.begins = self.begins, None
+        if begun:
+            self._commit(*begun)
         if self._fresh("port__start", here):
             start = self.shapes["start"].from_bits(here["port__start"][2])
-            if self.first is None:
-                committed = self._started(start, expected)
-            else:
+            if self.first:
                 assert not here["port__begin"][0], "start before begin was taken"
                 self._is_first(start)
+            else:
+                self._started(start, self.decisions[0], self.arrivals[self.now - 1])
         if self._fresh("port__begin", here):
-            assert committed is None
             begin = self.shapes["begin"].from_bits(here["port__begin"][2])
-            committed = self._begun(begin, expected)
-        if committed:
-            assert room, "more is decided than can be offered"
-            self.seen.starts.append((self.now - 1, committed, committed.started))
-            self.model.start(committed)
-        waits = room and expected is not None and committed is not expected
+            self._begun(begin, self.decisions[1], self.arrivals[self.now])
+        decision = self.decisions[1]
+        waits = not (self.first or here["port__start"][0] or begun) and decision.start
+        waits = waits and not decision.higher(self.arrivals[self.now])
         self.late = self.late + 1 if waits else 0
-        assert self.late <= 1 or self.arrived, f"{expected} waits although it may start"
+        assert self.late <= 3, f"{decision} could have been for 3 cycles"
 
-    def _room(self) -> bool:
-        """Whether a start could be decided in the cycle before."""
-        valid, ready, _ = self.before.get("port__start", (False, False, 0))
-        begins = self.before.get("port__begin", (False, False, 0))[0]
-        return (valid and ready) or not (valid or begins or self.first)
+    def _commit(self, block: Block, urgent: bool) -> None:
+        self.seen.starts.append((self.now - 1, block, block.started))
+        self.model.start(block, urgent)
 
-    def _started(self, start: Any, expected: Block | None) -> Block:
-        """A further warp of a block that has begun: the expected one, or while that is being chosen
-        one that takes nothing."""
-        whole = self.model.whole()
-        chosen = whole if whole and start.slot == whole.slot else expected
-        assert chosen is not None and chosen.begun, f"{start} where {expected} was right"
-        assert (start.slot, start.row) == (chosen.slot, chosen.kernel.row), (start, expected)
+    def _started(self, start: Any, decision: "_Decision", arrived: list[Block]) -> None:
+        """A further warp of a block that has begun."""
+        block, urgent = decision.still(arrived)
+        assert block.begun, f"{start} where {block} was right"
+        assert (start.slot, start.row) == (block.slot, block.kernel.row), (start, block)
         self.busy = set(self.model.running)
-        self._runs(start, chosen, chosen.started)
-        return chosen
+        self._runs(start, block, block.started)
+        self._commit(block, urgent)
 
-    def _begun(self, begin: Any, expected: Block | None) -> Block:
+    def _begun(self, begin: Any, decision: "_Decision", arrived: list[Block]) -> None:
         """The first warp of a block is decided."""
-        assert expected is not None and not expected.begun, f"{begin} where {expected} was right"
-        kernel = expected.kernel
-        assert (begin.row, begin.shared) == (kernel.row, kernel.shared), (begin, expected)
-        assert tuple(begin.at[axis] for axis in "xyz") == expected.at, (begin, expected)
-        assert begin.slot not in [block.slot for block in self.model.blocks]
-        expected.slot = int(begin.slot)
-        self.first, self.busy = expected, set(self.model.running)
-        self.seen.begins.append((self.now - 1, expected))
-        return expected
+        block, urgent = decision.still(arrived)
+        assert not block.begun, f"{begin} where {block} was right"
+        kernel = block.kernel
+        assert (begin.row, begin.shared) == (kernel.row, kernel.shared), (begin, block)
+        assert tuple(begin.at[axis] for axis in "xyz") == block.at, (begin, block)
+        assert begin.slot not in [one.slot for one in self.model.blocks], (begin, block)
+        block.slot = int(begin.slot)
+        self.first, self.begins, self.busy = block, (block, urgent), set(self.model.running)
 
     def _is_first(self, start: Any) -> None:
         """The start that follows a begin."""
@@ -302,6 +331,7 @@ class Bench:
         assert (start.row, start.index, start.registers) == (kernel.row, index, kernel.registers)
         assert warp < self.size.warps and warp not in self.busy, (warp, self.busy)
         self.model.running[warp] = block
+        self.seen.offers.append((self.now, block, index))
 
     # What changes in this cycle
 
@@ -310,12 +340,10 @@ class Bench:
         self.reported = self.model.highest, self.count
         freed = dict.fromkeys(("registers", "warps", "shared", "slots"), 0)
         finished = 0
-        self.arrived = 0
         for what, one in self.due.pop(self.now, []):
             if what == "arrive":
                 self.model.arrive(one)
                 self.count += 1
-                self.arrived += 1
             elif what == "end":
                 freed |= self.model.end(one)
             else:
@@ -323,6 +351,9 @@ class Bench:
                 finished |= 1 << one.slot
                 self.rows.append(one.kernel.row)
                 self.seen.over.append((self.now, one))
+        waiting = self.model.waiting()
+        head = waiting[0].kernel.priority if waiting else -1
+        self.decisions = [self.decisions[1], _Decision(self.model.next(), head)]
         self.slots += freed["slots"]
         told = self.shapes["freed"].from_bits(int(self.dut.link__freed.value))
         told = {name: int(told[name]) for name in ("registers", "warps", "shared", "block")}
@@ -342,6 +373,7 @@ class Bench:
         taken = {name: valid and ready for name, (valid, ready, _) in here.items()}
         if taken["link__block"]:
             self.due[self.now + 2].append(("arrive", self.offers["block"]))
+            self.arrivals[self.now + 2].append(self.offers["block"])
             self.seen.taken.append((self.now, self.offers["block"]))
             self.offers["block"] = None
         if taken["port__end"]:
@@ -363,4 +395,4 @@ class Bench:
         self.seen.ends.append((self.now, warp, block))
         unended = block.kernel.warps - sum(one is block for _, _, one in self.seen.ends)
         if unended == 0:
-            self.due[self.now + 3].append(("finish", block))
+            self.due[self.now + 4].append(("finish", block))

@@ -48,12 +48,14 @@ class Sm:
     capacity, left : of `registers`, `warps`, `shared`, `slots`.
     blocks : those on it, in the order in which they arrived.
     running : which block each busy hardware warp serves.
+    turn : the last start was of the most urgent block.
     """
 
     capacity: dict[str, int]
     left: dict[str, int] = field(init=False)
     blocks: list[Block] = field(default_factory=list)
     running: dict[int, Block] = field(default_factory=dict)
+    turn: bool = False
 
     def __post_init__(self) -> None:
         self.left = dict(self.capacity)
@@ -67,28 +69,31 @@ class Sm:
         self.blocks.append(block)
         self._take({"slots": 1})
 
-    def next(self) -> Block | None:
-        """The block of which a warp is to start now; None when no warp may (rules 2 to 4)."""
-        order = sorted(self.blocks, key=lambda block: -block.kernel.priority)  # stable: by arrival
-        waiting = [block for block in order if block.waits]
-        if not waiting or self._fits(self.share(waiting[0])):
-            return waiting[0] if waiting else None
-        begun = [block for block in waiting if block.begun]
-        whole = [block for block in begun if block.kernel.barrier]
-        if whole:
-            return whole[0]
-        if begun and self.share(waiting[0])["shared"] > self.left["shared"]:
-            return begun[0] if self._fits(self.share(begun[0])) else None
+    def next(self) -> tuple[Block, bool] | None:
+        """The block of which a warp is to start now, and whether as the most urgent one; None when
+        no warp may (rules 2 to 4)."""
+        waiting = self.waiting()
+        going = [block for block in waiting if block.begun]
+        whole = [block for block in going if block.kernel.barrier]
+        fits = bool(waiting) and self._fits(self.share(waiting[0]))
+        if whole and (self.turn or not fits):
+            return whole[-1], False
+        if fits:
+            return waiting[0], True
+        lacks = waiting and self.share(waiting[0])["shared"] > self.left["shared"]
+        if lacks and going and self._fits(self.share(going[0])):
+            return going[0], False
         return None
 
-    def whole(self) -> Block | None:
-        """The first block with a barrier that has begun and has not started all of its warps."""
-        going = [one for one in self.blocks if one.kernel.barrier and one.begun and one.waits]
-        return max(going, key=lambda block: block.kernel.priority, default=None)
+    def waiting(self) -> list[Block]:
+        """Blocks with warps to start, the most urgent one first."""
+        order = sorted(self.blocks, key=lambda block: -block.kernel.priority)  # stable: by arrival
+        return [block for block in order if block.waits]
 
-    def start(self, block: Block) -> None:
+    def start(self, block: Block, urgent: bool) -> None:
         self._take(self.share(block))
         block.started += 1
+        self.turn = urgent
 
     def end(self, warp: int) -> dict[str, int]:
         """The hardware warp ends; what comes free with it."""

@@ -26,3 +26,15 @@ def test_controller(simulator: str, name: str) -> None:
         env=size.environment(),
         minimum=2,
     )
+
+
+def test_rules(simulator: str) -> None:
+    size = Size(registers=128)
+    simulate(
+        SmController(config(size)),
+        "tb.sm.cocotb_rules",
+        simulator=simulator,
+        name="sm-rules",
+        env=size.environment(),
+        minimum=13,
+    )
