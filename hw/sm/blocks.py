@@ -18,13 +18,16 @@ _INDEX = 6
 
 
 def block_choice(config: Config) -> data.StructLayout:
-    """A block with warps to start. `begun`: it has started some; `index` is its next one."""
+    """A block with warps to start. `begun`: it has started some; `index` is its next one. `place`
+    is its slot one-hot; `last`: the next one is its last."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
+        "place": config.sm_blocks,
         "block": needed_block(config),
         "begun": 1,
         "index": _INDEX,
+        "last": 1,
     })
 
 
@@ -45,41 +48,45 @@ class Blocks(wiring.Component):
     What is used of many rows in a cycle lies in flip-flops, the rest in RAMs. Warps are counted up
     in RAMs; a bit says whether there is a count yet.
 
-    The choices are registered, and show the table of the very cycle in which they are valid: a
-    start is seen in advance, and `urgent` is withdrawn for a cycle when a block arrives that
-    precedes it. Until then, or until a start of it, a choice stays.
+    The choices are registered, and true in every cycle in which they are valid: a start is seen in
+    advance, and `urgent` is withdrawn for a cycle when a block arrives that precedes it. Until
+    then, or until its last start, a choice stays. `going` is invalid for a cycle, too, when the
+    last warp of `urgent` starts, if that was the same.
 
     Members
     -------
     arrive : blocks, taken while a slot is free; in the table in the next cycle.
     urgent : the first block with warps to start.
     overtaken : what arrives in this cycle precedes it.
-    other : of blocks with a barrier that have begun and have warps to start, the one that began
-        first, which is the last one in the order; if there is none, the first one of all that have
-        begun and have warps to start.
-    start : bit 0: a warp of `urgent` is started, bit 1: of `other`. They were valid in the cycle
-        before, without any start or `overtaken`, and valid now.
+    going : the first block that has begun and has warps to start; while `urgent` has not begun.
+    whole : of blocks with a barrier that have begun and have warps to start, without `urgent`, the
+        one that began first, which is the last one in the order.
+    start : one-hot, a warp of `urgent`, `going`, `whole` is started; of one that is valid.
+    finish : of each, and with `start`, it was the last one.
     end : a warp of the block in `slot` has ended.
     over : two cycles later, if that was its last one; its slot is free from the next cycle on.
     highest, received : see `hw.work.records.SmLink`; two cycles behind `arrive`, one behind `over`.
 
     Attributes
     ----------
-    valid, waiting, begun : of each slot: in use; has warps to start; has begun (state, for proofs).
+    valid, waiting, begun, entire : of each slot: in use; has warps to start; has begun; and is one
+        with a barrier and has warps to start (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         slots = config.sm_blocks
-        self.valid, self.waiting, self.begun = (
-            Signal(slots, name=name) for name in ("valid", "waiting", "begun")
+        self.valid, self.waiting, self.begun, self.entire = (
+            Signal(slots, name=name) for name in ("valid", "waiting", "begun", "entire")
         )
         super().__init__({
             "arrive": In(stream.Signature(needed_block(config))),
             "urgent": Out(block_choice(config)),
             "overtaken": Out(1),
-            "other": Out(block_choice(config)),
-            "start": In(2),
+            "going": Out(block_choice(config)),
+            "whole": Out(block_choice(config)),
+            "start": In(3),
+            "finish": In(3),
             "end": In(data.StructLayout({"valid": 1, "slot": config.block_bits})),
             "over": Out(block_over(config)),
             "highest": Out(LEVEL_BITS),
@@ -96,9 +103,10 @@ class Blocks(wiring.Component):
         m.submodules.rows = self._rows = Memory(shape=row, depth=depth, init=[])
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
-        self._placed, self._barrier = Signal(slots, name="placed"), Signal(slots, name="barrier")
+        self._placed, self._some = Signal(slots, name="placed"), Signal(name="some_whole")
         self._arrive(m)
         self._choose(m)
+        self._step(m)
         self._end(m)
         self._report(m)
         return m
@@ -118,71 +126,63 @@ class Blocks(wiring.Component):
             write.data.block.eq(arrive.payload),
             write.data.final.eq(arrive.p.needs.warps - 1),
         ]
-        for slot in range(self._config.sm_blocks):
-            with m.If(place[slot]):
-                m.d.sync += self._barrier[slot].eq(arrive.p.needs.barrier)
 
     def _choose(self, m: Module) -> None:
-        """Both choices, by the table as it is after the start of this cycle."""
-        order, slots = self._order, self._config.sm_blocks
-        waiting, begun = Signal(slots, name="waiting_now"), Signal(slots, name="begun_now")
-        whole = waiting & begun & self._barrier
+        """The choices, by the table as it is after the start of this cycle."""
+        order, waiting = self._order, self.waiting
+        starts, self._ends = [], []
+        for n, choice in enumerate((self.urgent, self.going, self.whole)):
+            starts.append(Mux(self.start[n], choice.place, 0))
+            self._ends.append(Mux(self.finish[n], choice.place, 0))
+        self._begins, ends = starts[0], self._ends
+        behind = Mux(self._placed.any(), order.behind, 0)
+        first, going, whole = order.first[0], order.first[1], order.last
         m.d.comb += [
-            order.candidates[0].eq(waiting),
-            order.candidates[1].eq(waiting & begun),
-            order.last_of.eq(whole),
-        ]
-        firsts = order.first[0], Mux(whole.any(), order.last, order.first[1])
-        choices = self.urgent, self.other
-        places, lasts = zip(
-            *(self._choice(m, n, choices[n], firsts[n], begun) for n in range(2)), strict=True
-        )
-        starts = [Mux(self.start[n], places[n], 0) for n in range(2)]
-        behind, over = Mux(self._placed.any(), order.behind, 0), self.over
-        m.d.comb += [
-            waiting.eq(self.waiting & ~(Mux(lasts[0], starts[0], 0) | Mux(lasts[1], starts[1], 0))),
-            begun.eq(self.begun | starts[0] | starts[1]),
-            self.overtaken.eq((places[0] & behind).any()),
+            order.candidates[0].eq(waiting & ~ends[0]),
+            order.candidates[1].eq(waiting & self.begun & ~ends[1]),
+            order.last_of.eq(self.entire & ~ends[2]),
+            self.overtaken.eq((self.urgent.place & behind).any()),
+            self.whole.valid.eq(self._some & ~(self.whole.place & self.urgent.place).any()),
         ]
         m.d.sync += [
-            self.urgent.valid.eq((firsts[0] & ~behind).any()),
-            self.other.valid.eq(firsts[1].any()),
-            self.waiting.eq(waiting | self._placed),
-            self.begun.eq(begun & ~Mux(over.valid, over.place, 0)),
-            self.valid.eq((self.valid | self._placed) & ~Mux(over.valid, over.place, 0)),
+            self.urgent.valid.eq((first & ~behind).any()),
+            self.going.valid.eq((going & ~ends[0]).any()),
+            self._some.eq((whole & ~ends[0]).any()),
+            self.urgent.begun.eq((first & (self.begun | self._begins)).any()),
         ]
-        self._count(m)
+        m.d.comb += [self.going.begun.eq(1), self.whole.begun.eq(1)]
+        for choice, place in ((self.urgent, first), (self.going, going), (self.whole, whole)):
+            self._choice(m, choice, place)
 
-    def _choice(
-        self, m: Module, number: int, choice: data.View, first: Value, begun: Value
-    ) -> tuple[Signal, Signal]:
-        """`choice` is `first` in the next cycle; its slot, one-hot; and of a choice that stays,
-        whether its next warp is its last."""
-        place = Signal(self._config.sm_blocks, name=f"place_{number}")
-        last = Signal(name=f"last_{number}")
+    def _choice(self, m: Module, choice: data.View, place: Value) -> None:
+        """`choice` is the block in `place` in the next cycle."""
         row, count = self._rows.read_port(), self._started.read_port(domain="comb")
+        m.d.sync += [choice.place.eq(place), choice.slot.eq(row.addr)]
         m.d.comb += [
-            row.addr.eq(encode(first)),
+            row.addr.eq(encode(place)),
             choice.block.eq(row.data.block),
             count.addr.eq(choice.slot),
             choice.index.eq(Mux(choice.begun, count.data, 0)),
+            choice.last.eq(choice.index == row.data.final),
         ]
-        m.d.sync += [
-            place.eq(first),
-            choice.slot.eq(row.addr),
-            choice.begun.eq((first & begun).any()),
-            last.eq(choice.index == row.data.final),
-        ]
-        return place, last
 
-    def _count(self, m: Module) -> None:
-        """A start is counted."""
+    def _step(self, m: Module) -> None:
+        """What a start, an arrival and a block's end change."""
+        over = Mux(self.over.valid, self.over.place, 0)
+        entire = Mux(self.urgent.block.needs.barrier, self._begins, 0)
+        ends = self._ends[0] | self._ends[1] | self._ends[2]
+        m.d.sync += [
+            self.valid.eq((self.valid | self._placed) & ~over),
+            self.waiting.eq(self.waiting & ~ends | self._placed),
+            self.begun.eq((self.begun | self._begins) & ~over),
+            self.entire.eq((self.entire | entire) & ~ends),
+        ]
         write = self._started.write_port()
-        chosen = data.View(block_choice(self._config), Mux(self.start[1], self.other, self.urgent))
+        choices = [self.urgent, self.going, self.whole]
         m.d.comb += [
             write.en.eq(self.start.any()),
-            write.addr.eq(chosen.slot),
-            write.data.eq(chosen.index + 1),
+            write.addr.eq(select(self.start, [choice.slot for choice in choices])),
+            write.data.eq(select(self.start, [choice.index for choice in choices]) + 1),
         ]
 
     def _end(self, m: Module) -> None:

@@ -6,6 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
+from hw.lib.onehot import select
 from hw.sm.blocks import Blocks
 from hw.sm.needs import Needs
 from hw.sm.port import SmControl, block_begin, warp_start
@@ -78,7 +79,7 @@ class SmController(wiring.Component):
         ]
         connect(m, flipped(self.link.block), needs.i)
         connect(m, needs.o, blocks.arrive)
-        self._go, self._room = Signal(2, name="go"), Signal(name="room")
+        self._go, self._room = Signal(3, name="go"), Signal(name="room")
         self._want(m)
         self._decide(m)
         self._start(m)
@@ -88,59 +89,63 @@ class SmController(wiring.Component):
         return m
 
     def _want(self, m: Module) -> None:
-        """What a start of either choice takes: its block's share with the first warp, and with a
-        barrier everything; then its other warps take nothing (PLACE-26)."""
-        self._has = Signal(2)
-        choices = (self._blocks.urgent, self._blocks.other)
-        for want, choice, has in zip(self._resources.wants, choices, self._has, strict=True):
-            needs = choice.block.needs
-            m.d.comb += [
-                has.eq(needs.barrier & choice.begun),
-                want.shared.eq(Mux(choice.begun, 0, needs.shared)),
-                want.warps.eq(Mux(has, 0, Mux(needs.barrier, needs.warps, 1))),
-                want.registers.eq(
-                    Mux(has, 0, Mux(needs.barrier, needs.block_registers, needs.registers))
-                ),
-            ]
+        """What a start takes: the block's shared memory with its first warp, and with a barrier
+        everything, so that its other warps take nothing (PLACE-26)."""
+        (urgent, going), choice = self._resources.wants, self._blocks.urgent
+        needs, begun = choice.block.needs, choice.begun
+        has = needs.barrier & begun
+        first = Mux(needs.barrier, needs.block_registers, needs.registers)
+        m.d.comb += [
+            urgent.shared.eq(Mux(begun, 0, needs.shared)),
+            urgent.warps.eq(Mux(has, 0, Mux(needs.barrier, needs.warps, 1))),
+            urgent.registers.eq(Mux(has, 0, first)),
+            going.warps.eq(1),
+            going.registers.eq(self._blocks.going.block.needs.registers),
+        ]
 
     def _decide(self, m: Module) -> None:
         """One warp of the most urgent block; in turn with it, and whenever that cannot be, one of a
         block that has all it needs; or, while the most urgent one lacks shared memory, of one that
         has begun, for it may have that memory (rules 2 to 4)."""
-        blocks, resources, go = self._blocks, self._resources, self._go
-        fits = resources.fits
-        turn, free, lacks = Signal(), Signal(), Signal()
-        urgent, whole, other = Signal(), Signal(), Signal()
+        blocks, go, fits = self._blocks, self._go, self._resources.fits
+        urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
+        may, can, lacks, turn = Signal(), Signal(), Signal(), Signal()
+        goes, finishes = Signal(3), Signal(3)
         m.d.comb += [
-            free.eq(self._room & self._warps.found & ~go.any() & blocks.urgent.valid),
+            may.eq(self._room & self._warps.found & ~go.any() & urgent.valid & ~blocks.overtaken),
+            can.eq(Value.cast(fits[0]).all()),
             lacks.eq(~fits[0].shared & fits[1].registers & fits[1].warps),
-            whole.eq(blocks.other.valid & self._has[1]),
-            urgent.eq(Value.cast(fits[0]).all() & ~(whole & turn)),
-            other.eq(whole | (blocks.other.valid & lacks)),
+            goes[0].eq(may & can & ~(whole.valid & turn)),
+            goes[1].eq(may & lacks & going.valid & ~whole.valid),
+            goes[2].eq(may & whole.valid & (turn | ~can)),
             blocks.start.eq(go),
-            resources.take.eq(go),
+            blocks.finish.eq(finishes),
+            self._resources.take.eq(go[:2]),
         ]
-        goes = [free & urgent & ~blocks.overtaken, free & other & ~urgent & ~blocks.overtaken]
-        m.d.sync += go.eq(Cat(goes))
+        m.d.sync += [go.eq(goes), finishes.eq(goes & Cat(urgent.last, going.last, whole.last))]
         with m.If(go.any()):
             m.d.sync += turn.eq(go[0])
-        begin, block = self.port.begin, blocks.urgent.block
-        with m.If(begin.valid & begin.ready):
+        self._begin(m, goes[0] & ~urgent.begun)
+
+    def _begin(self, m: Module, begins: Value) -> None:
+        begin, urgent = self.port.begin, self._blocks.urgent
+        with m.If(begin.ready):
             m.d.sync += begin.valid.eq(0)
         with m.If(~begin.valid):
             m.d.sync += [
-                begin.valid.eq(goes[0] & ~blocks.urgent.begun),
-                begin.p.slot.eq(blocks.urgent.slot),
-                begin.p.row.eq(block.row),
-                begin.p.at.eq(block.at),
-                begin.p.shared.eq(block.needs.shared),
+                begin.valid.eq(begins),
+                begin.p.slot.eq(urgent.slot),
+                begin.p.row.eq(urgent.block.row),
+                begin.p.at.eq(urgent.block.at),
+                begin.p.shared.eq(urgent.block.needs.shared),
             ]
 
     def _start(self, m: Module) -> None:
         """What was decided is offered, after its block's `begin`."""
         blocks, warps, go, start = self._blocks, self._warps, self._go, self.port.start
         offered = Signal()
-        choice = data.View(blocks.urgent.shape(), Mux(go[1], blocks.other, blocks.urgent))
+        choices = [Value.cast(choice) for choice in (blocks.urgent, blocks.going, blocks.whole)]
+        choice = data.View(blocks.urgent.shape(), select(go, choices))
         m.d.comb += [
             start.valid.eq(offered & ~self.port.begin.valid),
             self._room.eq(~offered | (start.valid & start.ready)),

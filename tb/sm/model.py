@@ -74,7 +74,7 @@ class Sm:
         no warp may (rules 2 to 4)."""
         waiting = self.waiting()
         going = [block for block in waiting if block.begun]
-        whole = [block for block in going if block.kernel.barrier]
+        whole = [one for one in going if one.kernel.barrier and one is not waiting[0]]
         fits = bool(waiting) and self._fits(self.share(waiting[0]))
         if whole and (self.turn or not fits):
             return whole[-1], False
