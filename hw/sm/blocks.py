@@ -9,7 +9,7 @@ from hw.config import Config
 from hw.lib.onehot import encode, lowest, select
 from hw.sm.needs import needed_block
 from hw.sm.order import Order
-from hw.work.records import LEVEL_BITS
+from hw.work.records import LEVEL_BITS, block_record, kernel_needs
 
 __all__ = ["Blocks", "block_choice", "block_over"]
 
@@ -97,10 +97,11 @@ class Blocks(wiring.Component):
         m = Module()
         config, slots = self._config, self._config.sm_blocks
         # `final`: the index of the block's last warp.
-        row = data.StructLayout({"block": needed_block(config), "final": _INDEX})
+        needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX})
         depth = 1 << config.block_bits
         m.submodules.order = self._order = Order(slots, choices=3)
-        m.submodules.rows = self._rows = Memory(shape=row, depth=depth, init=[])
+        m.submodules.needs = self._needs = Memory(shape=needs, depth=depth, init=[])
+        m.submodules.names = self._names = Memory(shape=block_record(config), depth=depth, init=[])
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
         self._placed, self._some = Signal(slots, name="placed"), Signal(name="some_whole")
@@ -114,18 +115,20 @@ class Blocks(wiring.Component):
     def _arrive(self, m: Module) -> None:
         """A block takes the lowest free slot."""
         arrive, order, place = self.arrive, self._order, self._placed
-        write = self._rows.write_port()
+        needs, name = self._needs.write_port(), self._names.write_port()
         m.d.comb += [
             arrive.ready.eq(~self.valid.all()),
             place.eq(Mux(arrive.valid, lowest(~self.valid), 0)),
             order.arrive.valid.eq(arrive.valid),
             order.arrive.place.eq(place),
             order.arrive.priority.eq(arrive.p.needs.priority),
-            write.en.eq(place.any()),
-            write.addr.eq(encode(place)),
-            write.data.block.eq(arrive.payload),
-            write.data.final.eq(arrive.p.needs.warps - 1),
+            needs.data.needs.eq(arrive.p.needs),
+            needs.data.final.eq(arrive.p.needs.warps - 1),
+            name.data.row.eq(arrive.p.row),
+            name.data.at.eq(arrive.p.at),
         ]
+        for write in (needs, name):
+            m.d.comb += [write.en.eq(place.any()), write.addr.eq(encode(place))]
 
     def _choose(self, m: Module) -> None:
         """The choices, by the table as it is after the start of this cycle."""
@@ -156,14 +159,19 @@ class Blocks(wiring.Component):
 
     def _choice(self, m: Module, choice: data.View, place: Value) -> None:
         """`choice` is the block in `place` in the next cycle."""
-        row, count = self._rows.read_port(), self._started.read_port(domain="comb")
-        m.d.sync += [choice.place.eq(place), choice.slot.eq(row.addr)]
+        needs = self._needs.read_port()
+        # Few bits are needed so early that they have to be read before the choice is registered.
+        name, count = (ram.read_port(domain="comb") for ram in (self._names, self._started))
+        m.d.sync += [choice.place.eq(place), choice.slot.eq(needs.addr)]
         m.d.comb += [
-            row.addr.eq(encode(place)),
-            choice.block.eq(row.data.block),
+            needs.addr.eq(encode(place)),
+            name.addr.eq(choice.slot),
             count.addr.eq(choice.slot),
+            choice.block.needs.eq(needs.data.needs),
+            choice.block.row.eq(name.data.row),
+            choice.block.at.eq(name.data.at),
             choice.index.eq(Mux(choice.begun, count.data, 0)),
-            choice.last.eq(choice.index == row.data.final),
+            choice.last.eq(choice.index == needs.data.final),
         ]
 
     def _step(self, m: Module) -> None:
@@ -188,7 +196,8 @@ class Blocks(wiring.Component):
     def _end(self, m: Module) -> None:
         """The block whose warp has ended is read; a cycle later the warp is counted."""
         config = self._config
-        row, count = self._rows.read_port(), self._ended.read_port(domain="comb")
+        needs = self._needs.read_port()
+        name, count = (ram.read_port(domain="comb") for ram in (self._names, self._ended))
         write = self._ended.write_port()
         some = Signal(config.sm_blocks, name="some_ended")
         valid, place = Signal(name="ending"), Signal(config.sm_blocks, name="ending_in")
@@ -197,9 +206,10 @@ class Blocks(wiring.Component):
         for slot in range(config.sm_blocks):
             m.d.sync += place[slot].eq(self.end.slot == slot)
         m.d.comb += [
-            row.addr.eq(self.end.slot),
+            needs.addr.eq(self.end.slot),
+            name.addr.eq(count.addr),
             before.eq(Mux((some & place).any(), count.data, 0)),
-            over.eq(valid & (before == row.data.final)),
+            over.eq(valid & (before == needs.data.final)),
             write.en.eq(valid),
             write.addr.eq(count.addr),
             write.data.eq(before + 1),
@@ -209,8 +219,8 @@ class Blocks(wiring.Component):
         m.d.sync += [
             self.over.valid.eq(over),
             self.over.place.eq(place),
-            self.over.row.eq(row.data.block.row),
-            self.over.shared.eq(row.data.block.needs.shared),
+            self.over.row.eq(name.data.row),
+            self.over.shared.eq(needs.data.needs.shared),
         ]
 
     def _report(self, m: Module) -> None:

@@ -1,8 +1,10 @@
-"""The SM logic controller alone."""
+"""The SM logic controller, and the gate, alone."""
 
 import pytest
 
+from hw.config import CONFIGS
 from hw.sm.controller import SmController
+from hw.sm.gate import Gate
 from tb.runner import simulate
 from tb.sm.bench import Size, config
 
@@ -37,4 +39,16 @@ def test_rules(simulator: str) -> None:
         name="sm-rules",
         env=size.environment(),
         minimum=13,
+    )
+
+
+@pytest.mark.parametrize("name", ["tiny", "default", "large"])
+def test_gate(simulator: str, name: str) -> None:
+    simulate(
+        Gate(CONFIGS[name]),
+        "tb.sm.cocotb_gate",
+        simulator=simulator,
+        name=f"sm-gate-{name}",
+        env={"CONFIG": name},
+        minimum=2,
     )
