@@ -55,29 +55,30 @@ class Blocks(wiring.Component):
 
     Members
     -------
-    arrive : blocks, taken while a slot is free; in the table in the next cycle.
+    arrive : blocks, taken while a slot is free; in the table two cycles later.
     urgent : the first block with warps to start.
-    overtaken : what arrives in this cycle precedes it.
-    going : the first block that has begun and has warps to start; while `urgent` has not begun.
+    overtaken : what gets into the table next precedes it.
+    going : the first block without a barrier that has begun and has warps to start; only while
+        `urgent` has not begun.
     whole : of blocks with a barrier that have begun and have warps to start, without `urgent`, the
         one that began first, which is the last one in the order.
     start : one-hot, a warp of `urgent`, `going`, `whole` is started; of one that is valid.
     finish : of each, and with `start`, it was the last one.
     end : a warp of the block in `slot` has ended.
     over : two cycles later, if that was its last one; its slot is free from the next cycle on.
-    highest, received : see `hw.work.records.SmLink`; two cycles behind `arrive`, one behind `over`.
+    highest, received : see `hw.work.records.SmLink`; of the table of the cycle before.
 
     Attributes
     ----------
-    valid, waiting, begun, entire : of each slot: in use; has warps to start; has begun; and is one
-        with a barrier and has warps to start (state, for proofs).
+    valid, waiting, begun : of each slot: in use; has warps to start; has begun (state, for proofs).
+    partial, entire : both of the latter, without and with a barrier (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         slots = config.sm_blocks
-        self.valid, self.waiting, self.begun, self.entire = (
-            Signal(slots, name=name) for name in ("valid", "waiting", "begun", "entire")
+        self.valid, self.waiting, self.begun, self.partial, self.entire = (
+            Signal(slots, name=name) for name in ("valid", "waiting", "begun", "partial", "entire")
         )
         super().__init__({
             "arrive": In(stream.Signature(needed_block(config))),
@@ -104,7 +105,7 @@ class Blocks(wiring.Component):
         m.submodules.names = self._names = Memory(shape=block_record(config), depth=depth, init=[])
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
-        self._placed, self._some = Signal(slots, name="placed"), Signal(name="some_whole")
+        self._some = Signal(name="some_whole")
         self._arrive(m)
         self._choose(m)
         self._step(m)
@@ -113,13 +114,14 @@ class Blocks(wiring.Component):
         return m
 
     def _arrive(self, m: Module) -> None:
-        """A block takes the lowest free slot."""
-        arrive, order, place = self.arrive, self._order, self._placed
+        """A block takes the lowest free slot, in the next cycle."""
+        arrive, order = self.arrive, self._order
         needs, name = self._needs.write_port(), self._names.write_port()
+        used, place = self.valid | order.placed, Signal(self._config.sm_blocks)
         m.d.comb += [
-            arrive.ready.eq(~self.valid.all()),
-            place.eq(Mux(arrive.valid, lowest(~self.valid), 0)),
-            order.arrive.valid.eq(arrive.valid),
+            arrive.ready.eq(~used.all()),
+            place.eq(lowest(~used)),
+            order.arrive.valid.eq(arrive.valid & arrive.ready),
             order.arrive.place.eq(place),
             order.arrive.priority.eq(arrive.p.needs.priority),
             needs.data.needs.eq(arrive.p.needs),
@@ -128,27 +130,26 @@ class Blocks(wiring.Component):
             name.data.at.eq(arrive.p.at),
         ]
         for write in (needs, name):
-            m.d.comb += [write.en.eq(place.any()), write.addr.eq(encode(place))]
+            m.d.comb += [write.en.eq(order.arrive.valid), write.addr.eq(encode(place))]
 
     def _choose(self, m: Module) -> None:
         """The choices, by the table as it is after the start of this cycle."""
-        order, waiting = self._order, self.waiting
+        order = self._order
         starts, self._ends = [], []
         for n, choice in enumerate((self.urgent, self.going, self.whole)):
             starts.append(Mux(self.start[n], choice.place, 0))
             self._ends.append(Mux(self.finish[n], choice.place, 0))
         self._begins, ends = starts[0], self._ends
-        behind = Mux(self._placed.any(), order.behind, 0)
         first, going, whole = order.first[0], order.first[1], order.last
         m.d.comb += [
-            order.candidates[0].eq(waiting & ~ends[0]),
-            order.candidates[1].eq(waiting & self.begun & ~ends[1]),
+            order.candidates[0].eq(self.waiting & ~ends[0]),
+            order.candidates[1].eq(self.partial & ~ends[1]),
             order.last_of.eq(self.entire & ~ends[2]),
-            self.overtaken.eq((self.urgent.place & behind).any()),
+            self.overtaken.eq((self.urgent.place & order.behind).any()),
             self.whole.valid.eq(self._some & ~(self.whole.place & self.urgent.place).any()),
         ]
         m.d.sync += [
-            self.urgent.valid.eq((first & ~behind).any()),
+            self.urgent.valid.eq((first & ~order.behind).any()),
             self.going.valid.eq((going & ~ends[0]).any()),
             self._some.eq((whole & ~ends[0]).any()),
             self.urgent.begun.eq((first & (self.begun | self._begins)).any()),
@@ -177,13 +178,14 @@ class Blocks(wiring.Component):
     def _step(self, m: Module) -> None:
         """What a start, an arrival and a block's end change."""
         over = Mux(self.over.valid, self.over.place, 0)
-        entire = Mux(self.urgent.block.needs.barrier, self._begins, 0)
+        barrier, begins = self.urgent.block.needs.barrier, self._begins
         ends = self._ends[0] | self._ends[1] | self._ends[2]
         m.d.sync += [
-            self.valid.eq((self.valid | self._placed) & ~over),
-            self.waiting.eq(self.waiting & ~ends | self._placed),
+            self.valid.eq((self.valid | self._order.placed) & ~over),
+            self.waiting.eq(self.waiting & ~ends | self._order.placed),
             self.begun.eq((self.begun | self._begins) & ~over),
-            self.entire.eq((self.entire | entire) & ~ends),
+            self.partial.eq((self.partial | Mux(barrier, 0, begins)) & ~ends),
+            self.entire.eq((self.entire | Mux(barrier, begins, 0)) & ~ends),
         ]
         write = self._started.write_port()
         choices = [self.urgent, self.going, self.whole]
@@ -228,6 +230,6 @@ class Blocks(wiring.Component):
         m.d.comb += order.candidates[2].eq(self.valid)
         m.d.sync += [
             self.highest.eq(select(order.first[2], order.levels)),
-            taken.eq(taken + self._placed.any()),
+            taken.eq(taken + order.placed.any()),
             self.received.eq(taken),
         ]

@@ -42,8 +42,8 @@ class SmController(wiring.Component):
     Cycles, counted from the one in which the end of a warp is taken: 2, its registers and hardware
     warp are free, and `freed` says so; and the next start may be decided. 3, it is carried out, and
     a block that begins is offered. 4, the warp is offered. 4, too, the first block is over, if that
-    was its last warp: `finish`, `freed`. Counted from the one in which a block is taken: 2, it is
-    in the table; 3, its start may be decided.
+    was its last warp: `finish`, `freed`. Counted from the one in which a block is taken: 3, it is
+    in the table; 4, its start may be decided.
 
     Members
     -------

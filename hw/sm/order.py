@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -25,8 +25,9 @@ class Order(wiring.Component):
 
     Members
     -------
-    arrive : a block of this priority comes into the one slot of `place`.
-    behind : slots whose blocks are of lower priority than that; of slots in use.
+    arrive : a block of this priority comes into the one slot of `place`, in the next cycle.
+    placed : it does so in this cycle; one-hot, from registers.
+    behind : slots in use whose blocks are of lower priority than that one; 0 without one.
     candidates, first : of each choice; `first` one-hot, 0 without candidates. Combinational.
     last_of, last : the same from the other end.
     levels : of each slot, its priority and 1.
@@ -45,6 +46,7 @@ class Order(wiring.Component):
         arrival = data.StructLayout({"valid": 1, "place": slots, "priority": LEVEL_BITS - 1})
         super().__init__({
             "arrive": In(arrival),
+            "placed": Out(slots),
             "behind": Out(slots),
             "candidates": In(slots).array(choices),
             "first": Out(slots).array(choices),
@@ -55,17 +57,14 @@ class Order(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        arrive, slots = self.arrive, range(self._slots)
-        m.d.comb += self.behind.eq(Cat(level <= arrive.priority for level in self.levels))
-        for slot in slots:
-            with m.If(arrive.valid & arrive.place[slot]):
-                m.d.sync += self.levels[slot].eq(arrive.priority + 1)
+        slots = range(self._slots)
+        self._arrive(m)
         for (one, other), turned in self.turned.items():
             # Who arrives precedes only what is of lower priority.
-            with m.If(arrive.valid & (arrive.place[one] | arrive.place[other])):
+            with m.If(self.placed[one] | self.placed[other]):
                 m.d.sync += turned.eq(
-                    (arrive.place[one] & ~self.behind[other])
-                    | (arrive.place[other] & self.behind[one])
+                    (self.placed[one] & ~self.behind[other])
+                    | (self.placed[other] & self.behind[one])
                 )
         for slot in slots:
             others = [other for other in slots if other != slot]
@@ -75,6 +74,19 @@ class Order(wiring.Component):
             after = Cat(self.last_of[one] & self._precedes(slot, one) for one in others)
             m.d.comb += self.last[slot].eq(self.last_of[slot] & ~after.any())
         return m
+
+    def _arrive(self, m: Module) -> None:
+        """Priorities are compared in the cycle before, with that of one just being placed, too."""
+        arrive, priority = self.arrive, Signal(LEVEL_BITS - 1)
+        m.d.sync += [
+            self.placed.eq(Mux(arrive.valid, arrive.place, 0)),
+            priority.eq(arrive.priority),
+        ]
+        for slot, level in enumerate(self.levels):
+            lower = Mux(self.placed[slot], priority < arrive.priority, level <= arrive.priority)
+            m.d.sync += self.behind[slot].eq(arrive.valid & lower)
+            with m.If(self.placed[slot]):
+                m.d.sync += level.eq(priority + 1)
 
     def _precedes(self, one: int, other: int) -> Value:
         """Whether the block in slot `one` comes before that in slot `other`."""

@@ -372,8 +372,8 @@ class Bench:
         """What is taken in this cycle, and when it shows."""
         taken = {name: valid and ready for name, (valid, ready, _) in here.items()}
         if taken["link__block"]:
-            self.due[self.now + 2].append(("arrive", self.offers["block"]))
-            self.arrivals[self.now + 2].append(self.offers["block"])
+            self.due[self.now + 3].append(("arrive", self.offers["block"]))
+            self.arrivals[self.now + 3].append(self.offers["block"])
             self.seen.taken.append((self.now, self.offers["block"]))
             self.offers["block"] = None
         if taken["port__end"]:

@@ -87,10 +87,8 @@ class Streams:
             if self.offers[name] is not None and getattr(self.dut, f"{name}__ready").value == 1:
                 self.inside[name].append(self.offers[name])
                 self.offers[name] = None
-            valid, ready, payload = (
-                getattr(self.dut, f"{other}__{part}").value
-                for part in ("valid", "ready", "payload")
-            )
+            parts = ("valid", "ready", "payload")
+            valid, ready, payload = (getattr(self.dut, f"{other}__{one}").value for one in parts)
             if valid == 1 and ready == 1:
                 self.check(name, self.inside[name].pop(0), int(payload))
         await RisingEdge(self.dut.clk)
