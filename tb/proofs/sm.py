@@ -190,12 +190,15 @@ class ChoiceProof(Proof):
         "blocks have come and warps have started; it stays until it is started or overtaken; no "
         "block has begun without being known as one that goes on until its last warp"
     )
-    induction = 2
+    induction = 3
     cover = 12
+    breaks = ("forget",)  # what is frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = Blocks(CONFIG)
-        order = Inside(dut).submodule("order")
+        inside = Inside(dut)
+        order, needs = inside.submodule("order"), inside.submodule("needs")
+        kept = [needs.read_port(domain="comb") for _ in range(SLOTS)]
         m.submodules.dut = wrap(dut)
         choices = (dut.urgent, dut.going, dut.whole)
         for name in ("start", "finish", "end"):
@@ -203,13 +206,19 @@ class ChoiceProof(Proof):
         _drive(m, dut.arrive.valid, "arrives")
         _drive(m, dut.arrive.payload, "block")
         over = Mux(dut.over.valid, dut.over.place, 0)
+        quiet = Signal()
+        m.d.sync += quiet.eq(~dut.start.any() & ~dut.overtaken & dut.urgent.valid)
         m.d.comb += [
             Assume(~(dut.start & (dut.start - 1)).any() & ~(dut.finish & ~dut.start).any()),
             Assume(~dut.start[1] | ~dut.urgent.begun),
+            # Decided in the cycle before, which was one without a start.
+            Assume(~dut.start.any() | quiet),
             Assume(~(over & (dut.waiting | ~dut.valid)).any()),
         ]
         for n, choice in enumerate(choices):
-            m.d.comb += Assume(~dut.start[n] | choice.valid)
+            valid = Signal(name=f"before_{n}")
+            m.d.sync += valid.eq(choice.valid)
+            m.d.comb += Assume(~dut.start[n] | (choice.valid & valid))
         goes_on = dut.partial | dut.entire
         m.d.comb += [
             Assert(~(dut.waiting & ~dut.valid).any() & ~(order.placed & dut.valid).any()),
@@ -218,24 +227,32 @@ class ChoiceProof(Proof):
             Assert(goes_on == (dut.waiting & dut.begun)),
             Assert(~(dut.begun & ~dut.valid).any()),
         ]
+        for slot, port in enumerate(kept):
+            barrier = port.data.needs.barrier
+            m.d.comb += port.addr.eq(slot)
+            with m.If(goes_on[slot]):
+                m.d.comb += Assert(barrier == dut.entire[slot])
+            with m.If(dut.urgent.valid & dut.urgent.place[slot]):
+                m.d.comb += Assert(dut.urgent.block.needs.barrier == barrier)
         rights = (order.first[0], order.first[1], order.last)
         for n, (choice, right) in enumerate(zip(choices, rights, strict=True)):
-            with m.If(choice.valid & ~dut.start.any()):
+            # Nobody looks at `going` while `urgent` is one of those that go on.
+            used = dut.urgent.valid & ~(dut.urgent.begun & (choice is dut.going))
+            with m.If(choice.valid & used & ~dut.start.any()):
                 m.d.comb += Assert(choice.place == right)
             m.d.comb += Cover(dut.start[n] & (dut.waiting == 7))
         with m.If(dut.urgent.valid):
             m.d.comb += Assert(dut.urgent.begun == (dut.urgent.place & dut.begun).any())
         with m.If(dut.whole.valid):
             m.d.comb += Assert(~(dut.whole.place & dut.urgent.place).any())
-        self._stays(m, dut, choices)
+        self._stays(m, dut, choices, quiet)
 
     @staticmethod
-    def _stays(m: Module, dut: Blocks, choices: tuple) -> None:
-        quiet = Signal(name="quiet")
-        m.d.sync += quiet.eq(~dut.start.any() & ~dut.overtaken & dut.urgent.valid)
+    def _stays(m: Module, dut: Blocks, choices: tuple, quiet: Signal) -> None:
         for n, choice in enumerate(choices):
             valid, place = Signal(name=f"valid_{n}"), Signal(SLOTS, name=f"place_{n}")
-            m.d.sync += [valid.eq(choice.valid), place.eq(choice.place)]
+            used = ~(dut.urgent.begun & (choice is dut.going))
+            m.d.sync += [valid.eq(choice.valid & used), place.eq(choice.place)]
             with m.If(quiet & valid):
                 m.d.comb += Assert(choice.valid & (choice.place == place))
 
