@@ -115,7 +115,7 @@ class Bench:
         members = dict(SmController(config(self.size)).signature.members)
         link, port = members["link"].signature.members, members["port"].signature.members
         shapes = {"kernel": members["kernel"].shape, "left": members["left"].shape}
-        shapes |= {"freed": link["freed"].shape}
+        shapes |= {"freed": link["freed"].shape, "events": members["events"].shape}
         for name, member in (("block", link), ("begin", port), ("start", port)):
             shapes[name] = member[name].signature.members["payload"].shape
         self.shapes = shapes
@@ -371,6 +371,7 @@ class Bench:
     def _transfers(self, here: dict[str, Any]) -> None:
         """What is taken in this cycle, and when it shows."""
         taken = {name: valid and ready for name, (valid, ready, _) in here.items()}
+        self._events(here, taken)
         if taken["link__block"]:
             self.due[self.now + 3].append(("arrive", self.offers["block"]))
             self.arrivals[self.now + 3].append(self.offers["block"])
@@ -387,6 +388,19 @@ class Bench:
             assert self.rows and row == self.rows[0], (row, self.rows)
             if ready:
                 self.rows.pop(0)
+
+    def _events(self, here: dict[str, Any], taken: dict[str, bool]) -> None:
+        """The strobes for timelines are what is taken, and `finish`."""
+        events = self.shapes["events"].from_bits(int(self.dut.events.value))
+        for name in ("begin", "start", "end"):
+            assert events[name].valid == taken[f"port__{name}"], name
+        if taken["port__start"]:
+            start = self.shapes["start"].from_bits(here["port__start"][2])
+            told, given = events.start, (start.warp, start.slot, start.index)
+            assert (told.warp, told.slot, told.index) == given
+        if taken["port__end"]:
+            assert events.end.warp == here["port__end"][2]
+        assert events.finish == int(self.dut.port__finish.value)
 
     def _ends(self, warp: int) -> None:
         block = self.model.running[warp]

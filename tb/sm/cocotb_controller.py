@@ -6,7 +6,7 @@ from typing import Any
 import cocotb
 
 from tb.sm.bench import Bench, Pace, Size
-from tb.sm.model import Kernel
+from tb.sm.model import Block, Kernel
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -42,7 +42,7 @@ async def play(dut: Any, pace: Pace, blocks: int, rounds: int = 2) -> Bench:
     return bench
 
 
-def check_all(bench: Bench, sent: list[Any]) -> None:
+def check_all(bench: Bench, sent: list[Block]) -> None:
     """Every warp of every block was started once, in order."""
     for block in sent:
         indices = [index for _, one, index in bench.seen.starts if one is block]
@@ -64,3 +64,23 @@ async def random_pace(dut):
         shares = [numbers.choice([0.05, 0.3, 0.7, 1.0]) for _ in range(5)]
         bench = await play(dut, Pace(*shares, runs=(1, numbers.choice([1, 10, 100]))), 30, 1)
         bench.dut._log.info("paces %s", shares)
+
+
+@cocotb.test(**LIMIT)
+async def whole_resources(dut):
+    """Blocks that need all of one resource, or of each, run one after the other, and beside what
+    needs nothing of it (PLACE-10)."""
+    bench = await Bench.begin(dut)
+    size = bench.size
+    warps = min(size.warps, size.registers)
+    kernels = [
+        Kernel(0, 1, warps, min(64, size.registers // warps), size.shared, True),
+        Kernel(1, 1, size.warps, 1, 0, True) if size.warps <= size.registers else Kernel(1, 1),
+        Kernel(2, 1, 1, min(64, size.registers), 0),
+        Kernel(3, 1, 1, 1, size.shared),
+    ]
+    for kernel in kernels:
+        await bench.describe(kernel)
+    sent = [bench.send(kernels[n % 4])[0] for n in range(16)]
+    await bench.rest()
+    check_all(bench, sent)

@@ -26,7 +26,7 @@ def test_controller(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"sm-controller-{name}",
         env=size.environment(),
-        minimum=2,
+        minimum=3,
     )
 
 
