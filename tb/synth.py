@@ -57,6 +57,7 @@ from hw.mmu.system import FIRST_CLIENT, REQUESTERS, MemorySystem
 from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
+from hw.sm.controller import SmController
 from hw.top import Signalbox
 from hw.work.choice import Choice
 from hw.work.placement import Placement
@@ -143,6 +144,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "work.placement": Placement,
     "work.placement-32": lambda config: Placement(replace(config, sms=32)),
     "work.placement-132": lambda config: Placement(replace(config, sms=132)),
+    "sm.controller": SmController,
     "control": ControlPort,
     "top": Signalbox,
 }

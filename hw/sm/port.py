@@ -9,6 +9,8 @@ from hw.work.records import coordinates, kernel_word
 
 __all__ = [
     "CoreCause",
+    "SmControl",
+    "SmMemory",
     "SmPort",
     "block_begin",
     "core_fault",
@@ -72,25 +74,43 @@ def core_fault(config: Config) -> data.StructLayout:
     })
 
 
-class SmPort(wiring.Signature):
-    """A core, seen from the SM logic controller and the memory behind it.
+class SmControl(wiring.Signature):
+    """What the SM logic controller has to do with a core, seen from the controller.
 
     `finish`: bit per block slot, for one cycle.
     """
 
     def __init__(self, config: Config) -> None:
-        done = data.StructLayout({"status": MemoryStatus})
         super().__init__({
             "kernel": Out(kernel_word(config)),
             "begin": Out(stream.Signature(block_begin(config))),
             "start": Out(stream.Signature(warp_start(config))),
             "end": In(stream.Signature(config.warp_bits)),
             "finish": Out(config.sm_blocks),
-            "kill": Out(config.rows),
-            "fault": In(stream.Signature(core_fault(config))),
+        })
+
+
+class SmMemory(wiring.Signature):
+    """A core, seen from the memory behind it."""
+
+    def __init__(self, config: Config) -> None:
+        done = data.StructLayout({"status": MemoryStatus})
+        super().__init__({
             "read_request": In(stream.Signature(core_request(config))),
             "read_beat": Out(stream.Signature(read_beat(config))),
             "write_request": In(stream.Signature(core_request(config))),
             "write_beat": In(stream.Signature(write_beat(config))),
             "write_done": Out(stream.Signature(done)),
+        })
+
+
+class SmPort(wiring.Signature):
+    """A core, seen from the SM logic controller and the memory behind it."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            **SmControl(config).members,
+            **SmMemory(config).members,
+            "kill": Out(config.rows),
+            "fault": In(stream.Signature(core_fault(config))),
         })

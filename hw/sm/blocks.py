@@ -1,0 +1,235 @@
+"""Block status register table of an SM (PLACE-20, 23, 25)."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import encode, lowest, select
+from hw.sm.needs import needed_block
+from hw.sm.order import Order
+from hw.work.records import LEVEL_BITS, block_record, kernel_needs
+
+__all__ = ["Blocks", "block_choice", "block_over"]
+
+_INDEX = 6
+"""Bits of a warp's number in its block."""
+
+
+def block_choice(config: Config) -> data.StructLayout:
+    """A block with warps to start. `begun`: it has started some; `index` is its next one. `place`
+    is its slot one-hot; `last`: the next one is its last."""
+    return data.StructLayout({
+        "valid": 1,
+        "slot": config.block_bits,
+        "place": config.sm_blocks,
+        "block": needed_block(config),
+        "begun": 1,
+        "index": _INDEX,
+        "last": 1,
+    })
+
+
+def block_over(config: Config) -> data.StructLayout:
+    """The block in the one slot of `place` is over: a strobe."""
+    return data.StructLayout({
+        "valid": 1,
+        "place": config.sm_blocks,
+        "row": config.row_bits,
+        "shared": config.shared_units.bit_length(),
+    })
+
+
+class Blocks(wiring.Component):
+    """One row per block slot: the block, its place in the order, how many of its warps have been
+    started and have ended, whether it waits to start more, and whether it has begun.
+
+    What is used of many rows in a cycle lies in flip-flops, the rest in RAMs. Warps are counted up
+    in RAMs; a bit says whether there is a count yet.
+
+    The choices are registered, and true in every cycle in which they are valid: a start is seen in
+    advance, and `urgent` is withdrawn for a cycle when a block arrives that precedes it. Until
+    then, or until its last start, a choice stays. `going` is invalid for a cycle, too, when the
+    last warp of `urgent` starts, if that was the same.
+
+    Members
+    -------
+    arrive : blocks, taken while a slot is free; in the table two cycles later.
+    urgent : the first block with warps to start.
+    overtaken : what gets into the table next precedes it.
+    going : the first block without a barrier that has begun and has warps to start; only while
+        `urgent` has not begun.
+    whole : of blocks with a barrier that have begun and have warps to start, without `urgent`, the
+        one that began first, which is the last one in the order.
+    start : one-hot, a warp of `urgent`, `going`, `whole` is started; of one that is valid.
+    finish : of each, and with `start`, it was the last one.
+    end : a warp of the block in `slot` has ended.
+    over : two cycles later, if that was its last one; its slot is free from the next cycle on.
+    highest, received : see `hw.work.records.SmLink`; of the table of the cycle before.
+
+    Attributes
+    ----------
+    valid, waiting, begun : of each slot: in use; has warps to start; has begun (state, for proofs).
+    partial, entire : both of the latter, without and with a barrier (state, for proofs).
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        slots = config.sm_blocks
+        self.valid, self.waiting, self.begun, self.partial, self.entire = (
+            Signal(slots, name=name) for name in ("valid", "waiting", "begun", "partial", "entire")
+        )
+        super().__init__({
+            "arrive": In(stream.Signature(needed_block(config))),
+            "urgent": Out(block_choice(config)),
+            "overtaken": Out(1),
+            "going": Out(block_choice(config)),
+            "whole": Out(block_choice(config)),
+            "start": In(3),
+            "finish": In(3),
+            "end": In(data.StructLayout({"valid": 1, "slot": config.block_bits})),
+            "over": Out(block_over(config)),
+            "highest": Out(LEVEL_BITS),
+            "received": Out(6),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, slots = self._config, self._config.sm_blocks
+        # `final`: the index of the block's last warp.
+        needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX})
+        depth = 1 << config.block_bits
+        m.submodules.order = self._order = Order(slots, choices=3)
+        m.submodules.needs = self._needs = Memory(shape=needs, depth=depth, init=[])
+        m.submodules.names = self._names = Memory(shape=block_record(config), depth=depth, init=[])
+        m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
+        m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
+        self._some = Signal(name="some_whole")
+        self._arrive(m)
+        self._choose(m)
+        self._step(m)
+        self._end(m)
+        self._report(m)
+        return m
+
+    def _arrive(self, m: Module) -> None:
+        """A block takes the lowest free slot, in the next cycle."""
+        arrive, order = self.arrive, self._order
+        needs, name = self._needs.write_port(), self._names.write_port()
+        used, place = self.valid | order.placed, Signal(self._config.sm_blocks)
+        m.d.comb += [
+            arrive.ready.eq(~used.all()),
+            place.eq(lowest(~used)),
+            order.arrive.valid.eq(arrive.valid & arrive.ready),
+            order.arrive.place.eq(place),
+            order.arrive.priority.eq(arrive.p.needs.priority),
+            needs.data.needs.eq(arrive.p.needs),
+            needs.data.final.eq(arrive.p.needs.warps - 1),
+            name.data.row.eq(arrive.p.row),
+            name.data.at.eq(arrive.p.at),
+        ]
+        for write in (needs, name):
+            m.d.comb += [write.en.eq(order.arrive.valid), write.addr.eq(encode(place))]
+
+    def _choose(self, m: Module) -> None:
+        """The choices, by the table as it is after the start of this cycle."""
+        order = self._order
+        starts, self._ends = [], []
+        for n, choice in enumerate((self.urgent, self.going, self.whole)):
+            starts.append(Mux(self.start[n], choice.place, 0))
+            self._ends.append(Mux(self.finish[n], choice.place, 0))
+        self._begins, ends = starts[0], self._ends
+        first, going, whole = order.first[0], order.first[1], order.last
+        m.d.comb += [
+            order.candidates[0].eq(self.waiting & ~ends[0]),
+            order.candidates[1].eq(self.partial & ~ends[1]),
+            order.last_of.eq(self.entire & ~ends[2]),
+            self.overtaken.eq((self.urgent.place & order.behind).any()),
+            self.whole.valid.eq(self._some & ~(self.whole.place & self.urgent.place).any()),
+        ]
+        m.d.sync += [
+            self.urgent.valid.eq((first & ~order.behind).any()),
+            self.going.valid.eq((going & ~ends[0]).any()),
+            self._some.eq((whole & ~ends[0]).any()),
+            self.urgent.begun.eq((first & (self.begun | self._begins)).any()),
+        ]
+        m.d.comb += [self.going.begun.eq(1), self.whole.begun.eq(1)]
+        for choice, place in ((self.urgent, first), (self.going, going), (self.whole, whole)):
+            self._choice(m, choice, place)
+
+    def _choice(self, m: Module, choice: data.View, place: Value) -> None:
+        """`choice` is the block in `place` in the next cycle."""
+        needs = self._needs.read_port()
+        # Few bits are needed so early that they have to be read before the choice is registered.
+        name, count = (ram.read_port(domain="comb") for ram in (self._names, self._started))
+        m.d.sync += [choice.place.eq(place), choice.slot.eq(needs.addr)]
+        m.d.comb += [
+            needs.addr.eq(encode(place)),
+            name.addr.eq(choice.slot),
+            count.addr.eq(choice.slot),
+            choice.block.needs.eq(needs.data.needs),
+            choice.block.row.eq(name.data.row),
+            choice.block.at.eq(name.data.at),
+            choice.index.eq(Mux(choice.begun, count.data, 0)),
+            choice.last.eq(choice.index == needs.data.final),
+        ]
+
+    def _step(self, m: Module) -> None:
+        """What a start, an arrival and a block's end change."""
+        over = Mux(self.over.valid, self.over.place, 0)
+        barrier, begins = self.urgent.block.needs.barrier, self._begins
+        ends = self._ends[0] | self._ends[1] | self._ends[2]
+        m.d.sync += [
+            self.valid.eq((self.valid | self._order.placed) & ~over),
+            self.waiting.eq(self.waiting & ~ends | self._order.placed),
+            self.begun.eq((self.begun | self._begins) & ~over),
+            self.partial.eq((self.partial | Mux(barrier, 0, begins)) & ~ends),
+            self.entire.eq((self.entire | Mux(barrier, begins, 0)) & ~ends),
+        ]
+        write = self._started.write_port()
+        choices = [self.urgent, self.going, self.whole]
+        m.d.comb += [
+            write.en.eq(self.start.any()),
+            write.addr.eq(select(self.start, [choice.slot for choice in choices])),
+            write.data.eq(select(self.start, [choice.index for choice in choices]) + 1),
+        ]
+
+    def _end(self, m: Module) -> None:
+        """The block whose warp has ended is read; a cycle later the warp is counted."""
+        config = self._config
+        needs = self._needs.read_port()
+        name, count = (ram.read_port(domain="comb") for ram in (self._names, self._ended))
+        write = self._ended.write_port()
+        some = Signal(config.sm_blocks, name="some_ended")
+        valid, place = Signal(name="ending"), Signal(config.sm_blocks, name="ending_in")
+        before, over = Signal(_INDEX, name="before"), Signal(name="over_now")
+        m.d.sync += [valid.eq(self.end.valid), count.addr.eq(self.end.slot)]
+        for slot in range(config.sm_blocks):
+            m.d.sync += place[slot].eq(self.end.slot == slot)
+        m.d.comb += [
+            needs.addr.eq(self.end.slot),
+            name.addr.eq(count.addr),
+            before.eq(Mux((some & place).any(), count.data, 0)),
+            over.eq(valid & (before == needs.data.final)),
+            write.en.eq(valid),
+            write.addr.eq(count.addr),
+            write.data.eq(before + 1),
+        ]
+        with m.If(valid):
+            m.d.sync += some.eq(Mux(over, some & ~place, some | place))
+        m.d.sync += [
+            self.over.valid.eq(over),
+            self.over.place.eq(place),
+            self.over.row.eq(name.data.row),
+            self.over.shared.eq(needs.data.needs.shared),
+        ]
+
+    def _report(self, m: Module) -> None:
+        order, taken = self._order, Signal(6, name="taken")
+        m.d.comb += order.candidates[2].eq(self.valid)
+        m.d.sync += [
+            self.highest.eq(select(order.first[2], order.levels)),
+            taken.eq(taken + order.placed.any()),
+            self.received.eq(taken),
+        ]

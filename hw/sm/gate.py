@@ -1,0 +1,72 @@
+"""Memory side of the SM port: from kernel rows to address spaces (ASID-1, ASID-27)."""
+
+from amaranth.hdl import Module, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.records import ReadPort, WritePort
+from hw.sm.port import SmMemory
+from hw.work.records import KernelWord, kernel_word
+
+__all__ = ["Gate"]
+
+
+class Gate(wiring.Component):
+    """Puts the ASID of a request's kernel row into it; no core can name another.
+
+    Requests pass a register: one cycle later, one per cycle. Beats and answers pass as they are.
+
+    Members
+    -------
+    kernel : words of kernel rows, of which SPACE has the ASID.
+    core : a core's memory.
+    read, write : the same, virtual.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "kernel": In(kernel_word(config)),
+            "core": Out(SmMemory(config)),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, core, kernel = self._config, self.core, self.kernel
+        space = data.StructLayout({"block_registers": 10, "thread_registers": 9, "asid": 10})
+        m.submodules.spaces = spaces = Memory(
+            shape=config.asid_bits, depth=1 << config.row_bits, init=[]
+        )
+        write = spaces.write_port()
+        m.d.comb += [
+            write.en.eq(kernel.valid & (kernel.word == KernelWord.SPACE)),
+            write.addr.eq(kernel.row),
+            write.data.eq(data.View(space, kernel.data[: space.size]).asid),
+        ]
+        self._request(m, spaces, core.read_request, self.read.request)
+        self._request(m, spaces, core.write_request, self.write.request)
+        connect(m, flipped(self.read.beat), flipped(core.read_beat))
+        connect(m, flipped(core.write_beat), flipped(self.write.beat))
+        connect(m, flipped(self.write.done), flipped(core.write_done))
+        return m
+
+    @staticmethod
+    def _request(
+        m: Module, spaces: Memory, i: wiring.PureInterface, o: wiring.PureInterface
+    ) -> None:
+        """A request with its ASID, which the RAM's output keeps until it is taken."""
+        asid, takes = spaces.read_port(), Value.cast(i.valid & i.ready)
+        m.d.comb += [
+            i.ready.eq(~o.valid | o.ready),
+            asid.en.eq(takes),
+            asid.addr.eq(i.p.row),
+            o.p.asid.eq(asid.data),
+        ]
+        with m.If(i.ready):
+            m.d.sync += o.valid.eq(i.valid)
+        with m.If(takes):
+            m.d.sync += [o.p.va.eq(i.p.va), o.p.beats.eq(i.p.beats)]

@@ -1,0 +1,73 @@
+"""What is left of an SM's registers, hardware warps and shared memory (PLACE-10)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.work.records import kernel_needs
+
+__all__ = ["Resources", "capacity", "wanted"]
+
+wanted = data.StructLayout({
+    "registers": kernel_needs.members["block_registers"],
+    "warps": kernel_needs.members["warps"],
+    "shared": kernel_needs.members["shared"],
+})
+"""Amounts that something needs, in units, as wide as in what kernels say: never cut off."""
+
+
+def capacity(config: Config) -> dict[str, int]:
+    """All that an SM has, in units."""
+    return {
+        "registers": config.register_units,
+        "warps": config.sm_warps,
+        "shared": config.shared_units,
+    }
+
+
+class Resources(wiring.Component):
+    """Counts what is left, from all that there is.
+
+    Of two wants one may be granted per cycle, in the cycle in which it fits; what is freed can be
+    had from the next cycle on.
+
+    Members
+    -------
+    wants : two times amounts that somebody would have.
+    fits : of each, whether enough is left of each resource; combinational.
+    take : one-hot, the want that is granted; it fits.
+    freed : what comes free in this cycle.
+    left : what is left.
+    """
+
+    def __init__(self, config: Config) -> None:
+        amounts = capacity(config)
+        left = data.StructLayout({name: range(amount + 1) for name, amount in amounts.items()})
+        each = data.StructLayout(dict.fromkeys(amounts, 1))
+        super().__init__({
+            "wants": In(wanted).array(2),
+            "fits": Out(each).array(2),
+            "take": In(2),
+            "freed": In(left),
+            "left": Out(left, init=amounts),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for name in self.left.shape().members:
+            left, freed = self.left[name], self.freed[name]
+            one, other = (want[name] for want in self.wants)
+            m.d.comb += [self.fits[n][name].eq(left >= self.wants[n][name]) for n in range(2)]
+            # All three sums at once, and the choice between them last, for it comes late.
+            sums = [_difference(left, freed, one), _difference(left, freed, other), left + freed]
+            m.d.sync += left.eq(Mux(self.take[0], sums[0], Mux(self.take[1], sums[1], sums[2])))
+        return m
+
+
+def _difference(left: Value, freed: Value, want: Value) -> Value:
+    """`left` + `freed` - `want`, modulo the width of `left`, with one carry chain."""
+    width = len(left)
+    one, two, three = left, Cat(freed, Const(0, width))[:width], ~Cat(want, Const(0, width))[:width]
+    carries = (one & two) | (one & three) | (two & three)
+    return (one ^ two ^ three) + Cat(Const(1, 1), carries)[:width]

@@ -1,0 +1,89 @@
+"""Hardware warps of an SM (PLACE-21)."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import encode, lowest
+
+__all__ = ["Warps", "warp_user"]
+
+
+def warp_user(config: Config) -> data.StructLayout:
+    """What a hardware warp serves: a strobe with block slot and register units."""
+    return data.StructLayout({
+        "valid": 1,
+        "slot": config.block_bits,
+        "registers": range(config.register_units + 1),
+    })
+
+
+class Warps(wiring.Component):
+    """Which hardware warps are free, and whom the others serve.
+
+    A free one is picked ahead. One start and one end per cycle; a warp that ends can be picked two
+    cycles later.
+
+    Members
+    -------
+    found, warp : one is free, and its number; from registers.
+    start : that one now serves this block; only with `found`.
+    end : `warp` has ended.
+    ended : the same one cycle later, with what it served.
+
+    Attributes
+    ----------
+    free, pick : free ones, the picked one included; the picked one, 0 if none (state, for proofs).
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.free = Signal(config.sm_warps, init=-1)
+        self.pick = Signal(config.sm_warps, init=1)
+        super().__init__({
+            "found": Out(1),
+            "warp": Out(config.warp_bits),
+            "start": In(warp_user(config)),
+            "end": In(data.StructLayout({"valid": 1, "warp": config.warp_bits})),
+            "ended": Out(warp_user(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._pick(m)
+        self._serve(m)
+        return m
+
+    def _pick(self, m: Module) -> None:
+        free, pick = self.free, self.pick
+        m.d.comb += [self.found.eq(pick.any()), self.warp.eq(encode(pick))]
+        with m.If(self.start.valid | ~self.found):
+            m.d.sync += pick.eq(lowest(free & ~pick))
+        for number in range(self._config.sm_warps):
+            with m.If(self.start.valid & pick[number]):
+                m.d.sync += free[number].eq(0)
+            with m.If(self.end.valid & (self.end.warp == number)):
+                m.d.sync += free[number].eq(1)
+
+    def _serve(self, m: Module) -> None:
+        config = self._config
+        user = data.StructLayout({
+            name: shape for name, shape in warp_user(config).members.items() if name != "valid"
+        })
+        m.submodules.users = users = Memory(shape=user, depth=1 << config.warp_bits, init=[])
+        write, read = users.write_port(), users.read_port()
+        valid = Signal()
+        m.d.sync += valid.eq(self.end.valid)
+        m.d.comb += [
+            write.en.eq(self.start.valid),
+            write.addr.eq(self.warp),
+            read.addr.eq(self.end.warp),
+            self.ended.valid.eq(valid),
+        ]
+        for name in user.members:
+            m.d.comb += [
+                write.data[name].eq(self.start[name]),
+                self.ended[name].eq(Mux(valid, read.data[name], 0)),
+            ]

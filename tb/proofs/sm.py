@@ -1,0 +1,260 @@
+"""Proofs of the parts of the SM logic controller (PLACE-10, PLACE-20 … 26)."""
+
+from amaranth import Mux, Signal
+from amaranth.hdl import Module, Value
+
+from hw.config import Config
+from hw.sm.blocks import Blocks
+from hw.sm.order import Order
+from hw.sm.resources import Resources, capacity
+from hw.sm.warps import Warps
+from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+SLOTS, WARPS = 3, 3
+CONFIG = Config(slots=4, sm_blocks=SLOTS, sm_warps=WARPS, sm_registers=6 * 128, sm_shared=5 * 1024)
+
+
+def _one(bits: Value) -> Value:
+    """Exactly one bit is set."""
+    return bits.any() & ~(bits & (bits - 1)).any()
+
+
+def _drive(m: Module, target: Value, name: str) -> None:
+    """`target`, an input, may have any value in any cycle."""
+    value = Value.cast(target)
+    m.d.comb += value.eq(anything(m, len(value), name))
+
+
+class OrderProof(Proof):
+    """For any two slots, chosen by the solver."""
+
+    name = "sm.order"
+    shows = (
+        "what is chosen is a candidate, and no other one is of higher priority, or of the same and "
+        "came before it; the last one likewise from the other end"
+    )
+    induction = 2
+    cover = 8
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Order(SLOTS, choices=1)
+        inside = Inside(dut)
+        m.submodules.dut = wrap(dut)
+        for name in ("arrive", "last_of"):
+            _drive(m, getattr(dut, name), name)
+        _drive(m, dut.candidates[0], "candidates")
+        used, arrive, leaves = Signal(SLOTS), dut.arrive, anything(m, SLOTS, "leaves")
+        m.d.comb += [
+            Assume(~arrive.valid | _one(arrive.place)),
+            Assume(~arrive.valid | ~(arrive.place & (used | dut.placed)).any()),
+            Assume(~((dut.candidates[0] | dut.last_of) & ~used).any()),
+            Assert(~(dut.placed & used).any() & ~(dut.placed & (dut.placed - 1)).any()),
+        ]
+        m.d.sync += used.eq((used | dut.placed) & ~leaves)
+        pair = [Signal(SLOTS, name=name) for name in ("one", "other")]
+        for slot in pair:
+            m.d.comb += [slot.eq(AnyConst(SLOTS)), Assume(_one(slot))]
+        m.d.comb += Assume(pair[0] != pair[1])
+        before = self._specify(m, dut, inside.signal("priority"), used, pair)
+        for candidates, chosen, first in (
+            (dut.candidates[0], dut.first[0], before),
+            (dut.last_of, dut.last, ~before),
+        ):
+            both = (candidates & pair[0]).any() & (candidates & pair[1]).any()
+            with m.If(both):
+                m.d.comb += Assert(~(chosen & Mux(first, pair[1], pair[0])).any())
+            m.d.comb += [
+                Assert(~(chosen & ~candidates).any()),
+                Cover((used == 7) & both & first & (chosen == pair[0])),
+            ]
+
+    @staticmethod
+    def _specify(m: Module, dut: Order, coming: Signal, used: Signal, pair: list[Signal]) -> Value:
+        """Priorities of the two, and who came first: whether the first of them precedes. All that
+        the design keeps agrees with it."""
+        priorities = [Signal(6, name=f"priority_{n}") for n in range(2)]
+        older = Signal(name="first_is_older")
+        arriving = Signal(6, name="arriving")
+        m.d.sync += arriving.eq(dut.arrive.priority)
+        m.d.comb += Assert(coming == arriving)
+        before = Mux(priorities[0] == priorities[1], older, priorities[0] > priorities[1])
+        for n, (slot, other) in enumerate((pair, pair[::-1])):
+            with m.If((dut.placed & slot).any()):
+                m.d.sync += [priorities[n].eq(arriving), older.eq(n)]
+                lower = priorities[1 - n] < arriving
+                with m.If((used & other).any()):
+                    m.d.comb += Assert((dut.behind & other).any() == lower)
+        for n, slot in enumerate(pair):
+            for index, level in enumerate(dut.levels):
+                with m.If(slot[index] & used[index]):
+                    m.d.comb += Assert(level == priorities[n] + 1)
+        for (one, other), turned in dut.turned.items():
+            with m.If(used[one] & used[other]):
+                with m.If(pair[0][one] & pair[1][other]):
+                    m.d.comb += Assert(turned == ~before)
+                with m.If(pair[0][other] & pair[1][one]):
+                    m.d.comb += Assert(turned == before)
+        return before
+
+
+class WarpsProof(Proof):
+    """For any hardware warp, chosen by the solver."""
+
+    name = "sm.warps"
+    shows = (
+        "a hardware warp is given to one block at a time; when it ends, it is told what it served; "
+        "one is found when one has been free for two cycles"
+    )
+    induction = 3
+    cover = 10
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Warps(CONFIG)
+        users = Inside(dut).submodule("users").read_port(domain="comb")
+        m.submodules.dut = wrap(dut)
+        for name in ("start", "end"):
+            _drive(m, getattr(dut, name), name)
+        mine, busy = Signal(range(WARPS)), Signal()
+        m.d.comb += [mine.eq(AnyConst(2)), Assume(mine < WARPS), users.addr.eq(mine)]
+        starts = dut.start.valid & (dut.warp == mine)
+        ends = dut.end.valid & (dut.end.warp == mine)
+        free, pick = dut.free.bit_select(mine, 1), dut.pick.bit_select(mine, 1)
+        m.d.comb += [
+            Assume(~dut.start.valid | dut.found),
+            Assume(~ends | busy),
+            Assume(~dut.end.valid | (dut.end.warp < WARPS)),
+            Assert(free == ~busy),
+            Assert(~pick | free),
+            Assert(~(dut.pick & (dut.pick - 1)).any()),
+            Assert(dut.found == dut.pick.any()),
+            Assert(~(starts & busy)),
+        ]
+        served = Signal(dut.start.shape())
+        ended = Signal()
+        m.d.sync += [busy.eq((busy | starts) & ~ends), ended.eq(ends)]
+        with m.If(starts):
+            m.d.sync += served.eq(dut.start)
+        with m.If(busy):
+            same = (users.data.slot == served.slot) & (users.data.registers == served.registers)
+            m.d.comb += Assert(same)
+        with m.If(ended):
+            same = (dut.ended.slot == served.slot) & (dut.ended.registers == served.registers)
+            m.d.comb += Assert(dut.ended.valid & same)
+        waited = Signal(2)
+        m.d.sync += waited.eq(Mux(free & ~starts, Mux(waited == 2, 2, waited + 1), 0))
+        m.d.comb += [Assert((waited != 2) | dut.found), Cover(ended & (served.slot == 2))]
+
+
+class ResourcesProof(Proof):
+    name = "sm.resources"
+    shows = (
+        "what is held and what is left are together all that there is, of each resource in every "
+        "cycle, and what is taken was left"
+    )
+    induction = 1
+    cover = 6
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Resources(CONFIG)
+        m.submodules.dut = wrap(dut)
+        for name in ("take", "freed"):
+            _drive(m, getattr(dut, name), name)
+        _drive(m, dut.wants[0], "urgent")
+        _drive(m, dut.wants[1], "going")
+        m.d.comb += Assume(dut.take != 3)
+        for n in range(2):
+            m.d.comb += Assume(~dut.take[n] | Value.cast(dut.fits[n]).all())
+        for name, amount in capacity(CONFIG).items():
+            held = Signal(12, name=f"held_{name}")
+            wants = [want[name] for want in dut.wants]
+            taken = Mux(dut.take[0], wants[0], Mux(dut.take[1], wants[1], 0))
+            m.d.sync += held.eq(held + taken - dut.freed[name])
+            m.d.comb += [
+                Assume(dut.freed[name] <= held),
+                Assert(held + dut.left[name] == amount),
+                Assert(held <= amount),
+                Cover(held == amount),
+            ]
+            for n in range(2):
+                m.d.comb += Assert(~dut.fits[n][name] | (wants[n] + held <= amount))
+
+
+class ChoiceProof(Proof):
+    """Blocks come, start and end as the controller lets them."""
+
+    name = "sm.choice"
+    shows = (
+        "a choice that is valid is the right one by the table of that very cycle, however late "
+        "blocks have come and warps have started; it stays until it is started or overtaken; no "
+        "block has begun without being known as one that goes on until its last warp"
+    )
+    induction = 3
+    cover = 12
+    breaks = ("forget",)  # what is frozen as a whole stays consistent
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Blocks(CONFIG)
+        inside = Inside(dut)
+        order, needs = inside.submodule("order"), inside.submodule("needs")
+        kept = [needs.read_port(domain="comb") for _ in range(SLOTS)]
+        m.submodules.dut = wrap(dut)
+        choices = (dut.urgent, dut.going, dut.whole)
+        for name in ("start", "finish", "end"):
+            _drive(m, getattr(dut, name), name)
+        _drive(m, dut.arrive.valid, "arrives")
+        _drive(m, dut.arrive.payload, "block")
+        over = Mux(dut.over.valid, dut.over.place, 0)
+        quiet = Signal()
+        m.d.sync += quiet.eq(~dut.start.any() & ~dut.overtaken & dut.urgent.valid)
+        m.d.comb += [
+            Assume(~(dut.start & (dut.start - 1)).any() & ~(dut.finish & ~dut.start).any()),
+            Assume(~dut.start[1] | ~dut.urgent.begun),
+            # Decided in the cycle before, which was one without a start.
+            Assume(~dut.start.any() | quiet),
+            Assume(~(over & (dut.waiting | ~dut.valid)).any()),
+        ]
+        for n, choice in enumerate(choices):
+            valid = Signal(name=f"before_{n}")
+            m.d.sync += valid.eq(choice.valid)
+            m.d.comb += Assume(~dut.start[n] | (choice.valid & valid))
+        goes_on = dut.partial | dut.entire
+        m.d.comb += [
+            Assert(~(dut.waiting & ~dut.valid).any() & ~(order.placed & dut.valid).any()),
+            Assert(~(order.placed & (order.placed - 1)).any()),
+            Assert(~(dut.partial & dut.entire).any()),
+            Assert(goes_on == (dut.waiting & dut.begun)),
+            Assert(~(dut.begun & ~dut.valid).any()),
+        ]
+        for slot, port in enumerate(kept):
+            barrier = port.data.needs.barrier
+            m.d.comb += port.addr.eq(slot)
+            with m.If(goes_on[slot]):
+                m.d.comb += Assert(barrier == dut.entire[slot])
+            with m.If(dut.urgent.valid & dut.urgent.place[slot]):
+                m.d.comb += Assert(dut.urgent.block.needs.barrier == barrier)
+        rights = (order.first[0], order.first[1], order.last)
+        for n, (choice, right) in enumerate(zip(choices, rights, strict=True)):
+            # Nobody looks at `going` while `urgent` is one of those that go on.
+            used = dut.urgent.valid & ~(dut.urgent.begun & (choice is dut.going))
+            with m.If(choice.valid & used & ~dut.start.any()):
+                m.d.comb += Assert(choice.place == right)
+            m.d.comb += Cover(dut.start[n] & (dut.waiting == 7))
+        with m.If(dut.urgent.valid):
+            m.d.comb += Assert(dut.urgent.begun == (dut.urgent.place & dut.begun).any())
+        with m.If(dut.whole.valid):
+            m.d.comb += Assert(~(dut.whole.place & dut.urgent.place).any())
+        self._stays(m, dut, choices, quiet)
+
+    @staticmethod
+    def _stays(m: Module, dut: Blocks, choices: tuple, quiet: Signal) -> None:
+        for n, choice in enumerate(choices):
+            valid, place = Signal(name=f"valid_{n}"), Signal(SLOTS, name=f"place_{n}")
+            used = ~(dut.urgent.begun & (choice is dut.going))
+            m.d.sync += [valid.eq(choice.valid & used), place.eq(choice.place)]
+            with m.If(quiet & valid):
+                m.d.comb += Assert(choice.valid & (choice.place == place))
+
+
+PROOFS = [OrderProof(), WarpsProof(), ResourcesProof(), ChoiceProof()]

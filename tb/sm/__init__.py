@@ -1,0 +1,1 @@
+"""Tests of the SM logic controller and of the core."""

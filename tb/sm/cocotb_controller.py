@@ -1,0 +1,84 @@
+"""SM logic controller: every start is the one that the rules ask for (PLACE-10, PLACE-20 … 26)."""
+
+from random import Random
+from typing import Any
+
+import cocotb
+
+from tb.sm.bench import Bench, Pace, Size
+from tb.sm.model import Block, Kernel
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+
+def kernels(numbers: Random, size: Size, count: int) -> list[Kernel]:
+    """Random ones, each of which fits an empty SM; some with needs of all that there is."""
+    found = []
+    for row in range(count):
+        warps = numbers.choice([1, 1, 2, 3, size.warps, numbers.randint(1, size.warps)])
+        warps = min(warps, size.warps, size.registers)
+        most = min(64, size.registers // warps)
+        registers = numbers.choice([1, 1, most, numbers.randint(1, most)])
+        shared = numbers.choice([0, 0, 1, size.shared, numbers.randint(0, size.shared)])
+        barrier = numbers.random() < 0.4
+        if not barrier and numbers.random() < 0.2:
+            registers = min(64, size.registers)
+        priority = numbers.choice([0, 1, 2, 63, numbers.randrange(64)])
+        found.append(Kernel(row, priority, warps, registers, shared, barrier))
+    return found
+
+
+async def play(dut: Any, pace: Pace, blocks: int, rounds: int = 1) -> None:
+    """Random kernels, and blocks of them in random order."""
+    bench = await Bench.begin(dut)
+    bench.pace = pace
+    for _ in range(rounds):
+        known = kernels(bench.numbers, bench.size, bench.size.slots)
+        for kernel in known:
+            await bench.describe(kernel)
+        sent = [bench.send(bench.numbers.choice(known))[0] for _ in range(blocks)]
+        await bench.rest()
+        check_all(bench, sent)
+
+
+def check_all(bench: Bench, sent: list[Block]) -> None:
+    """Every warp of every block was started once, in order."""
+    for block in sent:
+        indices = [index for _, one, index in bench.seen.starts if one is block]
+        assert indices == list(range(block.kernel.warps)), (block, indices)
+        assert block.ended == block.kernel.warps
+
+
+@cocotb.test(**LIMIT)
+async def random_fast(dut):
+    """Nobody waits: random kernels on a full SM."""
+    await play(dut, Pace(), 25, 2)
+
+
+@cocotb.test(**LIMIT)
+async def random_pace(dut):
+    """Everybody waits at random."""
+    numbers = Random(cocotb.RANDOM_SEED)
+    shares = [numbers.choice([0.2, 0.5, 1.0]) for _ in range(5)]
+    dut._log.info("paces %s", shares)
+    await play(dut, Pace(*shares, runs=(1, numbers.choice([1, 10, 50]))), 25)
+
+
+@cocotb.test(**LIMIT)
+async def whole_resources(dut):
+    """Blocks that need all of one resource, or of each, run one after the other, and beside what
+    needs nothing of it (PLACE-10)."""
+    bench = await Bench.begin(dut)
+    size = bench.size
+    warps = min(size.warps, size.registers)
+    kernels = [
+        Kernel(0, 1, warps, min(64, size.registers // warps), size.shared, True),
+        Kernel(1, 1, size.warps, 1, 0, True) if size.warps <= size.registers else Kernel(1, 1),
+        Kernel(2, 1, 1, min(64, size.registers), 0),
+        Kernel(3, 1, 1, 1, size.shared),
+    ]
+    for kernel in kernels:
+        await bench.describe(kernel)
+    sent = [bench.send(kernels[n % 4])[0] for n in range(8)]
+    await bench.rest()
+    check_all(bench, sent)

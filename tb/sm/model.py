@@ -1,0 +1,137 @@
+"""What an SM logic controller has to do, by the rules alone (PLACE-10, PLACE-20 … 26).
+
+Knows no cycles and no hardware: a table of blocks, what is left, and which warp is to start next.
+"""
+
+from dataclasses import dataclass, field
+
+__all__ = ["Block", "Kernel", "Sm"]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What blocks of one kernel need; `registers` per warp and `shared` per block, in units."""
+
+    row: int
+    priority: int
+    warps: int = 1
+    registers: int = 1
+    shared: int = 0
+    barrier: bool = False
+
+
+@dataclass(eq=False)
+class Block:
+    """One block. `at` : its place in the grid. `slot` : known from its `begin` on."""
+
+    kernel: Kernel
+    at: tuple[int, int, int]
+    started: int = 0
+    ended: int = 0
+    slot: int | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self.started > 0
+
+    @property
+    def waits(self) -> bool:
+        return self.started < self.kernel.warps
+
+
+@dataclass
+class Sm:
+    """One SM; all amounts in units.
+
+    Members
+    -------
+    capacity, left : of `registers`, `warps`, `shared`, `slots`.
+    blocks : those on it, in the order in which they arrived.
+    running : which block each busy hardware warp serves.
+    turn : the last start was of the most urgent block.
+    """
+
+    capacity: dict[str, int]
+    left: dict[str, int] = field(init=False)
+    blocks: list[Block] = field(default_factory=list)
+    running: dict[int, Block] = field(default_factory=dict)
+    turn: bool = False
+
+    def __post_init__(self) -> None:
+        self.left = dict(self.capacity)
+
+    @property
+    def highest(self) -> int:
+        """One more than the highest priority of any block, 0 without blocks."""
+        return max((block.kernel.priority + 1 for block in self.blocks), default=0)
+
+    def arrive(self, block: Block) -> None:
+        self.blocks.append(block)
+        self._take({"slots": 1})
+
+    def next(self) -> tuple[Block, bool] | None:
+        """The block of which a warp is to start now, and whether as the most urgent one; None when
+        no warp may (rules 2 to 4)."""
+        waiting = self.waiting()
+        going = [block for block in waiting if block.begun]
+        whole = [one for one in going if one.kernel.barrier and one is not waiting[0]]
+        fits = bool(waiting) and self._fits(self.share(waiting[0]))
+        if whole and (self.turn or not fits):
+            return whole[-1], False
+        if fits:
+            return waiting[0], True
+        lacks = waiting and self.share(waiting[0])["shared"] > self.left["shared"]
+        if lacks and going and self._fits(self.share(going[0])):
+            return going[0], False
+        return None
+
+    def waiting(self) -> list[Block]:
+        """Blocks with warps to start, the most urgent one first."""
+        order = sorted(self.blocks, key=lambda block: -block.kernel.priority)  # stable: by arrival
+        return [block for block in order if block.waits]
+
+    def start(self, block: Block, urgent: bool) -> None:
+        self._take(self.share(block))
+        block.started += 1
+        self.turn = urgent
+
+    def end(self, warp: int) -> dict[str, int]:
+        """The hardware warp ends; what comes free with it."""
+        block = self.running.pop(warp)
+        block.ended += 1
+        freed = {"registers": block.kernel.registers, "warps": 1}
+        self._give(freed)
+        return freed
+
+    def finish(self, block: Block) -> dict[str, int]:
+        """The block is over; what comes free with it."""
+        assert block.ended == block.kernel.warps
+        self.blocks.remove(block)
+        freed = {"shared": block.kernel.shared, "slots": 1}
+        self._give(freed)
+        return freed
+
+    @staticmethod
+    def share(block: Block) -> dict[str, int]:
+        """What the start of the block's next warp takes."""
+        kernel = block.kernel
+        if not kernel.barrier:
+            shared = 0 if block.begun else kernel.shared
+            return {"registers": kernel.registers, "warps": 1, "shared": shared}
+        if block.begun:
+            return {"registers": 0, "warps": 0, "shared": 0}
+        registers = kernel.registers * kernel.warps
+        return {"registers": registers, "warps": kernel.warps, "shared": kernel.shared}
+
+    def _fits(self, share: dict[str, int]) -> bool:
+        return all(self.left[name] >= amount for name, amount in share.items())
+
+    def _take(self, share: dict[str, int]) -> None:
+        assert self._fits(share), (share, self.left)
+        for name, amount in share.items():
+            self.left[name] -= amount
+
+    def _give(self, share: dict[str, int]) -> None:
+        for name, amount in share.items():
+            self.left[name] += amount
+            assert self.left[name] <= self.capacity[name], (name, self.left)

@@ -1,0 +1,54 @@
+"""The SM logic controller, and the gate, alone."""
+
+import pytest
+
+from hw.config import CONFIGS
+from hw.sm.controller import SmController
+from hw.sm.gate import Gate
+from tb.runner import simulate
+from tb.sm.bench import Size, config
+
+SIZES = {
+    "default": Size(),
+    "tiny": Size(2, 2, 4, 2, 4),
+    "one": Size(1, 1, 2, 1, 4),
+    "odd": Size(5, 3, 9, 7, 9),
+    "many": Size(64, 32, 512, 228, 64),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_controller(simulator: str, name: str) -> None:
+    size = SIZES[name]
+    simulate(
+        SmController(config(size)),
+        "tb.sm.cocotb_controller",
+        simulator=simulator,
+        name=f"sm-controller-{name}",
+        env=size.environment(),
+        minimum=3,
+    )
+
+
+def test_rules(simulator: str) -> None:
+    size = Size(registers=128)
+    simulate(
+        SmController(config(size)),
+        "tb.sm.cocotb_rules",
+        simulator=simulator,
+        name="sm-rules",
+        env=size.environment(),
+        minimum=13,
+    )
+
+
+@pytest.mark.parametrize("name", ["tiny", "default", "large"])
+def test_gate(simulator: str, name: str) -> None:
+    simulate(
+        Gate(CONFIGS[name]),
+        "tb.sm.cocotb_gate",
+        simulator=simulator,
+        name=f"sm-gate-{name}",
+        env={"CONFIG": name},
+        minimum=2,
+    )
