@@ -45,6 +45,8 @@ value : of operand B: a register's number in its lowest 8 bits or, with IMMEDIAT
 class Opcode(enum.IntEnum, shape=7):
     """What an instruction does; `INSTRUCTIONS` says it in words."""
 
+    NONE = 0x00
+    """Never an instruction, so that empty memory is no program."""
     MOV = 0x01
     ADD = 0x02
     SUB = 0x03
