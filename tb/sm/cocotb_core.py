@@ -1,23 +1,21 @@
 """The supplied core against the interpreter of its instruction set (ASID-1, ASID-27)."""
 
-from collections import Counter
+import os
 from copy import deepcopy
+from random import Random
 
 import cocotb
 import numpy as np
 
-from tb.models.isa import Block, Launch, Memory, run_block
+from driver.assembler import assemble, disassemble, registers
+from tb.models.isa import Launch, Memory, run_block
 from tb.sm.corebench import CONFIG, WIDTH, Bench, Task
 from tb.sm.jobs import JOBS, Job
+from tb.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
-
-def job_memory(job: Job) -> Memory:
-    memory = Memory()
-    for va, content in job.memory().items():
-        memory.map(va, content)
-    return memory
+ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
 def fits(launch: Launch) -> bool:
@@ -31,20 +29,171 @@ def fits(launch: Launch) -> bool:
     )
 
 
+async def against_model(bench: Bench, launches: dict[int, Launch]) -> None:
+    """Run `launches`, by row, at once; memory is what the interpreter makes of it."""
+    before = {row: deepcopy(launch.memory) for row, launch in launches.items()}
+    for row, launch in launches.items():
+        bench.launch(Task(row, launch))
+    await bench.run()
+    assert not bench.faults
+    bench.tasks.clear()
+    for row, launch in launches.items():
+        model = deepcopy(launch)
+        model.memory = before[row]
+        for x in range(launch.grid[0]):
+            assert not any(warp.failure for warp in run_block(model, (x, 0, 0)).warps)
+        assert launch.memory.pages == model.memory.pages, difference(launch, model.memory)
+
+
+def difference(launch: Launch, wanted: Memory) -> str:
+    """Where memory is not as it should be, and the program."""
+    words = [
+        f"{va:x}: {launch.memory.word(va):08x}, not {wanted.word(va):08x}"
+        for page in wanted.pages
+        for va in range(page * 4096, page * 4096 + 4096, 4)
+        if launch.memory.word(va) != wanted.word(va)
+    ]
+    size = next(n for n in range(0, 1 << 20, 8) if not any(launch.memory.read(launch.program + n, 8)))
+    text = disassemble(launch.memory.read(launch.program, size))
+    lines = [f"{8 * n:5x} {line}" for n, line in enumerate(text)]
+    return "\n".join([f"{launch.block}", *words[:20], *lines])
+
+
+def job_launch(job: Job) -> Launch:
+    memory = Memory()
+    for va, content in job.memory().items():
+        memory.map(va, content)
+    return Launch(memory, **job.launch())
+
+
 @cocotb.test(**LIMIT)
 async def kernels(dut):
-    """Each supplied kernel, several at once, each in a row of its own."""
+    """Each supplied kernel, several at once, each in a row of its own; results as of numpy."""
     bench = Bench(dut)
     await bench.start()
-    jobs = [job for job in JOBS if fits(Launch(Memory(), **job.launch()))]
+    jobs = [job for job in JOBS if fits(job_launch(job))]
     assert len(jobs) >= 3
     for first in range(0, len(jobs), 3):
         several = dict(enumerate(jobs[first : first + 3]))
         for row, job in several.items():
-            bench.launch(Task(row, Launch(job_memory(job), **job.launch())))
+            bench.launch(Task(row, job_launch(job)))
         await bench.run()
+        bench.tasks.clear()
         assert not bench.faults
         for row, job in several.items():
             for va, expected in job.results.items():
                 words = np.frombuffer(bench.memories[row].read(va, expected.nbytes), np.uint32)
                 assert np.array_equal(words, expected.ravel()), job.kernel.name
+
+
+CORNERS = (0, 1, 2, 31, 32, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFF)
+
+
+def operation_lines(numbers: Random) -> list[str]:
+    """Every operation without memory, with registers and with a value; operands in r4:r5, r6:r7,
+    r8, result in r10 or r10:r11."""
+
+    def value() -> int:
+        return numbers.choice((*CORNERS, numbers.getrandbits(32)))
+
+    lines = [f"{name} r10, r4, {b}" for name in TWO for b in ("r6", value())]
+    for b in ("r6", value()):
+        lines += [f"mov r10, {b}", f"mad r10, r4, {b}, r8", f"sel r10, r4, {b}, r8"]
+        lines += [
+            f"{name} r10, r4, {b}, {numbers.randrange(32)}"
+            for name in ("lea", "leas")
+            for _ in range(2)
+        ]
+    lines += [f"s2r r10, {special}" for special in (*SPECIALS, "lane")]
+    return [*lines, "lea r4, r6, r6, 0\nmov r10, r4\nmov r11, r5"]
+
+
+@cocotb.test(**LIMIT)
+async def every_operation(dut):
+    """Random operands and corners, in every lane; results are those of the interpreter."""
+    bench = Bench(dut)
+    await bench.start()
+    numbers = Random(cocotb.RANDOM_SEED)
+    lines = operation_lines(numbers)
+    if ROUNDS == 1:
+        lines = numbers.sample(lines, 20)
+    text = [
+        "s2r r0, tid.x\ns2r r1, tid.y\ns2r r2, ntid.x\nmad r0, r1, r2, r0",
+        "ldc r2, [0]\nldc r3, [4]",
+        "mul r1, r0, 32\nlea r2, r2, r1, 0",
+        *(f"ldg r{4 + n}, [r2 + {4 * n}]" for n in range(5)),
+        "ldc r12, [8]\nldc r13, [12]\nlea r12, r12, r0, 3",
+    ]
+    threads = 40
+    for line in lines:
+        text.append(f"mov r11, 0\n{line}\nstg [r12], r10\nstg [r12 + 4], r11")
+        text.append(f"lea r12, r12, {8 * threads}, 0")
+    program = assemble("\n".join([*text, "exit"]))
+    memory = Memory()
+    out = DATA + 32 * threads
+    pointers = [DATA & 0xFFFF_FFFF, DATA >> 32, out & 0xFFFF_FFFF, out >> 32]
+    operands = [
+        numbers.choice((*CORNERS, numbers.getrandbits(32), numbers.getrandbits(32)))
+        for _ in range(8 * threads)
+    ]
+    memory.map(PROGRAM, program)
+    memory.map(ARGUMENTS, np.array(pointers, np.uint32).tobytes())
+    memory.map(DATA, np.array(operands, np.uint32).tobytes())
+    memory.map(out, bytes(8 * threads * len(lines)))
+    launch = Launch(
+        memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (8, 5, 1), registers(program), 0, False
+    )
+    await against_model(bench, {0: launch})
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(eager=[1.0, 0.4])
+async def random_programs(dut, eager):
+    """Two kernels at once, at the same addresses of their own spaces, with branches, loops, masks,
+    memory of all kinds and barriers; back-pressure everywhere."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.eager = eager
+    numbers = Random(cocotb.RANDOM_SEED)
+    for _ in range(ROUNDS):
+        bench.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        launches = {}
+        while len(launches) < 2:
+            threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
+            blocks, length = numbers.randrange(1, 3), numbers.randrange(5, 10 + 5 * ROUNDS)
+            launch = random_launch(numbers, threads, blocks, length)
+            if fits(launch):
+                launches[len(launches)] = launch
+        await against_model(bench, launches)
+
+
+@cocotb.test(**LIMIT)
+async def neighbouring_words_go_together(dut):
+    """Loads and stores of neighbouring words by the lanes of a row share an access; so does a word
+    that all of them load."""
+    bench = Bench(dut)
+    await bench.start()
+    program = assemble(
+        """
+        s2r r0, lane
+        ldc r2, [0]
+        ldc r3, [4]
+        lea r4, r2, r0, 2
+        ldg r6, [r4]
+        ldg r7, [r2]
+        stg [r4], r7
+        exit
+        """
+    )
+    memory = Memory()
+    data = DATA & ~0xFFF
+    memory.map(PROGRAM, program)
+    memory.map(ARGUMENTS, np.array([data & 0xFFFF_FFFF, data >> 32, 0, 0], np.uint32).tobytes())
+    memory.map(data, bytes(range(128)))
+    launch = Launch(memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (32, 1, 1), 8)
+    await against_model(bench, {0: launch})
+    words = min(CONFIG.lanes, WIDTH // 4)
+    loads = [va for _, va, _ in bench.reads if va // 4096 == data // 4096]
+    assert loads[: 32 // words] == [data + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)]
+    assert len(loads) == 32 // words + 32 // CONFIG.lanes
+    assert len(bench.writes) == 32 // words

@@ -1,29 +1,46 @@
 """The supplied core alone."""
 
 import json
-from typing import Any
+from functools import cache
 
 import pytest
 
+from hw import export
 from hw.config import Config
 from hw.sm.core.core import Core
-from tb.runner import simulate
+from tb.runner import DESIGN, simulate
 
 SIZES = {
-    "default": {},
-    "narrow": {"lanes": 1, "data_width": 64, "sm_warps": 3, "sm_blocks": 2, "sm_shared": 4096},
-    "wide": {"lanes": 32, "data_width": 512, "sm_warps": 8, "sm_blocks": 4},
+    "four": {"lanes": 4, "data_width": 128, "sm_warps": 6, "sm_blocks": 3, "sm_registers": 3072},
+    "one": {"lanes": 1, "data_width": 64, "sm_warps": 3, "sm_blocks": 2, "sm_registers": 3072},
+    "all": {"lanes": 32, "data_width": 512, "sm_warps": 5, "sm_blocks": 2, "sm_registers": 3072},
 }
 
 
+def fields(size: str) -> dict[str, int]:
+    return {"slots": 4, "sm_shared": 4096, **SIZES[size]}
+
+
+@cache
+def text(size: str) -> str:
+    """Its Verilog."""
+    return export.verilog(Core(Config(**fields(size))), DESIGN)
+
+
 @pytest.mark.parametrize("size", SIZES)
-def test_core(simulator: str, size: str) -> None:
-    fields: dict[str, Any] = SIZES[size]
+@pytest.mark.parametrize(("tests", "minimum"), [("core", 5), ("control", 6)])
+def test_core(simulator: str, size: str, tests: str, minimum: int) -> None:
+    if simulator == "icarus" and size == "all":
+        pytest.skip("Icarus takes minutes for 32 lanes")
     simulate(
-        Core(Config(**fields)),
-        "tb.sm.cocotb_core",
+        Core(Config(**fields(size))),
+        f"tb.sm.cocotb_{tests}",
+        text=text(size),
         simulator=simulator,
-        name=f"sm-core-{size}",
-        env={"CONFIG": json.dumps(fields)},
-        minimum=1,
+        name=f"sm-{tests}-{size}",
+        env={
+            "CONFIG": json.dumps(fields(size)),
+            "ROUNDS": "1" if simulator == "icarus" else "3",
+        },
+        minimum=minimum,
     )
