@@ -78,7 +78,7 @@ class Shared(wiring.Component):
             self.free.eq(units.take.ready),
             units.give.valid.eq(busy),
             units.give.payload.eq(slot),
-            self.clear.eq(leaving),
+            self.clear.eq(leaving | self.finish),
         ]
         # One slot after the other is looked at, until one is found.
         m.d.sync += leaving.eq(leaving | self.finish)
