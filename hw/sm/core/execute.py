@@ -7,8 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import lowest, select
 from hw.sm.core.decode import Controls
+from hw.sm.core.gather import of_lowest
 from hw.sm.core.lane import STEPS, Lane
 from hw.sm.core.layouts import (
     Control,
@@ -176,9 +176,8 @@ class Execute(wiring.Component):
 
     def _end(self, m: Module, lanes: list[Lane]) -> None:
         step, config = self._steps[_END], self._config
-        mask = step.what.at.context.mask.word_select(
-            step.line[: max(1, self._line.bit_length())], config.lanes
-        )
+        mask, line = Signal(config.lanes), step.line[: max(1, self._line.bit_length())]
+        m.d.comb += mask.eq(step.what.at.context.mask.word_select(line, config.lanes))
         row, result = self.row.row, self.result
         m.d.comb += [
             self.write.eq(step.valid & step.writes),
@@ -206,7 +205,7 @@ class Execute(wiring.Component):
         """Collect what rows say about the warp."""
         out, found = self.retired, Signal()
         nonzero = Cat(lane.nonzero for lane in lanes) & mask
-        word = select(lowest(mask), [lane.result for lane in lanes])
+        word = of_lowest(m, mask, [lane.result for lane in lanes], "first_lane")
         m.d.sync += [
             out.valid.eq(step.valid & step.last),
             out.at.eq(step.what.at),

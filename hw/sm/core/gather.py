@@ -1,6 +1,8 @@
 """From the addresses of a row to accesses: lanes whose words lie in one line go together."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from collections.abc import Iterable
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,7 +11,7 @@ from hw.lib.onehot import lowest, select
 from hw.sm.core.layouts import access_row, bits, dest_bits
 from hw.sm.port import CoreCause
 
-__all__ = ["Gather", "access", "checked_row", "first_failure", "gathered_words"]
+__all__ = ["Gather", "access", "checked_row", "first_failure", "gathered_words", "of_lowest"]
 
 
 def checked_row(config: Config) -> data.StructLayout:
@@ -41,18 +43,17 @@ def access(config: Config, words: int) -> data.StructLayout:
     })
 
 
-def gathered_words(row: data.View, one: data.View, words: Value, lanes: int) -> list[Value]:
+def gathered_words(m: Module, row: data.View, one: data.View, words: Value) -> None:
     """What goes to a row of the register file, when the `words` of a line have been read."""
-    line = [words.word_select(n, 32) for n in range(len(words) // 32)]
-    chosen = []
-    for lane in range(lanes):
-        place = one.places[lane]
-        chosen.append(select(_decoded(place, len(line)), line))
-    return [
-        row.dest.eq(one.dest),
-        row.mask.eq(one.mask),
-        *(row.words[lane].eq(word) for lane, word in enumerate(chosen)),
-    ]
+    count = len(words) // 32
+    line = Signal(data.ArrayLayout(32, count), name="line")
+    m.d.comb += [line.eq(words), row.dest.eq(one.dest), row.mask.eq(one.mask)]
+    for lane in range(len(one.mask)):
+        place = Signal(count, name=f"place{lane}")
+        m.d.comb += [
+            place.eq(Cat(one.places[lane] == n for n in range(count))),
+            row.words[lane].eq(select(place, list(line))),
+        ]
 
 
 def first_failure(
@@ -73,8 +74,11 @@ def first_failure(
             m.d.sync += kept.cause.eq(CoreCause.NONE)
 
 
-def _decoded(place: Value, count: int) -> Value:
-    return (1 << place)[:count]
+def of_lowest(m: Module, bits: Value, words: Iterable[Value], name: str) -> Value:
+    """The word whose bit is the lowest one set, 0 if none is."""
+    first = Signal(len(bits), name=name)
+    m.d.comb += first.eq(lowest(bits))
+    return select(first, words)
 
 
 class Gather(wiring.Component):
@@ -129,12 +133,12 @@ class Gather(wiring.Component):
                 row.eq(self.i.payload),
                 pending.eq(active),
                 known.eq(1),
-                lead.eq(select(lowest(active), entering)),
+                lead.eq(of_lowest(m, active, entering, "first_active")),
             ]
         with m.Elif(moves):
             m.d.sync += [pending.eq(rest), known.eq(0)]
         with m.Elif(held):
-            m.d.sync += [known.eq(1), lead.eq(select(lowest(pending), lines))]
+            m.d.sync += [known.eq(1), lead.eq(of_lowest(m, pending, lines, "first_pending"))]
         self._offer(m, row, match, lead, rest)
         return m
 
@@ -153,11 +157,11 @@ class Gather(wiring.Component):
         places = [lane.va[2 : self._low] for lane in source.lanes]
         m.d.comb += [out.places[n].eq(place) for n, place in enumerate(places)]
         for word in range(self._words):
+            # From the other side, for the highest lane is wanted.
             mine = Signal(len(match), name=f"mine{word}")
-            m.d.comb += [mine[n].eq(match[n] & (place == word)) for n, place in enumerate(places)]
-            # The highest lane is the lowest from the other side.
-            chosen = lowest(mine[::-1])[::-1] if len(match) > 1 else mine
+            datas = [lane.data for lane in source.lanes][::-1]
             m.d.comb += [
+                *(mine[~n].eq(match[n] & (place == word)) for n, place in enumerate(places)),
                 out.strobe[word].eq(mine.any()),
-                out.data[word].eq(select(chosen, [lane.data for lane in source.lanes])),
+                out.data[word].eq(of_lowest(m, mine, datas, f"highest{word}")),
             ]

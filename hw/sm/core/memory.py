@@ -126,8 +126,8 @@ class Memory(wiring.Component):
             moves.eq(here & (result.ready | ~good) & (ends.ready | ~head.last)),
             order.r_en.eq(moves),
             beats.r_en.eq(moves & real),
-            *gathered_words(result.p, head, beat.data, self._config.lanes),
         ]
+        gathered_words(m, result.p, head, beat.data)
         first_failure(m, ends, head, _cause(head, beat.status), moves)
 
     def _store(self, m: Module, one: data.View, wanted: Value) -> Value:

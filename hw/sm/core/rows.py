@@ -6,8 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
-from hw.lib.onehot import lowest, select
-from hw.sm.core.gather import checked_row
+from hw.sm.core.gather import checked_row, of_lowest
 from hw.sm.core.layouts import QUEUED, access_row, row_count
 from hw.sm.port import CoreCause
 
@@ -65,8 +64,8 @@ class Rows(wiring.Component):
 
     def _check(self, m: Module, row: data.View, limit: Value, checked: data.View) -> None:
         lanes = row.lanes
-        odd = Cat(lane.active & lane.va[:2].any() for lane in lanes)
-        bad = Signal(len(lanes))
+        odd, bad = Signal(len(lanes)), Signal(len(lanes))
+        m.d.comb += odd.eq(Cat(lane.active & lane.va[:2].any() for lane in lanes))
         m.d.comb += checked.row.eq(row)
         if self._shared:
             m.d.comb += [
@@ -75,13 +74,14 @@ class Rows(wiring.Component):
             ]
         else:
             past = Cat(lane.active & lane.va[VA_BITS:].any() for lane in lanes)
-            first_odd = (lowest(bad) & odd).any()
+            first_odd = of_lowest(m, bad, list(odd), "first_odd")
             cause = Mux(first_odd, CoreCause.MEMORY_ALIGNMENT, CoreCause.MEMORY_FAULT)
             m.d.comb += [
                 bad.eq(odd | past),
                 checked.cause.eq(Mux(bad.any(), cause, CoreCause.NONE)),
             ]
         width = 32 if self._shared else VA_BITS
-        m.d.comb += checked.va.eq(select(lowest(bad), [lane.va[:width] for lane in lanes]))
+        vas = [lane.va[:width] for lane in lanes]
+        m.d.comb += checked.va.eq(of_lowest(m, bad, vas, "first_bad"))
         for lane in range(len(lanes)):
             m.d.comb += checked.row.lanes[lane].active.eq(lanes[lane].active & ~bad.any())

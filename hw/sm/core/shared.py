@@ -144,6 +144,6 @@ class Shared(wiring.Component):
             result.valid.eq(second.valid & loads & (ended.i.ready | ~what.last)),
             ended.i.valid.eq(second.valid & what.last & written),
             moves.eq(~second.valid | (written & (ended.i.ready | ~what.last))),
-            *gathered_words(result.p, what, Value.cast(words), self._config.lanes),
         ]
+        gathered_words(m, result.p, what, Value.cast(words))
         first_failure(m, ended.i, what, what.cause, second.valid & moves)
