@@ -15,9 +15,8 @@ from tb.sm.programs import ARGUMENTS, DATA, PROGRAM
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 BROKEN, MISSING = DATA + 0x10_0000 & ~0xFFF, DATA + 0x20_0000 & ~0xFFF
-(
-    NONE, INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK,
-) = range(9)  # fmt: skip
+INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 1, 3, 4, 5, 6, 7, 8
+"""Causes, as in `CoreCause`."""
 
 
 def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024) -> Launch:
@@ -106,7 +105,7 @@ def same(found: list[Fault], wanted: list[Fault]) -> bool:
 def failing(text: str) -> Launch:
     """The last of two warps does `text`; the other one leaves a mark."""
     head = "s2r r0, warp\nseq r1, r0, 1\nbnone r1, mark\n"
-    code = re.fullmatch("CODE (.*)", text)
+    code = re.fullmatch(r"CODE (.*)", text)
     launch = make(f"{head}{'nop' if code else text}\nmark:{MARK}", warps=2)
     if code:
         launch.memory.write(PROGRAM + 24, int(code[1], 0).to_bytes(8, "little"))
@@ -177,9 +176,9 @@ async def kill(dut):
         await bench.steps(250 + 20 * CONFIG.sm_warps)
         assert len(bench.ended) == ends and len(bench.warps) == 2, name
         bench.launch(Task(1, make(MARK, warps=1)))
-        bench._set("kill", 1 << 2)
+        bench.kill(1 << 2)
         await bench.run(1500 if name == "spin" else 700)
-        bench._set("kill", 0)
+        bench.kill(0)
         bench.tasks.clear()
         assert len(bench.ended) == ends + 3 and not bench.faults, name
         memory = bench.memories[1]
@@ -264,9 +263,9 @@ async def new_words_drop_lines(dut):
         if n % 2:
             await bench.until(lambda: bool(bench.warps))
             await bench.steps(numbers.randrange(60, 120))
-            bench._set("kill", 1 << 3)
+            bench.kill(1 << 3)
             await bench.run(3000)
-            bench._set("kill", 0)
+            bench.kill(0)
         else:
             await bench.run(3000)
             assert launch.memory.word(DATA) == n and launch.memory.word(DATA + 4) == n + 1

@@ -53,7 +53,9 @@ def difference(launch: Launch, wanted: Memory) -> str:
         for va in range(page * 4096, page * 4096 + 4096, 4)
         if launch.memory.word(va) != wanted.word(va)
     ]
-    size = next(n for n in range(0, 1 << 20, 8) if not any(launch.memory.read(launch.program + n, 8)))
+    size = next(
+        n for n in range(0, 1 << 20, 8) if not any(launch.memory.read(launch.program + n, 8))
+    )
     text = disassemble(launch.memory.read(launch.program, size))
     lines = [f"{8 * n:5x} {line}" for n, line in enumerate(text)]
     return "\n".join([f"{launch.block}", *words[:20], *lines])
@@ -194,6 +196,8 @@ async def neighbouring_words_go_together(dut):
     await against_model(bench, {0: launch})
     words = min(CONFIG.lanes, WIDTH // 4)
     loads = [va for _, va, _ in bench.reads if va // 4096 == data // 4096]
-    assert loads[: 32 // words] == [data + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)]
+    assert loads[: 32 // words] == [
+        data + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)
+    ]
     assert len(loads) == 32 // words + 32 // CONFIG.lanes
     assert len(bench.writes) == 32 // words

@@ -46,8 +46,7 @@ class Record:
 
     def unpack(self, word: int) -> dict[str, int]:
         return {
-            name: word >> offset & (1 << width) - 1
-            for name, (offset, width) in self.fields.items()
+            name: word >> offset & (1 << width) - 1 for name, (offset, width) in self.fields.items()
         }
 
 
@@ -55,9 +54,7 @@ def _is_record(shape: Any) -> bool:
     return isinstance(shape, data.Layout)
 
 
-KERNEL, BEGIN, START = (
-    Record(make(CONFIG)) for make in (kernel_word, block_begin, warp_start)
-)
+KERNEL, BEGIN, START = (Record(make(CONFIG)) for make in (kernel_word, block_begin, warp_start))
 REQUEST, READ, WRITE, FAULT = (
     Record(make(CONFIG)) for make in (core_request, read_beat, write_beat, core_fault)
 )
@@ -189,6 +186,10 @@ class Bench:
         for word, value in task.words().items():
             self._kernel.append(KERNEL.pack(valid=1, row=task.row, word=word, data=value))
         self.tasks.append(task)
+
+    def kill(self, rows: int) -> None:
+        """Kernels of `rows`, a bit each, are to end."""
+        self._set("kill", rows)
 
     @property
     def idle(self) -> bool:

@@ -80,9 +80,7 @@ class Execute(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._steps = [Signal(self._step, name=f"step{n}") for n in range(_END + 1)]
-        self._dests = [
-            Signal(dest_bits(self._config), name=f"dest{n}") for n in range(2, _END + 1)
-        ]
+        self._dests = [Signal(dest_bits(self._config), name=f"dest{n}") for n in range(2, _END + 1)]
         for before, after in zip(self._steps, self._steps[1:], strict=False):
             m.d.sync += after.eq(before)
         m.d.sync += self._dests[0].eq(self.dest)
@@ -157,9 +155,7 @@ class Execute(wiring.Component):
                 operands[2].eq(words[2]),
                 operands[3].eq(words[1]),
             ]
-            for target, value in zip(
-                (lane.a, lane.b, lane.c, lane.upper), operands, strict=True
-            ):
+            for target, value in zip((lane.a, lane.b, lane.c, lane.upper), operands, strict=True):
                 m.d.comb += target.eq(value)
             for k in range(STEPS):
                 self._tell(m, lane.steps[k], self._steps[_LANES + k])
@@ -222,5 +218,3 @@ class Execute(wiring.Component):
             ]
             with m.If(~found):
                 m.d.sync += out.word.eq(Mux(mask.any(), word, 0))
-
-

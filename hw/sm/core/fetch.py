@@ -1,6 +1,6 @@
 """From a warp's turn to its checked instruction, words of constant memory included."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -167,8 +167,7 @@ class Fetch(wiring.Component):
             checked.wrong.eq(forms.wrong),
             checked.stack.eq(forms.stack),
             checked.constant.eq(
-                (op == Opcode.LDC)
-                & ~(found.missed | found.dead | found.odd | forms.wrong)
+                (op == Opcode.LDC) & ~(found.missed | found.dead | found.odd | forms.wrong)
             ),
             checked.va.eq(found.traits.constants + found.word.value[:17]),
         ]
@@ -253,9 +252,7 @@ class Fetch(wiring.Component):
             last.slot.eq(final.at.place.slot),
             last.cause.eq(Mux(final.dead, CoreCause.NONE, cause)),
             last.dying.eq(final.dying),
-            last.at.eq(
-                final.at.context.pc - Mux(final.dying, INSTRUCTION_BYTES, 0)
-            ),
+            last.at.eq(final.at.context.pc - Mux(final.dying, INSTRUCTION_BYTES, 0)),
             last.va.eq(Mux(missed, final.va, Mux(wanting, final.at.context.pc, 0))),
         ]
         self._queue(m, goes, final, op)

@@ -51,9 +51,7 @@ class Retire(wiring.Component):
         op, hit = done.op, done.nonzero.any()
         sign = done.offset[31].replicate(VA_BITS - 32)
         m.d.comb += [
-            taken.eq(
-                (op == Opcode.BRA) | (op == Opcode.BANY) & hit | (op == Opcode.BNONE) & ~hit
-            ),
+            taken.eq((op == Opcode.BRA) | (op == Opcode.BANY) & hit | (op == Opcode.BNONE) & ~hit),
             jump.eq(Mux(taken, Cat(done.offset, sign), INSTRUCTION_BYTES)),
             self.write.valid.eq(done.valid),
             self.write.warp.eq(done.at.warp),

@@ -70,7 +70,9 @@ class Start(wiring.Component):
         """Warp whose first thread is `_at`, if any."""
         self._mask, self._number = Signal(WARP_THREADS), Signal(range(len(_WORDS) + 1))
         start, warp = self.start, self._warp
-        follows = self._after.valid & (self._after.slot == warp.slot) & (self._after.index == warp.index)
+        follows = (
+            self._after.valid & (self._after.slot == warp.slot) & (self._after.index == warp.index)
+        )
         m.d.comb += [
             self.take.eq(start.valid & start.ready),
             self.place.row.eq(start.p.row),

@@ -48,9 +48,7 @@ class Waits(wiring.Component):
         released, found = Signal(count), self._look(m, timed, barred)
         slots = Signal(data.ArrayLayout(config.block_bits, count))
         m.d.comb += [
-            released.eq(
-                barred & Cat(self.release.bit_select(slots[n], 1) for n in range(count))
-            ),
+            released.eq(barred & Cat(self.release.bit_select(slots[n], 1) for n in range(count))),
             self.wake.eq(released | found),
         ]
         m.d.sync += [

@@ -93,8 +93,7 @@ class Warps(wiring.Component):
             ready.eq(ready & ~turns.grant | back),
             self.dying.eq(self.dying & ~gone | one_hot(failed, done.what.warp, count)),
             self.ending.eq(
-                self.ending & ~gone
-                | one_hot(outcome.valid & outcome.ended, outcome.warp, count)
+                self.ending & ~gone | one_hot(outcome.valid & outcome.ended, outcome.warp, count)
             ),
         ]
         return m
