@@ -14,6 +14,9 @@ from tb.sm.programs import ARGUMENTS, DATA, PROGRAM
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
+ROUND = 19
+"""Cycles from the last row of an instruction to the first of its warp's next one, if it is alone."""
+
 BROKEN, MISSING = DATA + 0x10_0000 & ~0xFFF, DATA + 0x20_0000 & ~0xFFF
 INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 1, 3, 4, 5, 6, 7, 8
 """Causes, as in `CoreCause`."""
@@ -271,3 +274,23 @@ async def new_words_drop_lines(dut):
             assert launch.memory.word(DATA) == n and launch.memory.word(DATA + 4) == n + 1
         bench.tasks.clear()
     assert not bench.faults
+
+
+@cocotb.test(**LIMIT)
+async def lanes_stay_busy(dut):
+    """A row of lanes per cycle when there are enough warps; else each warp's next instruction
+    begins `ROUND` cycles after the last row of the one before."""
+    bench = Bench(dut)
+    await bench.start()
+    rounds, length, warps = 20, 16, min(4, CONFIG.sm_warps)
+    body = "add r2, r2, r3\n" * (length - 2)
+    text = f"mov r1, {rounds}\ntop: {body}sub r1, r1, 1\nbany r1, top\nexit"
+    task = Task(0, make(text, warps=warps))
+    bench.launch(task)
+    await bench.until(lambda: len(bench.warps) == warps)
+    before = bench.now
+    await bench.run()
+    rows = 32 // CONFIG.lanes
+    each = max(rows * warps, rows + ROUND)
+    dut._log.info(f"{(bench.now - before) / (rounds * length)} cycles per instruction of each warp")
+    assert bench.now - before <= each * rounds * length + 200

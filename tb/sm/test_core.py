@@ -28,7 +28,7 @@ def text(size: str) -> str:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("tests", "minimum"), [("core", 5), ("control", 6)])
+@pytest.mark.parametrize(("tests", "minimum"), [("core", 5), ("control", 7)])
 def test_core(simulator: str, size: str, tests: str, minimum: int) -> None:
     if simulator == "icarus" and size == "all":
         pytest.skip("Icarus takes minutes for 32 lanes")
