@@ -57,6 +57,7 @@ from hw.mmu.system import FIRST_CLIENT, REQUESTERS, MemorySystem
 from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
+from hw.sm.core.core import Core
 from hw.top import Signalbox
 from tb.runner import ROOT, SIM_BUILD
 
@@ -137,6 +138,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, REQUESTERS),
     "control": ControlPort,
+    "sm.core": Core,
     "top": Signalbox,
 }
 """What is synthesised; `host.pipeline` with the decoder and the execution of methods, `mmu` all of

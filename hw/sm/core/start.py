@@ -28,9 +28,9 @@ _WORDS = (
 
 
 class Start(wiring.Component):
-    """One warp at a time, 45 cycles: the block's coordinates are walked through from the warp's
+    """One warp at a time, 40 cycles: the block's coordinates are walked through from the warp's
     first thread, one per cycle. Where that one is follows from the warp before, if that was the
-    last one to start; else it is divided out, 24 cycles more. Registers are taken meanwhile.
+    last one to start; else it is divided out, 25 cycles more. Registers are taken meanwhile.
 
     Members
     -------
