@@ -27,11 +27,7 @@ def text(size: str) -> str:
     return export.verilog(Core(Config(**fields(size))), DESIGN)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("tests", "minimum"), [("core", 5), ("control", 7)])
-def test_core(simulator: str, size: str, tests: str, minimum: int) -> None:
-    if simulator == "icarus" and size == "all":
-        pytest.skip("Icarus takes minutes for 32 lanes")
+def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     simulate(
         Core(Config(**fields(size))),
         f"tb.sm.cocotb_{tests}",
@@ -40,7 +36,28 @@ def test_core(simulator: str, size: str, tests: str, minimum: int) -> None:
         name=f"sm-{tests}-{size}",
         env={
             "CONFIG": json.dumps(fields(size)),
+            # Icarus is some hundred times slower.
             "ROUNDS": "1" if simulator == "icarus" else "3",
         },
         minimum=minimum,
     )
+
+
+TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 5), ("control", 7)])
+
+
+@TESTS
+def test_core(simulator: str, tests: str, minimum: int) -> None:
+    run("four", tests, minimum, simulator)
+
+
+@TESTS
+def test_one_lane(tests: str, minimum: int) -> None:
+    run("one", tests, minimum, "verilator")
+
+
+@pytest.mark.soak
+@TESTS
+def test_all_lanes(tests: str, minimum: int) -> None:
+    """It takes minutes to build."""
+    run("all", tests, minimum, "verilator")
