@@ -15,6 +15,8 @@ from tb.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launc
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
+PAGE = DATA & ~0xFFF
+
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 """How much is tried; 1: little, for a slow simulator."""
 
@@ -172,35 +174,50 @@ async def random_programs(dut, eager):
         await against_model(bench, launches)
 
 
+def data_launch(text: str, warps: int, shared: int = 0) -> Launch:
+    """A kernel whose r2:r3 point to a page of data, r0 is the thread's number."""
+    head = "s2r r0, tid.x\nldc r2, [0]\nldc r3, [4]\n"
+    memory = Memory()
+    pointer = np.array([PAGE & 0xFFFF_FFFF, PAGE >> 32, 0, 0], np.uint32)
+    memory.map(PROGRAM, assemble(f"{head}{text}\nexit"))
+    memory.map(ARGUMENTS, pointer.tobytes())
+    memory.map(PAGE, bytes(range(128)))
+    return Launch(memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (32 * warps, 1, 1), 8, shared)
+
+
 @cocotb.test(**LIMIT)
 async def neighbouring_words_go_together(dut):
     """Loads and stores of neighbouring words by the lanes of a row share an access; so does a word
     that all of them load."""
     bench = Bench(dut)
     await bench.start()
-    program = assemble(
-        """
-        s2r r0, lane
-        ldc r2, [0]
-        ldc r3, [4]
-        lea r4, r2, r0, 2
-        ldg r6, [r4]
-        ldg r7, [r2]
-        stg [r4], r7
-        exit
-        """
-    )
-    memory = Memory()
-    data = DATA & ~0xFFF
-    memory.map(PROGRAM, program)
-    memory.map(ARGUMENTS, np.array([data & 0xFFFF_FFFF, data >> 32, 0, 0], np.uint32).tobytes())
-    memory.map(data, bytes(range(128)))
-    launch = Launch(memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (32, 1, 1), 8)
+    launch = data_launch("lea r4, r2, r0, 2\nldg r6, [r4]\nldg r7, [r2]\nstg [r4], r7", 1)
     await against_model(bench, {0: launch})
     words = min(CONFIG.lanes, WIDTH // 4)
-    loads = [va for _, va, _ in bench.reads if va // 4096 == data // 4096]
-    assert loads[: 32 // words] == [
-        data + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)
-    ]
+    loads = [va for _, va, _ in bench.reads if va // 4096 == PAGE // 4096]
+    beats = [PAGE + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)]
+    assert loads[: len(beats)] == beats
     assert len(loads) == 32 // words + 32 // CONFIG.lanes
     assert len(bench.writes) == 32 // words
+
+
+@cocotb.test(**LIMIT)
+async def highest_lane_wins(dut):
+    """Of active lanes that store to one word, in memory and in shared memory."""
+    bench = Bench(dut)
+    await bench.start()
+    text = """
+        mul  r1, r0, 0x9e3779b1
+        shr  r1, r1, 29                 # eight words
+        shr  r5, r0, 1
+        and  r5, r5, 5
+        push r5
+        lea  r4, r2, r1, 2
+        stg  [r4], r0
+        shl  r1, r1, 2
+        sts  [r1], r0
+        lds  r5, [r1]
+        lea  r4, r2, r0, 2
+        stg  [r4 + 128], r5
+    """
+    await against_model(bench, {0: data_launch(text, 1, 1024)})

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from hw import export
-from hw.config import Config
+from hw.config import CONFIGS, Config
 from hw.sm.core.core import Core
 from tb.runner import DESIGN, simulate
 
@@ -43,7 +43,7 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     )
 
 
-TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 5), ("control", 7)])
+TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 6), ("control", 7)])
 
 
 @TESTS
@@ -61,3 +61,8 @@ def test_one_lane(tests: str, minimum: int) -> None:
 def test_all_lanes(tests: str, minimum: int) -> None:
     """It takes minutes to build."""
     run("all", tests, minimum, "verilator")
+
+
+@pytest.mark.parametrize("config", ["tiny", pytest.param("large", marks=pytest.mark.soak)])
+def test_elaborates(config: str) -> None:
+    assert "module dut" in export.verilog(Core(CONFIGS[config]), DESIGN)
