@@ -58,6 +58,7 @@ from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.sm.controller import SmController
+from hw.sm.core.core import Core
 from hw.top import Signalbox
 from hw.work.choice import Choice
 from hw.work.placement import Placement
@@ -146,6 +147,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "work.placement-132": lambda config: Placement(replace(config, sms=132)),
     "sm.controller": SmController,
     "control": ControlPort,
+    "sm.core": Core,
     "top": Signalbox,
 }
 """What is synthesised; `host.pipeline` with the decoder and the execution of methods, `mmu` all of

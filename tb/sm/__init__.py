@@ -1,1 +1,1 @@
-"""Tests of the SM logic controller and of the core."""
+"""Tests of streaming multiprocessors."""

@@ -1,0 +1,264 @@
+"""Programs of the supplied core: text to bytes, and back.
+
+    .const N 5              a named constant
+    loop:                   a label
+        add r1, r1, N       # a comment
+
+Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers are decimal or
+0x…, negative ones too; special registers are written as `tid.x`; `not d, a` is `xor d, a, -1`;
+`nop` moves nothing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from hw.sm.isa import (
+    IMMEDIATE,
+    INSTRUCTION_BYTES,
+    INSTRUCTIONS,
+    LAYOUT,
+    Operand,
+    Special,
+)
+
+__all__ = ["AssemblerError", "assemble", "disassemble", "registers"]
+
+REGISTERS = 255
+
+_NAME = r"[A-Za-z_][\w.]*"
+_LABEL = re.compile(rf"({_NAME})\s*:\s*")
+_CONST = re.compile(rf"\.const\s+({_NAME})\s+(\S+)$")
+_MEMORY = re.compile(r"\[\s*(r\d+)\s*(?:([+-])\s*(\S+?)\s*)?\]$")
+_CONSTANT = re.compile(r"\[\s*(\S+?)\s*\]$")
+_BY_NAME = {one.name: one for one in INSTRUCTIONS}
+_BY_CODE = {one.opcode.value: one for one in INSTRUCTIONS}
+_SPECIALS = {one.name.lower().replace("_", "."): one for one in Special}
+
+
+class AssemblerError(ValueError):
+    """A text that is no program; the message names line and cause."""
+
+
+def assemble(text: str, constants: Mapping[str, int] | None = None) -> bytes:
+    """The program that `text` says; `constants` are further named ones.
+
+    Raises `AssemblerError`.
+    """
+    names = dict(constants or {})
+    labels: dict[str, int] = {}
+    statements: list[tuple[int, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        rest = re.split(r"[#;]", line)[0].strip()
+        try:
+            rest = _take_names(rest, labels, names, len(statements))
+        except ValueError as error:
+            raise AssemblerError(f"line {number}: {error}") from None
+        if rest:
+            statements.append((number, rest))
+    program = bytearray()
+    for number, statement in statements:
+        try:
+            word = _Statement(statement, names, labels, len(program)).word
+        except ValueError as error:
+            raise AssemblerError(f"line {number}: {error}") from None
+        program += word.to_bytes(INSTRUCTION_BYTES, "little")
+    return bytes(program)
+
+
+def disassemble(program: bytes) -> list[str]:
+    """One line per instruction; what is none is shown as `.word`. Targets are byte addresses."""
+    words = [
+        int.from_bytes(program[at : at + INSTRUCTION_BYTES], "little")
+        for at in range(0, len(program), INSTRUCTION_BYTES)
+    ]
+    return [_text(word, index * INSTRUCTION_BYTES) for index, word in enumerate(words)]
+
+
+def registers(program: bytes) -> int:
+    """How many registers a thread of `program` needs."""
+    most = 0
+    for at in range(0, len(program), INSTRUCTION_BYTES):
+        word = LAYOUT.from_bits(int.from_bytes(program[at : at + INSTRUCTION_BYTES], "little"))
+        one = _BY_CODE.get(word.code & ~IMMEDIATE)
+        for operand in one.operands if one else ():
+            field, pair = _REGISTER_FIELDS.get(operand, ("", False))
+            if field and not (operand is Operand.B and word.code & IMMEDIATE):
+                number = word.value & 0xFF if field == "value" else word[field]
+                most = max(most, number + 1 + pair)
+    return most
+
+
+_REGISTER_FIELDS = {
+    Operand.D: ("d", False),
+    Operand.D_PAIR: ("d", True),
+    Operand.A: ("a", False),
+    Operand.A_PAIR: ("a", True),
+    Operand.B: ("value", False),
+    Operand.C: ("c", False),
+    Operand.GLOBAL: ("a", True),
+    Operand.SHARED: ("a", False),
+}
+"""Where operands name registers, and whether a pair."""
+
+
+def _take_names(rest: str, labels: dict[str, int], names: dict[str, int], index: int) -> str:
+    """The line without its labels; nothing is left of one that names a constant."""
+    while found := _LABEL.match(rest):
+        _unused(found[1], labels, names)
+        labels[found[1]] = index * INSTRUCTION_BYTES
+        rest = rest[found.end() :]
+    if found := _CONST.match(rest):
+        _unused(found[1], labels, names)
+        names[found[1]] = _number(found[2], names)
+        return ""
+    if rest.startswith("."):
+        raise ValueError(f"{rest!r} is not of the form .const NAME NUMBER")
+    return rest
+
+
+def _unused(name: str, labels: Mapping[str, int], names: Mapping[str, int]) -> None:
+    if name in labels or name in names:
+        raise ValueError(f"{name!r} is defined twice")
+    if re.fullmatch(r"r\d+", name) or name in _SPECIALS:
+        raise ValueError(f"{name!r} is a register")
+
+
+def _number(text: str, names: Mapping[str, int]) -> int:
+    """Value of a number or a named constant, as an unsigned 32-bit word."""
+    sign = -1 if text.startswith("-") else 1
+    plain = text.removeprefix("-")
+    if plain in names:
+        value = names[plain]
+    else:
+        try:
+            value = int(plain, 0)
+        except ValueError:
+            raise ValueError(f"{text!r} is neither a number nor a named constant") from None
+    if not -(1 << 31) <= sign * value < 1 << 32:
+        raise ValueError(f"{text} does not fit 32 bits")
+    return sign * value & 0xFFFF_FFFF
+
+
+def _register(text: str) -> int:
+    if not re.fullmatch(r"r\d+", text) or int(text[1:]) >= REGISTERS:
+        raise ValueError(f"{text!r} is not a register r0 … r{REGISTERS - 1}")
+    return int(text[1:])
+
+
+def _pair(text: str) -> int:
+    number = _register(text)
+    if number % 2 or number == REGISTERS - 1:
+        raise ValueError(f"{text} is not the first of a pair")
+    return number
+
+
+class _Statement:
+    """One instruction of the text, `at` bytes in; `word` is its encoding."""
+
+    def __init__(
+        self, text: str, names: Mapping[str, int], labels: Mapping[str, int], at: int
+    ) -> None:
+        self._names, self._labels, self._at = names, labels, at
+        self._fields = {"code": 0, "d": 0, "a": 0, "c": 0, "value": 0}
+        name, operands = _split(text)
+        if name not in _BY_NAME:
+            raise ValueError(f"{name!r} is not an instruction")
+        form = _BY_NAME[name]
+        if len(operands) != len(form.operands):
+            raise ValueError(f"{name} has {len(form.operands)} operands, not {len(operands)}")
+        self._fields["code"] |= form.opcode
+        for operand, written in zip(form.operands, operands, strict=True):
+            self._operand(operand, written)
+        self.word = int(LAYOUT.const(self._fields).as_value().value)
+
+    def _operand(self, operand: Operand, written: str) -> None:
+        fields = self._fields
+        match operand:
+            case Operand.D | Operand.A | Operand.C:
+                fields[operand.name.lower()] = _register(written)
+            case Operand.D_PAIR | Operand.A_PAIR:
+                fields[operand.name[0].lower()] = _pair(written)
+            case Operand.B if re.fullmatch(r"r\d+", written):
+                fields["value"] = _register(written)
+            case Operand.B:
+                fields["code"] |= IMMEDIATE
+                fields["value"] = _number(written, self._names)
+            case Operand.SHIFT:
+                fields["c"] = _number(written, self._names)
+                if fields["c"] > 31:
+                    raise ValueError(f"shift {written} is past 31")
+            case Operand.GLOBAL | Operand.SHARED:
+                self._memory(written, _pair if operand is Operand.GLOBAL else _register)
+            case Operand.CONSTANT:
+                found = _CONSTANT.match(written)
+                if not found:
+                    raise ValueError(f"{written!r} is not of the form [number]")
+                fields["value"] = _number(found[1], self._names)
+            case Operand.SPECIAL:
+                if written not in _SPECIALS:
+                    raise ValueError(f"{written!r} is not one of {', '.join(_SPECIALS)}")
+                fields["value"] = _SPECIALS[written].value
+            case Operand.TARGET:
+                fields["value"] = self._distance(written)
+
+    def _memory(self, written: str, register) -> None:
+        found = _MEMORY.match(written)
+        if not found:
+            raise ValueError(f"{written!r} is not of the form [register + number]")
+        offset = _number(found[3], self._names) if found[3] else 0
+        self._fields["a"] = register(found[1])
+        self._fields["value"] = (-offset if found[2] == "-" else offset) & 0xFFFF_FFFF
+
+    def _distance(self, written: str) -> int:
+        if written in self._labels:
+            return self._labels[written] - self._at & 0xFFFF_FFFF
+        if re.match(_NAME, written) and written not in self._names:
+            raise ValueError(f"no label {written!r}")
+        return _number(written, self._names) - self._at & 0xFFFF_FFFF
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    """Name and operands, of which short forms are written out."""
+    name, _, rest = text.partition(" ")
+    operands: Sequence[str] = [one.strip() for one in rest.split(",")] if rest.strip() else []
+    name = name.lower()
+    if name == "not":
+        return "xor", [*operands, "-1"]
+    if name == "nop" and not operands:
+        return "mov", ["r0", "r0"]
+    return name, list(operands)
+
+
+def _text(word: int, at: int) -> str:
+    fields = LAYOUT.from_bits(word)
+    form = _BY_CODE.get(fields.code & ~IMMEDIATE)
+    immediate = bool(fields.code & IMMEDIATE)
+    if form is None or (immediate and Operand.B not in form.operands):
+        return f".word 0x{word:016x}"
+    shown = [_shown(one, fields, at, immediate) for one in form.operands]
+    return f"{form.name} {', '.join(shown)}".strip()
+
+
+def _shown(operand: Operand, fields, at: int, immediate: bool) -> str:
+    value = fields.value
+    signed = value - (value >> 31 << 32)
+    match operand:
+        case Operand.D | Operand.D_PAIR:
+            return f"r{fields.d}"
+        case Operand.A | Operand.A_PAIR:
+            return f"r{fields.a}"
+        case Operand.B:
+            return str(signed) if immediate else f"r{value & 0xFF}"
+        case Operand.C:
+            return f"r{fields.c}"
+        case Operand.SHIFT:
+            return str(fields.c)
+        case Operand.GLOBAL | Operand.SHARED:
+            return f"[r{fields.a} + {signed}]" if signed >= 0 else f"[r{fields.a} - {-signed}]"
+        case Operand.CONSTANT:
+            return f"[0x{value:x}]"
+        case Operand.SPECIAL:
+            known = {one.value: name for name, one in _SPECIALS.items()}
+            return known.get(value, str(value))
+        case Operand.TARGET:
+            return f"0x{(at + value) & 0xFFFF_FFFF:x}"

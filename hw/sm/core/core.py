@@ -1,0 +1,220 @@
+"""The core in one piece (ASID-1, ASID-27)."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import connect, flipped
+
+from hw.config import Config
+from hw.sm.core.ending import Ending
+from hw.sm.core.execute import Execute
+from hw.sm.core.fetch import Fetch
+from hw.sm.core.kernels import KernelTable
+from hw.sm.core.layouts import context, place
+from hw.sm.core.memory import Memory
+from hw.sm.core.reads import Reads
+from hw.sm.core.registers import Registers
+from hw.sm.core.retire import Retire
+from hw.sm.core.shared import Shared
+from hw.sm.core.start import Start
+from hw.sm.core.waits import Barriers, Waits
+from hw.sm.core.warps import Warps
+from hw.sm.port import SmPort
+from hw.work.records import KernelWord, coordinates
+
+__all__ = ["Core"]
+
+
+class Core(wiring.Component):
+    """Executes warps in order, each with one instruction under way, all of them beside each other
+    (`hw/sm/README.md`). All that a warp accesses goes out with its kernel row.
+
+    Members are those of `SmPort`, seen from the core.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__(SmPort(config).flip())
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.kernels = self._kernels = KernelTable(config)
+        m.submodules.fetch = self._fetch = Fetch(config)
+        m.submodules.warps = self._warps = Warps(config)
+        m.submodules.waits = self._waits = Waits(config)
+        m.submodules.barriers = self._barriers = Barriers(config)
+        m.submodules.execute = self._execute = Execute(config)
+        m.submodules.registers = self._registers = Registers(config)
+        m.submodules.retire = self._retire = Retire(config)
+        m.submodules.memory = self._memory = Memory(config)
+        m.submodules.shared = self._shared = Shared(config)
+        m.submodules.start = self._start = Start(config)
+        m.submodules.ending = self._ending = Ending(config, 3)
+        self._blocks(m)
+        self._contexts(m)
+        self._turns(m)
+        self._pipeline(m)
+        self._begin_warps(m)
+        self._end_warps(m)
+        self._bus(m)
+        return m
+
+    def _blocks(self, m: Module) -> None:
+        """A block begins; kernel words."""
+        config, begin, shared = self._config, self.begin, self._shared
+        fetch, kernels, barriers = self._fetch, self._kernels, self._barriers
+        m.submodules.blocks = blocks = memory.Memory(
+            shape=coordinates, depth=config.sm_blocks, init=[]
+        )
+        write, read = blocks.write_port(), blocks.read_port()
+        begins = Signal()
+        m.d.comb += [
+            begins.eq(begin.valid & begin.ready),
+            begin.ready.eq(shared.free & ~shared.clear.bit_select(begin.p.slot, 1)),
+            shared.begin.valid.eq(begins),
+            shared.begin.what.eq(begin.payload),
+            shared.finish.eq(self.finish),
+            write.en.eq(begins),
+            write.addr.eq(begin.p.slot),
+            write.data.eq(begin.p.at),
+            read.addr.eq(fetch.slot),
+            fetch.block.eq(read.data),
+            kernels.kernel.eq(self.kernel),
+            kernels.row[1].eq(begin.p.row),
+            barriers.warps.eq(kernels.traits[1].warps),
+            fetch.drop.valid.eq(self.kernel.valid & (self.kernel.word == KernelWord.NEEDS)),
+            fetch.drop.row.eq(self.kernel.row),
+            self._start.forget.eq(begins),
+        ]
+        m.d.sync += [barriers.begin.valid.eq(begins), barriers.begin.slot.eq(begin.p.slot)]
+
+    def _contexts(self, m: Module) -> None:
+        """Where warps are and whose: the pipeline writes first, a start waits."""
+        config, start, done = self._config, self._start, self._retire.write
+        depth = config.sm_warps
+        m.submodules.contexts = contexts = memory.Memory(
+            shape=context(config), depth=depth, init=[]
+        )
+        m.submodules.places = places = memory.Memory(shape=place(config), depth=depth, init=[])
+        new, read = contexts.write_port(), contexts.read_port()
+        put, look = places.write_port(), places.read_port()
+        warp = Signal(config.warp_bits)
+        pick = self._warps.pick
+        m.d.sync += warp.eq(pick.warp)
+        m.d.comb += [
+            start.free_write.eq(~done.valid),
+            new.en.eq(done.valid | start.write.valid),
+            new.addr.eq(Mux(done.valid, done.warp, start.write.warp)),
+            new.data.eq(Mux(done.valid, done.context, start.write.context)),
+            put.en.eq(start.take),
+            put.addr.eq(self.start.p.warp),
+            put.data.eq(start.place),
+            read.addr.eq(pick.warp),
+            look.addr.eq(pick.warp),
+            self._fetch.at.warp.eq(warp),
+            self._fetch.at.place.eq(look.data),
+            self._fetch.at.context.eq(read.data),
+        ]
+
+    def _turns(self, m: Module) -> None:
+        """Warps wait, become ready, are picked."""
+        warps, fetch, waits, next_ = self._warps, self._fetch, self._waits, self._retire.next
+        m.d.comb += [
+            warps.admit.eq(fetch.admit),
+            fetch.pick.eq(warps.pick),
+            warps.started.valid.eq(self._start.write.valid),
+            warps.started.warp.eq(self._start.write.warp),
+            warps.next.eq(next_),
+            warps.done.eq(self._ending.failed),
+            warps.wake.eq(waits.wake),
+            warps.outcome.eq(fetch.outcome),
+            warps.open.program.eq(fetch.program.open),
+            warps.open.constants.eq(fetch.constants.open),
+            warps.open.memory.eq(fetch.room.memory),
+            warps.open.shared.eq(fetch.room.shared),
+            warps.ended.eq(self._ending.ended),
+            fetch.dying.eq(warps.dying),
+            fetch.kill.eq(self.kill),
+            waits.kill.eq(self.kill),
+            waits.at.eq(self._execute.retired.at),
+            waits.next.eq(next_),
+            waits.release.eq(self._barriers.release),
+            self._barriers.arrive.valid.eq(next_.barrier),
+            self._barriers.arrive.slot.eq(next_.slot),
+            self._barriers.leave.valid.eq(fetch.last.valid),
+            self._barriers.leave.slot.eq(fetch.last.slot),
+        ]
+
+    def _pipeline(self, m: Module) -> None:
+        fetch, execute, registers = self._fetch, self._execute, self._registers
+        memory_, shared, kernels, retire = self._memory, self._shared, self._kernels, self._retire
+        connect(m, fetch.o, execute.i)
+        for own, other in ((memory_, "memory"), (shared, "shared")):
+            m.d.comb += [
+                fetch.room[other].eq(own.room),
+                own.reserve.eq(fetch.reserve[other]),
+                own.row.row.eq(execute.row.row),
+            ]
+        connect(m, memory_.result, registers.loads[0])
+        connect(m, shared.result, registers.loads[1])
+        rests = Signal()
+        """After a row that did not begin one begins."""
+        m.d.sync += rests.eq(registers.waiting & ~rests)
+        m.d.comb += [
+            kernels.row[0].eq(fetch.row),
+            fetch.traits.eq(kernels.traits[0]),
+            kernels.look[0].eq(fetch.look),
+            fetch.word.eq(kernels.word[0]),
+            memory_.row.valid.eq(execute.row.valid & ~execute.row.shared),
+            shared.row.valid.eq(execute.row.valid & execute.row.shared),
+            registers.look.eq(execute.look),
+            execute.dest.eq(registers.dest),
+            *(execute.words[n].eq(registers.words[n]) for n in range(3)),
+            registers.write.eq(execute.write),
+            registers.result.eq(execute.result),
+            execute.pause.eq(rests),
+            self._start.threads.eq(execute.threads),
+            execute.thread.eq(self._start.thread),
+            retire.ahead.eq(execute.ahead),
+            retire.retired.eq(execute.retired),
+        ]
+
+    def _begin_warps(self, m: Module) -> None:
+        start, registers, kernels = self._start, self._registers, self._kernels
+        connect(m, flipped(self.start), start.start)
+        m.d.comb += [
+            start.free.eq(~registers.busy),
+            start.got.eq(~registers.busy),
+            registers.take.valid.eq(start.take),
+            registers.take.p.owner.eq(self.start.p.warp),
+            registers.take.p.count.eq(self.start.p.registers),
+            kernels.look[1].eq(start.look),
+            start.word.eq(kernels.word[1]),
+        ]
+
+    def _end_warps(self, m: Module) -> None:
+        ending = self._ending
+        m.d.comb += [ending.ending.eq(self._warps.ending), ending.last.eq(self._fetch.last)]
+        connect(m, self._memory.ends[0], ending.ends[0])
+        connect(m, self._memory.ends[1], ending.ends[1])
+        connect(m, self._shared.ends, ending.ends[2])
+        connect(m, ending.fault, flipped(self.fault))
+        connect(m, ending.end, flipped(self.end))
+        connect(m, ending.give, self._registers.give)
+
+    def _bus(self, m: Module) -> None:
+        m.submodules.reads = reads = Reads(self._config, 3)
+        fetch, own = self._fetch, self._memory
+        connect(m, fetch.program.request, reads.ask[0])
+        connect(m, fetch.constants.request, reads.ask[1])
+        connect(m, own.ask, reads.ask[2])
+        m.d.comb += [
+            fetch.program.beat.eq(reads.beats[0]),
+            fetch.constants.beat.eq(reads.beats[1]),
+            own.beat.eq(reads.beats[2]),
+        ]
+        connect(m, reads.request, flipped(self.read_request))
+        connect(m, flipped(self.read_beat), reads.beat)
+        connect(m, own.request, flipped(self.write_request))
+        connect(m, own.data, flipped(self.write_beat))
+        connect(m, flipped(self.write_done), own.done)

@@ -1,0 +1,220 @@
+"""The pipeline: instructions of warps, a row of lanes per cycle."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.sm.core.decode import Controls
+from hw.sm.core.gather import of_lowest
+from hw.sm.core.lane import STEPS, Lane
+from hw.sm.core.layouts import (
+    Control,
+    access_row,
+    dest_bits,
+    instruction,
+    result_row,
+    retired,
+    row_count,
+    thread,
+    thread_look,
+    warp_place,
+)
+from hw.sm.core.registers import register_look
+from hw.sm.isa import Opcode
+
+__all__ = ["Execute"]
+
+_LANES, _END = 3, 3 + STEPS
+"""Stages: 0 asks for registers, 1 knows where they are, 2 has them; then the lanes; the last."""
+
+
+class Execute(wiring.Component):
+    """Takes a row per cycle; rows never wait inside. An instruction retires 8 cycles after its last
+    row began. A warp has one instruction here at most.
+
+    Members
+    -------
+    i : instructions; those of memory come only when there is room for their rows.
+    pause : no row may begin in this cycle; so a later cycle has no result.
+    look, dest, words, write, result : of the register file.
+    threads, thread : places of a row's threads, asked 1 cycle before.
+    row : of a memory instruction, with `shared`, to whom; taken at once.
+    retired : what has ended; memory instructions end later.
+    ahead : that instruction, 1 cycle earlier.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._rows = config, row_count(config)
+        self._line = self._rows - 1
+        words = data.ArrayLayout(32, config.lanes)
+        self._step = data.StructLayout({
+            "valid": 1,
+            "last": 1,
+            "line": 5,
+            "high": 1,
+            "control": Control,
+            "writes": 1,
+            "memory": 1,
+            "shared": 1,
+            "store": 1,
+            "what": instruction(config),
+        })
+        super().__init__({
+            "i": In(stream.Signature(instruction(config))),
+            "pause": In(1),
+            "look": Out(register_look(config)),
+            "dest": In(dest_bits(config)),
+            "words": In(words).array(3),
+            "write": Out(1),
+            "result": Out(result_row(config)),
+            "threads": Out(thread_look(config)),
+            "thread": In(data.ArrayLayout(thread, config.lanes)),
+            "row": Out(data.StructLayout({"valid": 1, "shared": 1, "row": access_row(config)})),
+            "retired": Out(retired(config)),
+            "ahead": Out(warp_place(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._steps = [Signal(self._step, name=f"step{n}") for n in range(_END + 1)]
+        self._dests = [Signal(dest_bits(self._config), name=f"dest{n}") for n in range(2, _END + 1)]
+        for before, after in zip(self._steps, self._steps[1:], strict=False):
+            m.d.sync += after.eq(before)
+        m.d.sync += self._dests[0].eq(self.dest)
+        for before, after in zip(self._dests, self._dests[1:], strict=False):
+            m.d.sync += after.eq(before)
+        self._begin(m)
+        lanes = self._lanes(m)
+        self._end(m, lanes)
+        return m
+
+    def _begin(self, m: Module) -> None:
+        """Stage 0: one row of the current instruction, and which registers it wants."""
+        m.submodules.controls = controls = Controls()
+        step, current, busy = self._steps[0], Signal(instruction(self._config)), Signal()
+        line, high, ends = Signal(5), Signal(), Signal()
+        pair_now = controls.pair & ~high
+        m.d.comb += [
+            controls.op.eq(current.op),
+            step.what.eq(current),
+            step.line.eq(line),
+            step.high.eq(high),
+            step.valid.eq(busy & (~self.pause | high)),
+            step.last.eq(~pair_now & ((line == self._line) | ~controls.whole)),
+            *(
+                step[name].eq(getattr(controls, name))
+                for name in ("control", "writes", "memory", "shared", "store")
+            ),
+            ends.eq(step.valid & step.last),
+            self.i.ready.eq(~busy | ends),
+        ]
+        with m.If(step.valid):
+            m.d.sync += [high.eq(pair_now), line.eq(line + ~pair_now)]
+        with m.If(self.i.ready):
+            m.d.sync += [current.eq(self.i.payload), busy.eq(self.i.valid), line.eq(0), high.eq(0)]
+        self._ask(m, step, controls)
+
+    def _ask(self, m: Module, step: data.View, controls: Controls) -> None:
+        what, look = step.what, self.look
+        long = controls.memory & ~controls.shared
+        m.d.comb += [
+            look.warp.eq(what.at.warp),
+            look.line.eq(step.line),
+            look.registers[0].eq(what.a | step.high),
+            look.registers[1].eq(Mux(long, what.a | 1, what.value[:8])),
+            look.registers[2].eq(what.c),
+            look.registers[3].eq(what.d | step.high),
+            self.threads.warp.eq(self._steps[1].what.at.warp),
+            self.threads.line.eq(self._steps[1].line),
+        ]
+
+    def _special(self, lane: int) -> Value:
+        """A special register that lanes do not share."""
+        config, step, one = self._config, self._steps[2], self.thread[lane]
+        value = step.what.value
+        number = Value.cast(step.line) * config.lanes + lane
+        first = Mux(value[0], one.y, one.x)
+        return Mux(value[1], Mux(value[0], number, one.z), first)
+
+    def _lanes(self, m: Module) -> list[Lane]:
+        """Stage 2 chooses operands; the lanes begin in the next one."""
+        step, lanes = self._steps[2], []
+        special = step.what.op == Opcode.S2R
+        fixed = step.what.immediate | step.memory
+        for n in range(self._config.lanes):
+            m.submodules[f"lane{n}"] = lane = Lane()
+            words = [words[n] for words in self.words]
+            operand = Mux(special, self._special(n), Mux(fixed, step.what.value, words[1]))
+            operands = [Signal(32, name=f"{name}{n}") for name in ("a", "b", "c", "upper")]
+            m.d.sync += [
+                operands[0].eq(words[0]),
+                operands[1].eq(operand),
+                operands[2].eq(words[2]),
+                operands[3].eq(words[1]),
+            ]
+            for target, value in zip((lane.a, lane.b, lane.c, lane.upper), operands, strict=True):
+                m.d.comb += target.eq(value)
+            for k in range(STEPS):
+                self._tell(m, lane.steps[k], self._steps[_LANES + k])
+            lanes.append(lane)
+        return lanes
+
+    def _tell(self, m: Module, target: data.View, step: data.View) -> None:
+        m.d.comb += [
+            target.control.eq(step.control),
+            target.shift.eq(step.what.c),
+            target.high.eq(step.high),
+            target.sign.eq(step.what.value[31]),
+        ]
+
+    def _end(self, m: Module, lanes: list[Lane]) -> None:
+        step, config = self._steps[_END], self._config
+        mask, line = Signal(config.lanes), step.line[: max(1, self._line.bit_length())]
+        m.d.comb += mask.eq(step.what.at.context.mask.word_select(line, config.lanes))
+        row, result = self.row.row, self.result
+        m.d.comb += [
+            self.write.eq(step.valid & step.writes),
+            result.dest.eq(self._dests[-1]),
+            result.mask.eq(mask),
+            self.row.valid.eq(step.valid & step.memory),
+            self.row.shared.eq(step.shared),
+            row.warp.eq(step.what.at.warp),
+            row.place.eq(step.what.at.place),
+            row.store.eq(step.store),
+            row.last.eq(step.last),
+            row.dest.eq(self._dests[-1]),
+            self.ahead.eq(step.what.at),
+        ]
+        for n, lane in enumerate(lanes):
+            m.d.comb += [
+                result.words[n].eq(lane.result),
+                row.lanes[n].active.eq(mask[n]),
+                row.lanes[n].va.eq(Cat(lane.result, lane.address)),
+                row.lanes[n].data.eq(lane.third),
+            ]
+        self._retire(m, step, mask, lanes)
+
+    def _retire(self, m: Module, step: data.View, mask: Value, lanes: list[Lane]) -> None:
+        """Collect what rows say about the warp."""
+        out, found = self.retired, Signal()
+        nonzero = Cat(lane.nonzero for lane in lanes) & mask
+        word = of_lowest(m, mask, [lane.result for lane in lanes], "first_lane")
+        m.d.sync += [
+            out.valid.eq(step.valid & step.last),
+            out.at.eq(step.what.at),
+            out.op.eq(step.what.op),
+            out.offset.eq(step.what.value),
+        ]
+        with m.If(step.valid):
+            target: Any = out.nonzero
+            if self._rows > 1:
+                target = target.word_select(step.line[: self._line.bit_length()], len(mask))
+            m.d.sync += [
+                target.eq(nonzero),
+                found.eq(~step.last & (found | mask.any())),
+            ]
+            with m.If(~found):
+                m.d.sync += out.word.eq(Mux(mask.any(), word, 0))

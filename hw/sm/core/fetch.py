@@ -1,0 +1,298 @@
+"""From a warp's turn to its checked instruction, words of constant memory included."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.records import MemoryStatus, read_beat
+from hw.sm.core.cache import LineCache
+from hw.sm.core.decode import Forms, holds
+from hw.sm.core.kernels import kernel_traits, word_look
+from hw.sm.core.layouts import instruction, warp_place
+from hw.sm.core.warps import warp_event, warp_outcome
+from hw.sm.isa import IMMEDIATE, INSTRUCTION_BYTES, LAYOUT, Opcode, Operand, Special
+from hw.sm.port import CoreCause, core_request
+from hw.work.records import KernelWord, coordinates
+
+__all__ = ["CONSTANT_LINES", "PROGRAM_LINES", "Fetch", "last_words"]
+
+PROGRAM_LINES, CONSTANT_LINES = 32, 8
+"""Lines of 64 bytes that the core keeps of programs and of arguments."""
+
+_BASE = ("valid", "dead", "dying", "odd", "at")
+_WORD = ("missed", "status", "word")
+"""What travels with a warp: it is not to execute anything, for its memory has failed; its address
+is no instruction's; then its instruction, or why there is none."""
+
+_DEPTH = 16
+"""Instructions under way from the turn of their warp to their execution."""
+
+
+def last_words(config: Config) -> data.StructLayout:
+    """Why a warp ends, with the address of its instruction and the one that it accessed. `dying`:
+    for its access to memory, as told when that ended."""
+    return data.StructLayout({
+        "valid": 1,
+        "dying": 1,
+        "warp": config.warp_bits,
+        "row": config.row_bits,
+        "slot": config.block_bits,
+        "cause": CoreCause,
+        "at": VA_BITS,
+        "va": VA_BITS,
+    })
+
+
+class Fetch(wiring.Component):
+    """One warp per cycle, 7 cycles from its turn to the queue of instructions. Nothing ever waits
+    on this way: what lacks something comes again later.
+
+    Members
+    -------
+    pick, admit : the warp whose turn it is; whether there may be one.
+    at : that warp, 1 cycle later.
+    kill, dying : kernel rows, and warps, that execute nothing more.
+    row, traits, look, word, slot, block : of the kernel table and the blocks' places.
+    room : for the rows of an instruction on memory, and on shared memory. reserve : it is taken.
+    outcome, last : what became of the warp; why it ends, if it does.
+    o : instructions.
+    drop : the row's lines count no more. program, constants : reads, and their beats.
+    open_program, open_constants : as of `LineCache`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        kinds = data.StructLayout({"memory": 1, "shared": 1})
+        reads = {
+            "request": Out(stream.Signature(core_request(config))),
+            "beat": In(data.StructLayout({"valid": 1, "beat": read_beat(config)})),
+            "open": Out(1),
+        }
+        super().__init__({
+            "pick": In(warp_event(config)),
+            "admit": Out(1),
+            "at": In(warp_place(config)),
+            "kill": In(config.rows),
+            "dying": In(config.sm_warps),
+            "row": Out(config.row_bits),
+            "traits": In(kernel_traits(config)),
+            "look": Out(word_look(config)),
+            "word": In(32),
+            "slot": Out(config.block_bits),
+            "block": In(coordinates),
+            "room": In(kinds),
+            "reserve": Out(kinds),
+            "outcome": Out(warp_outcome(config)),
+            "last": Out(last_words(config)),
+            "o": Out(stream.Signature(instruction(config))),
+            "drop": In(data.StructLayout({"valid": 1, "row": config.row_bits})),
+            "program": Out(wiring.Signature(reads)),
+            "constants": Out(wiring.Signature(reads)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        base = {"valid": 1, "dead": 1, "dying": 1, "odd": 1, "at": warp_place(config)}
+        word = {"missed": 1, "status": MemoryStatus, "word": LAYOUT}
+        late = {"wrong": 1, "stack": 1, "constant": 1, "va": VA_BITS}
+        m.submodules.program = self._programs = LineCache(config, PROGRAM_LINES, 64)
+        m.submodules.constants = self._constants = LineCache(config, CONSTANT_LINES, 32)
+        for port, cache in ((self.program, self._programs), (self.constants, self._constants)):
+            m.d.comb += [
+                port.request.valid.eq(cache.request.valid),
+                port.request.payload.eq(cache.request.payload),
+                cache.request.ready.eq(port.request.ready),
+                cache.beat.eq(port.beat),
+                port.open.eq(cache.open),
+                cache.drop.eq(self.drop),
+            ]
+        self._asked = Signal(data.StructLayout(base))
+        self._found = Signal(data.StructLayout({**base, **word, "traits": kernel_traits(config)}))
+        self._checked = Signal(data.StructLayout({**base, **word, **late}))
+        self._final = Signal.like(self._checked)
+        self._ask(m)
+        self._find(m)
+        self._check(m)
+        self._constant(m)
+        self._decide(m)
+        return m
+
+    def _ask(self, m: Module) -> None:
+        """The context is there; the instruction is looked up."""
+        picked, at, asked, look = Signal(), self.at, self._asked, self._programs.look
+        dying = self.dying.bit_select(at.warp, 1)
+        m.d.sync += [
+            picked.eq(self.pick.valid),
+            asked.valid.eq(picked),
+            asked.at.eq(at),
+            asked.dead.eq(dying | self.kill.bit_select(at.place.row, 1)),
+            asked.dying.eq(dying),
+            asked.odd.eq(at.context.pc[:3].any()),
+        ]
+        m.d.comb += [
+            look.valid.eq(picked),
+            look.warp.eq(at.warp),
+            look.row.eq(at.place.row),
+            look.va.eq(at.context.pc),
+            self.row.eq(at.place.row),
+        ]
+
+    def _find(self, m: Module) -> None:
+        """The instruction is there, or not, and so is what is known of the kernel."""
+        cache, asked, found = self._programs, self._asked, self._found
+        leaves = asked.dead | asked.odd
+        m.d.comb += [cache.wanted.eq(~leaves), cache.leave.eq(leaves)]
+        m.d.sync += [found[name].eq(asked[name]) for name in _BASE]
+        m.d.sync += [
+            found.missed.eq(~cache.hit),
+            found.status.eq(cache.failed),
+            found.word.eq(cache.word),
+            found.traits.eq(self.traits),
+        ]
+
+    def _check(self, m: Module) -> None:
+        m.submodules.forms = forms = Forms(self._config)
+        found, checked = self._found, self._checked
+        op = found.word.code[:7]
+        m.d.comb += [
+            forms.word.eq(found.word),
+            forms.traits.eq(found.traits),
+            forms.depth.eq(found.at.context.depth),
+        ]
+        m.d.sync += [checked[name].eq(found[name]) for name in (*_BASE, *_WORD)]
+        m.d.sync += [
+            checked.wrong.eq(forms.wrong),
+            checked.stack.eq(forms.stack),
+            checked.constant.eq(
+                (op == Opcode.LDC) & ~(found.missed | found.dead | found.odd | forms.wrong)
+            ),
+            checked.va.eq(found.traits.constants + found.word.value[:17]),
+        ]
+
+    def _constant(self, m: Module) -> None:
+        """Constants and special registers are looked up."""
+        checked, look, special = self._checked, self._constants.look, self._checked.word.value
+        m.d.sync += self._final.eq(checked)
+        m.d.comb += [
+            look.valid.eq(checked.valid & (checked.constant | checked.dead)),
+            look.warp.eq(checked.at.warp),
+            look.row.eq(checked.at.place.row),
+            look.va.eq(checked.va),
+            self.slot.eq(checked.at.place.slot),
+            self.look.row.eq(checked.at.place.row),
+        ]
+        with m.Switch(special):
+            with m.Case(Special.NTID_X, Special.NTID_Y):
+                m.d.comb += self.look.word.eq(KernelWord.BLOCK_XY)
+            with m.Case(Special.NTID_Z):
+                m.d.comb += self.look.word.eq(KernelWord.BLOCK_Z)
+            with m.Case(Special.NCTAID_X):
+                m.d.comb += self.look.word.eq(KernelWord.GRID_WIDTH)
+            with m.Default():
+                m.d.comb += self.look.word.eq(KernelWord.GRID_REST)
+
+    def _shared_special(self, m: Module) -> Value:
+        """The special register that all lanes share."""
+        final, value, clock = self._final, Signal(32), Signal(32)
+        m.d.sync += clock.eq(clock + 1)
+        low, high = self.word[:16], self.word[16:]
+        values = {
+            Special.CTAID_X: self.block.x,
+            Special.CTAID_Y: self.block.y,
+            Special.CTAID_Z: self.block.z,
+            Special.WARP: final.at.place.index,
+            Special.NTID_X: low,
+            Special.NTID_Y: high,
+            Special.NTID_Z: low,
+            Special.CLOCK: clock,
+            Special.NCTAID_X: self.word,
+            Special.NCTAID_Y: low,
+            Special.NCTAID_Z: high,
+        }
+        with m.Switch(final.word.value):
+            for one, source in values.items():
+                with m.Case(one):
+                    m.d.comb += value.eq(source)
+        return value
+
+    def _decide(self, m: Module) -> None:
+        final, cache = self._final, self._constants
+        op = final.word.code[:7]
+        memory = holds(m, op, lambda one: Operand.GLOBAL in one.operands, "memory")
+        shared = holds(m, op, lambda one: Operand.SHARED in one.operands, "on_shared")
+        missed, lacks = Signal(), Signal()
+        cause, ended, goes = Signal(CoreCause), Signal(), Signal()
+        m.d.comb += [
+            cache.wanted.eq(final.constant),
+            cache.leave.eq(final.dead),
+            missed.eq(final.constant & ~cache.hit),
+            lacks.eq(memory & ~self.room.memory | shared & ~self.room.shared),
+            cause.eq(self._cause(final, cache.failed)),
+            ended.eq(final.dead | (cause != CoreCause.NONE) | ~final.missed & (op == Opcode.EXIT)),
+            goes.eq(final.valid & ~ended & ~final.missed & ~missed & ~lacks),
+            self.reserve.memory.eq(goes & memory),
+            self.reserve.shared.eq(goes & shared),
+        ]
+        wanting = final.missed & ~final.odd
+        outcome, last = self.outcome, self.last
+        m.d.sync += [
+            outcome.valid.eq(final.valid),
+            outcome.warp.eq(final.at.warp),
+            outcome.ended.eq(ended),
+            outcome.held.program.eq(final.missed & ~ended),
+            outcome.held.constants.eq(missed & ~ended),
+            outcome.held.memory.eq(memory & lacks & ~final.missed & ~ended),
+            outcome.held.shared.eq(shared & lacks & ~final.missed & ~ended),
+            last.valid.eq(final.valid & ended),
+            last.warp.eq(final.at.warp),
+            last.row.eq(final.at.place.row),
+            last.slot.eq(final.at.place.slot),
+            last.cause.eq(Mux(final.dead, CoreCause.NONE, cause)),
+            last.dying.eq(final.dying),
+            last.at.eq(final.at.context.pc - Mux(final.dying, INSTRUCTION_BYTES, 0)),
+            last.va.eq(Mux(missed, final.va, Mux(wanting, final.at.context.pc, 0))),
+        ]
+        self._queue(m, goes, final, op)
+
+    def _cause(self, final: data.View, constants: Value) -> Value:
+        """Why the warp cannot execute this instruction."""
+        unread = Mux(final.missed, final.status, constants)
+        bus, fault = unread == MemoryStatus.BUS, unread == MemoryStatus.FAULT
+        wrong = final.odd | ~final.missed & final.wrong
+        broken = Mux(bus, CoreCause.PROGRAM_BUS, Mux(fault, CoreCause.PROGRAM_FAULT, 0))
+        stack = Mux(~final.missed & final.stack, CoreCause.MASK_STACK, broken)
+        return Mux(wrong, CoreCause.INSTRUCTION, stack)
+
+    def _queue(self, m: Module, goes: Value, final: data.View, op: Value) -> None:
+        """Into the queue; there is room for all that were picked."""
+        shape = instruction(self._config)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=shape.size, depth=_DEPTH)
+        entering, what, inside = Signal(), Signal(shape), Signal(range(_DEPTH + 1))
+        single = (op == Opcode.S2R) & final.word.value[2:].any()
+        known = single | (op == Opcode.LDC)
+        value = Mux(op == Opcode.LDC, self._constants.word, self._shared_special(m))
+        m.d.sync += [
+            entering.eq(goes),
+            what.at.eq(final.at),
+            what.op.eq(Mux(known, Opcode.MOV, op)),
+            what.immediate.eq(known | (final.word.code & IMMEDIATE).any()),
+            what.value.eq(Mux(known, value, final.word.value)),
+            *(what[name].eq(final.word[name]) for name in ("d", "a", "c")),
+        ]
+        taken = self.o.valid & self.o.ready
+        left = self.outcome.valid & ~entering
+        m.d.comb += [
+            queue.w_en.eq(entering),
+            queue.w_data.eq(what),
+            self.o.valid.eq(queue.r_rdy),
+            self.o.payload.eq(queue.r_data),
+            queue.r_en.eq(self.o.ready),
+        ]
+        # A grant that is being used now shows in `pick` only in the next cycle.
+        m.d.sync += [
+            inside.eq(inside + self.pick.valid - taken - left),
+            self.admit.eq(inside < _DEPTH - 4),
+        ]

@@ -1,0 +1,182 @@
+"""Records inside of the core."""
+
+from amaranth.lib import data, enum
+
+from hw.config import VA_BITS, WARP_THREADS, Config
+from hw.sm.isa import MASKS, Opcode
+from hw.sm.port import CoreCause
+
+__all__ = [
+    "QUEUED",
+    "THREAD_BITS",
+    "Control",
+    "Left",
+    "Right",
+    "access_row",
+    "bits",
+    "completion",
+    "context",
+    "context_write",
+    "dest_bits",
+    "instruction",
+    "place",
+    "result_row",
+    "retired",
+    "row_count",
+    "thread",
+    "thread_look",
+    "warp_place",
+]
+
+QUEUED = 4
+"""Instructions of each kind of memory that may wait with all their rows."""
+
+
+def bits(count: int) -> int:
+    """Width of an index into `count` things, never 0."""
+    return max(1, (count - 1).bit_length())
+
+
+def row_count(config: Config) -> int:
+    """Cycles that an instruction of a warp takes: so many rows of `lanes` threads."""
+    return WARP_THREADS // config.lanes
+
+
+def dest_bits(config: Config) -> int:
+    """Bits of the place of one register of one row in the register file."""
+    return bits(config.register_units) + 2 + (row_count(config) - 1).bit_length()
+
+
+def place(config: Config) -> data.StructLayout:
+    """Whose a warp is: kernel row, block slot, number in the block."""
+    return data.StructLayout({"row": config.row_bits, "slot": config.block_bits, "index": 6})
+
+
+def context(config: Config) -> data.StructLayout:
+    """Where a warp is: the next instruction, active lanes, how many masks are kept."""
+    return data.StructLayout({"pc": VA_BITS, "mask": WARP_THREADS, "depth": range(MASKS + 1)})
+
+
+def warp_place(config: Config) -> data.StructLayout:
+    """A warp with its place and context."""
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "place": place(config),
+        "context": context(config),
+    })
+
+
+def instruction(config: Config) -> data.StructLayout:
+    """A checked instruction of a warp; registers by number, `value` as in `isa.LAYOUT`; loads of
+    constants and special registers that all lanes share have become moves of a value."""
+    return data.StructLayout({
+        "at": warp_place(config),
+        "op": Opcode,
+        "immediate": 1,
+        "d": 8,
+        "a": 8,
+        "c": 8,
+        "value": 32,
+    })
+
+
+class Left(enum.Enum, shape=2):
+    """Left operand of the adder."""
+
+    ZERO = 0
+    A = 1
+    C = 2
+
+
+class Right(enum.Enum, shape=3):
+    """Right operand of the adder."""
+
+    B = 0
+    NOT_B = 1
+    SHIFTED = 2
+    AND = 3
+    OR = 4
+    XOR = 5
+    SELECT = 6
+    PRODUCT = 7
+
+
+class Control(data.Struct):
+    """What a lane does in an instruction (`lane.Lane`).
+
+    right_shift : of the word shifted, else left. address : it is B, by `c` bits; else A, by B bits.
+    arithmetic : its sign comes in. carry : into the adder. compare : the result is whether a
+    comparison holds: `equal`, `less`, either, or with `invert` not so. pick : it is the left one if
+    that holds, else the right one. signed : of comparisons.
+    """
+
+    left: Left
+    right: Right
+    right_shift: 1
+    address: 1
+    arithmetic: 1
+    carry: 1
+    compare: 1
+    pick: 1
+    equal: 1
+    less: 1
+    invert: 1
+    signed: 1
+
+
+def access_row(config: Config) -> data.StructLayout:
+    """One row of a memory instruction: `va` and data of each lane that is active. `dest`: where a
+    load puts its words. `last` row of the instruction."""
+    lane = data.StructLayout({"active": 1, "va": 64, "data": 32})
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "place": place(config),
+        "store": 1,
+        "last": 1,
+        "dest": dest_bits(config),
+        "lanes": data.ArrayLayout(lane, config.lanes),
+    })
+
+
+def result_row(config: Config) -> data.StructLayout:
+    """Words for the lanes of `mask` of a row of the register file."""
+    return data.StructLayout({
+        "dest": dest_bits(config),
+        "mask": config.lanes,
+        "words": data.ArrayLayout(32, config.lanes),
+    })
+
+
+def completion(config: Config) -> data.StructLayout:
+    """A memory instruction of `warp` has ended; well, if `cause` is NONE."""
+    return data.StructLayout({"warp": config.warp_bits, "cause": CoreCause, "va": VA_BITS})
+
+
+def retired(config: Config) -> data.StructLayout:
+    """The last row of an instruction has left the lanes. `nonzero`: active lanes whose operand a
+    was not 0; `word`: result of the lowest active lane."""
+    return data.StructLayout({
+        "valid": 1,
+        "at": warp_place(config),
+        "op": Opcode,
+        "offset": 32,
+        "nonzero": WARP_THREADS,
+        "word": 32,
+    })
+
+
+def context_write(config: Config) -> data.StructLayout:
+    """A warp has a new context."""
+    return data.StructLayout({"valid": 1, "warp": config.warp_bits, "context": context(config)})
+
+
+THREAD_BITS = 11
+"""Bits of a thread's coordinate in its block, which has at most 2,048 threads."""
+
+thread = data.StructLayout({"x": THREAD_BITS, "y": THREAD_BITS, "z": THREAD_BITS})
+"""Place of a thread in its block."""
+
+
+def thread_look(config: Config) -> data.StructLayout:
+    """One row of a warp's threads."""
+    return data.StructLayout({"line": bits(row_count(config)), "warp": config.warp_bits})

@@ -1,0 +1,101 @@
+"""What becomes of a warp after an instruction: next one, lane masks, whether it waits."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, WARP_THREADS, Config
+from hw.sm.core.layouts import bits, context_write, retired, warp_place
+from hw.sm.isa import INSTRUCTION_BYTES, MASKS, Opcode
+
+__all__ = ["Retire", "warp_next"]
+
+
+def warp_next(config: Config) -> data.StructLayout:
+    """What a warp does next, bit by bit: goes on, waits at the barrier or for `word` cycles; or
+    neither: its access to memory is under way."""
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "slot": config.block_bits,
+        "ready": 1,
+        "barrier": 1,
+        "waits": 1,
+        "word": 32,
+    })
+
+
+class Retire(wiring.Component):
+    """Branches are per warp; masks are kept on a stack of each warp.
+
+    Members
+    -------
+    ahead : whose instruction comes in the next cycle.
+    retired : the instruction.
+    write : the warp's new context. next : what it does next; both in the same cycle.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "ahead": In(warp_place(config)),
+            "retired": In(retired(config)),
+            "write": Out(context_write(config)),
+            "next": Out(warp_next(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        done, context, new = self.retired, self.retired.at.context, self.write.context
+        kept = self._masks(m)
+        taken, jump = Signal(), Signal(VA_BITS)
+        op, hit = done.op, done.nonzero.any()
+        sign = done.offset[31].replicate(VA_BITS - 32)
+        m.d.comb += [
+            taken.eq((op == Opcode.BRA) | (op == Opcode.BANY) & hit | (op == Opcode.BNONE) & ~hit),
+            jump.eq(Mux(taken, Cat(done.offset, sign), INSTRUCTION_BYTES)),
+            self.write.valid.eq(done.valid),
+            self.write.warp.eq(done.at.warp),
+            new.pc.eq(context.pc + jump),
+            new.mask.eq(context.mask),
+            new.depth.eq(context.depth),
+        ]
+        with m.Switch(op):
+            with m.Case(Opcode.PUSH):
+                m.d.comb += [new.mask.eq(done.nonzero), new.depth.eq(context.depth + 1)]
+            with m.Case(Opcode.ELSE):
+                m.d.comb += new.mask.eq(kept & ~context.mask)
+            with m.Case(Opcode.POP):
+                m.d.comb += [new.mask.eq(kept), new.depth.eq(context.depth - 1)]
+        self._next(m)
+        return m
+
+    def _masks(self, m: Module) -> Signal:
+        """The stack; the mask kept last."""
+        depth, number = self._config.sm_warps * MASKS, bits(MASKS)
+        m.submodules.stack = stack = memory.Memory(shape=WARP_THREADS, depth=depth, init=[])
+        read, write, done = stack.read_port(), stack.write_port(), self.retired
+        below = (self.ahead.context.depth - 1)[:number]
+        m.d.comb += [
+            read.addr.eq(Cat(below, self.ahead.warp)),
+            write.en.eq(done.valid & (done.op == Opcode.PUSH)),
+            write.addr.eq(Cat(done.at.context.depth[:number], done.at.warp)),
+            write.data.eq(done.at.context.mask),
+        ]
+        return read.data
+
+    def _next(self, m: Module) -> None:
+        done, next_, op = self.retired, self.next, self.retired.op
+        memory_ops = (Opcode.LDG, Opcode.STG, Opcode.LDS, Opcode.STS)
+        waits, barrier = op == Opcode.WAIT, op == Opcode.BAR
+        elsewhere = Signal()
+        with m.Switch(op):
+            with m.Case(*memory_ops):
+                m.d.comb += elsewhere.eq(1)
+        m.d.comb += [
+            next_.warp.eq(done.at.warp),
+            next_.slot.eq(done.at.place.slot),
+            next_.waits.eq(done.valid & waits),
+            next_.barrier.eq(done.valid & barrier),
+            next_.ready.eq(done.valid & ~waits & ~barrier & ~elsewhere),
+            next_.word.eq(done.word),
+        ]

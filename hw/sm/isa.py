@@ -1,0 +1,244 @@
+"""Instruction set of the supplied core: the one description of it, for hardware and assembler.
+
+An instruction has 64 bits (`LAYOUT`), 8 bytes aligned. Registers have 32 bits, each thread has up
+to 255 of its own. A pair is an even register, the low word, and the next one.
+
+`ISA.md` beside is `table()` of this module.
+"""
+
+from dataclasses import dataclass
+
+from amaranth.lib import data, enum
+
+__all__ = [
+    "IMMEDIATE",
+    "INSTRUCTIONS",
+    "INSTRUCTION_BYTES",
+    "LAYOUT",
+    "MASKS",
+    "Instruction",
+    "Opcode",
+    "Operand",
+    "Special",
+    "main",
+    "table",
+]
+
+INSTRUCTION_BYTES = 8
+
+IMMEDIATE = 0x80
+"""Bit of `code`: operand B is `value`, not a register."""
+
+MASKS = 8
+"""Lane masks that a warp can have pushed."""
+
+LAYOUT = data.StructLayout({"code": 8, "d": 8, "a": 8, "c": 8, "value": 32})
+"""Fields of an instruction, from the lowest bit. Those that it does not use are ignored.
+
+code : `Opcode`, and IMMEDIATE.
+d, a, c : register numbers.
+value : of operand B: a register's number in its lowest 8 bits or, with IMMEDIATE, the word itself;
+    else an offset, a special register's number or a branch's distance.
+"""
+
+
+class Opcode(enum.IntEnum, shape=7):
+    """What an instruction does; `INSTRUCTIONS` says it in words."""
+
+    NONE = 0x00
+    """Never an instruction, so that empty memory is no program."""
+    MOV = 0x01
+    ADD = 0x02
+    SUB = 0x03
+    MUL = 0x04
+    MAD = 0x05
+    AND = 0x06
+    OR = 0x07
+    XOR = 0x08
+    SHL = 0x09
+    SHR = 0x0A
+    SAR = 0x0B
+    MIN = 0x0C
+    MAX = 0x0D
+    UMIN = 0x0E
+    UMAX = 0x0F
+    SEQ = 0x10
+    SNE = 0x11
+    SLT = 0x12
+    SLE = 0x13
+    SLTU = 0x14
+    SLEU = 0x15
+    SEL = 0x16
+    LEA = 0x17
+    LEAS = 0x18
+    S2R = 0x20
+    LDC = 0x21
+    LDG = 0x22
+    STG = 0x23
+    LDS = 0x24
+    STS = 0x25
+    BRA = 0x30
+    BANY = 0x31
+    BNONE = 0x32
+    PUSH = 0x33
+    ELSE = 0x34
+    POP = 0x35
+    BAR = 0x36
+    WAIT = 0x37
+    EXIT = 0x38
+
+
+class Special(enum.IntEnum, shape=4):
+    """Special registers, which S2R reads. Thread, block and grid by coordinate; sizes likewise."""
+
+    TID_X = 0
+    TID_Y = 1
+    TID_Z = 2
+    LANE = 3
+    """Place of the thread in its warp."""
+    CTAID_X = 4
+    CTAID_Y = 5
+    CTAID_Z = 6
+    WARP = 7
+    """Number of the warp in its block."""
+    NTID_X = 8
+    NTID_Y = 9
+    NTID_Z = 10
+    CLOCK = 11
+    """Cycles since reset, their lowest 32 bits."""
+    NCTAID_X = 12
+    NCTAID_Y = 13
+    NCTAID_Z = 14
+
+
+class Operand(enum.Enum):
+    """An operand as it is written, and the fields that it stands in."""
+
+    D = "register d"
+    D_PAIR = "pair d"
+    A = "register a"
+    A_PAIR = "pair a"
+    B = "register value[7:0], or value itself"
+    C = "register c"
+    SHIFT = "c, 0 … 31"
+    GLOBAL = "[pair a + value]"
+    SHARED = "[register a + value]"
+    CONSTANT = "[value]"
+    SPECIAL = "value, a special register"
+    TARGET = "value, bytes from this instruction to the target"
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`operands` in the order in which they are written; `text`: what it does."""
+
+    opcode: Opcode
+    operands: tuple[Operand, ...]
+    text: str
+
+    @property
+    def name(self) -> str:
+        """As it is written."""
+        return self.opcode.name.lower()
+
+
+_D, _A, _B, _C = Operand.D, Operand.A, Operand.B, Operand.C
+_TWO = (_D, _A, _B)
+_ADDRESS = (Operand.D_PAIR, Operand.A_PAIR, _B, Operand.SHIFT)
+
+INSTRUCTIONS = (
+    Instruction(Opcode.MOV, (_D, _B), "d = b"),
+    Instruction(Opcode.ADD, _TWO, "d = a + b"),
+    Instruction(Opcode.SUB, _TWO, "d = a - b"),
+    Instruction(Opcode.MUL, _TWO, "d = a * b, lowest 32 bits"),
+    Instruction(Opcode.MAD, (_D, _A, _B, _C), "d = a * b + c, lowest 32 bits"),
+    Instruction(Opcode.AND, _TWO, "d = a & b"),
+    Instruction(Opcode.OR, _TWO, "d = a | b"),
+    Instruction(Opcode.XOR, _TWO, "d = a ^ b"),
+    Instruction(Opcode.SHL, _TWO, "d = a << b[4:0]"),
+    Instruction(Opcode.SHR, _TWO, "d = a >> b[4:0], zeros come in"),
+    Instruction(Opcode.SAR, _TWO, "d = a >> b[4:0], the sign comes in"),
+    Instruction(Opcode.MIN, _TWO, "d = the smaller one, signed"),
+    Instruction(Opcode.MAX, _TWO, "d = the larger one, signed"),
+    Instruction(Opcode.UMIN, _TWO, "d = the smaller one, unsigned"),
+    Instruction(Opcode.UMAX, _TWO, "d = the larger one, unsigned"),
+    Instruction(Opcode.SEQ, _TWO, "d = a == b, 1 or 0"),
+    Instruction(Opcode.SNE, _TWO, "d = a != b, 1 or 0"),
+    Instruction(Opcode.SLT, _TWO, "d = a < b, signed, 1 or 0"),
+    Instruction(Opcode.SLE, _TWO, "d = a <= b, signed, 1 or 0"),
+    Instruction(Opcode.SLTU, _TWO, "d = a < b, unsigned, 1 or 0"),
+    Instruction(Opcode.SLEU, _TWO, "d = a <= b, unsigned, 1 or 0"),
+    Instruction(Opcode.SEL, (_D, _A, _B, _C), "d = a where c is not 0, else b"),
+    Instruction(Opcode.LEA, _ADDRESS, "pair d = pair a + (b << c), b unsigned, 64 bits"),
+    Instruction(Opcode.LEAS, _ADDRESS, "pair d = pair a + (b << c), b signed, 64 bits"),
+    Instruction(Opcode.S2R, (_D, Operand.SPECIAL), "d = special register"),
+    Instruction(Opcode.LDC, (_D, Operand.CONSTANT), "d = word of the arguments, value bytes in"),
+    Instruction(Opcode.LDG, (_D, Operand.GLOBAL), "d = word of memory, value signed"),
+    Instruction(Opcode.STG, (Operand.GLOBAL, _C), "word of memory = c; done when all see it"),
+    Instruction(Opcode.LDS, (_D, Operand.SHARED), "d = word of the block's shared memory"),
+    Instruction(Opcode.STS, (Operand.SHARED, _C), "word of the block's shared memory = c"),
+    Instruction(Opcode.BRA, (Operand.TARGET,), "go to the target"),
+    Instruction(Opcode.BANY, (_A, Operand.TARGET), "go there if a is not 0 in an active lane"),
+    Instruction(Opcode.BNONE, (_A, Operand.TARGET), "go there if a is 0 in all active lanes"),
+    Instruction(Opcode.PUSH, (_A,), "keep the mask; lanes whose a is 0 become inactive"),
+    Instruction(Opcode.ELSE, (), "active: those of the kept mask that are not active now"),
+    Instruction(Opcode.POP, (), "back to the kept mask, which is kept no more"),
+    Instruction(Opcode.BAR, (), "wait for all warps of the block that have not ended"),
+    Instruction(Opcode.WAIT, (_B,), "wait b cycles at least, b of the lowest active lane"),
+    Instruction(Opcode.EXIT, (), "the warp ends, all its lanes"),
+)
+"""All instructions; what is none of them is an error."""
+
+_HEAD = """\
+# Instruction set of the supplied core
+
+Made from `hw/sm/isa.py` by `python -m hw.sm.isa`.
+
+An instruction has 64 bits: `code` 8, `d` 8, `a` 8, `c` 8, `value` 32, from the lowest bit. Fields
+that it does not use are ignored. Bit 7 of `code` says that operand b is `value` itself, not the
+register `value[7:0]`; only instructions with an operand b may have it. Inactive lanes neither
+write nor access memory, nor do they count in conditions. Of lanes that store to the same word, the
+highest one wins. A warp begins with the threads of the block that it has; branches are per warp.
+
+Errors end the warp: a code that is not here, a register past the kernel's, an odd pair, a shift
+past 31, an unknown special register, arguments past their end or not in words, `bar` in a kernel
+without barriers (all INSTRUCTION); memory not in words, without translation or past 49 bits; shared
+memory past the block's or not in words; more than 8 masks, or none to take.
+"""
+
+
+def table() -> str:
+    """The instruction set in Markdown."""
+    lines = [_HEAD, "| code | written | does |", "|---|---|---|"]
+    for one in INSTRUCTIONS:
+        written = ", ".join(_WRITTEN[operand] for operand in one.operands)
+        form = f"{one.name} {written}".strip()
+        lines.append(f"| 0x{one.opcode:02x} | `{form}` | {one.text} |")
+    lines += ["", "Special registers:", "", "| value | name |", "|---|---|"]
+    lines += [f"| {one.value} | `{one.name.lower().replace('_', '.')}` |" for one in Special]
+    return "\n".join(lines) + "\n"
+
+
+_WRITTEN = {
+    Operand.D: "d",
+    Operand.D_PAIR: "d",
+    Operand.A: "a",
+    Operand.A_PAIR: "a",
+    Operand.B: "b",
+    Operand.C: "c",
+    Operand.SHIFT: "c",
+    Operand.GLOBAL: "[a + value]",
+    Operand.SHARED: "[a + value]",
+    Operand.CONSTANT: "[value]",
+    Operand.SPECIAL: "special",
+    Operand.TARGET: "target",
+}
+
+
+def main() -> None:
+    """Print the instruction set."""
+    print(table(), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Supplied kernels on the interpreter against numpy."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from driver.kernels import KERNELS, Kernel
+from tb.models.isa import Launch, Memory, run_block
+from tb.sm.jobs import JOBS, Job
+
+
+def run(job: Job) -> Memory:
+    """All blocks of `job`, one after the other."""
+    memory = Memory()
+    for va, content in job.memory().items():
+        memory.map(va, content)
+    launch = Launch(memory, **job.launch())
+    for z, y, x in itertools.product(*(range(size) for size in reversed(job.grid))):
+        block = run_block(launch, (x, y, z))
+        assert all(warp.failure is None for warp in block.warps)
+    return memory
+
+
+@pytest.mark.parametrize("job", JOBS, ids=str)
+def test_kernels(job: Job) -> None:
+    memory = run(job)
+    for va, expected in job.results.items():
+        words = np.frombuffer(memory.read(va, expected.nbytes), np.uint32)
+        assert np.array_equal(words, expected.ravel())
+
+
+def test_all_are_tried() -> None:
+    assert {job.kernel.name for job in JOBS} == {kernel.name for kernel in KERNELS}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_arguments(kernel: Kernel) -> None:
+    values = dict.fromkeys(kernel.parameters, 3)
+    assert len(kernel.arguments(**values)) % 16 == 0
+    with pytest.raises(ValueError, match=f"{kernel.name} takes"):
+        kernel.arguments()
+    name = next(iter(values))
+    with pytest.raises(ValueError, match=f"{name} = {1 << 64} does not fit"):
+        kernel.arguments(**{**values, name: 1 << 64})

@@ -1,0 +1,308 @@
+"""Faults, ends by force, barriers, waits and what is kept of programs in the supplied core."""
+
+import os
+import re
+from collections.abc import Iterable
+from copy import deepcopy
+from random import Random
+
+import cocotb
+import numpy as np
+
+from driver.assembler import assemble
+from tb.models.isa import Launch, Memory, run_block
+from tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
+from tb.sm.programs import ARGUMENTS, DATA, PROGRAM
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+ROUNDS = int(os.environ.get("ROUNDS", "1"))
+
+ROUND = 19
+"""Cycles from an instruction's last row to the first of its warp's next, if it is alone."""
+
+BROKEN, MISSING = DATA + 0x10_0000 & ~0xFFF, DATA + 0x20_0000 & ~0xFFF
+INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 1, 3, 4, 5, 6, 7, 8
+"""Causes, as in `CoreCause`."""
+
+
+def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024) -> Launch:
+    """A launch of `text` with 8 registers, pointers to data, to a page whose accesses the bus
+    refuses and to one that is not mapped; the last warp has two threads less."""
+    memory = Memory()
+    pages = (DATA, BROKEN, MISSING, 0)
+    words = [half for va in pages for half in (va & 0xFFFF_FFFF, va >> 32)]
+    memory.map(PROGRAM, assemble(text))
+    memory.map(ARGUMENTS, np.array(words, np.uint32).tobytes())
+    memory.map(DATA, bytes(4096))
+    memory.map(BROKEN, bytes(4096))
+    memory.broken.add(BROKEN // 4096)
+    threads = (32 * warps - 2, 1, 1)
+    return Launch(memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier)
+
+
+POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
+MARK = """
+    s2r  r0, tid.x
+    ldc  r2, [0]
+    ldc  r3, [4]
+    lea  r2, r2, r0, 2
+    mov  r1, 77
+    stg  [r2], r1
+    exit
+"""
+
+FAILURES = {
+    "no instruction": (INSTRUCTION, "CODE 0"),
+    "unknown": (INSTRUCTION, "CODE 0x39"),
+    "value where none is": (INSTRUCTION, "CODE 0xb8"),
+    "odd pair": (INSTRUCTION, "CODE 0x30122"),
+    "long shift": (INSTRUCTION, "CODE 0x20020217"),
+    "special": (INSTRUCTION, "CODE 0xf00000120"),
+    "past d": (INSTRUCTION, "mov r8, 1"),
+    "past a": (INSTRUCTION, "add r1, r8, 1"),
+    "past b": (INSTRUCTION, "add r1, r1, r8"),
+    "past c": (INSTRUCTION, "mad r1, r1, r2, r8"),
+    "past pair": (INSTRUCTION, "ldg r1, [r8]"),
+    "arguments": (INSTRUCTION, "ldc r1, [32]"),
+    "odd arguments": (INSTRUCTION, "ldc r1, [2]"),
+    "barrier": (INSTRUCTION, "bar"),
+    "odd target": (INSTRUCTION, "bra 4"),
+    "bus": (MEMORY_BUS, "ldc r2, [8]\nldc r3, [12]\nldg r1, [r2]"),
+    "store bus": (MEMORY_BUS, "ldc r2, [8]\nldc r3, [12]\nstg [r2 + 64], r1"),
+    "fault": (MEMORY_FAULT, "ldc r2, [16]\nldc r3, [20]\nldg r1, [r2 - 4]"),
+    "store fault": (MEMORY_FAULT, "ldc r2, [16]\nldc r3, [20]\nstg [r2], r1"),
+    "past 49 bits": (MEMORY_FAULT, "mov r2, 64\nmov r3, 0x20000\nldg r1, [r2]"),
+    "carry past 49 bits": (MEMORY_FAULT, "mov r2, -4\nmov r3, 0x1ffff\nstg [r2 + 4], r1"),
+    "odd address": (ALIGNMENT, POINTERS + "s2r r4, lane\nadd r2, r2, r4\nldg r1, [r2]"),
+    "odd store": (ALIGNMENT, POINTERS + "stg [r2 + 2], r1"),
+    "shared end": (RANGE, "mov r1, 1024\nlds r2, [r1]"),
+    "shared store": (RANGE, "s2r r1, lane\nshl r1, r1, 6\nsts [r1], r1"),
+    "shared wrap": (RANGE, "mov r1, 0\nlds r2, [r1 - 4]"),
+    "shared odd": (RANGE, "mov r1, 1\nlds r2, [r1]"),
+    "masks": (STACK, "mov r1, 0\n" + "push r1\n" * 9),
+    "no mask": (STACK, "pop"),
+    "no else": (STACK, "mov r1, 1\npush r1\npop\nelse"),
+    "program": (PROGRAM_FAULT, "bra 0x100000"),
+}
+
+
+def expected(launch: Launch, row: int) -> tuple[list[Fault], Memory]:
+    """What the interpreter makes of a block: faults, memory."""
+    model = deepcopy(launch)
+    block = run_block(model, (0, 0, 0))
+    faults = [
+        Fault(row, cause, at, va or 0)
+        for cause, at, va in (warp.failure for warp in block.warps if warp.failure)
+    ]
+    return faults, model.memory
+
+
+def same(found: list[Fault], wanted: list[Fault]) -> bool:
+    """Whether faults are as they should be; an access is named by its bus beat."""
+    beat = {MEMORY_BUS, MEMORY_FAULT}
+
+    def key(one: Fault) -> tuple[int, ...]:
+        va = one.va // WIDTH if one.cause in beat else one.va
+        return one.row, one.cause, one.at, va
+
+    return sorted(map(key, found)) == sorted(map(key, wanted))
+
+
+def chosen(names: Iterable[str], few: int) -> list[str]:
+    """All of them, or a few for a slow simulator."""
+    every = list(names)
+    return Random(cocotb.RANDOM_SEED).sample(every, few if ROUNDS == 1 else len(every))
+
+
+def failing(text: str) -> Launch:
+    """The last of two warps does `text`; the other one leaves a mark."""
+    head = "s2r r0, warp\nseq r1, r0, 1\nbnone r1, mark\n"
+    code = re.fullmatch(r"CODE (.*)", text)
+    launch = make(f"{head}{'nop' if code else text}\nmark:{MARK}", warps=2)
+    if code:
+        launch.memory.write(PROGRAM + 24, int(code[1], 0).to_bytes(8, "little"))
+    return launch
+
+
+@cocotb.test(**LIMIT)
+async def every_cause(dut):
+    """A warp that cannot go on ends, with its cause, once; the other one and the next block go
+    on."""
+    bench = Bench(dut)
+    await bench.start()
+    for name in chosen(FAILURES, 8):
+        cause, text = FAILURES[name]
+        launch = failing(text)
+        wanted, memory = expected(launch, 1)
+        bench.faults.clear()
+        ends = len(bench.ended)
+        bench.launch(Task(1, launch))
+        await bench.run(3000)
+        bench.tasks.clear()
+        assert len(bench.ended) == ends + 2, name
+        assert [one.cause for one in bench.faults] == [cause], f"{name}: {bench.faults}"
+        assert same(bench.faults, wanted), f"{name}: {bench.faults} {wanted}"
+        if not {"stg", "sts"} & set(text.split()):
+            assert memory.pages == launch.memory.pages, name
+
+
+@cocotb.test(**LIMIT)
+async def unreadable_programs_and_arguments(dut):
+    """Neither mapped, or the bus refuses it: each warp tells so."""
+    bench = Bench(dut)
+    await bench.start()
+    for what, at in (("program", PROGRAM), ("constants", ARGUMENTS)):
+        for broken in (True, False):
+            launch = make("ldc r1, [4]\nexit")
+            page = at // 4096
+            if broken:
+                launch.memory.broken.add(page)
+            else:
+                del launch.memory.pages[page]
+            wanted, _ = expected(launch, 0)
+            bench.faults.clear()
+            bench.launch(Task(0, launch))
+            await bench.run(3000)
+            bench.tasks.clear()
+            assert len(wanted) == 2 and same(bench.faults, wanted), (what, broken, bench.faults)
+
+
+ENDLESS = {
+    "spin": "top: bra top",
+    "wait": "wait 0x7fffffff",
+    "barrier": "s2r r0, warp\nbany r0, other\nbar\nother: top: bra top",
+    "load": POINTERS + "top: ldg r1, [r2]\nbra top",
+    "store": POINTERS + "top: stg [r2], r1\nbra top",
+    "shared": "mov r1, 4\ntop: lds r2, [r1]\nbra top",
+}
+
+
+@cocotb.test(**LIMIT)
+async def kill(dut):
+    """Warps of a killed kernel end soon, whatever they do; those of another row go on."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.latency = (3, 20)
+    for name in chosen(ENDLESS, 3):
+        text = ENDLESS[name]
+        ends = len(bench.ended)
+        bench.launch(Task(2, make(text, barrier=True)))
+        await bench.steps(250 + 20 * CONFIG.sm_warps)
+        assert len(bench.ended) == ends and len(bench.warps) == 2, name
+        bench.launch(Task(1, make(MARK, warps=1)))
+        bench.kill(1 << 2)
+        await bench.run(1500 if name == "spin" else 700)
+        bench.kill(0)
+        bench.tasks.clear()
+        assert len(bench.ended) == ends + 3 and not bench.faults, name
+        memory = bench.memories[1]
+        assert all(memory.word(DATA + 4 * n) == 77 for n in range(30))
+
+
+@cocotb.test(**LIMIT)
+async def barriers_hold_all(dut):
+    """No warp passes a barrier before the last one that has not ended has come; memory that was
+    stored before is seen after. A warp that ends, well or not, is not waited for."""
+    bench = Bench(dut)
+    await bench.start()
+    text = f"""
+        s2r r0, warp
+        seq r1, r0, 2
+        bnone r1, on
+        {"exit" if cocotb.RANDOM_SEED % 2 else "pop"}
+    on: mul r1, r0, 300
+        wait r1
+        s2r r5, clock
+        {POINTERS}
+        lea r2, r2, r0, 2
+        stg [r2], r5
+        bar
+        s2r r6, clock
+        stg [r2 + 64], r6
+        ldc r2, [0]
+        xor r1, r0, 1
+        lea r2, r2, r1, 2
+        ldg r1, [r2]
+        lea r2, r2, 0, 0
+        ldc r2, [0]
+        lea r2, r2, r0, 2
+        stg [r2 + 128], r1
+        exit
+    """
+    launch = make(text, warps=3, barrier=True)
+    bench.launch(Task(0, launch))
+    await bench.run(5000)
+    came = [launch.memory.word(DATA + 4 * n) for n in range(2)]
+    passed = [launch.memory.word(DATA + 64 + 4 * n) for n in range(2)]
+    seen = [launch.memory.word(DATA + 128 + 4 * n) for n in range(2)]
+    assert came[1] > came[0] + 100
+    assert min(passed) > max(came), (came, passed)
+    assert seen == came[::-1]
+
+
+@cocotb.test(**LIMIT)
+async def waits_last(dut):
+    """WAIT lasts as long as it says, and not much longer; of the lowest active lane."""
+    bench = Bench(dut)
+    await bench.start()
+    times = (0, 1, 50, 300)
+    text = ["s2r r1, lane", "sub r1, r1, 5", "max r1, r1, 0", "push r1", POINTERS]
+    for n, time in enumerate(times):
+        text += [f"mul r1, r1, 0\nadd r1, r1, {time}", "s2r r4, clock"]
+        text += ["wait r1" if n % 2 else f"wait {time}", "s2r r5, clock", "sub r5, r5, r4"]
+        text += [f"stg [r2 + {4 * n}], r5"]
+    launch = make("\n".join([*text, "exit"]), warps=1)
+    bench.latency = (1, 3)
+    bench.launch(Task(0, launch))
+    await bench.run(5000)
+    found = [launch.memory.word(DATA + 4 * n) for n in range(len(times))]
+    for time, cycles in zip(times, found, strict=True):
+        assert time <= cycles <= time + CONFIG.sm_warps + 80 + 64 // CONFIG.lanes, found
+
+
+@cocotb.test(**LIMIT)
+async def new_words_drop_lines(dut):
+    """What is kept of a row's program and arguments counts no more when its words come anew; not
+    even what was on its way then, for a warp that was killed."""
+    bench = Bench(dut)
+    await bench.start()
+    numbers = Random(cocotb.RANDOM_SEED)
+    for n in range(2 * ROUNDS):
+        text = f"mov r1, {n}\nldc r4, [24]\nldc r2, [0]\nldc r3, [4]\nstg [r2], r1\n"
+        launch = make(f"{text}stg [r2 + 4], r4\nexit", warps=1)
+        launch.memory.write(ARGUMENTS + 24, bytes([n + 1]))
+        task = Task(3, launch)
+        bench.latency = (150, 160) if n % 2 else (2, 9)
+        bench.launch(task)
+        if n % 2:
+            await bench.until(lambda: bool(bench.warps))
+            await bench.steps(numbers.randrange(60, 120))
+            bench.kill(1 << 3)
+            await bench.run(3000)
+            bench.kill(0)
+        else:
+            await bench.run(3000)
+            assert launch.memory.word(DATA) == n and launch.memory.word(DATA + 4) == n + 1
+        bench.tasks.clear()
+    assert not bench.faults
+
+
+@cocotb.test(**LIMIT)
+async def lanes_stay_busy(dut):
+    """A row of lanes per cycle when there are enough warps; else each warp's next instruction
+    begins `ROUND` cycles after the last row of the one before."""
+    bench = Bench(dut)
+    await bench.start()
+    rounds, length, warps = 5 * ROUNDS, 16, min(4, CONFIG.sm_warps)
+    body = "add r2, r2, r3\n" * (length - 2)
+    text = f"mov r1, {rounds}\ntop: {body}sub r1, r1, 1\nbany r1, top\nexit"
+    task = Task(0, make(text, warps=warps))
+    bench.launch(task)
+    await bench.until(lambda: len(bench.warps) == warps)
+    before = bench.now
+    await bench.run()
+    rows = 32 // CONFIG.lanes
+    each = max(rows * warps, rows + ROUND)
+    dut._log.info(f"{(bench.now - before) / (rounds * length)} cycles per instruction of each warp")
+    assert bench.now - before <= each * rounds * length + 200

@@ -1,0 +1,223 @@
+"""The supplied core against the interpreter of its instruction set (ASID-1, ASID-27)."""
+
+import os
+from copy import deepcopy
+from random import Random
+
+import cocotb
+import numpy as np
+
+from driver.assembler import assemble, disassemble, registers
+from tb.models.isa import Launch, Memory, run_block
+from tb.sm.corebench import CONFIG, WIDTH, Bench, Task
+from tb.sm.jobs import JOBS, Job
+from tb.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+PAGE = DATA & ~0xFFF
+
+ROUNDS = int(os.environ.get("ROUNDS", "1"))
+"""How much is tried; 1: little, for a slow simulator."""
+
+
+def fits(launch: Launch) -> bool:
+    """Whether the core can hold a block, if its warps wait for each other."""
+    units = -(-launch.registers // 4)
+    warps = launch.warps if launch.barrier else 1
+    return (
+        warps <= CONFIG.sm_warps
+        and warps * units <= CONFIG.register_units
+        and launch.shared <= CONFIG.sm_shared
+    )
+
+
+async def against_model(bench: Bench, launches: dict[int, Launch]) -> None:
+    """Run `launches`, by row, at once; memory is what the interpreter makes of it."""
+    before = {row: deepcopy(launch.memory) for row, launch in launches.items()}
+    for row, launch in launches.items():
+        bench.launch(Task(row, launch))
+    await bench.run()
+    assert not bench.faults
+    bench.tasks.clear()
+    for row, launch in launches.items():
+        model = deepcopy(launch)
+        model.memory = before[row]
+        for x in range(launch.grid[0]):
+            assert not any(warp.failure for warp in run_block(model, (x, 0, 0)).warps)
+        assert launch.memory.pages == model.memory.pages, difference(launch, model.memory)
+
+
+def difference(launch: Launch, wanted: Memory) -> str:
+    """Where memory is not as it should be, and the program."""
+    words = [
+        f"{va:x}: {launch.memory.word(va):08x}, not {wanted.word(va):08x}"
+        for page in wanted.pages
+        for va in range(page * 4096, page * 4096 + 4096, 4)
+        if launch.memory.word(va) != wanted.word(va)
+    ]
+    size = next(
+        n for n in range(0, 1 << 20, 8) if not any(launch.memory.read(launch.program + n, 8))
+    )
+    text = disassemble(launch.memory.read(launch.program, size))
+    lines = [f"{8 * n:5x} {line}" for n, line in enumerate(text)]
+    return "\n".join([f"{launch.block}", *words[:20], *lines])
+
+
+def job_launch(job: Job) -> Launch:
+    memory = Memory()
+    for va, content in job.memory().items():
+        memory.map(va, content)
+    return Launch(memory, **job.launch())
+
+
+@cocotb.test(**LIMIT)
+async def kernels(dut):
+    """Each supplied kernel, several at once, each in a row of its own; results as of numpy."""
+    bench = Bench(dut)
+    await bench.start()
+    jobs = [job for job in JOBS if fits(job_launch(job))]
+    assert len(jobs) >= 3
+    if ROUNDS == 1:
+        jobs = Random(cocotb.RANDOM_SEED).sample(jobs, 2)
+    for first in range(0, len(jobs), 3):
+        several = dict(enumerate(jobs[first : first + 3]))
+        for row, job in several.items():
+            bench.launch(Task(row, job_launch(job)))
+        await bench.run()
+        bench.tasks.clear()
+        assert not bench.faults
+        for row, job in several.items():
+            for va, expected in job.results.items():
+                words = np.frombuffer(bench.memories[row].read(va, expected.nbytes), np.uint32)
+                assert np.array_equal(words, expected.ravel()), job.kernel.name
+
+
+CORNERS = (0, 1, 2, 31, 32, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFF)
+
+
+def operation_lines(numbers: Random) -> list[str]:
+    """Every operation without memory, with registers and with a value; operands in r4:r5, r6:r7,
+    r8, result in r10 or r10:r11."""
+
+    def value() -> int:
+        return numbers.choice((*CORNERS, numbers.getrandbits(32)))
+
+    lines = [f"{name} r10, r4, {b}" for name in TWO for b in ("r6", value())]
+    for b in ("r6", value()):
+        lines += [f"mov r10, {b}", f"mad r10, r4, {b}, r8", f"sel r10, r4, {b}, r8"]
+        lines += [
+            f"{name} r10, r4, {b}, {numbers.randrange(32)}"
+            for name in ("lea", "leas")
+            for _ in range(2)
+        ]
+    lines += [f"s2r r10, {special}" for special in (*SPECIALS, "lane")]
+    return [*lines, "lea r4, r6, r6, 0\nmov r10, r4\nmov r11, r5"]
+
+
+@cocotb.test(**LIMIT)
+async def every_operation(dut):
+    """Random operands and corners, in every lane; results are those of the interpreter."""
+    bench = Bench(dut)
+    await bench.start()
+    numbers = Random(cocotb.RANDOM_SEED)
+    lines = operation_lines(numbers)
+    if ROUNDS == 1:
+        lines = numbers.sample(lines, 8)
+    text = [
+        "s2r r0, tid.x\ns2r r1, tid.y\ns2r r2, ntid.x\nmad r0, r1, r2, r0",
+        "ldc r2, [0]\nldc r3, [4]",
+        "mul r1, r0, 32\nlea r2, r2, r1, 0",
+        *(f"ldg r{4 + n}, [r2 + {4 * n}]" for n in range(5)),
+        "ldc r12, [8]\nldc r13, [12]\nlea r12, r12, r0, 3",
+    ]
+    threads = 40
+    for line in lines:
+        text.append(f"mov r11, 0\n{line}\nstg [r12], r10\nstg [r12 + 4], r11")
+        text.append(f"lea r12, r12, {8 * threads}, 0")
+    program = assemble("\n".join([*text, "exit"]))
+    memory = Memory()
+    out = DATA + 32 * threads
+    pointers = [DATA & 0xFFFF_FFFF, DATA >> 32, out & 0xFFFF_FFFF, out >> 32]
+    operands = [
+        numbers.choice((*CORNERS, numbers.getrandbits(32), numbers.getrandbits(32)))
+        for _ in range(8 * threads)
+    ]
+    memory.map(PROGRAM, program)
+    memory.map(ARGUMENTS, np.array(pointers, np.uint32).tobytes())
+    memory.map(DATA, np.array(operands, np.uint32).tobytes())
+    memory.map(out, bytes(8 * threads * len(lines)))
+    launch = Launch(
+        memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (8, 5, 1), registers(program), 0, False
+    )
+    await against_model(bench, {0: launch})
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(eager=[1.0, 0.4])
+async def random_programs(dut, eager):
+    """Two kernels at once, at the same addresses of their own spaces, with branches, loops, masks,
+    memory of all kinds and barriers; back-pressure everywhere."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.eager = eager
+    numbers = Random(cocotb.RANDOM_SEED)
+    for _ in range(ROUNDS):
+        bench.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        launches = {}
+        while len(launches) < 2:
+            threads = numbers.choice(((3, 5, 2), (40, 1, 1), (7, 2, 5), (32, 2, 1)))
+            blocks, length = numbers.randint(1, min(ROUNDS, 2)), numbers.randrange(5, 8 * ROUNDS)
+            launch = random_launch(numbers, threads, blocks, length)
+            if fits(launch):
+                launches[len(launches)] = launch
+        await against_model(bench, launches)
+
+
+def data_launch(text: str, warps: int, shared: int = 0) -> Launch:
+    """A kernel whose r2:r3 point to a page of data, r0 is the thread's number."""
+    head = "s2r r0, tid.x\nldc r2, [0]\nldc r3, [4]\n"
+    memory = Memory()
+    pointer = np.array([PAGE & 0xFFFF_FFFF, PAGE >> 32, 0, 0], np.uint32)
+    memory.map(PROGRAM, assemble(f"{head}{text}\nexit"))
+    memory.map(ARGUMENTS, pointer.tobytes())
+    memory.map(PAGE, bytes(range(128)))
+    return Launch(memory, PROGRAM, ARGUMENTS, 16, (1, 1, 1), (32 * warps, 1, 1), 8, shared)
+
+
+@cocotb.test(**LIMIT)
+async def neighbouring_words_go_together(dut):
+    """Loads and stores of neighbouring words by the lanes of a row share an access; so does a word
+    that all of them load."""
+    bench = Bench(dut)
+    await bench.start()
+    launch = data_launch("lea r4, r2, r0, 2\nldg r6, [r4]\nldg r7, [r2]\nstg [r4], r7", 1)
+    await against_model(bench, {0: launch})
+    words = min(CONFIG.lanes, WIDTH // 4)
+    loads = [va for _, va, _ in bench.reads if va // 4096 == PAGE // 4096]
+    beats = [PAGE + 4 * words * n // WIDTH * WIDTH for n in range(32 // words)]
+    assert loads[: len(beats)] == beats
+    assert len(loads) == 32 // words + 32 // CONFIG.lanes
+    assert len(bench.writes) == 32 // words
+
+
+@cocotb.test(**LIMIT)
+async def highest_lane_wins(dut):
+    """Of active lanes that store to one word, in memory and in shared memory."""
+    bench = Bench(dut)
+    await bench.start()
+    text = """
+        mul  r1, r0, 0x9e3779b1
+        shr  r1, r1, 29                 # eight words
+        shr  r5, r0, 1
+        and  r5, r5, 5
+        push r5
+        lea  r4, r2, r1, 2
+        stg  [r4], r0
+        shl  r1, r1, 2
+        sts  [r1], r0
+        lds  r5, [r1]
+        lea  r4, r2, r0, 2
+        stg  [r4 + 128], r5
+    """
+    await against_model(bench, {0: data_launch(text, 1, 1024)})

@@ -1,0 +1,193 @@
+"""Random programs whose result does not depend on the order of warps.
+
+Each thread has `WORDS` words of memory of its own, and as many of shared memory; it reads others'
+only between barriers. At the end it stores its registers.
+"""
+
+from random import Random
+
+import numpy as np
+
+from driver.assembler import assemble, registers
+from tb.models.isa import Launch, Memory
+
+__all__ = ["DATA", "WORDS", "random_launch"]
+
+WORDS = 8
+PROGRAM, ARGUMENTS, DATA = 0x12_0000_0FC0, 0x9_0000_0000, 0x1_0000_0F80
+FREE = tuple(f"r{n}" for n in (5, 6, 7, 8, 9, 14, 15, 29))
+"""Registers that statements change. r0 number of the thread, r2:r3 its words of memory, r4 its
+words of shared memory, r10:r11 and r12:r13 for addresses, r16 … counts of rounds."""
+
+TWO = "add sub mul and or xor shl shr sar min max umin umax seq sne slt sle sltu sleu".split()
+SPECIALS = (
+    "tid.x tid.y tid.z lane ctaid.x ctaid.y ctaid.z warp ntid.x ntid.y ntid.z "
+    "nctaid.x nctaid.y nctaid.z"
+).split()
+ARGUMENT_WORDS = 24
+
+
+class Writer:
+    def __init__(self, numbers: Random, barrier: bool) -> None:
+        self.numbers, self.barrier = numbers, barrier
+        self.lines: list[str] = []
+        self.labels = 0
+
+    def say(self, *lines: str) -> None:
+        self.lines += lines
+
+    def label(self) -> str:
+        self.labels += 1
+        return f"l{self.labels}"
+
+    def register(self) -> str:
+        return self.numbers.choice(FREE)
+
+    def b(self) -> str:
+        numbers = self.numbers
+        corner = numbers.choice((0, 1, -1, 31, 1 << 31, (1 << 31) - 1))
+        word = numbers.getrandbits(32)
+        return numbers.choice((self.register(), self.register(), str(corner), str(word)))
+
+    def begin(self) -> None:
+        size = 4 * WORDS
+        self.say(
+            "s2r r5, tid.z", "s2r r6, ntid.y", "s2r r7, tid.y", "mad r5, r5, r6, r7",
+            "s2r r6, ntid.x", "s2r r7, tid.x", "mad r5, r5, r6, r7",
+            f"mul r4, r5, {size}",
+            "s2r r8, ctaid.x", "ldc r9, [0]", "mad r0, r8, r9, r5",
+            "ldc r2, [8]", "ldc r3, [12]", f"mul r6, r0, {size}", "lea r2, r2, r6, 0",
+        )  # fmt: skip
+        for n, register in enumerate(FREE):
+            self.say(f"ldg {register}, [r2 + {4 * (n % WORDS)}]")
+        for word in range(WORDS):
+            self.say(f"sts [r4 + {4 * word}], {self.register()}")
+
+    def end(self) -> None:
+        self.say(*(f"stg [r2 + {4 * n}], {one}" for n, one in enumerate(FREE)), "exit")
+
+    def statements(self, count: int, depth: int, masks: int) -> None:
+        for _ in range(count):
+            self.statement(depth, masks)
+
+    def statement(self, depth: int, masks: int) -> None:
+        numbers, d = self.numbers, self.register()
+        own = 4 * numbers.randrange(WORDS)
+        kind = numbers.random()
+        if kind < 0.45:
+            self.say(f"{numbers.choice(TWO)} {d}, {self.register()}, {self.b()}")
+        elif kind < 0.55:
+            name = numbers.choice(("mad", "sel"))
+            self.say(f"{name} {d}, {self.register()}, {self.b()}, {self.register()}")
+        elif kind < 0.60:
+            name, shift = numbers.choice(("lea", "leas")), numbers.randrange(32)
+            pair = numbers.choice(("r6", "r8", "r14"))
+            self.say(f"{name} {numbers.choice(('r6', 'r8', 'r14'))}, {pair}, {self.b()}, {shift}")
+        elif kind < 0.70:
+            lines = (
+                f"ldg {d}, [r2 + {own}]", f"stg [r2 + {own}], {d}",
+                f"lds {d}, [r4 + {own}]", f"sts [r4 + {own}], {d}",
+            )  # fmt: skip
+            self.say(numbers.choice(lines))
+        elif kind < 0.76:
+            self.say(
+                numbers.choice((
+                    f"ldc {d}, [{4 * numbers.randrange(ARGUMENT_WORDS)}]",
+                    f"s2r {d}, {numbers.choice(SPECIALS)}",
+                    f"mov {d}, {self.b()}",
+                    f"wait {numbers.randrange(20)}",
+                ))
+            )
+        elif kind < 0.80:
+            self.neighbour(d)
+        elif kind < 0.92 and masks < 8:
+            self.branch(depth, masks)
+        elif depth < 3:
+            self.loop(depth, masks)
+
+    def neighbour(self, d: str) -> None:
+        """Another thread's word of the part of memory that nobody writes."""
+        index = self.numbers.choice((self.register(), "r0"))
+        self.say(
+            f"and r12, {index}, 63",
+            "ldc r10, [16]", "ldc r11, [20]",
+            "lea r10, r10, r12, 2", f"ldg {d}, [r10]",
+        )  # fmt: skip
+
+    def branch(self, depth: int, masks: int) -> None:
+        numbers = self.numbers
+        condition = self.register()
+        self.say(f"and {condition}, {condition}, {numbers.choice((1, 3, 0x80))}")
+        self.say(f"push {condition}")
+        self.statements(numbers.randrange(1, 3), depth, masks + 1)
+        if numbers.random() < 0.7:
+            self.say("else")
+            self.statements(numbers.randrange(1, 3), depth, masks + 1)
+        self.say("pop")
+
+    def loop(self, depth: int, masks: int) -> None:
+        """A few rounds; its count is the same for all lanes, or lanes leave one by one."""
+        numbers, top, out = self.numbers, self.label(), self.label()
+        count = f"r{16 + depth}"
+        if masks < 8 and numbers.random() < 0.5:
+            self.say(f"and {count}, {self.register()}, 3", f"push {count}", f"{top}:")
+            self.say(f"bnone {count}, {out}")
+            self.statements(numbers.randrange(1, 3), depth + 1, masks + 1)
+            self.say(f"umax {count}, {count}, 1", f"sub {count}, {count}, 1")
+            self.say(f"bra {top}", f"{out}:", "pop")
+        else:
+            self.say(f"mov {count}, {numbers.randrange(1, 4)}", f"{top}:")
+            self.statements(numbers.randrange(1, 3), depth + 1, masks)
+            self.say(f"sub {count}, {count}, 1", f"bany {count}, {top}")
+
+    def exchange(self) -> None:
+        """The word of another thread of the block."""
+        d, place = self.register(), 4 * self.numbers.randrange(WORDS)
+        threads = "r12"
+        self.say(
+            "bar",
+            f"sts [r4 + {place}], {self.register()}",
+            "bar",
+            "ldc r12, [0]", f"add {d}, r4, {4 * WORDS * self.numbers.randrange(1, 5)}",
+            f"mul r12, {threads}, {4 * WORDS}",
+            f"sleu r10, {threads}, {d}", f"mul r10, r10, {threads}", f"sub {d}, {d}, r10",
+            f"sleu r10, {threads}, {d}", f"mul r10, r10, {threads}", f"sub {d}, {d}, r10",
+            f"umin {d}, {d}, r12", f"lds {d}, [{d} + {place}]",
+            "bar",
+        )  # fmt: skip
+
+
+def random_launch(
+    numbers: Random, threads: tuple[int, int, int], blocks: int, length: int
+) -> Launch:
+    """A kernel with its memory; `length` statements."""
+    count = int(np.prod(threads))
+    barrier = numbers.random() < 0.6
+    writer = Writer(numbers, barrier)
+    writer.begin()
+    for _ in range(length):
+        writer.statement(0, 0)
+        if barrier and count > 4 and numbers.random() < 0.15:
+            writer.exchange()
+    writer.end()
+    program = assemble("\n".join(writer.lines))
+    memory = Memory()
+    table = DATA + 4 * WORDS * count * blocks
+    arguments = [count, 0, DATA & 0xFFFF_FFFF, DATA >> 32, table & 0xFFFF_FFFF, table >> 32]
+    arguments += [numbers.getrandbits(32) for _ in range(ARGUMENT_WORDS - len(arguments))]
+    words = [numbers.getrandbits(32) for _ in range(WORDS * count * blocks + 64)]
+    memory.map(PROGRAM, program)
+    memory.map(ARGUMENTS, np.array(arguments, np.uint32).tobytes())
+    memory.map(DATA, np.array(words, np.uint32).tobytes())
+    shared = -(-4 * WORDS * count // 1024) * 1024
+    return Launch(
+        memory,
+        PROGRAM,
+        ARGUMENTS,
+        4 * ARGUMENT_WORDS,
+        (blocks, 1, 1),
+        threads,
+        registers(program),
+        shared,
+        barrier,
+    )

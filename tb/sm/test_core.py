@@ -1,0 +1,68 @@
+"""The supplied core alone."""
+
+import json
+from functools import cache
+
+import pytest
+
+from hw import export
+from hw.config import CONFIGS, Config
+from hw.sm.core.core import Core
+from tb.runner import DESIGN, simulate
+
+SIZES = {
+    "four": {"lanes": 4, "data_width": 128, "sm_warps": 6, "sm_blocks": 3, "sm_registers": 3072},
+    "one": {"lanes": 1, "data_width": 64, "sm_warps": 3, "sm_blocks": 2, "sm_registers": 3072},
+    "all": {"lanes": 32, "data_width": 512, "sm_warps": 5, "sm_blocks": 2, "sm_registers": 3072},
+}
+
+
+def fields(size: str) -> dict[str, int]:
+    return {"slots": 4, "sm_shared": 4096, **SIZES[size]}
+
+
+@cache
+def text(size: str) -> str:
+    """Its Verilog."""
+    return export.verilog(Core(Config(**fields(size))), DESIGN)
+
+
+def run(size: str, tests: str, minimum: int, simulator: str) -> None:
+    simulate(
+        Core(Config(**fields(size))),
+        f"tb.sm.cocotb_{tests}",
+        text=text(size),
+        simulator=simulator,
+        name=f"sm-{tests}-{size}",
+        env={
+            "CONFIG": json.dumps(fields(size)),
+            # Icarus is some hundred times slower.
+            "ROUNDS": "1" if simulator == "icarus" else "3",
+        },
+        minimum=minimum,
+    )
+
+
+TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 6), ("control", 7)])
+
+
+@TESTS
+def test_core(simulator: str, tests: str, minimum: int) -> None:
+    run("four", tests, minimum, simulator)
+
+
+@TESTS
+def test_one_lane(tests: str, minimum: int) -> None:
+    run("one", tests, minimum, "verilator")
+
+
+@pytest.mark.soak
+@TESTS
+def test_all_lanes(tests: str, minimum: int) -> None:
+    """It takes minutes to build."""
+    run("all", tests, minimum, "verilator")
+
+
+@pytest.mark.parametrize("config", ["tiny", pytest.param("large", marks=pytest.mark.soak)])
+def test_elaborates(config: str) -> None:
+    assert "module dut" in export.verilog(Core(CONFIGS[config]), DESIGN)
