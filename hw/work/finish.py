@@ -54,6 +54,7 @@ class Finish(wiring.Component):
     act : what its end does to a dependent task.
     completed : a task is complete.
     read, write : the memory.
+    idle : no task is at its end.
     """
 
     def __init__(self, config: Config) -> None:
@@ -65,6 +66,7 @@ class Finish(wiring.Component):
             "completed": Out(stream.Signature(task_completed)),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
+            "idle": Out(1),
         })
         self._reader, self._word = QmdReader(config), WordAccess(config)
         self._task, self._verdict = Signal(task_pointer), Signal(task_verdict)
@@ -77,10 +79,11 @@ class Finish(wiring.Component):
         connect(m, self._word.write, flipped(self.write))
         self._wire(m)
         enabled = self._release(m)
-        with m.FSM(name="finish"):
+        with m.FSM(name="finish") as fsm:
             self._begin(m)
             self._releases(m, enabled)
             self._tell(m)
+        m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.ended.valid)
         return m
 
     def _wire(self, m: Module) -> None:

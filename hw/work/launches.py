@@ -36,6 +36,7 @@ class Launches(wiring.Component):
     began : strobe, a dependent task of `channel` is launched; in no cycle with `answer`.
     over : each task that is over, once: one that is complete, one that failed, a dependent one that
         was refused.
+    idle : none is under way.
     """
 
     def __init__(self, config: Config) -> None:
@@ -50,6 +51,7 @@ class Launches(wiring.Component):
             "failed": In(stream.Signature(task_failure)),
             "completed": In(stream.Signature(task_completed)),
             "over": Out(stream.Signature(task_completed)),
+            "idle": Out(1),
             "began": Out(data.StructLayout({"valid": 1, "channel": 6})),
         })
         self._act, self._verdict = Signal(), Signal(task_verdict)
@@ -65,7 +67,7 @@ class Launches(wiring.Component):
         ]
         refused, told = Signal(), Signal()
         self._tell(m, refused, told)
-        with m.FSM(name="launches"):
+        with m.FSM(name="launches") as fsm:
             with m.State("IDLE"):
                 m.d.comb += [act.ready.eq(1), channel.ready.eq(~act.valid)]
                 m.d.comb += self.began.valid.eq(act.valid)
@@ -100,6 +102,7 @@ class Launches(wiring.Component):
                 m.d.comb += refused.eq(1)
                 with m.If(told):
                     m.next = "IDLE"
+        m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.act.valid & ~self.over.valid)
         return m
 
     def _tell(self, m: Module, refused: Signal, told: Signal) -> None:

@@ -63,6 +63,7 @@ class Tasks(wiring.Component):
     port, kernel : to global logic controller and SMs.
     fault, kill : per row, strobe: a warp cannot go on; its blocks are to end.
     read, write : the memory.
+    waiting : per context, one of its lists holds a task.
     empty : no row is held, nor is a task on its way into one; with `leave` this lasts.
     idle : nor does any list hold a task.
     """
@@ -86,6 +87,7 @@ class Tasks(wiring.Component):
             "kill": Out(config.rows),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
+            "waiting": Out(config.contexts),
             "empty": Out(1),
             "idle": Out(1),
         })
@@ -120,10 +122,9 @@ class Tasks(wiring.Component):
             self._end(m, kept, came)
             self._close(m)
         rests = fsm.ongoing("IDLE") & (self._settle == 0)
-        waiting = self._lists.waiting.any() | self.launch.valid
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle),
-            self.idle.eq(rests & self._slots.idle & ~waiting),
+            self.idle.eq(rests & self._slots.idle & ~self.waiting.any() & ~self.launch.valid),
         ]
         return m
 
@@ -146,6 +147,10 @@ class Tasks(wiring.Component):
         slots, lists, metadata, words = self._slots, self._lists, self._metadata, self._words
         m.d.comb += [
             lists.area.eq(self.area),
+            [
+                bit.eq(lists.waiting.word_select(context, PRIORITIES).any())
+                for context, bit in enumerate(self.waiting)
+            ],
             slots.drained.eq(self.port.drained),
             slots.fault.eq(self.fault),
             self.kill.eq(slots.kill),

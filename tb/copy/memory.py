@@ -119,11 +119,18 @@ class ReadMemory(_Port):
     """Answers reads in order after `latency()` cycles; a faulted burst with a single beat."""
 
     def __init__(
-        self, dut: Any, config: Config, memory: Memory, pace, latency, limit: int = BURST_BEATS + 1
+        self,
+        dut: Any,
+        config: Config,
+        memory: Memory,
+        pace,
+        latency,
+        limit: int = BURST_BEATS + 1,
+        name: str = "read",
     ) -> None:
-        super().__init__(dut, config, memory, "read", pace)
+        super().__init__(dut, config, memory, name, pace)
         self.limit = limit
-        self.beat = Source(dut, "read__beat", read_beat(config), pace)
+        self.beat = Source(dut, f"{name}__beat", read_beat(config), pace)
         self.latency: Callable[[], int] = latency
         self.moved: list[int] = []
         self.pending = 0
@@ -162,14 +169,30 @@ class WriteMemory(_Port):
     """Takes write bursts; bytes become visible when the answer is given, `latency()` cycles
     after the last beat.
 
-    Checks that the data of an accepted request comes without gaps: it must have been at hand.
+    Checks that the data of an accepted request comes without gaps: it must have been at hand. With
+    `early` it may be offered before its request, and waits until that was taken.
     """
 
-    def __init__(self, dut: Any, config: Config, memory: Memory, pace, latency) -> None:
-        super().__init__(dut, config, memory, "write", pace)
-        self.beat = Sink(dut, "write__beat", write_beat(config), pace)
+    def __init__(
+        self,
+        dut: Any,
+        config: Config,
+        memory: Memory,
+        pace,
+        latency,
+        name: str = "write",
+        early: bool = False,
+    ) -> None:
+        super().__init__(dut, config, memory, name, pace)
+
+        def wanted() -> bool:
+            owed = sum(burst.beats for _, burst in self.open) - len(self.content)
+            return pace() and owed > self.beat.open  # one may be taken right now
+
+        take = wanted if early else pace
+        self.beat = Sink(dut, f"{name}__beat", write_beat(config), take)
         done = data.StructLayout({"status": MemoryStatus})
-        self.done = Source(dut, "write__done", done, pace)
+        self.done = Source(dut, f"{name}__done", done, pace)
         self.latency: Callable[[], int] = latency
         self.moved: list[int] = []
         self.open: deque[tuple[int, Burst]] = deque()

@@ -2,7 +2,20 @@
 
 from hw.config import CONFIGS, Config
 
-__all__ = ["LISTS", "METADATA", "TASKS"]
+__all__ = ["COMPUTE", "LISTS", "METADATA", "TASKS"]
+
+COMPUTE = Config(
+    asids=16,
+    contexts=2,
+    slots=4,
+    sms=2,
+    sm_warps=6,
+    sm_blocks=3,
+    sm_registers=2048,
+    sm_shared=4096,
+    lanes=8,
+)
+"""A compute engine that fills up soon."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

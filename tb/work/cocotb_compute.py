@@ -1,0 +1,100 @@
+"""Real kernels from launch to memory, several address spaces at once."""
+
+from typing import Any
+
+import cocotb
+
+from hw.records import MemoryStatus
+from hw.work.metadata import Refusal
+from tb.copy.memory import Bad
+from tb.sm.jobs import JOBS
+from tb.work.cocotb_finish import release
+from tb.work.engine import CONFIG, Engine, Launch
+
+
+@cocotb.test()
+async def all_kernels_at_once(dut: Any) -> None:
+    """Each supplied kernel in an address space of its own, at the same addresses (ASID-27)."""
+    engine = Engine(dut)
+    await engine.begin()
+    tasks = [Launch(n, job, asid=n, priority=n % 3) for n, job in enumerate(JOBS)]
+    for task in tasks:
+        engine.launch(task)
+    await engine.finish()
+    for task in tasks:
+        engine.check(task)
+    assert engine.bound == set(range(CONFIG.asids)) and not engine.faults
+    print(f"{len(tasks)} tasks in {engine.cycle} cycles")
+
+
+@cocotb.test()
+async def contexts_in_turn(dut: Any) -> None:
+    """Tasks of two contexts: one after the other, all right (ASID-21)."""
+    engine = Engine(dut, slice_cycles=300)
+    await engine.begin()
+    tasks = [Launch(n, job, asid=n, context=n % 2) for n, job in enumerate(JOBS[:6])]
+    for task in tasks:
+        engine.launch(task)
+    await engine.finish()
+    for task in tasks:
+        engine.check(task)
+
+
+@cocotb.test()
+async def urgent_task(dut: Any) -> None:
+    """On a full machine the urgent one is over long before those that were there (PLACE-5)."""
+    engine = Engine(dut)
+    await engine.begin()
+    spin = JOBS[-1]
+    long = type(spin)(spin.kernel, (40, 1, 1), (64, 1, 1), {"CYCLES": 300})
+    low = [Launch(n, long, asid=1, priority=1) for n in range(CONFIG.slots)]
+    for task in low:
+        engine.launch(task)
+    await engine.until(lambda: not engine.waiting, "launches answered")
+    for _ in range(500):
+        await engine.step()
+    urgent = Launch(50, JOBS[0], asid=2, priority=9)
+    engine.launch(urgent)
+    begun = engine.cycle
+    await engine.until(lambda: urgent.over is not None, "urgent task over")
+    print(f"urgent task over after {engine.cycle - begun} cycles")
+    assert all(task.over is None for task in low)
+    engine.check(urgent)
+    await engine.finish()
+
+
+@cocotb.test()
+async def dependent_tasks(dut: Any) -> None:
+    """One task's end schedules the next, after its release (HOST-10)."""
+    engine = Engine(dut)
+    await engine.begin()
+    first, second = Launch(0, JOBS[0], asid=3), Launch(1, JOBS[0], asid=3)
+    first.more = release(0, address=0x5000) | second.page << 480 | 1 << 512 | 1 << 513
+    second.more = release(2, address=0x6000)
+    engine.know(second)
+    engine.launch(first)
+    await engine.until(lambda: second.over is not None, "second task over")
+    assert engine.released == [(3, 0x5000), (3, 0x6000)]
+    await engine.finish()
+    engine.check(second)
+
+
+@cocotb.test()
+async def one_task_faults(dut: Any) -> None:
+    """A task whose memory is not mapped fails; the others' results are right (ASID-5)."""
+    engine = Engine(dut)
+    await engine.begin()
+    everything = range(0x2000_0000, 0x2100_0000)
+    bad = Bad((5, 0), MemoryStatus.FAULT.value, everything, False)
+    for port in engine.ports[2::2]:
+        port.bad = [bad]
+    tasks = [Launch(n, JOBS[n], asid=4 + n) for n in range(3)]
+    for task in tasks:
+        engine.launch(task)
+    victim = Launch(7, JOBS[0], asid=5)
+    engine.launch(victim)
+    await engine.finish()
+    assert victim.verdict == Refusal.KERNEL.value and engine.faults
+    for task in tasks:
+        if task.asid != 5:
+            engine.check(task)

@@ -1,0 +1,214 @@
+"""The compute engine with memory, translation and semaphores in Python."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+
+from hw.qmd import Placement
+from hw.records import mmu_command, semaphore_request, semaphore_response
+from hw.work.contexts import context_setting
+from hw.work.finish import task_completed
+from hw.work.lists import list_area
+from hw.work.records import task_pointer
+from hw.work.tasks import task_launch
+from tb.copy.memory import Memory, ReadMemory, WriteMemory
+from tb.copy.streams import Fields, Sink, Source
+from tb.models.tasks import record
+from tb.reset import reset
+from tb.sm.jobs import Job
+from tb.work.configs import COMPUTE
+
+__all__ = ["CONFIG", "Engine", "Launch"]
+
+CONFIG = COMPUTE
+AREA = 0x4000_0000
+SYSTEM = 0
+"""Address space of the lists."""
+POINTER = Fields(task_pointer)
+PHYSICAL = (0, 1)
+
+
+@dataclass(eq=False)
+class Launch:
+    """A task: a job, in an address space, at a priority."""
+
+    number: int
+    job: Job
+    asid: int
+    priority: int = 0
+    context: int = 0
+    more: int = 0
+    """Further bits of the record."""
+    accepted: int | None = None
+    """Verdict of the launch, and cycle."""
+    over: int | None = None
+    verdict: int | None = None
+
+    @property
+    def page(self) -> int:
+        return 0x10_0000 + self.number
+
+    @property
+    def record(self) -> int:
+        info = self.job.launch()
+        x, y, z = info["grid"]
+        width, height, depth = info["block"]
+        program, constants = info["program"], info["constants"]
+        return self.more | record(
+            major=3,
+            group=self.priority,
+            grid_x=x,
+            grid_y=y,
+            grid_z=z,
+            block_x=width,
+            block_y=height,
+            block_z=depth,
+            registers=info["registers"],
+            shared=info["shared"],
+            barriers=int(info["barrier"]),
+            program_low=program & 0xFFFF_FFFF,
+            program_high=program >> 32,
+            buffer=1,
+            buffer_low=constants & 0xFFFF_FFFF,
+            buffer_high=constants >> 32,
+            buffer_size=info["constant_bytes"] // 16,
+        )
+
+
+class Engine:
+    """Everything around the engine, stepped once per clock."""
+
+    def __init__(self, dut: Any, latency: int = 8, slice_cycles: int = 2000) -> None:
+        self.dut, self.cycle, self.rng = dut, 0, Random(cocotb.RANDOM_SEED)
+        self.contents = Memory()
+        area = {"asid": SYSTEM, "base": AREA >> 12, "log_size": 6}
+        dut.area.value = Fields(list_area(CONFIG)).pack(area)
+        dut.slice.value = slice_cycles
+        dut.mend.value = 0
+        dut.mmu__done.value = 0
+        for name in ("launch__payload", "semaphore__response__payload"):
+            getattr(dut, name).value = 0
+        self.ports: list[Any] = []
+        beats = 256 // CONFIG.beat_bytes
+        for prefix in ("", *(f"sm_{number}" for number in range(CONFIG.sms))):
+            read = f"sm_read__{prefix[3:]}" if prefix else "read"
+            write = f"sm_write__{prefix[3:]}" if prefix else "write"
+            common = (dut, CONFIG, self.contents, self._pace, lambda: latency)
+            self.ports += [
+                ReadMemory(*common, limit=beats, name=read),
+                WriteMemory(*common, name=write, early=True),
+            ]
+        self.launches = Source(dut, "launch", task_launch(CONFIG), lambda: True)
+        self.over = Sink(dut, "over", task_completed, self._pace)
+        self.command = Sink(dut, "mmu__command", mmu_command(CONFIG), self._pace)
+        self.request = Sink(dut, "semaphore__request", semaphore_request(CONFIG), self._pace)
+        self.response = Source(dut, "semaphore__response", semaphore_response(), self._pace)
+        self.waiting: list[Launch] = []
+        self.tasks: dict[tuple[int, int], Launch] = {}
+        self.bound: set[int] = set()
+        self.released: list[tuple[int, int]] = []
+        """Address space and address of releases, as they came."""
+        self.faults: list[int] = []
+        """Kernel rows."""
+        self._binds = 0
+        for number in range(CONFIG.contexts):
+            self.context(number, range(CONFIG.asids))
+
+    def _pace(self) -> bool:
+        return self.rng.random() < 0.95
+
+    def context(self, number: int, asids: Any, placement: Placement = Placement.CONTEXT) -> None:
+        """Write an instance block."""
+        instance = 0x7_0000 + number
+        setting = {"instance": instance, "placement": placement.value}
+        handle = getattr(self.dut, f"settings__{number}")
+        handle.value = Fields(context_setting()).pack(setting)
+        block = bytearray(4096)
+        block[664:672] = sum(1 << asid for asid in asids).to_bytes(8, "little")
+        for asid in asids:
+            word = (0x100 + asid) << 12
+            block[672 + 16 * asid : 680 + 16 * asid] = word.to_bytes(8, "little")
+        self.contents.write(PHYSICAL, instance << 12, bytes(block))
+
+    async def begin(self) -> None:
+        await reset(self.dut)
+
+    def know(self, task: Launch) -> None:
+        """Put a task's record and memory in place."""
+        space = (task.asid, 0)
+        for va, content in task.job.memory().items():
+            self.contents.write(space, va, content)
+        self.contents.write(space, task.page << 8, task.record.to_bytes(256, "little"))
+        self.tasks[task.asid, task.page] = task
+
+    def launch(self, task: Launch) -> None:
+        """Launch a task, with its memory as it should be."""
+        self.know(task)
+        pointer = {"page": task.page, "asid": task.asid, "channel": 1, "depth": 1}
+        word = {"context": task.context, "task": POINTER.pack(pointer)}
+        self.launches.put(0, lambda: word)
+        self.waiting.append(task)
+
+    def check(self, task: Launch) -> None:
+        """The results are in memory."""
+        assert task.over is not None and task.verdict == 0, (task.number, task.verdict)
+        for va, words in task.job.results.items():
+            found = self.contents.read((task.asid, 0), va, words.nbytes)
+            got = np.frombuffer(found, np.uint32).reshape(words.shape)
+            assert np.array_equal(got, words), (task.number, str(task.job))
+
+    async def step(self) -> None:
+        await RisingEdge(self.dut.clk)
+        self.cycle += 1
+        for one in (*self.ports, self.launches, self.response):
+            one.step(self.cycle)
+        self._translate()
+        if (got := self.request.step()) is not None:
+            self.released.append((got["asid"], got["va"]))
+            self.response.put(self.cycle + 3, lambda: {"passed": 1, "error": 0})
+        answer = int(self.dut.answer.value)
+        if answer & 1:
+            task = self.waiting.pop(0)
+            task.accepted, task.verdict = self.cycle, answer >> 1 or None
+        if (got := self.over.step()) is not None:
+            pointer = POINTER.unpack(got["task"])
+            task = self.tasks[pointer["asid"], pointer["page"]]
+            assert task.over is None, "over twice"
+            task.over, task.verdict = self.cycle, got["verdict"]
+        fault = int(self.dut.fault.value)
+        if fault & 1:
+            self.faults.append(fault >> 1)
+
+    def _translate(self) -> None:
+        """Binds take a few cycles."""
+        self.dut.mmu__done.value = 0
+        if self._binds and self.cycle == self._binds:
+            self.dut.mmu__done.value, self._binds = 1, 0
+        if (got := self.command.step()) is not None:
+            self.bound.add(got["asid"])
+            self._binds = self.cycle + 5
+
+    async def until(self, done, what: str, timeout: int = 30_000) -> None:
+        for _ in range(timeout):
+            if done():
+                return
+            await self.step()
+        raise AssertionError(f"not in {timeout} cycles: {what}")
+
+    async def finish(self) -> None:
+        """Until the engine says that it is idle; then every task is over."""
+        await self.until(lambda: not self.waiting, "launches answered")
+        for _ in range(5):
+            await self.step()
+        await self.until(lambda: int(self.dut.idle.value), "idle")
+        left = [task.number for task in self.tasks.values() if task.over is None]
+        assert not [n for n in left if n not in self.refused], left
+
+    @property
+    def refused(self) -> set[int]:
+        """Tasks whose launch was refused."""
+        return {t.number for t in self.tasks.values() if t.verdict and t.over is None}

@@ -1,0 +1,15 @@
+"""The compute engine on both simulators."""
+
+from hw.work.compute import Compute
+from tb.runner import simulate
+from tb.work.configs import COMPUTE
+
+
+def test_compute(simulator: str) -> None:
+    simulate(
+        Compute(COMPUTE),
+        "tb.work.cocotb_compute",
+        simulator=simulator,
+        name="work-compute",
+        minimum=5,
+    )
