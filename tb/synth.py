@@ -284,7 +284,7 @@ def _versions() -> dict[str, str]:
 
 def _row(cells: Iterable[object]) -> str:
     name, *numbers = map(str, cells)
-    return f"{name:15}" + "".join(f"{number:>10}" for number in numbers)
+    return f"{name:19}" + "".join(f"{number:>10}" for number in numbers)
 
 
 def _report(unit: str, result: Result, before: Result | None) -> str:

@@ -63,9 +63,9 @@ async def random_work(dut):
             await bench.until(lambda: not bench.todo["add"])
         elif known and event < 0.9:
             answers = len(bench.answers)
-            bench.keeps_answers = numbers.random() < 0.2
             bench.todo["stop"].append(numbers.choice(known))
             await bench.until(lambda: not bench.todo["stop"])
+            bench.keeps_answers = numbers.random() < 0.2
             await bench.steps(numbers.randrange(8))
             bench.keeps_answers = False
             await bench.until(lambda count=answers: len(bench.answers) > count)

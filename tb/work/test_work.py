@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hw.config import Config
+from hw import export
+from hw.config import CONFIGS, Config
 from hw.work.placement import Placement
 from tb.bench.recorded import compare, document
 from tb.bench.scenes import collect
@@ -45,9 +46,14 @@ def test_random_of_many(simulator: str) -> None:
     place(simulator, "cocotb_random", config, "random-132", build_args=FAST_BUILD[simulator])
 
 
+@pytest.mark.parametrize("name", ["tiny", "default"])
+def test_exports(name: str) -> None:
+    assert "module dut" in export.verilog(Placement(CONFIGS[name]), "dut")
+
+
 def test_directed(simulator: str) -> None:
     config = Config(slots=8, sms=3, asids=8, **SIZES)
-    place(simulator, "cocotb_placement", config, "directed", minimum=10)
+    place(simulator, "cocotb_placement", config, "directed", minimum=15)
 
 
 @pytest.mark.bench
