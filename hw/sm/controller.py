@@ -10,7 +10,7 @@ from hw.lib.onehot import select
 from hw.sm.blocks import Blocks
 from hw.sm.needs import Needs
 from hw.sm.port import SmControl, block_begin, warp_start
-from hw.sm.resources import Resources
+from hw.sm.resources import Resources, remainder
 from hw.sm.warps import Warps
 from hw.work.records import SmLink, kernel_word
 
@@ -60,7 +60,7 @@ class SmController(wiring.Component):
             "kernel": In(kernel_word(config)),
             "port": Out(SmControl(config)),
             "events": Out(sm_events(config)),
-            "left": Out(Resources(config).left.shape()),
+            "left": Out(remainder(config)),
         })
 
     def elaborate(self, platform: object) -> Module:

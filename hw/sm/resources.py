@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.work.records import kernel_needs
 
-__all__ = ["Resources", "capacity", "wanted"]
+__all__ = ["Resources", "capacity", "remainder", "wanted"]
 
 wanted = data.StructLayout({
     "registers": kernel_needs.members["block_registers"],
@@ -24,6 +24,11 @@ def capacity(config: Config) -> dict[str, int]:
         "warps": config.sm_warps,
         "shared": config.shared_units,
     }
+
+
+def remainder(config: Config) -> data.StructLayout:
+    """What is left, or comes free, of each resource."""
+    return data.StructLayout({name: range(amount + 1) for name, amount in capacity(config).items()})
 
 
 class Resources(wiring.Component):
@@ -43,7 +48,7 @@ class Resources(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         amounts = capacity(config)
-        left = data.StructLayout({name: range(amount + 1) for name, amount in amounts.items()})
+        left = remainder(config)
         each = data.StructLayout(dict.fromkeys(amounts, 1))
         super().__init__({
             "wants": In(wanted).array(2),

@@ -257,4 +257,64 @@ class ChoiceProof(Proof):
                 m.d.comb += Assert(choice.valid & (choice.place == place))
 
 
-PROOFS = [OrderProof(), WarpsProof(), ResourcesProof(), ChoiceProof()]
+class EndProof(Proof):
+    """For any slot, chosen by the solver; warps end that run."""
+
+    name = "sm.end"
+    shows = (
+        "a block is over two cycles after the end of its last warp, and never before; what is told "
+        "of it then is its own"
+    )
+    induction = 3
+    cover = 14
+    breaks = ("forget",)  # what is frozen as a whole stays consistent
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = Blocks(CONFIG)
+        inside = Inside(dut)
+        needs = inside.submodule("needs").read_port(domain="comb")
+        names = inside.submodule("names").read_port(domain="comb")
+        counts = inside.submodule("ended").read_port(domain="comb")
+        some, placed = inside.signal("some_ended"), inside.submodule("order").placed
+        ending, ending_in = inside.signal("ending"), inside.signal("ending_in")
+        m.submodules.dut = wrap(dut)
+        _drive(m, dut.end, "end")
+        _drive(m, dut.arrive.valid, "arrives")
+        _drive(m, dut.arrive.payload, "block")
+        mine = Signal(range(SLOTS), name="mine")
+        m.d.comb += [mine.eq(AnyConst(2)), Assume(mine < SLOTS)]
+        for port in (needs, names, counts):
+            m.d.comb += port.addr.eq(mine)
+        here, warps = dut.valid.bit_select(mine, 1), needs.data.needs.warps
+        ends = dut.end.valid & (dut.end.slot == mine)
+        over = dut.over.valid & dut.over.place.bit_select(mine, 1)
+        ended, counted = Signal(7, name="ended"), Signal(7, name="counted")
+        m.d.sync += [ended.eq(Mux(over, 0, ended + ends)), counted.eq(Mux(over, 0, ended))]
+        m.d.comb += [
+            Assume(~dut.end.valid | (dut.end.slot < SLOTS)),
+            Assume(~ends | (here & (ended < warps))),
+            Assume((dut.arrive.p.needs.warps != 0) & (dut.arrive.p.needs.warps <= 64)),
+            Assert(here | ((ended == 0) & (counted == 0))),
+            Assert(~(here & placed.bit_select(mine, 1))),
+            Assert(here | ~some.bit_select(mine, 1)),
+            Assert(ended == counted + (ending & ending_in.bit_select(mine, 1))),
+            Assert(ended <= warps),
+            Cover(over & (ended == 3)),
+        ]
+        with m.If(here | placed.bit_select(mine, 1)):
+            m.d.comb += [Assert(needs.data.final == warps - 1), Assert(warps != 0)]
+        with m.If(here & ~over):
+            m.d.comb += [
+                Assert(counted < warps),
+                Assert(some.bit_select(mine, 1) == (counted != 0)),
+                Assert((counted == 0) | (counts.data == counted)),
+            ]
+        with m.If(over):
+            m.d.comb += [
+                Assert(here & (counted == warps)),
+                Assert(dut.over.row == names.data.row),
+                Assert(dut.over.shared == needs.data.needs.shared[: len(dut.over.shared)]),
+            ]
+
+
+PROOFS = [OrderProof(), WarpsProof(), ResourcesProof(), ChoiceProof(), EndProof()]

@@ -42,7 +42,7 @@ def test_rules(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["tiny", "default", "large"])
+@pytest.mark.parametrize("name", ["tiny", "default"])
 def test_gate(simulator: str, name: str) -> None:
     simulate(
         Gate(CONFIGS[name]),
