@@ -201,6 +201,22 @@ async def kill(dut):
 
 
 @cocotb.test(**LIMIT)
+async def kill_before_all_have_started(dut):
+    """A warp that waits at a barrier for one that never starts ends when its kernel is killed."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.launch(Task(2, make("bar\nexit", barrier=True)))
+    await bench.until(lambda: bool(bench.warps))
+    (block,) = bench.slots.values()
+    block.waiting.clear()
+    await bench.steps(400)
+    assert len(bench.warps) == 1
+    bench.kill(1 << 2)
+    await bench.run(700)
+    assert len(bench.ended) == 1 and not bench.faults
+
+
+@cocotb.test(**LIMIT)
 async def barriers_hold_all(dut):
     """No warp passes a barrier before the last one that has not ended has come; memory that was
     stored before is seen after. A warp that ends, well or not, is not waited for."""
@@ -263,8 +279,8 @@ async def waits_last(dut):
 
 @cocotb.test(**LIMIT)
 async def new_words_drop_lines(dut):
-    """What is kept of a row's program and arguments counts no more when its words come anew; not
-    even what was on its way then, for a warp that was killed."""
+    """What is kept of a row's program and arguments counts no more when its words come anew, also
+    after a warp was killed that waited for them."""
     bench = Bench(dut)
     await bench.start()
     numbers = Random(cocotb.RANDOM_SEED)

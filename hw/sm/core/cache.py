@@ -40,7 +40,8 @@ class LineCache(wiring.Component):
     look : a look-up. hit, word : its answer; or `failed`, how its line could not be read.
     wanted : with the answer: a miss may fetch the line. leave : with the answer: the warp looks no
         more. open : no line is on its way.
-    drop : lines of `row` count no more, not even one that is on its way.
+    drop : lines of `row` count no more, not even one that is on its way (behind the SM port there
+        is none then: who waits for a line, killed or not, ends after it has come).
     request, beat : reads; every beat is taken at once.
     """
 
