@@ -342,7 +342,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
             "[machine]\nchannels = 65\n" + COPY + "size=1",
             r"w: \[machine\]: channels = 65 is outside",
         ),
-        ("[machine]\nlanes = 1\n" + COPY + "size=1", r"\[machine\]: unknown key 'lanes'"),
+        ("[machine]\nwheels = 1\n" + COPY + "size=1", r"\[machine\]: unknown key 'wheels'"),
         (
             "[policy]\nkind = 'fair'\n" + COPY + "size=1",
             r"kind = 'fair' is none of 'priority', 'count-first', 'none'",
