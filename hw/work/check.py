@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -53,6 +53,7 @@ class Check(wiring.Component):
     Members
     -------
     start : strobe, a new record is going to be read.
+    resumed : the task goes on where CTA_RASTER_*_RESUME say; else it begins at its first block.
     record, dwords : of the reader.
     done : everything below counts, until `start`.
     wrong : what is wrong, if anything: the first in the order of the public numbers.
@@ -65,6 +66,7 @@ class Check(wiring.Component):
         self._config = config
         super().__init__({
             "start": In(1),
+            "resumed": In(1),
             "record": In(QMD),
             "dwords": In(range(QMD_DWORDS + 1)),
             "done": Out(1),
@@ -86,9 +88,9 @@ class Check(wiring.Component):
         qmd, needs = self.record, self.needs
         m.d.comb += [
             self.grid.eq(Cat(qmd.CTA_RASTER_WIDTH, qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH)),
-            self.first.x.eq(qmd.CTA_RASTER_WIDTH_RESUME),
-            self.first.y.eq(qmd.CTA_RASTER_HEIGHT_RESUME),
-            self.first.z.eq(qmd.CTA_RASTER_DEPTH_RESUME),
+            self.first.x.eq(Mux(self.resumed, qmd.CTA_RASTER_WIDTH_RESUME, 0)),
+            self.first.y.eq(Mux(self.resumed, qmd.CTA_RASTER_HEIGHT_RESUME, 0)),
+            self.first.z.eq(Mux(self.resumed, qmd.CTA_RASTER_DEPTH_RESUME, 0)),
             needs.priority.eq(qmd.QMD_GROUP_ID),
             needs.barrier.eq(qmd.BARRIER_COUNT != 0),
             needs.warps.eq(_units(self._threads[:11], WARP_THREADS)),

@@ -112,7 +112,8 @@ class Compute(wiring.Component):
             contexts.slice.eq(self.slice),
             contexts.mend.eq(self.mend),
             contexts.waiting.eq(tasks.waiting),
-            contexts.empty.eq(tasks.empty),
+            # What is at its end belongs to the context, and so do tasks that depend on it.
+            contexts.empty.eq(tasks.empty & self._finish.idle & self._launches.calm),
             self.broken.eq(contexts.broken),
             [
                 getattr(tasks, name).eq(getattr(contexts, name))

@@ -151,7 +151,8 @@ class Contexts(wiring.Component):
             m.d.sync += self._base.eq(base.base)
             with m.If(word.answer.valid):
                 m.next = "BIND"
-                with m.If((word.answer.status != MemoryStatus.OK) | (base.target != _VIDEO)):
+                known = (base.target == _VIDEO) & base.version2 & (base.base >> PA_BITS - 12 == 0)
+                with m.If((word.answer.status != MemoryStatus.OK) | ~known):
                     self._break(m)
 
     def _bind(self, m: Module) -> None:

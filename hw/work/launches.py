@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,11 +21,10 @@ _SCHEDULES = (DependentAction.SCHEDULE, DependentAction.INVALIDATE_COPY_SCHEDULE
 
 
 class Launches(wiring.Component):
-    """Launches go to the task unit one by one; those of ended tasks first: these hold up the end of
-    others.
+    """Launches go to the task unit one by one, those of channels and those of ended tasks in turn.
 
-    Every task that was accepted comes back once: complete, or failed. A dependent task that is
-    refused comes back as failed: nobody else waits for the answer.
+    Every task that was accepted comes back once: complete, or failed (but for one that `Tasks` has
+    lost). A dependent task that is refused comes back as failed: nobody else waits for the answer.
 
     Members
     -------
@@ -36,7 +35,7 @@ class Launches(wiring.Component):
     began : strobe, a dependent task of `channel` is launched; in no cycle with `answer`.
     over : each task that is over, once: one that is complete, one that failed, a dependent one that
         was refused.
-    idle : none is under way.
+    calm : no launch is under way. idle : nor is one offered, nor a task that is over.
     """
 
     def __init__(self, config: Config) -> None:
@@ -51,6 +50,7 @@ class Launches(wiring.Component):
             "failed": In(stream.Signature(task_failure)),
             "completed": In(stream.Signature(task_completed)),
             "over": Out(stream.Signature(task_completed)),
+            "calm": Out(1),
             "idle": Out(1),
             "began": Out(data.StructLayout({"valid": 1, "channel": 6})),
         })
@@ -65,21 +65,25 @@ class Launches(wiring.Component):
             self.answer.verdict.eq(launched.verdict),
             self.began.channel.eq(act.p.task.channel),
         ]
-        refused, told = Signal(), Signal()
+        refused, told, acts = Signal(), Signal(), Signal()
         self._tell(m, refused, told)
         with m.FSM(name="launches") as fsm:
             with m.State("IDLE"):
-                m.d.comb += [act.ready.eq(1), channel.ready.eq(~act.valid)]
-                m.d.comb += self.began.valid.eq(act.valid)
-                m.d.sync += self._act.eq(act.valid)
-                with m.If(act.valid):
+                m.d.comb += [
+                    acts.eq(act.valid & ~(channel.valid & self._act)),
+                    act.ready.eq(acts),
+                    channel.ready.eq(~acts),
+                    self.began.valid.eq(acts),
+                ]
+                m.d.sync += self._act.eq(Mux(acts | channel.valid, acts, self._act))
+                with m.If(acts):
                     m.d.sync += [
                         self._from.task.eq(act.p.task),
                         self._from.context.eq(self.context),
                     ]
                 with m.Else():
                     m.d.sync += self._from.eq(channel.p)
-                with m.If(act.valid & ~_schedules(act.p.action)):
+                with m.If(acts & ~_schedules(act.p.action)):
                     m.d.sync += [
                         self._verdict.refusal.eq(Refusal.MODEL),
                         self._verdict.check.eq(SkedCheck.NONE),
@@ -102,7 +106,8 @@ class Launches(wiring.Component):
                 m.d.comb += refused.eq(1)
                 with m.If(told):
                     m.next = "IDLE"
-        m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.act.valid & ~self.over.valid)
+        offered = act.valid | channel.valid | self.over.valid
+        m.d.comb += [self.calm.eq(fsm.ongoing("IDLE")), self.idle.eq(self.calm & ~offered)]
         return m
 
     def _tell(self, m: Module, refused: Signal, told: Signal) -> None:

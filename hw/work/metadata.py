@@ -48,6 +48,7 @@ class Metadata(wiring.Component):
     Members
     -------
     request : where the record is; taken when the one before has been read.
+    resumed : see `Check`.
     read : the memory.
     done : everything below counts, until the next request is taken.
     verdict : whether it is refused.
@@ -58,6 +59,7 @@ class Metadata(wiring.Component):
         self._config = config
         super().__init__({
             "request": In(stream.Signature(qmd_address(config))),
+            "resumed": In(1),
             "read": Out(ReadPort(config)),
             "done": Out(1),
             "verdict": Out(task_verdict),
@@ -79,6 +81,7 @@ class Metadata(wiring.Component):
             failed.eq(reader.ended & (reader.status != MemoryStatus.OK)),
             check.start.eq(self.request.valid & self.request.ready),
             check.record.eq(reader.record),
+            check.resumed.eq(self.resumed),
             check.dwords.eq(reader.dwords),
             self.record.eq(reader.record),
             self.done.eq(failed | check.done),

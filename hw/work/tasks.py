@@ -45,10 +45,11 @@ class Tasks(wiring.Component):
     4. while `leave` is 1, one that runs is stopped;
     5. a free slot is given to the first task of the highest list that holds one;
     6. while no slot is free, the one of lowest priority is stopped, if a higher one waits;
-    7. a launch is accepted. Its record is checked, and it goes to its list; or at once into a free
-       slot, if it would be the next.
+    7. a launch is accepted, which goes before 5 and 6 when one of them was done last. Its record is
+       checked, and it goes to its list; or at once into a free slot, if it would be the next.
 
-    A record is read and checked again when its task gets a slot, for memory may have changed.
+    A record is read and checked again when its task gets a slot, for memory may have changed; but
+    the priority of a task stays that of its list.
 
     Members
     -------
@@ -59,7 +60,8 @@ class Tasks(wiring.Component):
     automatic : placement of tasks that leave it to the context (ASID-32).
     launch : a task. launched : strobe, what became of the launch.
     ended : a task has come to its end: all its blocks have ended. failed : it has, before its time.
-    lost : strobe, a task of a list could not be read.
+    lost : strobe, a task of a list could not be read: memory of the system is broken, and nothing
+        else will be heard of that task.
     port, kernel : to global logic controller and SMs.
     fault, kill : per row, strobe: a warp cannot go on; its blocks are to end.
     read, write : the memory.
@@ -99,6 +101,8 @@ class Tasks(wiring.Component):
         self._best = Signal(data.StructLayout({"valid": 1, "level": 6}))
         self._level, self._head = Signal(6), Signal()
         self._returns, self._holds = Signal(), Signal()
+        self._due = Signal()
+        """A launch goes before the next task of a list."""
         self._verdict = Signal(task_verdict)
         self._settle = Signal(range(_SETTLE + 1))
 
@@ -123,8 +127,11 @@ class Tasks(wiring.Component):
             self._close(m)
         rests = fsm.ongoing("IDLE") & (self._settle == 0)
         m.d.sync += [
-            self.empty.eq(rests & self._slots.idle),
-            self.idle.eq(rests & self._slots.idle & ~self.waiting.any() & ~self.launch.valid),
+            self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
+            self.idle.eq(
+                (rests & self._slots.idle & ~self.ended.valid)
+                & ~(self.waiting.any() | self.launch.valid)
+            ),
         ]
         return m
 
@@ -156,15 +163,19 @@ class Tasks(wiring.Component):
             self.kill.eq(slots.kill),
             metadata.request.p.asid.eq(self._task.asid),
             metadata.request.p.page.eq(self._task.page),
+            metadata.resumed.eq(self._task.resumed),
             words.row.eq(slots.free.row),
             words.asid.eq(self._task.asid),
             words.record.eq(metadata.record),
             words.needs.eq(metadata.needs),
+            words.needs.priority.eq(self._level),
             self.kernel.eq(words.kernel),
-            self.ended.p.eq(self._task),
             self.failed.p.task.eq(self._task),
             self.failed.p.verdict.eq(self._verdict),
         ]
+
+        with m.If(self.ended.ready):
+            m.d.sync += self.ended.valid.eq(0)
 
     def _choose_policy(self, m: Module) -> None:
         policy = self.port.open.p.policy
@@ -201,7 +212,7 @@ class Tasks(wiring.Component):
             task.addr.eq(slots.opened.row),
             task.en.eq(slots.opened.valid),
             task.data.task.eq(self._task),
-            task.data.level.eq(self._metadata.needs.priority),
+            task.data.level.eq(self._level),
             place.addr.eq(self._row),
             place.en.eq(slots.stopped.valid),
             place.data.eq(self.port.stopped.p.next),
@@ -218,31 +229,38 @@ class Tasks(wiring.Component):
         slots, best = self._slots, self._best
         places = self.active & ~self.leave & best.valid
         evicts = slots.crowded & (slots.victim.priority < best.level)
+        fills = places & (slots.free.valid | (slots.victim.valid & evicts))
+        ends = slots.ended.valid & ~self.ended.valid
         with m.State("IDLE"):
             with m.If(self._settle != 0):
                 m.d.sync += self._settle.eq(self._settle - 1)
             with m.Elif(slots.faulty.valid):
                 m.d.sync += self._row.eq(slots.faulty.row)
                 m.next = "STOP"
-            with m.Elif(slots.ended.valid | slots.back.valid):
+            with m.Elif(ends | slots.back.valid):
                 m.d.sync += [
-                    self._row.eq(Mux(slots.ended.valid, slots.ended.row, slots.back.row)),
-                    self._returns.eq(~slots.ended.valid),
+                    self._row.eq(Mux(ends, slots.ended.row, slots.back.row)),
+                    self._returns.eq(~ends),
                 ]
                 m.next = "LOOK"
-            with m.Elif(slots.victim.valid & (self.leave | (places & evicts))):
+            with m.Elif(slots.victim.valid & self.leave):
                 m.d.sync += self._row.eq(slots.victim.row)
                 m.next = "STOP"
-            with m.Elif(places & slots.free.valid):
-                m.next = "POP"
-            with m.Elif(self.launch.valid):
+            with m.Elif(self.launch.valid & (self._due | ~fills)):
                 m.d.comb += self.launch.ready.eq(1)
                 m.d.sync += [
+                    self._due.eq(0),
                     self._task.eq(self.launch.p.task),
                     self._of.eq(self.launch.p.context),
                     self._launches.eq(1),
                 ]
                 m.next = "READ"
+            with m.Elif(places & slots.free.valid):
+                m.d.sync += self._due.eq(1)
+                m.next = "POP"
+            with m.Elif(fills):
+                m.d.sync += [self._due.eq(1), self._row.eq(slots.victim.row)]
+                m.next = "STOP"
 
     def _fill(self, m: Module) -> None:
         """Take the first task of the highest list."""
@@ -256,7 +274,11 @@ class Tasks(wiring.Component):
             with m.If(pop.ready):
                 m.next = "POPPED"
         with m.State("POPPED"):
-            m.d.sync += [self._task.eq(popped.task), self._launches.eq(0)]
+            m.d.sync += [
+                self._task.eq(popped.task),
+                self._level.eq(self._best.level),
+                self._launches.eq(0),
+            ]
             with m.If(popped.valid):
                 m.next = "READ"
                 with m.If(popped.outcome != ListOutcome.DONE):
@@ -277,9 +299,10 @@ class Tasks(wiring.Component):
         with m.State("CHECK"):
             m.d.sync += [
                 self._verdict.eq(metadata.verdict),
-                self._level.eq(needs.priority),
                 self._head.eq(head),
             ]
+            with m.If(self._launches):
+                m.d.sync += self._level.eq(needs.priority)
             with m.If(metadata.done):
                 with m.If(metadata.verdict.refusal != Refusal.NONE):
                     m.next = "FAIL"
@@ -309,8 +332,9 @@ class Tasks(wiring.Component):
                 opens.p[name].eq(getattr(metadata, name))
                 for name in ("needs", "blocks", "first", "grid")
             ],
+            opens.p.needs.priority.eq(self._level),
             slots.opened.row.eq(slots.free.row),
-            slots.opened.priority.eq(metadata.needs.priority),
+            slots.opened.priority.eq(self._level),
         ]
         with m.State("WORDS"):
             with m.If(self._words.done):
@@ -386,10 +410,9 @@ class Tasks(wiring.Component):
                 m.next = "RESUME"
             with m.Else():
                 m.next = "END"
-        with m.State("END"):
-            m.d.comb += self.ended.valid.eq(1)
-            with m.If(self.ended.ready):
-                m.next = "CLOSE"
+        with m.State("END"):  # there is room: nothing here waits for the end of another task
+            m.d.sync += [self.ended.valid.eq(1), self.ended.p.eq(self._task)]
+            m.next = "CLOSE"
         self._resume(m, place)
 
     def _resume(self, m: Module, place: data.View) -> None:

@@ -80,6 +80,22 @@ async def dependent_tasks(dut: Any) -> None:
 
 
 @cocotb.test()
+async def many_dependent_tasks(dut: Any) -> None:
+    """Tasks that end together, each with one that depends on it, while channels launch more: nobody
+    waits for who waits for him; each is in its parent's context."""
+    engine = Engine(dut, slice_cycles=400)
+    await engine.begin()
+    parents = [Launch(n, JOBS[-1], asid=n, context=n % 2, priority=n % 3) for n in range(8)]
+    children = [Launch(20 + n, JOBS[-1], asid=n, priority=5) for n in range(8)]
+    for parent, child in zip(parents, children, strict=True):
+        parent.more = child.page << 480 | 1 << 512 | 1 << 513
+        engine.know(child)
+        engine.launch(parent)
+    await engine.finish()
+    assert all(task.over is not None for task in (*parents, *children))
+
+
+@cocotb.test()
 async def one_task_faults(dut: Any) -> None:
     """A task whose memory is not mapped fails; the others' results are right (ASID-5)."""
     engine = Engine(dut)

@@ -38,6 +38,7 @@ class Bench:
 
     def __init__(self, dut: Any, latency: int = 5) -> None:
         self.dut = dut
+        dut.resumed.value = 1
         self.contents, self.cycle = Memory(), 0
         self.ask = Source(dut, "request", qmd_address(CONFIG), lambda: True)
         beats = 256 // CONFIG.beat_bytes
@@ -145,6 +146,10 @@ async def every_check(dut: Any) -> None:
     ]
     for fields in right:
         assert isinstance(await _compare(bench, **fields), Task), fields
+    dut.resumed.value = 0  # where a task went on once is of no account when it is launched again
+    await bench.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
+    task = bench.verdict()
+    assert isinstance(task, Task) and task.first == (0, 0, 0) and task.blocks == 6
 
 
 @cocotb.test()

@@ -130,7 +130,7 @@ class Engine:
         block = bytearray(4096)
         block[664:672] = sum(1 << asid for asid in asids).to_bytes(8, "little")
         for asid in asids:
-            word = (0x100 + asid) << 12
+            word = (0x100 + asid) << 12 | 1 << 10
             block[672 + 16 * asid : 680 + 16 * asid] = word.to_bytes(8, "little")
         self.contents.write(PHYSICAL, instance << 12, bytes(block))
 

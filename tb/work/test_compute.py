@@ -11,5 +11,5 @@ def test_compute(simulator: str) -> None:
         "tb.work.cocotb_compute",
         simulator=simulator,
         name="work-compute",
-        minimum=5,
+        minimum=6,
     )
