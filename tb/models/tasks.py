@@ -11,6 +11,7 @@ FIELDS = {
     "group": (128, 6),
     "is_queue": (136, 1),
     "head": (137, 1),
+    "placement": (138, 2),
     "dependence": (142, 16),
     "self_copy": (158, 1),
     "resume_x": (192, 32),

@@ -94,6 +94,8 @@ class Bench:
         for _ in range(TIMEOUT):
             await self.step()
             if self.events and self.events[-1][0] == "completed":
+                for _ in range(10):
+                    await self.step()
                 task = POINTER.unpack(self.events[-1][1]["task"])
                 assert {name: task[name] for name in pointer} == pointer
                 return self.events

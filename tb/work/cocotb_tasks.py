@@ -72,7 +72,8 @@ class Bench:
         dut.context.value = self.context = 0
         dut.active.value = self.active = 1
         dut.leave.value = self.leave = 0
-        dut.automatic.value = Policy.WIDE.value
+        self.automatic = rng.choice(list(Policy)).value
+        dut.automatic.value = self.automatic
         dut.fault.value = 0
         dut.launch__payload.value = 0
         dut.port__stopped__payload.value = 0
@@ -179,6 +180,8 @@ class Bench:
             assert ahead and fresh.context == self.context, "others were before it"
             task = fresh
         assert row.priority == task.priority
+        asked = task.fields.get("placement", 0)
+        assert row.policy == (asked - 1 if asked else self.automatic), "not as it asks (ASID-32)"
         self._check_place(task, row)
         task.outcome, task.row = "runs", row.row
         self.held[row.row] = task
@@ -386,13 +389,18 @@ async def contexts(dut: Any) -> None:
             await bench.step()
         dut.leave.value = bench.leave = 0
         print(f"turn {turn}: {[task.outcome for task in bench.accepted]}")
-    dut.active.value = bench.active = 1
-    while True:
-        for _ in range(3000):
+    for _ in range(4):
+        dut.active.value = bench.active = 1
+        for _ in range(1500):
             await bench.step()
-        if int(dut.idle.value):
-            break
+        dut.leave.value = bench.leave = 1
+        bench.late = 0
+        await bench.step()
+        await bench.until(lambda: int(dut.empty.value), "context has left")
+        dut.active.value = bench.active = 0
         dut.context.value = bench.context = 1 - bench.context
+        await bench.step()
+        dut.leave.value = bench.leave = 0
     await bench.finish()
     assert any(task.resumed for task in bench.accepted)
 
@@ -432,6 +440,7 @@ async def random_tasks(dut: Any) -> None:
             priority=rng.choice((0, 1, 5, 5, 20, 63)),
             blocks=1 + number + rng.randrange(2) * 100,
             head=rng.random() < 0.2,
+            fields={"placement": rng.randrange(4)},
             asid=rng.randrange(min(CONFIG.asids, 4)),
         )
         bench.submit(task)
