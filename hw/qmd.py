@@ -11,6 +11,8 @@ from amaranth.lib import data, enum
 
 __all__ = [
     "CONSTANT_BUFFERS",
+    "MOST_REGISTERS",
+    "MOST_THREADS",
     "QMD",
     "QMD_BITS",
     "QMD_BYTES",
@@ -35,6 +37,12 @@ CONSTANT_BUFFERS = 8
 
 RELEASES = (768, 896, 1664)
 """First bits of the three completion releases, which are alike."""
+
+MOST_THREADS = 1024
+"""Threads of a block at most."""
+
+MOST_REGISTERS = 255
+"""Registers of a thread at most."""
 
 _FIELDS = {
     "OUTER_PUT": (30, 0),

@@ -9,17 +9,18 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
 from hw.lib.onehot import lowest, select
-from hw.qmd import CONSTANT_BUFFERS, QMD, QMD_VERSION, SkedCheck
+from hw.qmd import (
+    CONSTANT_BUFFERS,
+    MOST_REGISTERS,
+    MOST_THREADS,
+    QMD,
+    QMD_VERSION,
+    SkedCheck,
+)
 from hw.work.reader import QMD_DWORDS
 from hw.work.records import BLOCK_COUNT_BITS, coordinates, kernel_needs
 
-__all__ = ["MOST_REGISTERS", "MOST_THREADS", "Check"]
-
-MOST_THREADS = 1024
-"""Threads of a block at most."""
-
-MOST_REGISTERS = 255
-"""Registers of a thread at most."""
+__all__ = ["Check"]
 
 _ENOUGH = 24
 """So many dwords hold grid, place to resume at, threads and registers."""
