@@ -46,7 +46,7 @@ async def urgent_task(dut: Any) -> None:
     engine = Engine(dut)
     await engine.begin()
     spin = JOBS[-1]
-    long = type(spin)(spin.kernel, (40, 1, 1), (64, 1, 1), {"CYCLES": 300})
+    long = type(spin)(spin.kernel, (16, 1, 1), (64, 1, 1), {"CYCLES": 300})
     low = [Launch(n, long, asid=1, priority=1) for n in range(CONFIG.slots)]
     for task in low:
         engine.launch(task)
