@@ -14,7 +14,7 @@ from hw.work.launches import Launches
 from hw.work.lists import list_area
 from hw.work.metadata import task_verdict
 from hw.work.placement import Placement
-from hw.work.share import SharedRead, SharedWrite
+from hw.work.share import share_memory
 from hw.work.tasks import Tasks, task_launch
 
 __all__ = ["Compute"]
@@ -74,7 +74,8 @@ class Compute(wiring.Component):
         m.submodules.placement, m.submodules.faults = self.placement, self._faults
         self._launch(m)
         self._context(m)
-        self._share(m)
+        readers, writers = (self.tasks, self._finish, self._contexts), (self.tasks, self._finish)
+        share_memory(m, self._config, self, readers, writers)
         self._sms(m)
         return m
 
@@ -120,18 +121,6 @@ class Compute(wiring.Component):
                 for name in ("context", "active", "leave", "automatic")
             ],
         ]
-
-    def _share(self, m: Module) -> None:
-        """The task unit's memory, for all that use it."""
-        readers, writers = (self.tasks, self._finish, self._contexts), (self.tasks, self._finish)
-        m.submodules.reads = reads = SharedRead(self._config, len(readers))
-        m.submodules.writes = writes = SharedWrite(self._config, len(writers))
-        for unit, client in zip(readers, reads.clients, strict=True):
-            connect(m, unit.read, client)
-        for unit, client in zip(writers, writes.clients, strict=True):
-            connect(m, unit.write, client)
-        connect(m, reads.port, flipped(self.read))
-        connect(m, writes.port, flipped(self.write))
 
     def _sms(self, m: Module) -> None:
         tasks, placement = self.tasks, self.placement

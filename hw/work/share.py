@@ -1,15 +1,33 @@
 """One memory client for several that ask now and then."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
 from hw.lib.arbiter import SteadyRoundRobin
 from hw.lib.onehot import select
 from hw.records import ReadPort, WritePort
 
-__all__ = ["SharedRead", "SharedWrite"]
+__all__ = ["SharedRead", "SharedWrite", "share_memory"]
+
+
+def share_memory(
+    m: Module,
+    config: Config,
+    owner: wiring.Component,
+    readers: Sequence[wiring.Component],
+    writers: Sequence[wiring.Component],
+) -> None:
+    """Units with a `read` or `write` of their own use that of `owner`, now being elaborated."""
+    m.submodules.reads = reads = SharedRead(config, len(readers))
+    m.submodules.writes = writes = SharedWrite(config, len(writers))
+    for name, shared, units in (("read", reads, readers), ("write", writes, writers)):
+        connect(m, shared.port, flipped(getattr(owner, name)))
+        for unit, client in zip(units, shared.clients, strict=True):
+            connect(m, getattr(unit, name), client)
 
 
 class _Shared(wiring.Component):

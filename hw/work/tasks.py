@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from hw.config import PRIORITIES, Config
 from hw.lib.onehot import encode, lowest
@@ -12,7 +12,7 @@ from hw.records import MemoryStatus, ReadPort, WritePort
 from hw.work.lists import ListOutcome, Lists, list_area
 from hw.work.metadata import Metadata, Refusal, task_verdict
 from hw.work.records import GlobalPort, Policy, coordinates, kernel_word, task_pointer
-from hw.work.share import SharedRead, SharedWrite
+from hw.work.share import share_memory
 from hw.work.slots import Slots
 from hw.work.word import WORD_BYTES, WordAccess
 from hw.work.words import KernelWords
@@ -111,7 +111,8 @@ class Tasks(wiring.Component):
         m.submodules.slots, m.submodules.lists = self._slots, self._lists
         m.submodules.metadata, m.submodules.words = self._metadata, self._words
         m.submodules.word = self._word
-        self._share(m)
+        readers, writers = (self._metadata, self._lists, self._word), (self._lists, self._word)
+        share_memory(m, self._config, self, readers, writers)
         self._wire(m)
         self._choose_policy(m)
         self._choose_level(m)
@@ -134,20 +135,6 @@ class Tasks(wiring.Component):
             ),
         ]
         return m
-
-    def _share(self, m: Module) -> None:
-        """The memory, among those that use it, each in its time."""
-        config = self._config
-        readers = (self._metadata, self._lists, self._word)
-        writers = (self._lists, self._word)
-        m.submodules.reads = reads = SharedRead(config, len(readers))
-        m.submodules.writes = writes = SharedWrite(config, len(writers))
-        for unit, client in zip(readers, reads.clients, strict=True):
-            connect(m, unit.read, client)
-        for unit, client in zip(writers, writes.clients, strict=True):
-            connect(m, unit.write, client)
-        connect(m, reads.port, flipped(self.read))
-        connect(m, writes.port, flipped(self.write))
 
     def _wire(self, m: Module) -> None:
         """What does not depend on the state."""
