@@ -97,7 +97,7 @@ LIMITS = {
     "cycle_ns": Limits(1, 1000),
     "contexts": Limits(1, 16),
     "slots": Limits(4, 64),
-    "sms": Limits(1, 132),
+    "sms": Limits(0, 132, note="0: no compute engine"),
     "sm_warps": Limits(1, 64),
     "sm_blocks": Limits(1, 32),
     "sm_registers": Limits(256, 65536, note=f"a multiple of {REGISTER_UNIT}"),
@@ -131,7 +131,7 @@ class Config:
     cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
     contexts : contexts that may have tasks; one of them runs.
     slots : tasks that hold a slot of the task table, from which blocks are placed.
-    sms : streaming multiprocessors.
+    sms : streaming multiprocessors; 0: there is no compute engine, and no compute class.
     sm_warps, sm_blocks : hardware warps and block slots of each.
     sm_registers : 32-bit registers of each, for all its warps together.
     sm_shared : bytes of shared memory of each.
@@ -212,8 +212,14 @@ class Config:
 
     @property
     def memory_clients(self) -> int:
-        """Clients of memory whose addresses are virtual: host, semaphore unit, copy engines."""
-        return 2 + self.copy_engines
+        """Clients of memory whose addresses are virtual: host, semaphore unit, copy engines; with a
+        compute engine its task unit and the SMs."""
+        return 2 + self.copy_engines + (1 + self.sms if self.compute else 0)
+
+    @property
+    def compute(self) -> bool:
+        """Whether there is a compute engine."""
+        return self.sms > 0
 
     @property
     def channel_bits(self) -> int:

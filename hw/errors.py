@@ -1,8 +1,9 @@
-"""Why a channel halts: the public interrupt code, and our finer cause (COPY-12, HOST-6)."""
+"""Why a channel halts: the public interrupt code, and our finer cause (COPY-12, HOST-6). And why a
+warp cannot go on."""
 
 from amaranth.lib import enum
 
-__all__ = ["CODE_OF", "Cause", "Code"]
+__all__ = ["CODE_OF", "Cause", "Code", "CoreCause"]
 
 
 class Code(enum.IntEnum, shape=6):
@@ -22,7 +23,7 @@ class Code(enum.IntEnum, shape=6):
     HCE_ILLEGAL_CLASS = 36
 
 
-class Cause(enum.IntEnum, shape=5):
+class Cause(enum.IntEnum, shape=6):
     """What exactly was wrong; every cause belongs to one `Code` (`CODE_OF`)."""
 
     NONE = 0
@@ -74,6 +75,26 @@ class Cause(enum.IntEnum, shape=5):
     """Bus error reading USERD, ring or pushbuffer."""
     FETCH_FAULT = 31
     """USERD, ring or pushbuffer not mapped."""
+    COMPUTE_MODE = 32
+    """Data of a compute method that ask for what is not modelled."""
+    INLINE_BUS = 33
+    INLINE_FAULT = 34
+    """An inline task record could not be written."""
+    TASK_BUS = 35
+    TASK_FAULT = 36
+    """A task's record could not be read."""
+    TASK_MODEL = 37
+    """A task's record is of another version, or uses what is not modelled."""
+    TASK_CHECK = 38
+    """A public check of the task's record fails; `CAUSE.SKEDCHECK` says which."""
+    TASK_FULL = 39
+    """The list of the task's priority has no room."""
+    TASK_LISTS = 40
+    """The memory of the task lists could not be accessed."""
+    TASK_KERNEL = 41
+    """A warp of the task could not go on; `WARP_FAULT` says why."""
+    TASK_RELEASE = 42
+    """The task is complete, but a release at its end was refused."""
 
 
 CODE_OF = {
@@ -108,6 +129,35 @@ CODE_OF = {
     Cause.COPY_SEMAPHORE: Code.DEVICE,
     Cause.FETCH_BUS: Code.GPFIFO,
     Cause.FETCH_FAULT: Code.GPFIFO,
+    Cause.COMPUTE_MODE: Code.HCE_RE_ILLEGAL_OP,
+    Cause.INLINE_BUS: Code.DEVICE,
+    Cause.INLINE_FAULT: Code.DEVICE,
+    Cause.TASK_BUS: Code.DEVICE,
+    Cause.TASK_FAULT: Code.DEVICE,
+    Cause.TASK_MODEL: Code.HCE_RE_ILLEGAL_OP,
+    Cause.TASK_CHECK: Code.HCE_RE_ILLEGAL_OP,
+    Cause.TASK_FULL: Code.DEVICE,
+    Cause.TASK_LISTS: Code.DEVICE,
+    Cause.TASK_KERNEL: Code.DEVICE,
+    Cause.TASK_RELEASE: Code.DEVICE,
 }
 """Public interrupt of every cause. `METHOD0`/`DATA0` hold the offending method; the cause and
 `ERROR_VA` say the rest."""
+
+
+class CoreCause(enum.Enum, shape=4):
+    """Why a warp cannot go on."""
+
+    NONE = 0
+    INSTRUCTION = 1
+    """Not an instruction, or one with an operand that the kernel does not have."""
+    PROGRAM_BUS = 2
+    PROGRAM_FAULT = 3
+    """The program's memory could not be read; and so the constant buffer's."""
+    MEMORY_BUS = 4
+    MEMORY_FAULT = 5
+    MEMORY_ALIGNMENT = 6
+    SHARED_RANGE = 7
+    """Past the block's shared memory, or not a multiple of 4."""
+    MASK_STACK = 8
+    """Too many lane masks, or one taken that is not there."""

@@ -4,7 +4,8 @@ The one place where they stand: the decoder reads them in hardware, the driver w
 numbers are byte offsets. Layouts are Amaranth `data.Struct`s; `.const()` truncates silently, so
 software goes through `pack()`, which refuses a value that does not fit.
 
-Source: NVIDIA open-gpu-doc class headers clc56f.h and clc7b5.h, as restated on spec page 60.
+Source: NVIDIA open-gpu-doc class headers clc56f.h, clc7b5.h and clc6c0.h, as restated on spec page
+60.
 """
 
 from amaranth.lib import data, enum
@@ -13,6 +14,7 @@ __all__ = [
     "USERD_BYTES",
     "AcquireTimer",
     "CeMethod",
+    "ComputeMethod",
     "CopyLaunch",
     "EntryOpcode",
     "GpEntry",
@@ -27,10 +29,14 @@ __all__ = [
     "MemOpC",
     "MemOpD",
     "ObjectClass",
+    "PcasAction",
     "Reduction",
+    "ReportOp",
+    "ReportSemaphore",
     "SecOp",
     "SemOp",
     "SemaphoreExecute",
+    "SignalingPcas",
     "TertOp",
     "Userd",
     "YieldOp",
@@ -133,6 +139,7 @@ class HostMethod(enum.IntEnum, shape=12):
 class ObjectClass(enum.IntEnum, shape=16):
     """Classes that SET_OBJECT may name."""
 
+    COMPUTE = 0xC6C0
     COPY = 0xC7B5
 
 
@@ -333,6 +340,75 @@ class CopyLaunch(data.Struct):
     disable_plc: 1
     wide: 1
     reserved: 4
+
+
+class ComputeMethod(enum.IntEnum, shape=13):
+    """Compute class methods, byte offsets (section 5.1); all others of the class set state of
+    shaders that this machine lacks."""
+
+    NOP = 0x100
+    WAIT_FOR_IDLE = 0x110
+    INVALIDATE_SKED_CACHES = 0x298
+    SET_CWD_SLOT_COUNT = 0x2B0
+    SEND_PCAS_A = 0x2B4
+    SEND_PCAS_B = 0x2B8
+    SEND_SIGNALING_PCAS_B = 0x2BC
+    SEND_SIGNALING_PCAS2_B = 0x2C0
+    SET_INLINE_QMD_ADDRESS_A = 0x318
+    SET_INLINE_QMD_ADDRESS_B = 0x31C
+    LOAD_INLINE_QMD_DATA = 0x320
+    """The first of 64."""
+    SET_REPORT_SEMAPHORE_A = 0x1B00
+    SET_REPORT_SEMAPHORE_B = 0x1B04
+    SET_REPORT_SEMAPHORE_C = 0x1B08
+    SET_REPORT_SEMAPHORE_D = 0x1B0C
+
+
+class SignalingPcas(data.Struct):
+    """SEND_SIGNALING_PCAS_B data."""
+
+    invalidate: 1
+    schedule: 1
+    reserved: 30
+
+
+class PcasAction(enum.IntEnum, shape=4):
+    """SEND_SIGNALING_PCAS2_B PCAS_ACTION."""
+
+    NOP = 0
+    INVALIDATE = 1
+    SCHEDULE = 2
+    INVALIDATE_COPY_SCHEDULE = 3
+    INCREMENT_PUT = 6
+    DECREMENT_DEPENDENCE = 7
+    PREFETCH = 8
+    PREFETCH_SCHEDULE = 9
+    INVALIDATE_PREFETCH_COPY_SCHEDULE = 0xA
+    INVALIDATE_PREFETCH_COPY_FORCE_REQUIRE_SCHEDULING = 0xB
+
+
+class ReportOp(enum.IntEnum, shape=2):
+    """SET_REPORT_SEMAPHORE_D OPERATION."""
+
+    RELEASE = 0
+    TRAP = 3
+
+
+class ReportSemaphore(data.Struct):
+    """SET_REPORT_SEMAPHORE_D data. `reduction` is numbered as `hw.qmd.ReleaseOp`."""
+
+    operation: 2
+    flush_disable: 1
+    reduction_enable: 1
+    reserved0: 5
+    reduction: 3
+    reserved1: 5
+    format: 2
+    reserved2: 1
+    awaken: 1
+    reserved3: 7
+    one_word: 1
+    reserved4: 3
 
 
 def pack(layout: type[data.Struct], **values: int) -> int:

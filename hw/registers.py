@@ -1,8 +1,8 @@
 """The register map, described once: the decoder, the driver, the documents are made from it.
 
-Byte offsets in the 16-bit address space of the control port, which holds three blocks: one set of
-global registers, one set for each channel, one for each on-chip semaphore. Readers see integers
-only; `pack` and `unpack` check that values fit.
+Byte offsets in the 16-bit address space of the control port, which holds four blocks: one set of
+global registers, one set for each channel, one for each on-chip semaphore, one for each context.
+Readers see integers only; `pack` and `unpack` check that values fit.
 
     address("DOORBELL")                         0x90
     channel_address(3, "GP_BASE")               0x4308
@@ -19,13 +19,15 @@ from amaranth.lib import data
 from amaranth.lib import enum as amaranth_enum
 
 from hw.config import PA_BITS, VA_BITS, WINDOW_BASE, Config
-from hw.errors import CODE_OF, Cause, Code
+from hw.errors import CODE_OF, Cause, Code, CoreCause
 from hw.methods import AcquireTimer
 from hw.pagetables import FAULT_RECORD_BYTES
+from hw.qmd import Placement, SkedCheck
 
 __all__ = [
     "ADDRESS_BITS",
     "CHANNEL",
+    "CONTEXT",
     "GLOBAL",
     "ID",
     "PERFORMANCE",
@@ -42,6 +44,7 @@ __all__ = [
     "address",
     "channel_address",
     "channel_word",
+    "context_address",
     "semaphore_address",
 ]
 
@@ -51,7 +54,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 0)
+VERSION = (2, 1)
 """Major and minor number of this register map; the major number changes when drivers must."""
 
 
@@ -269,7 +272,18 @@ PERFORMANCE = {
     "L2_HITS": "Misses that the second-level TLB translated.",
     "PAGE_WALKS": "Walks of page tables that began, some of them anew after an invalidation.",
     "FAULTS": "Bursts that were not translated.",
-    "INVALIDATIONS": "Binds and invalidations of translations, by registers and by methods.",
+    "INVALIDATIONS": "Binds and invalidations of translations, by registers, methods and contexts.",
+    "LAUNCHES": "Tasks launched, by channels and by tasks at their end.",
+    "TASKS": "Tasks that are over, complete or failed; launches that were refused are not counted.",
+    "BLOCKS": "Blocks sent to SMs.",
+    "WARPS": "Warps started.",
+    "WARP_FAULTS": "Warps that could not go on.",
+    "NO_REGISTERS": "Decisions that placed no block, while no SM had the registers of one left.",
+    "NO_WARPS": "The same: while no SM had the hardware warps of one left.",
+    "NO_SHARED": "The same: while no SM had the shared memory of one left.",
+    "NO_SLOTS": "The same: while no SM had a block slot left.",
+    "NO_LOWER": "The same: while all SMs ran blocks of the same or of a higher priority.",
+    "IGNORED": "Compute methods that set what this machine does not have.",
 }
 """Performance counters and what each counts; 32 bits, wrap, never cleared."""
 
@@ -305,6 +319,8 @@ class Wait(amaranth_enum.Enum, shape=4):
     TURN = 10
     ENGINE_TIMED = 11
     TRANSLATION = 12
+    TASKS = 13
+    COMPUTE = 14
 
 
 WAITS = {
@@ -321,6 +337,8 @@ WAITS = {
     Wait.TURN.value: "its next turn only",
     Wait.ENGINE_TIMED.value: "as 2, or one of its group not to be 0, from when its time-out runs",
     Wait.TRANSLATION.value: "its invalidation of translations to be acknowledged (MEM_OP)",
+    Wait.TASKS.value: "its own tasks to end",
+    Wait.COMPUTE.value: "the compute engine to take its method, or to have done it",
 }
 """The same in words."""
 
@@ -331,6 +349,7 @@ _INTERRUPTS = (
     Field("NOTIFY", 1, 1, "A channel executed NON_STALL_INTERRUPT (INTR_NOTIFY)."),
     Field("COPY", 2, 2, "A copy with an interrupt has completed, without an error (INTR_COPY)."),
     Field("FAULT", 3, 3, "An access could not be translated, or a fault was lost (FAULT_STATUS)."),
+    Field("TASK", 4, 4, "A context cannot run, or a task was lost (CONTEXT_BROKEN, TASK_STATUS)."),
 )
 
 _MMU_OPERATIONS = ", ".join(f"{one.value} {one.name}" for one in MmuOperation)
@@ -357,7 +376,31 @@ def _page_address(name: str, offset: int, doc: str, bits: int) -> tuple[Register
     )
 
 
+def _halves_of(name: str, offset: int, doc: str) -> tuple[Register, Register]:
+    """A virtual address in two registers that can only be read."""
+    return (
+        Register(f"{name}_LO", offset, Access.RO, f"{doc} Bits 31:0."),
+        Register(
+            f"{name}_HI",
+            offset + 4,
+            Access.RO,
+            f"{doc} High part.",
+            (Field("ADDRESS", VA_BITS - 33, 0, f"Bits {VA_BITS - 1}:32."),),
+        ),
+    )
+
+
 _RECORD_WORDS = FAULT_RECORD_BYTES // 4
+
+_PLACEMENTS = (
+    "0 by the machine: DEEP if the context has several address spaces, else WIDE; "
+    + ", ".join(f"{one.value} {one.name}" for one in Placement if one != Placement.CONTEXT)
+    + "."
+)
+
+_CHECKS = ", ".join(f"{check.value} {check.name}" for check in SkedCheck)
+
+_CORE_CAUSES = ", ".join(f"{cause.value} {cause.name}" for cause in CoreCause)
 
 GLOBAL = Block(
     name="GLOBAL",
@@ -400,6 +443,14 @@ GLOBAL = Block(
         _size("L2_ENTRIES", 0x040, "Pages in the second-level TLB."),
         _size("L2_WAYS", 0x044, "Its ways."),
         _size("WALKS", 0x048, "Page walks that may be under way."),
+        _size("CONTEXTS", 0x04C, "Contexts."),
+        _size("SLOTS", 0x050, "Slots of the task table."),
+        _size("SMS", 0x054, "Streaming multiprocessors; 0: no compute engine."),
+        _size("SM_WARPS", 0x058, "Hardware warps of each SM."),
+        _size("SM_BLOCKS", 0x05C, "Block slots of each SM."),
+        _size("SM_REGISTERS", 0x060, "32-bit registers of each SM."),
+        _size("SM_SHARED", 0x064, "Bytes of shared memory of each SM."),
+        _size("LANES", 0x068, "Threads of a warp that an SM executes per cycle."),
         Register(
             "TIME_0",
             0x080,
@@ -565,6 +616,73 @@ GLOBAL = Block(
             )
             for word in range(_RECORD_WORDS)
         ),
+        *_page_address("TASK_LISTS", 0x280, "Virtual address of the task lists", VA_BITS),
+        Register(
+            "TASK_LISTS_SIZE",
+            0x288,
+            Access.RW,
+            "Their size and address space. All three may change only while TASK_STATE.IDLE is 1.",
+            (
+                Field(
+                    "LOG_SIZE",
+                    4,
+                    0,
+                    "Each list has 2^LOG_SIZE places of 8 bytes, at most 2^20, of which a few (a "
+                    "quarter more than SLOTS) are kept for tasks that come back. There are 64 for "
+                    "each context, by priority, and then by context.",
+                ),
+                Field("ASID", 25, 16, "Address space; applications must not reach the lists."),
+            ),
+        ),
+        Register(
+            "CONTEXT_SLICE",
+            0x28C,
+            Access.RW,
+            "Cycles that a context runs while others wait.",
+            reset=20_000,
+        ),
+        Register(
+            "CONTEXT_BROKEN",
+            0x290,
+            Access.W1C,
+            "Contexts whose instance block cannot be read, or names what cannot be bound; one bit "
+            "each. Their tasks wait; clearing the bit lets the context be tried again.",
+            (Field("CONTEXT", 15, 0, "Context 0 … 15."),),
+        ),
+        Register(
+            "TASK_STATUS",
+            0x294,
+            Access.W1C,
+            "What happened to tasks.",
+            (
+                Field("WARP_FAULT", 0, 0, "A warp could not go on; WARP_FAULT holds the first."),
+                Field("LOST", 1, 1, "A task could not be read from its list, and is lost."),
+            ),
+        ),
+        Register(
+            "TASK_STATE",
+            0x298,
+            Access.RO,
+            "What the compute engine does now.",
+            (
+                Field("IDLE", 0, 0, "It holds no task anywhere, and none is on its way."),
+                Field("ACTIVE", 1, 1, "A context runs: its address spaces are bound."),
+                Field("CONTEXT", 7, 4, "Which one, or the last one."),
+            ),
+        ),
+        Register(
+            "WARP_FAULT",
+            0x29C,
+            Access.RO,
+            "The first warp that could not go on since TASK_STATUS.WARP_FAULT was cleared.",
+            (
+                Field("CAUSE", 3, 0, _CORE_CAUSES),
+                Field("SM", 15, 8, "On this SM."),
+                Field("ASID", 25, 16, "Of this address space."),
+            ),
+        ),
+        *_halves_of("WARP_FAULT_AT", 0x2A0, "Virtual address of its instruction."),
+        *_halves_of("WARP_FAULT_VA", 0x2A8, "Virtual address that it accessed, where it did."),
     ),
 )
 
@@ -609,12 +727,13 @@ CHANNEL = Block(
                     "ACTIVE",
                     5,
                     5,
-                    "A copy, a read, a write-back or a semaphore operation in memory of it is "
-                    "under way: its memory is in use, also after it was switched off.",
+                    "A copy, a task, a read, a write-back or a semaphore operation in memory of it "
+                    "is under way: its memory is in use, also after it was switched off.",
                 ),
                 Field("WAIT", 11, 8, f"What its held method waits for: {_WAIT_DOC}."),
                 Field("ACQUIRE_FAIL", 12, 12, "Its acquire has failed at least once."),
-                Field("COPIES", 23, 16, "Copies launched and not completed."),
+                Field("COPIES", 19, 16, "Copies launched and not completed."),
+                Field("TASKS", 31, 20, "Tasks launched and not over; those they launched, too."),
             ),
         ),
         Register(
@@ -660,6 +779,7 @@ CHANNEL = Block(
             (
                 Field("ASID", 9, 0, "Address space of everything that the channel does."),
                 Field("AUTH_LEVEL", 16, 16, "1: privileged methods are allowed."),
+                Field("CONTEXT", 23, 20, "Context of its tasks."),
                 Field(
                     "EARLY_WAITS",
                     17,
@@ -712,15 +832,21 @@ CHANNEL = Block(
             Access.RO,
             "The error in detail.",
             (
-                Field("CAUSE", 4, 0, ", ".join(f"{cause.value} {cause.name}" for cause in Cause)),
+                Field("CAUSE", 5, 0, ", ".join(f"{cause.value} {cause.name}" for cause in Cause)),
                 Field(
                     "MORE",
                     8,
                     8,
-                    "Another copy of the channel has failed since; this record stays that of the "
-                    "first error. Once that is cleared the channel is halted by the second; of "
-                    "copies that fail while two are recorded only MORE of the second tells. Final "
-                    "once STATUS.COPIES is 0.",
+                    "Another copy or task of the channel has failed since; this record stays that "
+                    "of the first error. Once that is cleared the channel is halted by the second; "
+                    "of those that fail while two are recorded only MORE of the second tells. "
+                    "Final once STATUS.COPIES and STATUS.TASKS are 0.",
+                ),
+                Field(
+                    "SKEDCHECK",
+                    21,
+                    16,
+                    f"With TASK_CHECK, the public number of the check that failed: {_CHECKS}.",
                 ),
             ),
         ),
@@ -752,6 +878,7 @@ CHANNEL = Block(
         ),
         Register("METHODS", 0x4C, Access.RO, "Methods executed since its start. Wraps at 32 bits."),
         Register("COPIES", 0x50, Access.RO, "Copies completed since its start. Wraps at 32 bits."),
+        Register("TASKS", 0x54, Access.RO, "Tasks over since its start. Wraps at 32 bits."),
     ),
 )
 
@@ -769,7 +896,39 @@ SEMAPHORE = Block(
     ),
 )
 
-REGISTERS = (GLOBAL, CHANNEL, SEMAPHORE)
+CONTEXT = Block(
+    name="CONTEXT",
+    base=0xC000,
+    stride=16,
+    count=16,
+    built=lambda config: config.contexts if config.compute else 0,
+    registers=(
+        Register(
+            "INSTANCE_LO",
+            0x0,
+            Access.RW,
+            "Physical address of the instance block, low part: which address spaces the context "
+            "has, and their page directories. It is read whenever the context begins to run.",
+            (Field("ADDRESS", 31, 12, "Bits 31:12."),),
+        ),
+        Register(
+            "INSTANCE_HI",
+            0x4,
+            Access.RW,
+            "Physical address of the instance block, high part.",
+            (Field("ADDRESS", PA_BITS - 33, 0, f"Bits {PA_BITS - 1}:32."),),
+        ),
+        Register(
+            "PLACEMENT",
+            0x8,
+            Access.RW,
+            "How blocks of tasks that leave it open are spread over SMs.",
+            (Field("POLICY", 1, 0, _PLACEMENTS),),
+        ),
+    ),
+)
+
+REGISTERS = (GLOBAL, CHANNEL, SEMAPHORE, CONTEXT)
 """The whole map."""
 
 
@@ -791,3 +950,8 @@ def channel_word(name: str) -> int:
 def semaphore_address(slot: int, name: str) -> int:
     """Byte address of a register of on-chip semaphore `slot`; errors as `Block.address`."""
     return SEMAPHORE.address(name, slot)
+
+
+def context_address(context: int, name: str) -> int:
+    """Byte address of a register of `context`; errors as `Block.address`."""
+    return CONTEXT.address(name, context)

@@ -1,14 +1,14 @@
 """The SM port: where a core is plugged in behind an SM logic controller (`hw/sm/README.md`)."""
 
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
+from hw.errors import CoreCause
 from hw.records import MemoryStatus, read_beat, write_beat
 from hw.work.records import coordinates, kernel_word
 
 __all__ = [
-    "CoreCause",
     "SmControl",
     "SmMemory",
     "SmPort",
@@ -17,24 +17,6 @@ __all__ = [
     "core_request",
     "warp_start",
 ]
-
-
-class CoreCause(enum.Enum, shape=4):
-    """Why a warp cannot go on."""
-
-    NONE = 0
-    INSTRUCTION = 1
-    """Not an instruction, or one with an operand that the kernel does not have."""
-    PROGRAM_BUS = 2
-    PROGRAM_FAULT = 3
-    """The program's memory could not be read; and so the constant buffer's."""
-    MEMORY_BUS = 4
-    MEMORY_FAULT = 5
-    MEMORY_ALIGNMENT = 6
-    SHARED_RANGE = 7
-    """Past the block's shared memory, or not a multiple of 4."""
-    MASK_STACK = 8
-    """Too many lane masks, or one taken that is not there."""
 
 
 def block_begin(config: Config) -> data.StructLayout:

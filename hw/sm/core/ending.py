@@ -5,12 +5,13 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
+from hw.errors import CoreCause
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode
 from hw.sm.core.fetch import last_words
 from hw.sm.core.layouts import completion
 from hw.sm.core.warps import warp_event
-from hw.sm.port import CoreCause, core_fault
+from hw.sm.port import core_fault
 
 __all__ = ["Ending"]
 

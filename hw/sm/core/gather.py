@@ -7,9 +7,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
+from hw.errors import CoreCause
 from hw.lib.onehot import lowest, select
 from hw.sm.core.layouts import access_row, bits, dest_bits
-from hw.sm.port import CoreCause
 
 __all__ = ["Gather", "access", "checked_row", "first_failure", "gathered_words", "of_lowest"]
 

@@ -3,8 +3,8 @@
 from amaranth.lib import data, enum
 
 from hw.config import VA_BITS, WARP_THREADS, Config
+from hw.errors import CoreCause
 from hw.sm.isa import MASKS, Opcode
-from hw.sm.port import CoreCause
 
 __all__ = [
     "QUEUED",

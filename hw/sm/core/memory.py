@@ -6,13 +6,14 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
+from hw.errors import CoreCause
 from hw.lib.stream import StreamRegister
 from hw.records import MemoryStatus, read_beat, write_beat
 from hw.sm.core.gather import Gather, access, first_failure, gathered_words
 from hw.sm.core.layouts import access_row, completion, result_row
 from hw.sm.core.reads import OUTSTANDING
 from hw.sm.core.rows import Rows
-from hw.sm.port import CoreCause, core_request
+from hw.sm.port import core_request
 
 __all__ = ["Memory"]
 

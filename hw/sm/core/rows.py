@@ -6,9 +6,9 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
+from hw.errors import CoreCause
 from hw.sm.core.gather import checked_row, of_lowest
 from hw.sm.core.layouts import QUEUED, access_row, row_count
-from hw.sm.port import CoreCause
 
 __all__ = ["Rows"]
 

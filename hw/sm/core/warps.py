@@ -8,12 +8,12 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.errors import CoreCause
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode
 from hw.sm.core.layouts import completion
 from hw.sm.core.retire import warp_next
 from hw.sm.core.waits import one_hot
-from hw.sm.port import CoreCause
 
 __all__ = ["HELD", "Warps", "warp_event", "warp_outcome"]
 
