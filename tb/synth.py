@@ -53,7 +53,7 @@ from hw.mmu.l2 import L2Tlb
 from hw.mmu.lookups import page_request
 from hw.mmu.maintenance import Maintenance
 from hw.mmu.mmu import miss_number
-from hw.mmu.system import FIRST_CLIENT, REQUESTERS, MemorySystem
+from hw.mmu.system import FIRST_CLIENT, MemorySystem, requesters
 from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
@@ -137,9 +137,9 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.l1": _l1,
     "mmu.l2": _l2,
     "mmu.walker": _walker,
-    "mmu.maintenance": lambda config: Maintenance(config, REQUESTERS),
+    "mmu.maintenance": lambda config: Maintenance(config, requesters(config)),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
-    "mmu": lambda config: MemorySystem(config, REQUESTERS),
+    "mmu": lambda config: MemorySystem(config, requesters(config)),
     "work.choice": Choice,
     "work.choice-132": lambda config: Choice(replace(config, sms=132)),
     "work.placement": Placement,
