@@ -80,6 +80,8 @@ class Signalbox(wiring.Component):
             connect(m, engine.write, memory.write[2 + number])
         if config.compute:
             self._compute(m, control, host, semaphores)
+        else:
+            m.d.comb += control.compute.idle.eq(1)
         m.d.comb += [
             memory.time.eq(control.time),
             self.irq.eq(control.irq),

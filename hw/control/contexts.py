@@ -38,6 +38,7 @@ class ContextRegisters(wiring.Component):
         request, response = self.port.request, self.port.response
         access, value = Signal.like(request.p), Signal(32)
         writes = Signal(self._config.contexts)
+        words = self._words(m, access, writes)
         with m.FSM(name="access"):
             with m.State("IDLE"):
                 m.d.comb += request.ready.eq(1)
@@ -48,7 +49,7 @@ class ContextRegisters(wiring.Component):
                 for number in range(self._config.contexts):
                     here = access.address[_WORD_BITS:] == number
                     m.d.comb += writes[number].eq(access.write & here)
-                m.d.sync += value.eq(reduce(or_, self._words(m, access, writes)))
+                m.d.sync += value.eq(reduce(or_, words))
                 m.next = "RESPOND"
             with m.State("RESPOND"):
                 m.d.comb += response.valid.eq(1)

@@ -300,11 +300,11 @@ async def contexts(dut: Any) -> None:
         await channel.kick()
     await computer.finish(*channels)
     computer.check(tasks)
+    await channels[0].submit(launch(tasks[0]))
+    await computer.finish(channels[0])
     await computer.write_context(1, "INSTANCE_HI", 0xFF)
     late = spaces[1].task(JOBS[0])
     await channels[1].submit(launch(late))
-    await channels[0].submit(launch(tasks[0]))
-    await computer.finish(channels[0])
     await bench.until(lambda: dut.irq.value == 1, "interrupt of a broken context")
     assert await bench.control.read("CONTEXT_BROKEN") == 2
     assert (await channels[1].status())["TASKS"] == 1
