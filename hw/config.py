@@ -308,6 +308,7 @@ CONFIGS = {
     ),
     "default": Config(),
     "two-engines": Config(copy_engines=2),
+    "copies": Config(sms=0),
     "large": Config(
         channels=64,
         copy_engines=4,
