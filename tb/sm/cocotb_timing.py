@@ -65,7 +65,8 @@ def check_spans(spans: list[Span], task: Launch, row: int) -> None:
 
 async def run(bench: Bench, tasks: dict[int, Launch], limit: int = 20_000) -> None:
     """All of these tasks, by row, at once."""
-    bench.faults.clear(), bench.spans.clear(), bench.reads.clear(), bench.writes.clear()
+    for kept in (bench.faults, bench.spans, bench.reads, bench.writes):
+        kept.clear()
     for row, task in tasks.items():
         bench.launch(Task(row, task))
     await bench.run(limit)
@@ -105,7 +106,7 @@ async def every_warp_once(dut, eager):
             warps = numbers.randint(1, CONFIG.sm_warps)
             timings[row] = random_timing(numbers, warps)
             grid = numbers.choice(((5, 1, 1), (2, 3, 1), (2, 1, 2), (2, 2, 2)))
-            tasks[row] = launch(timings[row], grid, warps, 16)
+            tasks[row] = launch(timings[row], grid, warps, 2 + timings[row].block_bytes // 512)
         await run(bench, tasks)
         assert not bench.faults
         for row, task in tasks.items():

@@ -44,15 +44,16 @@ class TimingCore(wiring.Component):
             tasks.row.eq(start.row),
             tasks.want.eq(start.want),
             start.known.eq(tasks.known),
-            start.task.eq(tasks.task),
-            [getattr(steps, name).eq(getattr(start, name)) for name in ("warp", "facts", "place")],
-            steps.keep.eq(start.keep),
+            start.cause.eq(tasks.cause),
+            tasks.look.eq(start.look),
+            start.word.eq(tasks.word),
+            steps.word.eq(tasks.word),
+            [
+                getattr(steps, name).eq(getattr(start, name))
+                for name in ("warp", "put_stride", "put_accesses", "facts", "place", "keep")
+            ],
             start.free.eq(steps.free),
-            tasks.step_row.eq(steps.row),
-            tasks.step_en.eq(steps.en),
-            steps.step.eq(tasks.step),
             timer.kill.eq(self.kill),
-            tasks.beat.eq(loads.beat),
         ]
         for number, source in enumerate((start, loads, stores)):
             connect(m, source.wake, timer.wakes[number])
@@ -61,6 +62,7 @@ class TimingCore(wiring.Component):
         connect(m, steps.store, stores.store)
         connect(m, steps.last, ending.last)
         connect(m, tasks.request, loads.ask)
+        connect(m, loads.beat, tasks.beat)
         connect(m, loads.request, flipped(self.read_request))
         connect(m, flipped(self.read_beat), loads.answer)
         connect(m, stores.request, flipped(self.write_request))

@@ -7,11 +7,9 @@ from hw.sm.port import CoreCause
 
 __all__ = [
     "RECORD_BYTES",
-    "WORD_BITS",
+    "RECORD_WORDS",
     "store_pattern",
     "timing_record",
-    "timing_step",
-    "timing_task",
     "warp_access",
     "warp_facts",
     "warp_fire",
@@ -35,8 +33,8 @@ each means: `hw/sm/README.md`. Of `base` 49 bits count."""
 
 RECORD_BYTES = timing_record.size // 8
 
-WORD_BITS = 64
-"""The record is kept by words; no field lies in two of them."""
+RECORD_WORDS = timing_record.size // 32
+"""The core reads it by words; only `base` lies in two of them."""
 
 store_pattern = data.StructLayout({
     "number": 32,
@@ -45,27 +43,8 @@ store_pattern = data.StructLayout({
     "reserved": 9,
     "written": 1,
 })
-"""What a store writes, again and again up to the end of the bus beat: block, its number in the
+"""What a store writes, again and again up to the end of the bus beat: the block's number in the
 grid; which access of the warp; which warp of the block; and 1."""
-
-
-def timing_task(config: Config) -> data.StructLayout:
-    """What the start of a block or warp needs of its row: grid, record's address and its content,
-    or with `cause` why there is none."""
-    return data.StructLayout({
-        "width": 32,
-        "height": 16,
-        "address": VA_BITS,
-        "cause": CoreCause,
-        **{name: timing_record[name].shape for name in ("cycles", "spread")},
-        **{name: timing_record[name].shape for name in ("block_bytes", "warp_bytes")},
-        "base": VA_BITS,
-    })
-
-
-def timing_step(config: Config) -> data.StructLayout:
-    """What an access needs of its row."""
-    return data.StructLayout({"accesses": 16, "store": 1, "stride": 32, "address": VA_BITS})
 
 
 def warp_facts(config: Config) -> data.StructLayout:
@@ -75,7 +54,8 @@ def warp_facts(config: Config) -> data.StructLayout:
 
 
 def warp_place(config: Config) -> data.StructLayout:
-    """Where a warp is: its last access, or first one if `count`, those so far, is 0."""
+    """Where a warp is: at its last access, or before its first one if `count`, those so far, is
+    0."""
     return data.StructLayout({"va": VA_BITS, "count": 16})
 
 

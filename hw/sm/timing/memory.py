@@ -8,9 +8,14 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.records import MemoryStatus, read_beat, write_beat
 from hw.sm.port import CoreCause, core_request
-from hw.sm.timing.layouts import WORD_BITS, warp_access, warp_wake
+from hw.sm.timing.layouts import store_pattern, warp_access, warp_wake
 
 __all__ = ["Loads", "Stores"]
+
+
+def _depth(config: Config) -> int:
+    """Accesses of each kind under way: one per warp."""
+    return max(2, config.sm_warps)
 
 
 def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> None:
@@ -28,7 +33,7 @@ class Loads(wiring.Component):
 
     Members
     -------
-    ask, beat : the record's; every beat is taken at once.
+    ask, beat : the record's.
     load : loads. wake : their warps, when their beat has come.
     request, answer : of the port.
     """
@@ -37,7 +42,7 @@ class Loads(wiring.Component):
         self._config = config
         super().__init__({
             "ask": In(stream.Signature(core_request(config))),
-            "beat": Out(data.StructLayout({"valid": 1, "beat": read_beat(config)})),
+            "beat": Out(stream.Signature(read_beat(config))),
             "load": In(stream.Signature(warp_access(config))),
             "wake": Out(stream.Signature(warp_wake(config))),
             "request": Out(stream.Signature(core_request(config))),
@@ -54,7 +59,7 @@ class Loads(wiring.Component):
             "row": config.row_bits,
             "wait": 32,
         })
-        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=config.sm_warps + 2)
+        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=_depth(config))
         new, head, free = Signal(entry), Signal(entry), Signal()
         m.d.comb += [
             free.eq(order.w_rdy & (~request.valid | request.ready)),
@@ -66,9 +71,9 @@ class Loads(wiring.Component):
             order.w_data.eq(new),
             head.eq(order.r_data),
             self.beat.valid.eq(answer.valid & order.r_rdy & head.record),
-            self.beat.beat.eq(answer.payload),
+            self.beat.payload.eq(answer.payload),
             self.wake.valid.eq(answer.valid & order.r_rdy & ~head.record),
-            answer.ready.eq(order.r_rdy & (head.record | self.wake.ready)),
+            answer.ready.eq(order.r_rdy & Mux(head.record, self.beat.ready, self.wake.ready)),
             order.r_en.eq(answer.valid & answer.ready & answer.p.last),
         ]
         _wake(m, self.wake.p, head, answer.p.status)
@@ -109,8 +114,8 @@ class Stores(wiring.Component):
         m = Module()
         config, store, request, beat = self._config, self.store, self.request, self.beat
         entry = data.StructLayout({"warp": config.warp_bits, "row": config.row_bits, "wait": 32})
-        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=config.sm_warps + 1)
-        new, head, pattern = Signal(entry), Signal(entry), Signal(WORD_BITS)
+        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=_depth(config))
+        new, head, pattern = Signal(entry), Signal(entry), Signal(store_pattern)
         m.d.comb += [
             store.ready.eq(
                 order.w_rdy & (~request.valid | request.ready) & (~beat.valid | beat.ready)
@@ -122,7 +127,7 @@ class Stores(wiring.Component):
             self.wake.valid.eq(self.done.valid & order.r_rdy),
             self.done.ready.eq(order.r_rdy & self.wake.ready),
             order.r_en.eq(self.done.valid & self.done.ready),
-            beat.p.data.eq(Cat(pattern for _ in range(config.data_width // WORD_BITS))),
+            beat.p.data.eq(Cat(pattern for _ in range(config.data_width // store_pattern.size))),
             beat.p.strobe.eq(~0),
             beat.p.last.eq(1),
         ]

@@ -1,28 +1,29 @@
 """How blocks and warps begin: where a warp's accesses lie, and how long it computes."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.sm.port import CoreCause, block_begin, warp_start
-from hw.sm.timing.layouts import timing_task, warp_facts, warp_place, warp_wake
-from hw.work.records import coordinates
+from hw.sm.timing.layouts import warp_facts, warp_place, warp_wake
+from hw.sm.timing.tasks import Place
 
 __all__ = ["Start"]
 
 
 class Start(wiring.Component):
-    """One block or warp at a time. Products are added up, a bit of a factor per cycle, as many as
-    it has: of a block its place in the grid, then its number; of a warp its number in the block.
-    So a warp takes 8 … 13 cycles, a block of a grid of one dimension 8 and the bits of its number;
-    longer when the record has to be fetched first.
+    """One block or warp at a time; it is taken at its end. Products are added up, a bit of a factor
+    per cycle, as many as it has: of a block its place in the grid, then its number; of a warp its
+    number in the block. So a warp takes 9 … 12 cycles, a block 15 and the bits of its coordinates
+    and number; longer when the record has to be read first.
 
     Members
     -------
     begin, start : of the SM port.
-    row, want, known, task : of `Tasks`.
-    warp, facts, place : what is to be kept of the warp. keep : it is, if `free`.
+    row, want, known, cause, look, word : of `Tasks`.
+    warp : who starts. facts, place : what is to be kept of it; with `keep` they are, if `free`.
+    put_stride, put_accesses : strobe: so is `word`.
     wake : the warp begins to compute.
     """
 
@@ -34,10 +35,14 @@ class Start(wiring.Component):
             "row": Out(config.row_bits),
             "want": Out(1),
             "known": In(1),
-            "task": In(timing_task(config)),
+            "cause": In(CoreCause),
+            "look": Out(Place),
+            "word": In(32),
             "warp": Out(config.warp_bits),
             "facts": Out(warp_facts(config)),
             "place": Out(warp_place(config)),
+            "put_stride": Out(1),
+            "put_accesses": Out(1),
             "keep": Out(1),
             "free": In(1),
             "wake": Out(stream.Signature(warp_wake(config))),
@@ -45,29 +50,23 @@ class Start(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._sum, self._addend = Signal(VA_BITS), Signal(VA_BITS)
-        self._factor, self._index = Signal(32), Signal(6)
-        self._at = Signal(coordinates)
-        self._is_block, self._slot = Signal(), Signal(self._config.block_bits)
-        m.d.sync += [
-            self._sum.eq(self._sum + Mux(self._factor[0], self._addend, 0)),
-            self._addend.eq(self._addend << 1),
-            self._factor.eq(self._factor >> 1),
-        ]
+        begin, start, wake, facts = self.begin.p, self.start.p, self.wake.p, self.facts
+        self._is_block, self._number = Signal(), Signal(32)
+        self._failed = self.cause != CoreCause.NONE
+        self._slot = Mux(self._is_block, begin.slot, start.slot)
+        self._product(m)
         self._blocks(m)
-        self._mix(m)
         self._sequence(m)
-        wake, task = self.wake.p, self.task
         m.d.comb += [
-            self.facts.number.eq(self._block.number),
-            self.facts.index.eq(self._index),
-            # A fault names the record.
-            self.place.va.eq(Mux(task.cause == CoreCause.NONE, self._sum, task.address)),
-            self.place.count.eq(0),
-            wake.warp.eq(self.warp),
-            wake.row.eq(self.row),
-            wake.wait.eq(self.facts.wait),
-            wake.cause.eq(task.cause),
+            self.row.eq(Mux(self._is_block, begin.row, start.row)),
+            self.warp.eq(start.warp),
+            facts.number.eq(self._block.number),
+            facts.index.eq(start.index),
+            self.place.va.eq(self._sum),
+            wake.warp.eq(start.warp),
+            wake.row.eq(start.row),
+            wake.wait.eq(facts.wait),
+            wake.cause.eq(self.cause),
         ]
         return m
 
@@ -78,7 +77,7 @@ class Start(wiring.Component):
             shape=shape, depth=self._config.sm_blocks, init=[]
         )
         self._write, read = blocks.write_port(), blocks.read_port()
-        self._block, self._number = read.data, Signal(32)
+        self._block = read.data
         m.d.comb += [
             read.addr.eq(self._slot),
             self._write.addr.eq(self._slot),
@@ -86,74 +85,111 @@ class Start(wiring.Component):
             self._write.data.va.eq(self._sum),
         ]
 
-    def _mix(self, m: Module) -> None:
-        """Block and warp stirred, a step per cycle, and with that the time to compute."""
-        first, second = Signal(32), Signal(32)
-        seed = Cat(self._index, self._block.number)[:32]
-        folded = first ^ (first >> 6)
-        part = (second ^ (second >> 11)) & self.task.spread
+    def _product(self, m: Module) -> None:
+        """`_done` is told two cycles after `_multiply` at the earliest, when `word` has changed."""
+        self._sum, self._addend, self._factor = Signal(VA_BITS), Signal(VA_BITS), Signal(32)
+        self._done, self._begins = Signal(), Signal()
         m.d.sync += [
-            first.eq(seed + (seed << 10)),
-            second.eq(folded + (folded << 3)),
-            self.facts.wait.eq(self.task.cycles + part),
+            self._sum.eq(self._sum + Mux(self._factor[0], self._addend, 0)),
+            self._addend.eq(self._addend << 1),
+            self._factor.eq(self._factor >> 1),
+            self._done.eq((self._factor == 0) & ~self._begins),
         ]
 
-    def _sequence(self, m: Module) -> None:
-        begin, start = self.begin, self.start
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.comb += [begin.ready.eq(1), start.ready.eq(~begin.valid)]
-                with m.If(begin.valid):
-                    m.d.sync += self._at.eq(begin.p.at)
-                m.d.sync += [
-                    self._is_block.eq(begin.valid),
-                    self._slot.eq(Mux(begin.valid, begin.p.slot, start.p.slot)),
-                    self.row.eq(Mux(begin.valid, begin.p.row, start.p.row)),
-                    self.warp.eq(start.p.warp),
-                    self._index.eq(start.p.index),
-                ]
-                with m.If(begin.valid | start.valid):
-                    m.next = "LOOK"
-            with m.State("LOOK"):
-                m.next = "WANT"
-            with m.State("WANT"):
-                m.d.comb += self.want.eq(1)
-                with m.If(self.known):
-                    m.next = "PLACE"
-            self._products(m)
-            with m.State("MIX"):
-                m.next = "KEEP"
-            with m.State("KEEP"):
-                m.d.comb += self.keep.eq(1)
-                with m.If(self.free):
-                    m.next = "WAKE"
-            with m.State("WAKE"):
-                m.d.comb += self.wake.valid.eq(1)
-                with m.If(self.wake.ready):
-                    m.next = "IDLE"
-
-    def _products(self, m: Module) -> None:
-        """(z · height + y) · width + x is the block's number; its accesses begin at base + number ·
-        block bytes, a warp's at that + index · warp bytes."""
-        task, at, block, total = self.task, self._at, self._block, self._sum
-        done = self._factor == 0
-        with m.State("PLACE"):
-            with m.If(self._is_block):
-                self._multiply(m, at.y, at.z, task.height, "LINE")
-            with m.Else():
-                self._multiply(m, block.va, self._index, task.warp_bytes, "WARP")
-        with m.State("LINE"), m.If(done):
-            self._multiply(m, at.x, total, task.width, "NUMBER")
-        with m.State("NUMBER"), m.If(done):
-            m.d.sync += self._number.eq(total)
-            self._multiply(m, task.base, total, task.block_bytes, "BLOCK")
-        with m.State("BLOCK"), m.If(done):
-            m.d.comb += self._write.en.eq(1)
-            m.next = "IDLE"
-        with m.State("WARP"), m.If(done):
-            m.next = "MIX"
-
-    def _multiply(self, m: Module, add: Value, factor: Value, by: Value, state: str) -> None:
+    def _multiply(self, m: Module, add: Value, factor: Value | int, by: Value, state: str) -> None:
         """Begin with `add` + `factor` · `by`."""
+        m.d.comb += self._begins.eq(1)
         m.d.sync += [self._sum.eq(add), self._factor.eq(factor), self._addend.eq(by)]
         m.next = state
+
+    def _sequence(self, m: Module) -> None:
+        """A word that is looked up in one state is there in the next."""
+        begin, start, is_block = self.begin, self.start, self._is_block
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.sync += is_block.eq(begin.valid)
+                with m.If(begin.valid | start.valid):
+                    m.next = "KNOWN"
+            with m.State("KNOWN"):
+                m.d.comb += [
+                    self.want.eq(1),
+                    self.look.eq(Mux(is_block, Place.GRID_REST, Place.WARP_BYTES)),
+                ]
+                with m.If(self.known):
+                    m.next = "WARP"
+                    with m.If(is_block):
+                        m.next = "BLOCK"
+            self._block_states(m)
+            self._warp_states(m)
+
+    def _block_states(self, m: Module) -> None:
+        """(z · height + y) · width + x is its number; its accesses begin at base + number · block
+        bytes, or for a fault where the record is."""
+        failed, at, total, word, done = (
+            self._failed,
+            self.begin.p.at,
+            self._sum,
+            self.word,
+            self._done,
+        )
+        with m.State("BLOCK"):
+            m.d.comb += self.look.eq(Place.GRID_WIDTH)
+            self._multiply(m, at.y, at.z, word[:16], "LINE")
+        with m.State("LINE"):
+            m.d.comb += self.look.eq(Place.GRID_WIDTH)
+            with m.If(done):
+                self._multiply(m, at.x, total, word, "NUMBER")
+        with m.State("NUMBER"):
+            m.d.comb += self.look.eq(Place.BLOCK_BYTES)
+            m.d.sync += self._number.eq(total)
+            with m.If(done):
+                self._multiply(m, Const(0), Mux(failed, 0, total), word, "OFFSET")
+        with m.State("OFFSET"):
+            m.d.comb += self.look.eq(Mux(failed, Place.CONSTANTS_LOW, Place.BASE_LOW))
+            with m.If(done):
+                self._multiply(m, total, 1, word, "BASE")
+        with m.State("BASE"):
+            m.d.comb += self.look.eq(Mux(failed, Place.CONSTANTS_HIGH, Place.BASE_HIGH))
+            with m.If(done):
+                self._multiply(m, total, 1, word << 32, "BEGUN")
+        with m.State("BEGUN"), m.If(done):
+            m.d.comb += [self._write.en.eq(1), self.begin.ready.eq(1)]
+            m.next = "IDLE"
+
+    def _warp_states(self, m: Module) -> None:
+        """Its accesses begin at those of the block + index · warp bytes; it computes for cycles,
+        and the part of spread that `_mixed` leaves."""
+        wait, mixed = self.facts.wait, self._mixed(m)
+        with m.State("WARP"):
+            m.d.comb += self.look.eq(Place.STRIDE)
+            index = Mux(self._failed, 0, self.start.p.index)
+            self._multiply(m, self._block.va, index, self.word, "STRIDE")
+        with m.State("STRIDE"):
+            m.d.comb += [self.put_stride.eq(1), self.look.eq(Place.ACCESSES)]
+            m.next = "ACCESSES"
+        with m.State("ACCESSES"):
+            m.d.comb += [self.put_accesses.eq(1), self.look.eq(Place.SPREAD)]
+            m.next = "SPREAD"
+        with m.State("SPREAD"):
+            m.d.comb += self.look.eq(Place.CYCLES)
+            m.d.sync += wait.eq(mixed & self.word)
+            m.next = "CYCLES"
+        with m.State("CYCLES"):
+            m.d.sync += wait.eq(wait + self.word)
+            m.next = "KEEP"
+        with m.State("KEEP"):
+            m.d.comb += self.keep.eq(self._done)
+            with m.If(self._done & self.free):
+                m.next = "WAKE"
+        with m.State("WAKE"):
+            m.d.comb += [self.wake.valid.eq(1), self.start.ready.eq(self.wake.ready)]
+            with m.If(self.wake.ready):
+                m.next = "IDLE"
+
+    def _mixed(self, m: Module) -> Value:
+        """Block and warp, stirred; 2 cycles after they are there."""
+        first, second = Signal(32), Signal(32)
+        seed = Cat(self.start.p.index, self._block.number)[:32]
+        folded = first ^ (first >> 6)
+        m.d.sync += [first.eq(seed + (seed << 10)), second.eq(folded + (folded << 3))]
+        return second ^ (second >> 11)

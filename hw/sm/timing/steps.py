@@ -1,13 +1,13 @@
 """What a warp does when its time is over: its next access, or its end."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.sm.port import CoreCause
 from hw.sm.timing.ending import warp_last
-from hw.sm.timing.layouts import timing_step, warp_access, warp_facts, warp_fire, warp_place
+from hw.sm.timing.layouts import warp_access, warp_facts, warp_fire, warp_place
 
 __all__ = ["Steps"]
 
@@ -17,9 +17,8 @@ class Steps(wiring.Component):
 
     Members
     -------
-    warp, facts, place : of a warp that starts. keep, free : it is kept when both are 1.
+    warp, word, put_stride, put_accesses, facts, place, keep, free : of `Start`.
     fire : warps whose time is over.
-    row, en, step : of `Tasks`.
     load, store, last : what they do.
     """
 
@@ -27,14 +26,14 @@ class Steps(wiring.Component):
         self._config = config
         super().__init__({
             "warp": In(config.warp_bits),
+            "word": In(32),
+            "put_stride": In(1),
+            "put_accesses": In(1),
             "facts": In(warp_facts(config)),
             "place": In(warp_place(config)),
             "keep": In(1),
             "free": Out(1),
             "fire": In(stream.Signature(warp_fire(config))),
-            "row": Out(config.row_bits),
-            "en": Out(1),
-            "step": In(timing_step(config)),
             "load": Out(stream.Signature(warp_access(config))),
             "store": Out(stream.Signature(warp_access(config))),
             "last": Out(stream.Signature(warp_last(config))),
@@ -42,65 +41,82 @@ class Steps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, depth = self._config, self._config.sm_warps
-        m.submodules.facts = facts = memory.Memory(shape=warp_facts(config), depth=depth, init=[])
-        m.submodules.places = places = memory.Memory(shape=warp_place(config), depth=depth, init=[])
-        new, put = facts.write_port(), places.write_port()
-        self._facts, self._place = facts.read_port(), places.read_port()
-        self._valid, self._warp = Signal(), Signal(warp_fire(config))
-        self._moved, self._accesses = Signal(warp_place(config)), Signal()
+        self._valid, self._warp = Signal(), Signal(warp_fire(self._config))
+        self._moved, self._accesses = Signal(warp_place(self._config)), Signal()
+        self._keep(m)
         self._decide(m)
-        m.d.comb += [
-            self.free.eq(~self._accesses),
-            new.en.eq(self.keep & self.free),
-            new.addr.eq(self.warp),
-            new.data.eq(self.facts),
-            put.en.eq(self.keep | self._accesses),
-            put.addr.eq(Mux(self._accesses, self._warp.warp, self.warp)),
-            put.data.eq(Mux(self._accesses, self._moved, self.place)),
-        ]
+        self._tell(m)
         return m
 
-    def _decide(self, m: Module) -> None:
-        warp, facts, place, step = self._warp, self._facts.data, self._place.data, self.step
-        ends, taken, moved = Signal(), Signal(), self._moved
+    def _keep(self, m: Module) -> None:
+        """What a warp does is kept as it starts, where it is as it goes on; that goes first."""
+        stride, self._stride = self._store(m, "strides", 32)
+        count, self._count = self._store(m, "counts", 17)
+        facts, self._facts = self._store(m, "facts", warp_facts(self._config))
+        place, self._place = self._store(m, "places", warp_place(self._config))
         m.d.comb += [
-            ends.eq(warp.dead | (warp.cause != CoreCause.NONE) | (place.count == step.accesses)),
+            self.free.eq(~self._accesses),
+            stride.en.eq(self.put_stride),
+            stride.data.eq(self.word),
+            count.en.eq(self.put_accesses),
+            count.data.eq(self.word),
+            facts.en.eq(self.keep & self.free),
+            facts.data.eq(self.facts),
+            *(port.addr.eq(self.warp) for port in (stride, count, facts)),
+            place.en.eq(self.keep | self._accesses),
+            place.addr.eq(Mux(self._accesses, self._warp.warp, self.warp)),
+            place.data.eq(Mux(self._accesses, self._moved, self.place)),
+        ]
+
+    def _store(self, m: Module, name: str, shape: ShapeLike) -> tuple[memory.WritePort, Signal]:
+        """Something of every warp: how it is written, what was read of the warp in `_warp`."""
+        store = memory.Memory(shape=shape, depth=self._config.sm_warps, init=[])
+        m.submodules[name] = store
+        read = store.read_port()
+        m.d.comb += [read.addr.eq(self.fire.p.warp), read.en.eq(self.fire.ready)]
+        return store.write_port(), read.data
+
+    def _decide(self, m: Module) -> None:
+        warp, place, moved = self._warp, self._place, self._moved
+        ends, taken, store = Signal(), Signal(), self._count[16]
+        m.d.comb += [
+            ends.eq(warp.dead | (warp.cause != CoreCause.NONE) | (place.count == self._count[:16])),
             self.last.valid.eq(self._valid & ends),
-            self.load.valid.eq(self._valid & ~ends & ~step.store),
-            self.store.valid.eq(self._valid & ~ends & step.store),
+            self.load.valid.eq(self._valid & ~ends & ~store),
+            self.store.valid.eq(self._valid & ~ends & store),
             taken.eq(
                 self.last.valid & self.last.ready
                 | self.load.valid & self.load.ready
                 | self.store.valid & self.store.ready
             ),
             self._accesses.eq(taken & ~ends),
-            moved.va.eq(place.va + Mux(place.count == 0, 0, step.stride)),
+            moved.va.eq(place.va + Mux(place.count == 0, 0, self._stride)),
             moved.count.eq(place.count + 1),
             self.fire.ready.eq(taken | ~self._valid),
-            self.row.eq(self.fire.p.row),
-            self.en.eq(self.fire.ready),
         ]
-        for port in (self._facts, self._place):
-            m.d.comb += [port.addr.eq(self.fire.p.warp), port.en.eq(self.fire.ready)]
         with m.If(self.fire.ready):
             m.d.sync += [self._valid.eq(self.fire.valid), warp.eq(self.fire.payload)]
-        low = self._config.offset_bits
+
+    def _tell(self, m: Module) -> None:
+        """An access is of a whole beat. Of a failure the address is that of the record, if no
+        access was made."""
+        warp, facts, place, low = self._warp, self._facts, self._place, self._config.offset_bits
         for access in (self.load.p, self.store.p):
             m.d.comb += [
                 access.warp.eq(warp.warp),
                 access.row.eq(warp.row),
                 access.wait.eq(facts.wait),
-                access.va.eq(Cat(Const(0, low), moved.va[low:])),
+                access.va.eq(Cat(Const(0, low), self._moved.va[low:])),
                 access.pattern.number.eq(facts.number),
                 access.pattern.access.eq(place.count),
                 access.pattern.warp.eq(facts.index),
                 access.pattern.written.eq(1),
             ]
+        fault = self.last.p.fault
         m.d.comb += [
             self.last.p.warp.eq(warp.warp),
-            self.last.p.fault.row.eq(warp.row),
-            self.last.p.fault.cause.eq(warp.cause),
-            self.last.p.fault.at.eq(step.address),
-            self.last.p.fault.va.eq(Cat(Const(0, low), place.va[low:])),
+            fault.row.eq(warp.row),
+            fault.cause.eq(warp.cause),
+            fault.at.eq(Cat(place.count, facts.number)),
+            fault.va.eq(Cat(Mux(place.count == 0, place.va[:low], 0), place.va[low:])),
         ]

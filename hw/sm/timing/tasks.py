@@ -1,40 +1,52 @@
 """What the timing core keeps of each kernel row: words of the task unit, and the task's record."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.records import MemoryStatus, read_beat
 from hw.sm.port import CoreCause, core_request
-from hw.sm.timing.layouts import (
-    RECORD_BYTES,
-    WORD_BITS,
-    timing_record,
-    timing_step,
-    timing_task,
-)
+from hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
 from hw.work.records import KernelWord, kernel_word
 
-__all__ = ["Tasks"]
+__all__ = ["Place", "Tasks"]
 
-_WORDS = RECORD_BYTES * 8 // WORD_BITS
 _UNITS = RECORD_BYTES // 16
 """The record in the units in which the size of a constant buffer is told."""
 
 
+class Place(enum.Enum, shape=4):
+    """Words of a row. Those of the record lie where the core has no use for the task unit's, which
+    come before it is read."""
+
+    ACCESSES = 0
+    STRIDE = 1
+    BASE_LOW = 2
+    BASE_HIGH = 3
+    CONSTANTS_LOW = KernelWord.CONSTANTS_LOW
+    CONSTANTS_HIGH = KernelWord.CONSTANTS_HIGH
+    GRID_WIDTH = KernelWord.GRID_WIDTH
+    GRID_REST = KernelWord.GRID_REST
+    BLOCK_Z = KernelWord.BLOCK_Z
+    CYCLES = 12
+    SPREAD = 13
+    BLOCK_BYTES = 14
+    WARP_BYTES = 15
+
+
 class Tasks(wiring.Component):
-    """Reads a row's record when it is wanted first. New words of the row drop it, even while it is
-    on its way.
+    """One memory of 16 words per row. A row's record is read when it is wanted first; new words of
+    the row drop it, even while it is on its way.
 
     Members
     -------
     kernel : words as they are sent.
     row, want : of whom the record is wanted; both stay until it is known.
-    known : it is there, or it is known why not. task : of `row`, 1 cycle later; complete in the
-        cycle after `known` came.
-    step_row, step_en, step : of another row, 1 cycle later, if `step_en`; else it stays.
-    request, beat : the read; every beat is taken at once.
+    known : it is there, or it is known why not. cause : why not, from the cycle after on.
+    look, word : a word of `row`, 1 cycle later, when `known`.
+    request, beat : the read. A beat is taken after as many cycles as it has words of the record,
+        later only for words that are sent meanwhile.
     """
 
     def __init__(self, config: Config) -> None:
@@ -44,145 +56,123 @@ class Tasks(wiring.Component):
             "row": In(config.row_bits),
             "want": In(1),
             "known": Out(1),
-            "task": Out(timing_task(config)),
-            "step_row": In(config.row_bits),
-            "step_en": In(1),
-            "step": Out(timing_step(config)),
+            "cause": Out(CoreCause),
+            "look": In(Place),
+            "word": Out(32),
             "request": Out(stream.Signature(core_request(config))),
-            "beat": In(data.StructLayout({"valid": 1, "beat": read_beat(config)})),
+            "beat": In(stream.Signature(read_beat(config))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        self._place, self._count = Signal(Place), Signal(range(RECORD_WORDS))
+        self._low, self._cause, self._ends = Signal(32), Signal(CoreCause), Signal()
+        self._fills = Signal()
+        """The next word of the beat is written."""
         self._words(m)
-        self._record(m)
+        self._know(m)
         self._fetch(m)
         return m
 
-    def _store(self, m: Module, name: str, width: int) -> tuple[memory.Memory, memory.WritePort]:
-        """A word of `width` bits per row."""
-        store = memory.Memory(shape=width, depth=self._config.rows, init=[])
-        m.submodules[name] = store
-        return store, store.write_port()
-
     def _words(self, m: Module) -> None:
-        kernel, found = self.kernel, {}
-        addresses = []
-        for word in ("CONSTANTS_LOW", "CONSTANTS_HIGH", "GRID_WIDTH", "GRID_REST", "BLOCK_Z"):
-            store, write = self._store(m, word.lower(), 32)
-            m.d.comb += [
-                write.en.eq(kernel.valid & (kernel.word == KernelWord[word])),
-                write.addr.eq(kernel.row),
-                write.data.eq(kernel.data),
-            ]
-            port = store.read_port()
-            m.d.comb += port.addr.eq(self.row)
-            found[word] = port.data
-            if word.startswith("CONSTANTS"):
-                other = store.read_port()
-                m.d.comb += [other.addr.eq(self.step_row), other.en.eq(self.step_en)]
-                addresses.append(other.data)
-        self._units = found["BLOCK_Z"][16:29]
+        """Words that are sent go before those of the record."""
+        kernel, depth = self.kernel, self._config.rows << 4
+        m.submodules.words = words = memory.Memory(shape=32, depth=depth, init=[])
+        write, read = words.write_port(), words.read_port()
+        half = self._count[2]
+        place = Cat(self._count[:2], half, half)
         m.d.comb += [
-            self.task.width.eq(found["GRID_WIDTH"]),
-            self.task.height.eq(found["GRID_REST"]),
-            self.task.address.eq(Cat(found["CONSTANTS_LOW"], found["CONSTANTS_HIGH"])),
-            self.step.address.eq(Cat(*addresses)),
+            write.en.eq(kernel.valid | self._fills),
+            write.addr.eq(Mux(kernel.valid, Cat(kernel.word, kernel.row), Cat(place, self.row))),
+            write.data.eq(Mux(kernel.valid, kernel.data, self._lane())),
+            read.addr.eq(Cat(self._place, self.row)),
+            self.word.eq(read.data),
         ]
 
-    def _record(self, m: Module) -> None:
-        """The first word is for accesses, the others for starts."""
-        words = []
-        self._writes = []
-        for number in range(_WORDS):
-            store, write = self._store(m, f"record_{number}", WORD_BITS)
-            self._writes.append(write)
-            port = store.read_port()
-            m.d.comb += [
-                write.addr.eq(self.row),
-                port.addr.eq(self.row if number else self.step_row),
-                port.en.eq(1 if number else self.step_en),
-            ]
-            words.append(port.data)
-        record = data.View(timing_record, Cat(*words))
-        m.d.comb += [
-            [self.task[name].eq(record[name]) for name in ("cycles", "spread", "base")],
-            [self.task[name].eq(record[name]) for name in ("block_bytes", "warp_bytes")],
-            [self.step[name].eq(record[name]) for name in ("accesses", "store", "stride")],
-        ]
+    def _lane(self) -> Value:
+        """The word of the beat that is next."""
+        lane = self._count
+        if self._config.beat_bytes > RECORD_BYTES:
+            lane = Cat(lane, self._low[5])
+        return self.beat.p.data.word_select(lane[: self._lane_bits], 32)
 
-    def _fetch(self, m: Module) -> None:
-        beat, address, config = self.beat.beat, self.task.address, self._config
-        beats = max(1, RECORD_BYTES // config.beat_bytes)
-        count, stale, cause = Signal(range(max(2, beats))), Signal(), Signal(CoreCause)
-        dropped = self.kernel.valid
-        mine = dropped & (self.kernel.row == self.row)
-        known, ends = Signal(config.rows), Signal()
-        causes, write = self._store(m, "causes", CoreCause.as_shape().width)
-        port = causes.read_port()
+    @property
+    def _lane_bits(self) -> int:
+        return self._config.offset_bits - 2
+
+    def _know(self, m: Module) -> None:
+        """A bit per row; why a record is not there."""
+        config, kernel, known = self._config, self.kernel, Signal(self._config.rows)
+        m.submodules.causes = causes = memory.Memory(shape=CoreCause, depth=config.rows, init=[])
+        write, read = causes.write_port(), causes.read_port()
+        self._dropped = Signal()
+        """Since the fetch began."""
         m.d.comb += [
             self.known.eq(known.bit_select(self.row, 1)),
-            port.addr.eq(self.row),
-            self.task.cause.eq(port.data),
-            write.en.eq(ends),
+            read.addr.eq(self.row),
+            self.cause.eq(read.data),
+            write.en.eq(self._ends),
             write.addr.eq(self.row),
-            write.data.eq(cause),
-            self.request.p.row.eq(self.row),
-            self.request.p.va.eq(address),
-            self.request.p.beats.eq(beats - 1),
-            *self._write_words(count),
+            write.data.eq(self._cause),
         ]
         m.d.sync += known.eq(
-            (known | (Mux(ends & ~stale, Const(1, 1), 0) << self.row))
-            & ~(Mux(dropped, Const(1, 1), 0) << self.kernel.row)
+            (known | Mux(self._ends & ~self._dropped, Const(1, 1) << self.row, 0))
+            & ~Mux(kernel.valid, Const(1, 1) << kernel.row, 0)
         )
-        with m.If(mine):
-            m.d.sync += stale.eq(1)
+
+    def _fetch(self, m: Module) -> None:
+        config, kernel, request, beat = self._config, self.kernel, self.request, self.beat
+        beats = max(1, RECORD_BYTES // config.beat_bytes)
+        m.d.comb += [
+            request.p.row.eq(self.row),
+            request.p.va.eq(Cat(self._low, self.word)),
+            request.p.beats.eq(beats - 1),
+            self._place.eq(self.look),
+        ]
+        with m.If(kernel.valid & (kernel.row == self.row)):
+            m.d.sync += self._dropped.eq(1)
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [stale.eq(0), count.eq(0), cause.eq(self._refusal())]
-                with m.If(self.want & ~self.known & ~mine):
-                    m.next = "CHECK"
-            with m.State("CHECK"):
+                with m.If(self.want & ~self.known):
+                    m.d.comb += self._place.eq(Place.BLOCK_Z)
+                    m.next = "UNITS"
+                m.d.sync += [self._dropped.eq(0), self._count.eq(0)]
+            with m.State("UNITS"):
+                m.d.comb += self._place.eq(Place.CONSTANTS_LOW)
+                short = self.word[16:29] < _UNITS
+                m.d.sync += self._cause.eq(Mux(short, CoreCause.INSTRUCTION, CoreCause.NONE))
+                m.next = "LOW"
+            with m.State("LOW"):
+                m.d.comb += self._place.eq(Place.CONSTANTS_HIGH)
+                m.d.sync += self._low.eq(self.word)
+                odd = self.word[: RECORD_BYTES.bit_length() - 1].any()
+                with m.If(odd):
+                    m.d.sync += self._cause.eq(CoreCause.MEMORY_ALIGNMENT)
                 m.next = "ASK"
-                with m.If(cause != CoreCause.NONE):
+                with m.If(odd | (self._cause != CoreCause.NONE)):
                     m.next = "END"
             with m.State("ASK"):
-                m.d.comb += self.request.valid.eq(1)
-                with m.If(self.request.ready):
+                m.d.comb += [self._place.eq(Place.CONSTANTS_HIGH), request.valid.eq(1)]
+                with m.If(request.ready):
                     m.next = "FILL"
             with m.State("FILL"):
-                with m.If(self.beat.valid):
-                    m.d.sync += count.eq(count + 1)
-                    with m.If(cause == CoreCause.NONE):
-                        m.d.sync += cause.eq(self._failure(beat.status))
-                    with m.If(beat.last):
-                        m.next = "END"
+                self._fill(m)
+                with m.If(beat.valid & beat.ready & beat.p.last):
+                    m.next = "END"
             with m.State("END"):
-                m.d.comb += ends.eq(1)
+                m.d.comb += self._ends.eq(1)
                 m.next = "IDLE"
 
-    def _refusal(self) -> Value:
-        """Why the record cannot even be asked for."""
-        odd = self.task.address[: RECORD_BYTES.bit_length() - 1].any()
-        short = Mux(self._units < _UNITS, CoreCause.INSTRUCTION, CoreCause.NONE)
-        return Mux(odd, CoreCause.MEMORY_ALIGNMENT, short)
-
-    def _failure(self, status: Value) -> Value:
-        bus = Mux(status == MemoryStatus.BUS, CoreCause.PROGRAM_BUS, CoreCause.PROGRAM_FAULT)
-        return Mux(status == MemoryStatus.OK, CoreCause.NONE, bus)
-
-    def _write_words(self, count: Value) -> list[Value]:
-        """Each of the record's words from its part of its beat."""
-        lanes = self._config.data_width // WORD_BITS
-        statements = []
-        for number, write in enumerate(self._writes):
-            word = self.beat.beat.data.word_select(number % lanes, WORD_BITS)
-            if lanes > _WORDS:
-                half = Cat(Const(number, 2), self.task.address[5])
-                word = self.beat.beat.data.word_select(half, WORD_BITS)
-            statements += [
-                write.en.eq(self.beat.valid & (count == number // lanes)),
-                write.data.eq(word),
-            ]
-        return statements
+    def _fill(self, m: Module) -> None:
+        """A word of the beat per cycle; of a bad beat none."""
+        beat, failed = self.beat, Signal()
+        fault = beat.p.status == MemoryStatus.FAULT
+        m.d.comb += [
+            failed.eq(beat.p.status != MemoryStatus.OK),
+            self._fills.eq(beat.valid & ~failed & ~self.kernel.valid),
+            beat.ready.eq(failed | (self._fills & self._count[: self._lane_bits].all())),
+        ]
+        with m.If(self._fills):
+            m.d.sync += self._count.eq(self._count + 1)
+        with m.If(beat.valid & failed & (self._cause == CoreCause.NONE)):
+            m.d.sync += self._cause.eq(Mux(fault, CoreCause.PROGRAM_FAULT, CoreCause.PROGRAM_BUS))

@@ -18,8 +18,8 @@ _TIME_BITS = 33
 
 class Timer(wiring.Component):
     """Each cycle one warp is looked at, in turn: whether its time is over, or its row was killed.
-    So it is found 2 cycles after that, or up to as many later as there are warps, rounded up to a
-    power of two. While `fire` is not taken the turn stands still.
+    All of them are looked at in as many cycles as there are warps, rounded up to a power of two.
+    While `fire` is not taken the turn stands still.
 
     Parameters
     ----------
@@ -64,19 +64,22 @@ class Timer(wiring.Component):
         """The warp that begins, a bit of all."""
         m.submodules.turns = turns = RoundRobin(self._sources)
         words = [wake.p.as_value() for wake in self.wakes]
-        wake = Signal(warp_wake(self._config))
+        wake, valid = Signal(warp_wake(self._config)), Signal()
         m.d.comb += [
             turns.requests.eq(Cat(wake.valid for wake in self.wakes)),
             turns.advance.eq(1),
             *(wake.ready.eq(turns.grant[n]) for n, wake in enumerate(self.wakes)),
-            wake.as_value().eq(select(turns.grant, words)),
-            write.en.eq(turns.grant.any()),
+        ]
+        m.d.sync += [valid.eq(turns.grant.any()), wake.as_value().eq(select(turns.grant, words))]
+        good = wake.cause == CoreCause.NONE
+        m.d.comb += [
+            write.en.eq(valid),
             write.addr.eq(wake.warp),
-            write.data.until.eq(self._now + Mux(wake.cause == CoreCause.NONE, wake.wait, 0)),
+            write.data.until.eq(self._now + Mux(good, wake.wait, 0)),
             write.data.row.eq(wake.row),
             write.data.cause.eq(wake.cause),
         ]
-        return _bit(write.en, wake.warp)
+        return _bit(valid, wake.warp)
 
     def _look(self, m: Module, read: memory.ReadPort) -> Value:
         """The warp whose time is over, a bit of all. What is read of a warp counts only if it
