@@ -60,7 +60,7 @@ def warp_place(config: Config) -> data.StructLayout:
 
 
 def warp_wake(config: Config) -> data.StructLayout:
-    """A warp computes for `wait` cycles, or with a `cause` has failed."""
+    """A warp computes for `wait` cycles, or with a `cause` has failed; then they are 0."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "row": config.row_bits,

@@ -22,7 +22,9 @@ def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> 
     """What becomes of the warp of `head`."""
     bus = Mux(status == MemoryStatus.BUS, CoreCause.MEMORY_BUS, CoreCause.MEMORY_FAULT)
     m.d.comb += [
-        *(wake[name].eq(head[name]) for name in ("warp", "row", "wait")),
+        wake.warp.eq(head.warp),
+        wake.row.eq(head.row),
+        wake.wait.eq(Mux(status == MemoryStatus.OK, head.wait, 0)),
         wake.cause.eq(Mux(status == MemoryStatus.OK, CoreCause.NONE, bus)),
     ]
 

@@ -65,7 +65,7 @@ class Start(wiring.Component):
             self.place.va.eq(self._sum),
             wake.warp.eq(start.warp),
             wake.row.eq(start.row),
-            wake.wait.eq(facts.wait),
+            wake.wait.eq(Mux(self._failed, 0, facts.wait)),
             wake.cause.eq(self.cause),
         ]
         return m
@@ -86,14 +86,15 @@ class Start(wiring.Component):
         ]
 
     def _product(self, m: Module) -> None:
-        """`_done` is told two cycles after `_multiply` at the earliest, when `word` has changed."""
+        """`_done` is told 3 cycles after `_multiply` at the earliest, when `word` has changed."""
         self._sum, self._addend, self._factor = Signal(VA_BITS), Signal(VA_BITS), Signal(32)
-        self._done, self._begins = Signal(), Signal()
+        self._done, self._begins, begun = Signal(), Signal(), Signal()
         m.d.sync += [
             self._sum.eq(self._sum + Mux(self._factor[0], self._addend, 0)),
             self._addend.eq(self._addend << 1),
             self._factor.eq(self._factor >> 1),
-            self._done.eq((self._factor == 0) & ~self._begins),
+            begun.eq(self._begins),
+            self._done.eq((self._factor == 0) & ~self._begins & ~begun),
         ]
 
     def _multiply(self, m: Module, add: Value, factor: Value | int, by: Value, state: str) -> None:
@@ -103,22 +104,27 @@ class Start(wiring.Component):
         m.next = state
 
     def _sequence(self, m: Module) -> None:
-        """A word that is looked up in one state is there in the next."""
+        """A word that is looked up in one state is there in the one after the next."""
         begin, start, is_block = self.begin, self.start, self._is_block
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += is_block.eq(begin.valid)
                 with m.If(begin.valid | start.valid):
-                    m.next = "KNOWN"
+                    m.next = "LOOK"
+            with m.State("LOOK"):
+                m.d.comb += self.look.eq(Mux(is_block, Place.GRID_REST, Place.WARP_BYTES))
+                m.next = "KNOWN"
             with m.State("KNOWN"):
-                m.d.comb += [
-                    self.want.eq(1),
-                    self.look.eq(Mux(is_block, Place.GRID_REST, Place.WARP_BYTES)),
-                ]
+                m.d.comb += self.look.eq(Mux(is_block, Place.GRID_WIDTH, Place.STRIDE))
+                m.next = "WAIT"
                 with m.If(self.known):
                     m.next = "WARP"
                     with m.If(is_block):
                         m.next = "BLOCK"
+            with m.State("WAIT"):
+                m.d.comb += self.want.eq(1)
+                with m.If(self.known):
+                    m.next = "LOOK"
             self._block_states(m)
             self._warp_states(m)
 
@@ -161,17 +167,16 @@ class Start(wiring.Component):
         and the part of spread that `_mixed` leaves."""
         wait, mixed = self.facts.wait, self._mixed(m)
         with m.State("WARP"):
-            m.d.comb += self.look.eq(Place.STRIDE)
+            m.d.comb += self.look.eq(Place.ACCESSES)
             index = Mux(self._failed, 0, self.start.p.index)
             self._multiply(m, self._block.va, index, self.word, "STRIDE")
         with m.State("STRIDE"):
-            m.d.comb += [self.put_stride.eq(1), self.look.eq(Place.ACCESSES)]
+            m.d.comb += [self.put_stride.eq(1), self.look.eq(Place.SPREAD)]
             m.next = "ACCESSES"
         with m.State("ACCESSES"):
-            m.d.comb += [self.put_accesses.eq(1), self.look.eq(Place.SPREAD)]
+            m.d.comb += [self.put_accesses.eq(1), self.look.eq(Place.CYCLES)]
             m.next = "SPREAD"
         with m.State("SPREAD"):
-            m.d.comb += self.look.eq(Place.CYCLES)
             m.d.sync += wait.eq(mixed & self.word)
             m.next = "CYCLES"
         with m.State("CYCLES"):

@@ -1,7 +1,7 @@
 """What the timing core keeps of each kernel row: words of the task unit, and the task's record."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import enum, memory, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
@@ -43,8 +43,8 @@ class Tasks(wiring.Component):
     -------
     kernel : words as they are sent.
     row, want : of whom the record is wanted; both stay until it is known.
-    known : it is there, or it is known why not. cause : why not, from the cycle after on.
-    look, word : a word of `row`, 1 cycle later, when `known`.
+    known, cause : of `row` since a cycle before: it is there, or with a cause known why not.
+    look, word : a word of `row`, 2 cycles later, when `known`.
     request, beat : the read. A beat is taken after as many cycles as it has words of the record,
         later only for words that are sent meanwhile.
     """
@@ -86,8 +86,8 @@ class Tasks(wiring.Component):
             write.addr.eq(Mux(kernel.valid, Cat(kernel.word, kernel.row), Cat(place, self.row))),
             write.data.eq(Mux(kernel.valid, kernel.data, self._lane())),
             read.addr.eq(Cat(self._place, self.row)),
-            self.word.eq(read.data),
         ]
+        m.d.sync += self.word.eq(read.data)
 
     def _lane(self) -> Value:
         """The word of the beat that is next."""
@@ -101,24 +101,23 @@ class Tasks(wiring.Component):
         return self._config.offset_bits - 2
 
     def _know(self, m: Module) -> None:
-        """A bit per row; why a record is not there."""
-        config, kernel, known = self._config, self.kernel, Signal(self._config.rows)
-        m.submodules.causes = causes = memory.Memory(shape=CoreCause, depth=config.rows, init=[])
-        write, read = causes.write_port(), causes.read_port()
+        """Whether a row's record is known, and why it is not there. Words that are sent drop it,
+        the row's first ones too, so nothing has to be cleared at reset."""
+        kernel = self.kernel
+        shape = data.StructLayout({"known": 1, "cause": CoreCause})
+        m.submodules.states = states = memory.Memory(shape=shape, depth=self._config.rows, init=[])
+        write, read = states.write_port(), states.read_port()
         self._dropped = Signal()
         """Since the fetch began."""
         m.d.comb += [
-            self.known.eq(known.bit_select(self.row, 1)),
             read.addr.eq(self.row),
-            self.cause.eq(read.data),
-            write.en.eq(self._ends),
-            write.addr.eq(self.row),
-            write.data.eq(self._cause),
+            self.known.eq(read.data.known),
+            self.cause.eq(read.data.cause),
+            write.en.eq(kernel.valid | (self._ends & ~self._dropped)),
+            write.addr.eq(Mux(kernel.valid, kernel.row, self.row)),
+            write.data.known.eq(~kernel.valid),
+            write.data.cause.eq(self._cause),
         ]
-        m.d.sync += known.eq(
-            (known | Mux(self._ends & ~self._dropped, Const(1, 1) << self.row, 0))
-            & ~Mux(kernel.valid, Const(1, 1) << kernel.row, 0)
-        )
 
     def _fetch(self, m: Module) -> None:
         config, kernel, request, beat = self._config, self.kernel, self.request, self.beat
@@ -135,10 +134,13 @@ class Tasks(wiring.Component):
             with m.State("IDLE"):
                 with m.If(self.want & ~self.known):
                     m.d.comb += self._place.eq(Place.BLOCK_Z)
-                    m.next = "UNITS"
+                    m.next = "READ"
                 m.d.sync += [self._dropped.eq(0), self._count.eq(0)]
-            with m.State("UNITS"):
+            with m.State("READ"):
                 m.d.comb += self._place.eq(Place.CONSTANTS_LOW)
+                m.next = "UNITS"
+            with m.State("UNITS"):
+                m.d.comb += self._place.eq(Place.CONSTANTS_HIGH)
                 short = self.word[16:29] < _UNITS
                 m.d.sync += self._cause.eq(Mux(short, CoreCause.INSTRUCTION, CoreCause.NONE))
                 m.next = "LOW"
@@ -160,7 +162,10 @@ class Tasks(wiring.Component):
                 with m.If(beat.valid & beat.ready & beat.p.last):
                     m.next = "END"
             with m.State("END"):
-                m.d.comb += self._ends.eq(1)
+                m.d.comb += self._ends.eq(~kernel.valid)
+                with m.If(self._ends):
+                    m.next = "LEAVE"
+            with m.State("LEAVE"):
                 m.next = "IDLE"
 
     def _fill(self, m: Module) -> None:

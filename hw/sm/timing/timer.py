@@ -27,7 +27,7 @@ class Timer(wiring.Component):
 
     Members
     -------
-    wakes : warps that begin to compute, or have failed; one per cycle is taken, in turn.
+    wakes : warps that begin to compute, or have failed; one per cycle is taken.
     kill : per kernel row.
     fire : warps whose time is over.
     """
@@ -71,11 +71,10 @@ class Timer(wiring.Component):
             *(wake.ready.eq(turns.grant[n]) for n, wake in enumerate(self.wakes)),
         ]
         m.d.sync += [valid.eq(turns.grant.any()), wake.as_value().eq(select(turns.grant, words))]
-        good = wake.cause == CoreCause.NONE
         m.d.comb += [
             write.en.eq(valid),
             write.addr.eq(wake.warp),
-            write.data.until.eq(self._now + Mux(good, wake.wait, 0)),
+            write.data.until.eq(self._now + wake.wait),
             write.data.row.eq(wake.row),
             write.data.cause.eq(wake.cause),
         ]
