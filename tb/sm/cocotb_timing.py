@@ -9,15 +9,13 @@ import cocotb
 
 from tb.models.isa import Launch, Memory
 from tb.models.timing import Timing
-from tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Span, Task
+from tb.sm.corebench import CONFIG, WIDTH, Bench, Span, Task
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 RECORD, DATA = 0x1_2345_6FE0, 0x10_0000_0000
 """The record ends with its page."""
 PAGE = 4096
-INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT = range(1, 7)
-"""Causes, as in `CoreCause`."""
 
 LAP = 1 << max(1, (CONFIG.sm_warps - 1).bit_length())
 """Cycles in which all warps are looked at."""

@@ -28,26 +28,32 @@ def text(size: str) -> str:
     return export.verilog(TimingCore(Config(**fields(size))), DESIGN)
 
 
-def run(size: str, simulator: str) -> None:
+TESTS = pytest.mark.parametrize(("tests", "minimum"), [("timing", 5), ("timing_ends", 9)])
+
+
+def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     simulate(
         TimingCore(Config(**fields(size))),
-        "tb.sm.cocotb_timing",
+        f"tb.sm.cocotb_{tests}",
         text=text(size),
         simulator=simulator,
-        name=f"sm-timing-{size}",
+        name=f"sm-{tests}-{size}",
         env={"CONFIG": json.dumps(fields(size))},
-        minimum=4,
+        minimum=minimum,
     )
 
 
+@TESTS
 @pytest.mark.parametrize("size", ["six", "many"])
-def test_timing(simulator: str, size: str) -> None:
-    run(size, simulator)
+def test_timing(simulator: str, size: str, tests: str, minimum: int) -> None:
+    run(size, tests, minimum, simulator)
 
 
+@TESTS
+@pytest.mark.soak
 @pytest.mark.parametrize("size", ["one", "wide"])
-def test_other_sizes(size: str) -> None:
-    run(size, "verilator")
+def test_other_sizes(size: str, tests: str, minimum: int) -> None:
+    run(size, tests, minimum, "verilator")
 
 
 @pytest.mark.parametrize("config", ["tiny", "large"])

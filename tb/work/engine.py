@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import cocotb
 import numpy as np
@@ -19,10 +19,9 @@ from tb.copy.memory import Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Sink, Source
 from tb.models.tasks import record
 from tb.reset import reset
-from tb.sm.jobs import Job
 from tb.work.configs import COMPUTE
 
-__all__ = ["CONFIG", "Engine", "Launch"]
+__all__ = ["CONFIG", "Engine", "Job", "Launch"]
 
 CONFIG = COMPUTE
 AREA = 0x4000_0000
@@ -30,6 +29,17 @@ SYSTEM = 0
 """Address space of the lists."""
 POINTER = Fields(task_pointer)
 PHYSICAL = (0, 1)
+
+
+class Job(Protocol):
+    """What a task does: content of its memory before and after, and what its record says."""
+
+    @property
+    def results(self) -> dict[int, np.ndarray]: ...
+
+    def memory(self) -> dict[int, bytes]: ...
+
+    def launch(self) -> dict[str, Any]: ...
 
 
 @dataclass(eq=False)

@@ -54,9 +54,8 @@ def warp_facts(config: Config) -> data.StructLayout:
 
 
 def warp_place(config: Config) -> data.StructLayout:
-    """Where a warp is: at its last access, or before its first one if `count`, those so far, is
-    0."""
-    return data.StructLayout({"va": VA_BITS, "count": 16})
+    """Where a warp is: at its last access, or before its `first` one; `count` of them so far."""
+    return data.StructLayout({"va": VA_BITS, "first": 1, "count": 16})
 
 
 def warp_wake(config: Config) -> data.StructLayout:

@@ -63,6 +63,7 @@ class Start(wiring.Component):
             facts.number.eq(self._block.number),
             facts.index.eq(start.index),
             self.place.va.eq(self._sum),
+            self.place.first.eq(1),
             wake.warp.eq(start.warp),
             wake.row.eq(start.row),
             wake.wait.eq(Mux(self._failed, 0, facts.wait)),

@@ -49,13 +49,14 @@ class Steps(wiring.Component):
         return m
 
     def _keep(self, m: Module) -> None:
-        """What a warp does is kept as it starts, where it is as it goes on; that goes first."""
+        """What a warp does is kept as it starts, where it is as it goes on too. That goes first; a
+        warp that starts does not wait for ever, for its own turns are free."""
         stride, self._stride = self._store(m, "strides", 32)
         count, self._count = self._store(m, "counts", 17)
         facts, self._facts = self._store(m, "facts", warp_facts(self._config))
         place, self._place = self._store(m, "places", warp_place(self._config))
         m.d.comb += [
-            self.free.eq(~self._accesses),
+            self.free.eq(~self._valid),
             stride.en.eq(self.put_stride),
             stride.data.eq(self.word),
             count.en.eq(self.put_accesses),
@@ -63,9 +64,9 @@ class Steps(wiring.Component):
             facts.en.eq(self.keep & self.free),
             facts.data.eq(self.facts),
             *(port.addr.eq(self.warp) for port in (stride, count, facts)),
-            place.en.eq(self.keep | self._accesses),
-            place.addr.eq(Mux(self._accesses, self._warp.warp, self.warp)),
-            place.data.eq(Mux(self._accesses, self._moved, self.place)),
+            place.en.eq(Mux(self._valid, self._accesses, self.keep)),
+            place.addr.eq(Mux(self._valid, self._warp.warp, self.warp)),
+            place.data.eq(Mux(self._valid, self._moved, self.place)),
         ]
 
     def _store(self, m: Module, name: str, shape: ShapeLike) -> tuple[memory.WritePort, Signal]:
@@ -90,7 +91,7 @@ class Steps(wiring.Component):
                 | self.store.valid & self.store.ready
             ),
             self._accesses.eq(taken & ~ends),
-            moved.va.eq(place.va + Mux(place.count == 0, 0, self._stride)),
+            moved.va.eq(place.va + Mux(place.first, 0, self._stride)),
             moved.count.eq(place.count + 1),
             self.fire.ready.eq(taken | ~self._valid),
         ]
@@ -118,5 +119,5 @@ class Steps(wiring.Component):
             fault.row.eq(warp.row),
             fault.cause.eq(warp.cause),
             fault.at.eq(Cat(place.count, facts.number)),
-            fault.va.eq(Cat(Mux(place.count == 0, place.va[:low], 0), place.va[low:])),
+            fault.va.eq(Cat(Mux(place.first, place.va[:low], 0), place.va[low:])),
         ]
