@@ -157,6 +157,27 @@ async def words_that_come_too_soon(dut):
 
 
 @cocotb.test(**LIMIT)
+async def words_of_other_rows(dut):
+    """Those that are sent while a record comes change nothing."""
+    bench = Bench(dut)
+    await bench.start()
+    timing = Timing(2, 1, WIDTH, DATA + WIDTH, 1, 0, 4 * WIDTH, 2 * WIDTH)
+    for delay in range(20):
+        bench.latency = (15, 15)
+        task, other = launch(timing, (2, 1, 1)), launch(timing, warps=1)
+        bench.writes.clear()
+        bench.launch(Task(1, task))
+        await bench.steps(20 + delay)
+        bench.launch(Task(2, other))
+        await bench.run(2000)
+        bench.tasks.clear()
+        for row, blocks in ((1, 2), (2, 1)):
+            wanted = Counter(timing.at(n, 0, k) for n in range(blocks) for k in (0, 1))
+            assert made(bench, row)[1] == wanted, delay
+    assert not bench.faults
+
+
+@cocotb.test(**LIMIT)
 async def accesses_overlap(dut):
     """Of different warps; each waits for its own."""
     bench = Bench(dut)

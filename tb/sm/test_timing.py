@@ -28,7 +28,7 @@ def text(size: str) -> str:
     return export.verilog(TimingCore(Config(**fields(size))), DESIGN)
 
 
-TESTS = pytest.mark.parametrize(("tests", "minimum"), [("timing", 5), ("timing_ends", 9)])
+TESTS = pytest.mark.parametrize(("tests", "minimum"), [("timing", 5), ("timing_ends", 10)])
 
 
 def run(size: str, tests: str, minimum: int, simulator: str) -> None:

@@ -15,8 +15,9 @@ __all__ = ["Start"]
 class Start(wiring.Component):
     """One block or warp at a time; it is taken at its end. Products are added up, a bit of a factor
     per cycle, as many as it has: of a block its place in the grid, then its number; of a warp its
-    number in the block. So a warp takes 9 … 12 cycles, a block 15 and the bits of its coordinates
-    and number; longer when the record has to be read first.
+    number in the block. So a warp takes 10 cycles, and 1 for each bit of its number after the
+    third; a block 19, and 1 for each bit of a factor after its first; longer when the record has to
+    be read first.
 
     Members
     -------
