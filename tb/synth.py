@@ -59,6 +59,7 @@ from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.sm.controller import SmController
 from hw.sm.core.core import Core
+from hw.sm.timing.core import TimingCore
 from hw.top import Signalbox
 from hw.work.choice import Choice
 from hw.work.placement import Placement
@@ -148,6 +149,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "sm.controller": SmController,
     "control": ControlPort,
     "sm.core": Core,
+    "sm.timing": TimingCore,
     "top": Signalbox,
 }
 """What is synthesised; `host.pipeline` with the decoder and the execution of methods, `mmu` all of

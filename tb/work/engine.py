@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import cocotb
 import numpy as np
@@ -20,10 +20,9 @@ from tb.copy.memory import Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Sink, Source
 from tb.models.tasks import record
 from tb.reset import reset
-from tb.sm.jobs import Job
 from tb.work.configs import COMPUTE
 
-__all__ = ["CONFIG", "Engine", "Launch"]
+__all__ = ["CONFIG", "Engine", "Job", "Launch"]
 
 CONFIG = COMPUTE
 AREA = 0x4000_0000
@@ -32,6 +31,17 @@ SYSTEM = 0
 POINTER, ANSWER = Fields(task_pointer), Fields(compute_answer)
 SCHEDULE = 1 << 1
 PHYSICAL = (0, 1)
+
+
+class Job(Protocol):
+    """What a task does: content of its memory before and after, and what its record says."""
+
+    @property
+    def results(self) -> dict[int, np.ndarray]: ...
+
+    def memory(self) -> dict[int, bytes]: ...
+
+    def launch(self) -> dict[str, Any]: ...
 
 
 @dataclass(eq=False)
