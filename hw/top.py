@@ -119,6 +119,8 @@ class Signalbox(wiring.Component):
         for setting, outer in zip(compute.settings, control.contexts, strict=True):
             m.d.comb += setting.eq(outer)
         self._count_compute(m, control.events, host, compute)
+        if config.trace:
+            self._trace_compute(m, compute)
 
     def _count_compute(self, m: Module, events, host: Host, compute: Compute) -> None:
         """Report what the performance counters count of the compute engine."""
@@ -160,6 +162,34 @@ class Signalbox(wiring.Component):
             events.page_walks.eq(mmu.walks.valid),
             events.invalidations.eq(self._memory.maintenance.begins),
         ]
+
+    def _trace_compute(self, m: Module, compute: Compute) -> None:
+        trace, placed, over = self.trace, compute.placement.placed, compute.host.over
+        launch, opens = compute.tasks.launch, compute.tasks.port.open
+        m.d.comb += [
+            trace.launched.valid.eq(launch.valid & launch.ready),
+            [trace.launched[name].eq(launch.p.task[name]) for name in ("channel", "asid", "page")],
+            trace.opened.valid.eq(opens.valid & opens.ready),
+            trace.opened.row.eq(opens.p.row),
+            trace.opened.asid.eq(opens.p.asid),
+            trace.opened.page.eq(compute.tasks.task.page),
+            trace.over.valid.eq(over.valid & over.ready),
+            trace.over.channel.eq(over.p.task.channel),
+            trace.over.page.eq(over.p.task.page),
+            trace.over.refusal.eq(over.p.verdict.refusal),
+            [trace.placed[name].eq(placed[name]) for name in ("valid", "row", "sm", "step")],
+            [trace.placed[name].eq(placed.at[name]) for name in ("x", "y", "z")],
+        ]
+        for number, sm in enumerate(compute.sms):
+            port = sm.controller.port
+            start, end = port.start, port.end
+            warp, left = trace.warp[number], trace.exit[number]
+            m.d.comb += [
+                warp.valid.eq(start.valid & start.ready),
+                [warp[name].eq(start.p[name]) for name in ("warp", "row", "slot", "index")],
+                left.valid.eq(end.valid & end.ready),
+                left.warp.eq(end.p),
+            ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:
         """Semaphore operations that are complete. Those of channels are counted as methods: the

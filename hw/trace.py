@@ -4,12 +4,14 @@ Groups with `valid` are strobes of one cycle, except `served` and `floor`, which
 """
 
 from amaranth.lib import data
-from amaranth.lib.wiring import Out, Signature
+from amaranth.lib.wiring import Member, Out, Signature
 
 from hw.config import Config
 from hw.errors import Cause
 from hw.mmu.lookups import Scope
 from hw.mmu.system import fault_event
+from hw.work.metadata import Refusal
+from hw.work.placement import Step
 
 __all__ = ["TracePort"]
 
@@ -31,11 +33,18 @@ class TracePort(Signature):
     walk, walked : a page walk begins, or has ended.
     invalidation : of `scope` (`hw.mmu.lookups.Scope`), also by a bind, takes effect next.
     fault : a report of a refused access (`hw.mmu.bursts.fault_report`) was recorded.
+
+    With a compute engine:
+
+    launched : the task unit begins with a launch, of the record at `page` << 8. opened : the task
+        becomes a kernel row. over : it is over.
+    placed : a block of `row` is sent to an SM. warp, exit : per SM, a warp starts, or has ended.
     """
 
     def __init__(self, config: Config) -> None:
         channel = {"valid": 1, "channel": config.channel_bits}
         space = {"valid": 1, "asid": config.asid_bits}
+        compute = self._compute(config) if config.compute else {}
         super().__init__({
             "served": Out(data.StructLayout(channel)),
             "floor": Out(data.StructLayout(channel)),
@@ -55,4 +64,24 @@ class TracePort(Signature):
             "walked": Out(data.StructLayout(space)),
             "invalidation": Out(data.StructLayout({**space, "scope": Scope})),
             "fault": Out(fault_event(config)),
+            **compute,
         })
+
+    @staticmethod
+    def _compute(config: Config) -> dict[str, Member]:
+        channel = {"valid": 1, "channel": config.channel_bits}
+        row = {"valid": 1, "row": config.row_bits}
+        warp = {"valid": 1, "warp": config.warp_bits}
+        place = {"sm": config.sm_bits, "step": Step, "x": 32, "y": 16, "z": 16}
+        begun = {**warp, "row": config.row_bits, "slot": config.block_bits, "index": 6}
+        layouts = {
+            "launched": {**channel, "asid": config.asid_bits, "page": 32},
+            "opened": {**row, "asid": config.asid_bits, "page": 32},
+            "over": {**channel, "page": 32, "refusal": Refusal},
+            "placed": {**row, **place},
+        }
+        return {
+            **{name: Out(data.StructLayout(fields)) for name, fields in layouts.items()},
+            "warp": Out(data.StructLayout(begun)).array(config.sms),
+            "exit": Out(data.StructLayout(warp)).array(config.sms),
+        }

@@ -68,6 +68,10 @@ class Tasks(wiring.Component):
     waiting : per context, one of its lists holds a task.
     empty : no row is held, nor is a task on its way into one; with `leave` this lasts.
     idle : nor does any list hold a task.
+
+    Attributes
+    ----------
+    task : the one that something is being done with; while `port.open` is offered, that one's.
     """
 
     def __init__(self, config: Config) -> None:
@@ -96,7 +100,7 @@ class Tasks(wiring.Component):
         self._slots, self._lists = Slots(config), Lists(config)
         self._metadata, self._words = Metadata(config), KernelWords(config)
         self._word = WordAccess(config)
-        self._task, self._row = Signal(task_pointer), Signal(config.row_bits)
+        self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
         self._of, self._launches = Signal(config.context_bits), Signal()
         self._best = Signal(data.StructLayout({"valid": 1, "level": 6}))
         self._level, self._head = Signal(6), Signal()
@@ -148,16 +152,16 @@ class Tasks(wiring.Component):
             slots.drained.eq(self.port.drained),
             slots.fault.eq(self.fault),
             self.kill.eq(slots.kill),
-            metadata.request.p.asid.eq(self._task.asid),
-            metadata.request.p.page.eq(self._task.page),
-            metadata.resumed.eq(self._task.resumed),
+            metadata.request.p.asid.eq(self.task.asid),
+            metadata.request.p.page.eq(self.task.page),
+            metadata.resumed.eq(self.task.resumed),
             words.row.eq(slots.free.row),
-            words.asid.eq(self._task.asid),
+            words.asid.eq(self.task.asid),
             words.record.eq(metadata.record),
             words.needs.eq(metadata.needs),
             words.needs.priority.eq(self._level),
             self.kernel.eq(words.kernel),
-            self.failed.p.task.eq(self._task),
+            self.failed.p.task.eq(self.task),
             self.failed.p.verdict.eq(self._verdict),
         ]
 
@@ -198,7 +202,7 @@ class Tasks(wiring.Component):
         m.d.comb += [
             task.addr.eq(slots.opened.row),
             task.en.eq(slots.opened.valid),
-            task.data.task.eq(self._task),
+            task.data.task.eq(self.task),
             task.data.level.eq(self._level),
             place.addr.eq(self._row),
             place.en.eq(slots.stopped.valid),
@@ -237,7 +241,7 @@ class Tasks(wiring.Component):
                 m.d.comb += self.launch.ready.eq(1)
                 m.d.sync += [
                     self._due.eq(0),
-                    self._task.eq(self.launch.p.task),
+                    self.task.eq(self.launch.p.task),
                     self._of.eq(self.launch.p.context),
                     self._launches.eq(1),
                 ]
@@ -262,7 +266,7 @@ class Tasks(wiring.Component):
                 m.next = "POPPED"
         with m.State("POPPED"):
             m.d.sync += [
-                self._task.eq(popped.task),
+                self.task.eq(popped.task),
                 self._level.eq(self._best.level),
                 self._launches.eq(0),
             ]
@@ -314,7 +318,7 @@ class Tasks(wiring.Component):
         metadata, slots, opens = self._metadata, self._slots, self.port.open
         m.d.comb += [
             opens.p.row.eq(slots.free.row),
-            opens.p.asid.eq(self._task.asid),
+            opens.p.asid.eq(self.task.asid),
             [
                 opens.p[name].eq(getattr(metadata, name))
                 for name in ("needs", "blocks", "first", "grid")
@@ -342,7 +346,7 @@ class Tasks(wiring.Component):
             push.p.where.level.eq(self._level),
             push.p.where.context.eq(self._of),
             push.p.head.eq(self._head),
-            push.p.task.eq(self._task),
+            push.p.task.eq(self.task),
         ]
         with m.State("PUSH"):
             m.d.comb += push.valid.eq(1)
@@ -382,7 +386,7 @@ class Tasks(wiring.Component):
             m.next = "KNOW"
         with m.State("KNOW"):
             m.d.sync += [
-                self._task.eq(kept.task),
+                self.task.eq(kept.task),
                 self._level.eq(kept.level),
                 self._of.eq(self.context),
                 self._head.eq(1),
@@ -398,7 +402,7 @@ class Tasks(wiring.Component):
             with m.Else():
                 m.next = "END"
         with m.State("END"):  # there is room: nothing here waits for the end of another task
-            m.d.sync += [self.ended.valid.eq(1), self.ended.p.eq(self._task)]
+            m.d.sync += [self.ended.valid.eq(1), self.ended.p.eq(self.task)]
             m.next = "CLOSE"
         self._resume(m, place)
 
@@ -406,8 +410,8 @@ class Tasks(wiring.Component):
         """Where the task goes on is written into its record."""
         word = self._word
         m.d.comb += [
-            word.request.p.asid.eq(self._task.asid),
-            word.request.p.va.eq(Cat(Const(RESUME_OFFSET, 8), self._task.page)),
+            word.request.p.asid.eq(self.task.asid),
+            word.request.p.va.eq(Cat(Const(RESUME_OFFSET, 8), self.task.page)),
             word.request.p.write.eq(1),
             word.request.p.strobe.eq((1 << WORD_BYTES) - 1),
             word.request.p.data.eq(place),
@@ -417,7 +421,7 @@ class Tasks(wiring.Component):
             with m.If(word.request.ready):
                 m.next = "RESUMED"
         with m.State("RESUMED"):
-            m.d.sync += self._task.resumed.eq(1)
+            m.d.sync += self.task.resumed.eq(1)
             with m.If(word.answer.valid):
                 m.next = "PUSH"
                 with m.If(word.answer.status != MemoryStatus.OK):

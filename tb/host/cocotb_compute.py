@@ -1,5 +1,6 @@
 """Compute channels on the whole machine: launches, waits for tasks, errors (HOST-9, HOST-10)."""
 
+from itertools import pairwise
 from typing import Any
 
 import cocotb
@@ -8,8 +9,17 @@ from driver.pushbuffer import Pushbuffer
 from hw.errors import Cause, CoreCause
 from hw.methods import HostMethod
 from hw.registers import Wait
-from tb.host.bench import Bench
+from hw.work.metadata import Refusal
+from tb.host.bench import Bench, in_order
 from tb.host.computing import OBJECT, SUBCHANNEL, Computer, Task, launch, mark, spin
+from tb.sim.trace import (
+    BlockPlaced,
+    TaskLaunched,
+    TaskOpened,
+    TaskOver,
+    WarpEnded,
+    WarpStarted,
+)
 from tb.sm.jobs import JOBS
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
@@ -397,3 +407,34 @@ async def switched_off(dut: Any) -> None:
     await channel.submit(compute(SIGNALING_B, 2))
     halt = await channel.until_halted(Cause.TASK_FAULT)
     assert halt.va == 0
+
+
+@cocotb.test(**LIMIT)
+async def from_launch_to_end(dut: Any) -> None:
+    """Every block of a task is placed once, every warp starts and ends, in order: launch, slot,
+    blocks, warps, end; on an idle machine within a few cycles each (HOST-9, PLACE-1)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    for _ in range(2):  # the first one finds its translations missing
+        task = space.task(spin(20, blocks=5, threads=64))
+        await channel.submit(launch(task))
+        await computer.finish(channel)
+    page = task.record_at >> 8
+    (launched,) = await bench.events(TaskLaunched, page=page)
+    (opened,) = await bench.events(TaskOpened, page=page)
+    (over,) = await bench.events(TaskOver, page=page)
+    blocks = [one for one in await bench.events(BlockPlaced) if one.cycle > opened.cycle]
+    starts = [one for one in await bench.events(WarpStarted) if one.cycle > opened.cycle]
+    ends = [one for one in await bench.events(WarpEnded) if one.cycle > opened.cycle]
+    assert sorted((one.x, one.y, one.z) for one in blocks) == [(x, 0, 0) for x in range(5)]
+    assert {one.row for one in (*blocks, *starts)} == {opened.row}
+    assert len(starts) == len(ends) == 10
+    assert sorted((one.sm, one.warp) for one in starts) == sorted((e.sm, e.warp) for e in ends)
+    times = launched.cycle, opened.cycle, blocks[0].cycle, starts[0].cycle, ends[0].cycle
+    assert in_order(*times, over.cycle) and ends[-1].cycle < over.cycle
+    assert (over.refusal, over.channel) == (Refusal.NONE, 0)
+    steps = [after - before for before, after in pairwise((*times, over.cycle))]
+    print(f"launch, slot, block, warp, its end, task's end: cycles between them {steps}")
+    assert starts[0].cycle - opened.cycle <= 20

@@ -11,5 +11,5 @@ def test_compute(simulator: str) -> None:
         "tb.host.cocotb_compute",
         simulator=simulator,
         name="host-compute",
-        minimum=11,
+        minimum=12,
     )

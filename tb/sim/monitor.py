@@ -8,6 +8,9 @@
     <cycle> lookup <client> <asid> <hit>    <cycle> walk <asid>
     <cycle> invalidation <asid> <scope>     <cycle> walked <asid>
     <cycle> fault <client> <asid> <va> <physical> <access> <fault>
+    <cycle> launched <channel> <asid> <page>      <cycle> opened <row> <asid> <page>
+    <cycle> over <channel> <page> <refusal>       <cycle> placed <row> <sm> <step> <x> <y> <z>
+    <cycle> warp <sm> <warp> <row> <slot> <index> <cycle> exit <sm> <warp>
 
 `served` and `floor` are written when they change; within one cycle, lines come in the order of
 `TracePort`'s members. `tb.sim.trace` reads the file.

@@ -14,9 +14,12 @@ from typing import TypeVar
 from hw.errors import Cause
 from hw.mmu.lookups import Access, Scope
 from hw.pagetables import FaultType
+from hw.work.metadata import Refusal
+from hw.work.placement import Step
 
 __all__ = [
     "Acquire",
+    "BlockPlaced",
     "Done",
     "Doorbell",
     "Error",
@@ -29,8 +32,13 @@ __all__ = [
     "Semaphore",
     "Served",
     "Start",
+    "TaskLaunched",
+    "TaskOpened",
+    "TaskOver",
     "Walk",
     "Walked",
+    "WarpEnded",
+    "WarpStarted",
     "parse",
     "read",
 ]
@@ -168,6 +176,70 @@ class Fault:
     cause: FaultType
 
 
+@dataclass(frozen=True, slots=True)
+class TaskLaunched:
+    """The task unit begins with a launch: of `channel`, in `asid`, its record at `page` << 8."""
+
+    cycle: int
+    channel: int
+    asid: int
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOpened:
+    """The task has a slot from now on: it is kernel row `row`, and its blocks may be placed."""
+
+    cycle: int
+    row: int
+    asid: int
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOver:
+    """A task of `channel` is over."""
+
+    cycle: int
+    channel: int
+    page: int
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlaced:
+    """Block (x, y, z) of kernel row `row` was sent to `sm`."""
+
+    cycle: int
+    row: int
+    sm: int
+    step: Step
+    x: int
+    y: int
+    z: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarpStarted:
+    """Hardware warp `warp` of `sm` starts as warp `index` of the block in `slot`."""
+
+    cycle: int
+    sm: int
+    warp: int
+    row: int
+    slot: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarpEnded:
+    """Hardware warp `warp` of `sm` has ended."""
+
+    cycle: int
+    sm: int
+    warp: int
+
+
 Event = (
     Served
     | Floor
@@ -183,6 +255,12 @@ Event = (
     | Walked
     | Invalidation
     | Fault
+    | TaskLaunched
+    | TaskOpened
+    | TaskOver
+    | BlockPlaced
+    | WarpStarted
+    | WarpEnded
 )
 
 
@@ -216,6 +294,12 @@ _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
     "walk": (Walk, (int,)),
     "walked": (Walked, (int,)),
     "invalidation": (Invalidation, (int, _numbered(Scope))),
+    "launched": (TaskLaunched, (int, int, int)),
+    "opened": (TaskOpened, (int, int, int)),
+    "over": (TaskOver, (int, int, _numbered(Refusal))),
+    "placed": (BlockPlaced, (int, int, _numbered(Step), int, int, int)),
+    "warp": (WarpStarted, (int, int, int, int, int)),
+    "exit": (WarpEnded, (int, int)),
     "fault": (Fault, (int, int, int, _flag, _numbered(Access), _numbered(FaultType))),
 }
 
