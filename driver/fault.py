@@ -156,7 +156,7 @@ class ChannelError(Exception):
 
     @property
     def _class(self) -> ObjectClass:
-        """Whose method it is, if it is none of the host: by the subchannels that the driver uses."""
+        """Whose method it is if it is not the host's, by the subchannels that the driver uses."""
         compute = self.of_task or self.subchannel == COMPUTE_SUBCHANNEL
         return ObjectClass.COMPUTE if compute else ObjectClass.COPY
 

@@ -1,7 +1,7 @@
 """Pushbuffers: method headers, host methods, methods of the copy and the compute class as dwords.
 
-Encodings are those of spec page 60, sections 1.2, 2, 4 and 5.1, through `hw.methods`. Every value is
-range-checked: one that does not fit its field raises `ValueError` naming the field.
+Encodings are those of spec page 60, sections 1.2, 2, 4 and 5.1, through `hw.methods`. Every value
+is range-checked: one that does not fit its field raises `ValueError` naming the field.
 """
 
 from collections.abc import Sequence
