@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hw.config import Config
 from hw.errors import Cause
 from tb.driver.fakecompute import WRITE, FakeCompute, FakeTask, Refused
-from tb.models.host import COPY_CLASS, Channel, Held, HostModel, Notified, Refusal
+from tb.models.host import COPY_CLASS, Channel, Held, HostModel, Notified, Refusal, Ring
 
 __all__ = ["ComputeHost"]
 
@@ -23,8 +23,10 @@ REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
 
 @dataclass
 class _State:
-    """Of a channel: methods of its compute object; errors behind the one that halts it."""
+    """Of a channel: methods of its compute object; errors behind the one that halts it; whether it
+    was rung while it was halted."""
 
+    rung: bool = False
     registers: dict[int, int] = field(default_factory=dict)
     inline: dict[int, int] = field(default_factory=dict)
     check: int = 0
@@ -54,11 +56,24 @@ class ComputeHost(HostModel):
         check = state.check if channel.halted is Cause.TASK_CHECK else 0
         return channel.halted | bool(state.more) << 8 | check << 16
 
+    def enable(self, index: int, ring: Ring, *, privileged: bool = False, asid: int = 0) -> None:
+        """Switch a channel on with an empty ring."""
+        super().enable(index, ring, privileged=privileged, asid=asid)
+        self._states[index], self.over[index] = _State(), 0
+
+    def doorbell(self, index: int) -> None:
+        """Read GP_PUT from USERD, once the channel is not halted."""
+        self._states[index].rung = bool(self.channels[index].halted)
+        super().doorbell(index)
+
     def clear(self, index: int, replacement: Held | None = None) -> None:
         """End a halt; another task that has failed halts it again."""
         super().clear(index, replacement)
-        if self._states[index].more:
-            self._fail(index, *self._states[index].more.popleft())
+        state = self._states[index]
+        if state.more:
+            self._fail(index, *state.more.popleft())
+        elif state.rung:
+            self.doorbell(index)
 
     def release(self, asid: int, bits: int) -> bool:
         """A release of a record, from its first bit on; whether it was refused."""
@@ -147,12 +162,12 @@ class ComputeHost(HostModel):
     def _write_inline(self, channel: Channel, state: _State) -> None:
         assert self.compute is not None
         start = (state.registers.get(INLINE_A, 0) << 32 | state.registers.get(INLINE_B, 0)) << 8
-        for number, word in state.inline.items():
+        words, state.inline = state.inline, {}
+        for number, word in words.items():
             at = self.compute.at(channel.asid, start + 4 * number, WRITE)
             if at is None:
                 raise Refusal(Cause.INLINE_FAULT, start + 4 * number)
             self.memory[at : at + 4] = word.to_bytes(4, "little")
-        state.inline.clear()
 
     def _report(self, index: int, channel: Channel, data: int) -> None:
         registers = self._states[index].registers
