@@ -255,11 +255,12 @@ class Compute:
             self._pools[space] = TaskPool(space, self._memory.machine)
         return self._pools[space]
 
-    @staticmethod
     def _record(
-        launch: Launch, program: Program, memory: TaskMemory, size: int, release: Release
+        self, launch: Launch, program: Program, memory: TaskMemory, size: int, release: Release
     ) -> TaskRecord:
         """The record, behind which the arguments lie."""
+        open_ = launch.placement is AUTO
+        policy = self.contexts.policy(program.space) if open_ else launch.placement
         return TaskRecord(
             program=program.va,
             registers=launch.kernel.registers,
@@ -271,7 +272,7 @@ class Compute:
             barrier=launch.kernel.barrier,
             priority=launch.priority,
             head=launch.head,
-            placement=launch.placement,
+            placement=policy,
             releases=(release,),
         )
 

@@ -150,10 +150,23 @@ class Contexts:
         await self._end(context)
 
     async def place(self, context: Context, wanted: Placement | str) -> None:
-        """How blocks of its tasks are spread over SMs, unless the task itself says it; from when it
-        begins to run next. Raises `PlacementError`."""
+        """How blocks of its tasks are spread over SMs that are launched from now on, unless the
+        task itself says it. Raises `PlacementError`."""
         context.placement = placement(wanted)
         await self._write(context.number, "PLACEMENT", context.placement)
+
+    def policy(self, space: AddressSpace) -> Placement:
+        """How blocks of a task of a space that has entered its context are spread (ASID-32).
+
+        The machine knows that too, but looks only when a context begins to run; one that runs alone
+        goes on for ever, while the driver changes what it has.
+        """
+        context = self._members[space].context
+        if context.placement is not AUTO:
+            return context.placement
+        members = self._members.values()
+        count = sum(member.context is context and member.entered for member in members)
+        return Placement.DEEP if count > 1 else Placement.WIDE
 
     def spaces(self, context: Context) -> list[AddressSpace]:
         """Address spaces that a context has now."""

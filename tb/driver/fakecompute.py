@@ -114,7 +114,8 @@ class FakeCompute:
         self.over: list[FakeTask] = []
         self.order: list[tuple[int, tuple[int, int, int]]] = []
         self.active: int | None = None
-        self.several = self.hold = self.broken_lists = False
+        self.hold = self.broken_lists = False
+        self._automatic = WIDE
         self._places = itertools.count()
 
     # Registers
@@ -207,25 +208,25 @@ class FakeCompute:
         return not self.words["CONTEXT_BROKEN"] >> task.context & 1
 
     def _select(self) -> None:
-        """Let a context run that has tasks; the one that does goes on while it has some."""
+        """Let a context run that has tasks; the one that does goes on until another has some and it
+        has none. What it has is read when it begins."""
         able = sorted({task.context for task in self.running if self._able(task)})
-        if self.active in able:
+        if self.active in able or not able:
             return
         self.active = None
-        if not able:
-            return
         words = self.contexts[able[0]]
         at = words["INSTANCE_HI"] << 32 | words["INSTANCE_LO"]
         if at + PAGE > len(self.memory) or not self._bind(self.memory[at : at + PAGE]):
             self.words["CONTEXT_BROKEN"] |= 1 << able[0]
             return
         self.active = able[0]
+        self._automatic = words["PLACEMENT"] or self._automatic
 
     def _bind(self, block: bytes) -> bool:
         """Bind all address spaces of an instance block; whether that was possible."""
         valid = int.from_bytes(block[VALID : VALID + 8], "little")
         asids = [asid for asid in range(64) if valid >> asid & 1]
-        self.several = len(asids) > 1
+        self._automatic = DEEP if len(asids) > 1 else WIDE
         for asid in asids:
             at = BASES + asid * STEP
             word = int.from_bytes(block[at : at + 8], "little")
@@ -236,10 +237,6 @@ class FakeCompute:
                 return False
             self._translator.bind(asid, base, (1 << 49) - 1)
         return True
-
-    def _placement(self, task: FakeTask, record: int) -> int:
-        own = record >> 138 & 3
-        return own or self.contexts[task.context]["PLACEMENT"] or (DEEP if self.several else WIDE)
 
     # Blocks
 
@@ -282,7 +279,7 @@ class FakeCompute:
             shared=of["shared"],
             barrier=of["barriers"] > 0,
         )
-        task.placement = self._placement(task, record)
+        task.placement = of["placement"] or self._automatic
         task.blocks = [(x, y, z) for z, y, x in itertools.product(*map(range, reversed(grid)))]
         return True
 

@@ -172,7 +172,8 @@ def test_several_spaces():
             check(args)
         assert {task.context for task in machine.compute.over} == {0}
         assert {task.asid for task in machine.compute.over} == {0, 1, 2}
-        assert {task.placement for task in machine.compute.over} == {Placement.DEEP}
+        placed = {task.asid: task.placement for task in machine.compute.over}
+        assert placed == {0: Placement.WIDE, 1: Placement.DEEP, 2: Placement.DEEP}
 
     run(body)
 
