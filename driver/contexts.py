@@ -178,10 +178,12 @@ class Contexts:
         return member.context if member else None
 
     async def _end(self, context: Context) -> None:
-        """Whoever opens it next finds it as new."""
+        """Whoever opens it next finds it as new; from now on somebody may."""
+        self._contexts[context.number] = None
         if context.placement is not self._default:
             await self.place(context, self._default)
-        self._contexts[context.number] = None
+        if context.broken is not None:
+            await self.mend(context)
 
     def _new(self, name: str, *, chosen: bool) -> Context | None:
         for number, context in enumerate(self._contexts):
