@@ -131,6 +131,50 @@ def test_stream_order():
     run(body)
 
 
+def test_launches_of_a_stream():
+    """A launch waits for the one before, and only for what is not known to have ended."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        args = await vectors(device, stream, 32)
+        machine.compute.hold = True
+        await stream.launch(VECTOR_ADD, 1, 32, args)
+        last = await stream.launch(VECTOR_ADD, 1, 32, args)
+        await machine.wait_cycles(1000)
+        assert len(machine.compute.running) == 1
+        machine.compute.hold = False
+        await last.synchronize()
+        await stream.synchronize()
+        executed = await device.control.read_channel(stream.channel.index, "METHODS")
+        await stream.launch(VECTOR_ADD, 1, 32, args)
+        await stream.synchronize()
+        methods = await device.control.read_channel(stream.channel.index, "METHODS") - executed
+        # SEND_PCAS_A, SEND_SIGNALING_PCAS2_B; the release of five, the interrupt.
+        assert methods == 8
+
+    run(body)
+
+
+def test_channel_has_tasks():
+    """A channel with tasks makes progress, and is not drained."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.compute.hold = True
+        await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        await machine.wait_cycles(1000)
+        assert await stream.channel.progress() < await stream.channel.progress()
+        drained = asyncio.ensure_future(stream.channel.drain(patience=500))
+        for _ in range(500):
+            await machine.wait_cycles(10)
+        assert not drained.done()
+        machine.compute.hold = False
+        await drained
+        assert len(machine.compute.over) == 1
+
+    run(body)
+
+
 def test_streams_of_a_channel():
     """The first work of a stream does not wait for another stream of its channel; an event does."""
 
@@ -192,6 +236,37 @@ def test_more_spaces_than_asids():
             check(args)
             await stream.close()
         assert len(machine.compute.over) == 6
+
+    run(body, asids=3)
+
+
+def test_asid_of_another_context():
+    """A context that is selected again does not bind who left it to an ASID that has a new owner
+    in another context."""
+
+    async def body(device, machine):
+        first, second = [await device.compute.contexts.create(name) for name in ("one", "two")]
+        a, b = [device.create_space(name, context=first) for name in "ab"]
+        c = device.create_space("c", context=second)
+        streams = {space: await device.stream(space=space) for space in (a, b)}
+        work = {space: await vectors(device, streams[space], 8) for space in (a, b)}
+
+        async def add(space):
+            await streams[space].launch(VECTOR_ADD, 1, 8, work[space])
+            await streams[space].synchronize()
+            check(work[space])
+
+        await add(a)
+        await add(b)
+        await streams[a].close()
+        streams[c] = await device.stream(space=c)
+        assert c.asid == 0 and a.asid is None
+        work[c] = await vectors(device, streams[c], 8, 1)
+        for space in (c, b, c, b):
+            await add(space)
+        await streams[c].memcpy_async(work[c]["A"], work[c]["C"], 32)
+        await streams[c].synchronize()
+        assert np.array_equal(work[c]["A"].read(), work[c]["C"].read())
 
     run(body, asids=3)
 

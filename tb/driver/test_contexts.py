@@ -30,7 +30,16 @@ def test_instance_block():
     def word(at: int) -> int:
         return int.from_bytes(machine.memory_read(block.address + at, 8), "little")
 
+    written = []
+    write, machine.memory_write = (
+        machine.memory_write,
+        lambda at, content: (
+            written.append(at - block.address),
+            write(at, content),
+        ),
+    )
     block.add(0, 0x5000)
+    assert written == [672, 664], "what is valid stands there"
     block.add(63, 0x12_3456_7000)
     assert word(664) == 1 << 63 | 1
     # Version 2, big pages of 64 KiB.

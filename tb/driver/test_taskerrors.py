@@ -38,6 +38,8 @@ STORE = Kernel(
     {"TO": 8},
 )
 
+HOLE = 0x3456_7000
+
 WRONG = Kernel("wrong", "mov r0, 1\n push r0\n pop\n pop\n exit", {"N": 4})
 
 
@@ -139,6 +141,23 @@ def test_without_address():
         assert error.warp.va == 2
         await stream.channel.resume()
         await goes_on(device, stream)
+
+    run(body)
+
+
+def test_somebody_elses_fault():
+    """An access past all address bits has no fault record: no other one is taken for it."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        machine.faults.translate(stream.space.asid, HOLE, 1, 8)
+        error = await error_of(await stream.launch(STORE, 1, 1, {"TO": 1 << 50 | HOLE + 4096}))
+        assert error.warp is not None and error.warp.va == HOLE + 4096
+        assert error.fault is None and len(device.faults.unclaimed) == 1
+        await stream.channel.resume()
+        error = await error_of(await stream.launch(STORE, 1, 1, {"TO": HOLE}))
+        assert error.fault is not None and not device.faults.unclaimed
+        await stream.channel.resume()
 
     run(body)
 
@@ -286,6 +305,13 @@ def test_broken_context():
         await device.compute.contexts.mend(own)
         await task.synchronize()
         assert flag.read(np.uint32)[0] == 1
+        # Whoever opens it next must not find it broken.
+        machine.compute.words["CONTEXT_BROKEN"] = 1
+        await device.compute.serve()
+        assert own.broken is not None
+        await device.close_channel(stream.channel.index)
+        await device.compute.contexts.end(own)
+        assert not machine.compute.words["CONTEXT_BROKEN"]
 
     run(body)
 
