@@ -136,6 +136,7 @@ class Config:
     sm_registers : 32-bit registers of each, for all its warps together.
     sm_shared : bytes of shared memory of each.
     lanes : threads of a warp that its core executes per cycle.
+    timing_core : whether SMs have the core that takes time and computes nothing.
     trace : whether the top level has the `trace` port (what simulations record).
     """
 
@@ -163,6 +164,7 @@ class Config:
     sm_registers: int = 4096
     sm_shared: int = 48 * 1024
     lanes: int = 4
+    timing_core: bool = False
     trace: bool = False
 
     def __post_init__(self) -> None:
@@ -308,6 +310,7 @@ CONFIGS = {
     ),
     "default": Config(),
     "two-engines": Config(copy_engines=2),
+    "copies": Config(sms=0),
     "large": Config(
         channels=64,
         copy_engines=4,

@@ -7,6 +7,9 @@ from hw.config import CONFIGS, LIMITS, Config, ConfigError
 
 __all__ = ["add_options", "chosen"]
 
+_FLAGS = {"timing_core": "SMs that take time and compute nothing", "trace": "a trace port"}
+"""What each member that is a bool is for."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add `--config NAME` and one option per member of `Config`, which overrides the named one.
@@ -22,7 +25,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         name = "--" + field.name.replace("_", "-")
         if field.type is bool:
             group.add_argument(
-                name, action=argparse.BooleanOptionalAction, default=None, help="a trace port"
+                name,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=_FLAGS[field.name],
             )
         else:
             text = f"{LIMITS[field.name]} [{getattr(CONFIGS['default'], field.name)}]"

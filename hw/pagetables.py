@@ -20,8 +20,10 @@ from amaranth.lib import data, enum
 __all__ = [
     "DIRECTORIES",
     "FAULT_RECORD_BYTES",
+    "GPC_SMS",
     "PAGE_SIZES",
     "TABLES",
+    "TASK_UNIT",
     "AccessType",
     "DualPde",
     "FaultRecord",
@@ -183,6 +185,13 @@ class AccessType(enum.IntEnum, shape=4):
 FAULT_RECORD_BYTES = 32
 
 
+TASK_UNIT = 7
+"""`client` of the task unit in fault records."""
+
+GPC_SMS = 16
+"""SMs that have the same `gpc` in fault records."""
+
+
 class InstanceAperture(enum.IntEnum, shape=2):
     """INST_APERTURE of a fault record. Only video memory is modelled."""
 
@@ -194,8 +203,9 @@ class InstanceAperture(enum.IntEnum, shape=2):
 class FaultRecord(data.Struct):
     """One entry of the fault buffer, 32 bytes (6.4). `instance` names the address space, its page
     directory base >> 12; with aperture INVALID it is 0. `address` is the virtual
-    address >> 12; `timestamp` PTIMER. `client`: 1 host, 2 semaphore unit, 3 and on copy engines,
-    all of them `client_type` 1. `asid` is our own: public records have none."""
+    address >> 12; `timestamp` PTIMER. `client`: 1 host, 2 semaphore unit, 3 and on copy engines, 7
+    the compute engine's task unit, all of them `client_type` 1; of SMs the `gpc` is the number / 16
+    and `client` the rest, with `client_type` 0. `asid` is our own: public records have none."""
 
     reserved0: 8
     instance_aperture: InstanceAperture

@@ -14,6 +14,7 @@ from hw.pagetables import FaultRecord
 from hw.registers import MmuOperation
 
 __all__ = [
+    "COMPUTE_CLIENTS",
     "HOST_CLIENTS",
     "CopyError",
     "CopyPort",
@@ -31,6 +32,7 @@ __all__ = [
     "memory_request",
     "mmu_command",
     "read_beat",
+    "semaphore_clients",
     "semaphore_request",
     "semaphore_response",
     "semaphore_update",
@@ -152,6 +154,14 @@ def semaphore_update(config: Config) -> data.StructLayout:
 HOST_CLIENTS = 2
 """Clients of the semaphore unit that the host is: 0 for operations on chip, 1 for those in memory,
 which take long and must not hold up the former (COPY-3). Copy engines follow."""
+
+COMPUTE_CLIENTS = 2
+"""Those of the compute engine, the last ones: for releases of tasks, for reports of channels."""
+
+
+def semaphore_clients(config: Config) -> int:
+    """Clients of the semaphore unit."""
+    return HOST_CLIENTS + config.copy_engines + (COMPUTE_CLIENTS if config.compute else 0)
 
 
 class SemaphorePort(wiring.Signature):

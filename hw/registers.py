@@ -669,6 +669,7 @@ GLOBAL = Block(
                 Field("ACTIVE", 1, 1, "A context runs: its address spaces are bound."),
                 Field("CONTEXT", 7, 4, "Which one, or the last one."),
             ),
+            reset=1,
         ),
         Register(
             "WARP_FAULT",

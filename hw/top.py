@@ -10,23 +10,25 @@ from hw.control.port import ControlPort
 from hw.copy.engine import CopyEngine
 from hw.host.host import Host
 from hw.host.wakes import Wakes
-from hw.mmu.system import REQUESTERS, MemorySystem
-from hw.records import HOST_CLIENTS, SemaphoreError
+from hw.lib.count import tally
+from hw.mmu.system import MemorySystem, requesters
+from hw.records import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
 from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
 from hw.trace import TracePort
+from hw.work.compute import Compute
 
 __all__ = ["Signalbox"]
 
 
 class Signalbox(wiring.Component):
-    """Host, semaphore unit, copy engines, memory system and control port.
+    """Host, semaphore unit, copy engines, compute engine, memory system and control port.
 
     Members
     -------
     control : AXI4-Lite subordinate, the register map of `hw/registers.py`.
     axi : AXI4 manager, all of memory. Ids: reads 0 page tables, 1 rings, 2 semaphores, then copy
-        engines; writes 0 fault records, 1 USERD, 2 semaphores, then copy engines.
+        engines, task unit, SMs; writes 0 fault records, 1 USERD, 2 semaphores, then the same.
     irq : level, see INTR.
     trace : only with `config.trace`.
     config : what it is built with.
@@ -34,7 +36,7 @@ class Signalbox(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._memory = MemorySystem(config, REQUESTERS)
+        self._memory = MemorySystem(config, requesters(config))
         members = {
             "control": In(AxiLite(ADDRESS_BITS)),
             "axi": Out(self._memory.axi.signature),
@@ -76,6 +78,10 @@ class Signalbox(wiring.Component):
             connect(m, engine.semaphore, semaphores.client[HOST_CLIENTS + number])
             connect(m, engine.read, memory.read[2 + number])
             connect(m, engine.write, memory.write[2 + number])
+        if config.compute:
+            self._compute(m, control, host, semaphores)
+        else:
+            m.d.comb += control.compute.idle.eq(1)
         m.d.comb += [
             memory.time.eq(control.time),
             self.irq.eq(control.irq),
@@ -95,6 +101,43 @@ class Signalbox(wiring.Component):
             self._trace(m, control, host, semaphores)
         return m
 
+    def _compute(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
+        """The compute engine, the last client of everything."""
+        config, memory = self.config, self._memory
+        m.submodules.compute = compute = Compute(config)
+        connect(m, host.compute, compute.host)
+        connect(m, control.compute, compute.control)
+        connect(m, compute.mmu, memory.maintain[2])
+        clients = semaphores.client[-COMPUTE_CLIENTS:]
+        for port, client in zip(compute.semaphore, clients, strict=True):
+            connect(m, port, client)
+        first = 2 + config.copy_engines
+        for name in ("read", "write"):
+            ports = (getattr(compute, name), *getattr(compute, f"sm_{name}"))
+            for port, client in zip(ports, getattr(memory, name)[first:], strict=True):
+                connect(m, port, client)
+        for setting, outer in zip(compute.settings, control.contexts, strict=True):
+            m.d.comb += setting.eq(outer)
+        self._count_compute(m, control.events, host, compute)
+
+    def _count_compute(self, m: Module, events, host: Host, compute: Compute) -> None:
+        """Report what the performance counters count of the compute engine."""
+        over, refused = compute.host.over, compute.placement.refused
+        starts = (sm.controller.port.start for sm in compute.sms)
+        m.d.sync += [
+            events.launches.eq(compute.host.began.valid),
+            events.tasks.eq(over.valid & over.ready),
+            events.blocks.eq(compute.placement.placed.valid),
+            events.warp_faults.eq(compute.control.fault.valid),
+            events.no_registers.eq(refused.valid & refused.registers),
+            events.no_warps.eq(refused.valid & refused.warps),
+            events.no_shared.eq(refused.valid & refused.shared),
+            events.no_slots.eq(refused.valid & refused.slots),
+            events.no_lower.eq(refused.valid & refused.lower),
+            events.ignored.eq(host.ignored),
+        ]
+        m.d.comb += events.warps.eq(tally(m, (one.valid & one.ready for one in starts), "warps"))
+
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Report what the performance counters count."""
         acquire, mmu = host.pipeline.execute.acquire, self._memory.mmu
@@ -111,8 +154,8 @@ class Signalbox(wiring.Component):
             events.read_beats.eq(sum(engine.read_strobe for engine in engines)),
             events.write_beats.eq(sum(engine.write_strobe for engine in engines)),
             events.errors.eq(host.channels.error.valid),
-            events.l1_hits.eq(sum(event.valid for event in mmu.hit)),
-            events.l1_misses.eq(sum(event.valid for event in mmu.missed)),
+            events.l1_hits.eq(tally(m, (event.valid for event in mmu.hit), "l1_hits")),
+            events.l1_misses.eq(tally(m, (event.valid for event in mmu.missed), "l1_misses")),
             events.l2_hits.eq(mmu.found.valid),
             events.page_walks.eq(mmu.walks.valid),
             events.invalidations.eq(self._memory.maintenance.begins),

@@ -53,12 +53,13 @@ from hw.mmu.l2 import L2Tlb
 from hw.mmu.lookups import page_request
 from hw.mmu.maintenance import Maintenance
 from hw.mmu.mmu import miss_number
-from hw.mmu.system import FIRST_CLIENT, REQUESTERS, MemorySystem
+from hw.mmu.system import FIRST_CLIENT, MemorySystem, requesters
 from hw.mmu.walker import Walker
 from hw.semaphore.fence import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.sm.controller import SmController
 from hw.sm.core.core import Core
+from hw.sm.timing.core import TimingCore
 from hw.top import Signalbox
 from hw.work.choice import Choice
 from hw.work.placement import Placement
@@ -137,9 +138,9 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.l1": _l1,
     "mmu.l2": _l2,
     "mmu.walker": _walker,
-    "mmu.maintenance": lambda config: Maintenance(config, REQUESTERS),
+    "mmu.maintenance": lambda config: Maintenance(config, requesters(config)),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
-    "mmu": lambda config: MemorySystem(config, REQUESTERS),
+    "mmu": lambda config: MemorySystem(config, requesters(config)),
     "work.choice": Choice,
     "work.choice-132": lambda config: Choice(replace(config, sms=132)),
     "work.placement": Placement,
@@ -148,6 +149,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "sm.controller": SmController,
     "control": ControlPort,
     "sm.core": Core,
+    "sm.timing": TimingCore,
     "top": Signalbox,
 }
 """What is synthesised; `host.pipeline` with the decoder and the execution of methods, `mmu` all of

@@ -12,10 +12,13 @@ from hw.config import Config
 from hw.control.counters import Counters, EventPort
 from hw.control.interrupts import Interrupts
 from hw.control.target import Access
+from hw.control.tasks import TaskRegisters
 from hw.control.translation import Commands
+from hw.control.words import field_of, page_of, placed
 from hw.records import FaultPort, MmuPort
 from hw.registers import GLOBAL, PERFORMANCE, Register
 from hw.registers import Access as Rule
+from hw.work.control import ComputeControl
 
 __all__ = ["Bank"]
 
@@ -38,7 +41,7 @@ class Bank(wiring.Component):
     writeback : cycles between lazy write-backs of GP_GET.
     error, notify, copied, irq : see `Interrupts`.
     events : see `Counters`.
-    maintain : binds and invalidations. faults : the fault buffer.
+    maintain : binds and invalidations. faults : the fault buffer. compute : the compute engine.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,10 +61,12 @@ class Bank(wiring.Component):
             "events": In(EventPort(config)),
             "maintain": Out(MmuPort(config)),
             "faults": Out(FaultPort(config)),
+            "compute": Out(ComputeControl(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        self._tasks_wrong = Signal()
         values: dict[str, Value] = {
             register.name: Const(register.constant(self._config), 32)
             for register in GLOBAL
@@ -70,6 +75,7 @@ class Bank(wiring.Component):
         values.update(self._settings(m))
         values |= self._commands(m, values)
         values |= self._faults(m, values)
+        values |= self._tasks(m, values)
         values |= self._interrupts(m, values["INTR_ENABLE"])
         values |= self._counters(m)
         m.d.sync += self.time.eq(self.time + self._config.cycle_ns)
@@ -107,6 +113,7 @@ class Bank(wiring.Component):
             unit.clear_notified.eq(cleared[0]),
             unit.clear_finished.eq(cleared[1]),
             unit.fault.eq(self.faults.status.as_value().any()),
+            unit.task.eq(self._tasks_wrong),
             self.irq.eq(unit.irq),
         ]
         found: dict[str, Value] = {"INTR": unit.summary}
@@ -122,12 +129,12 @@ class Bank(wiring.Component):
         m.d.comb += [
             unit.write.eq(self._written(m, GLOBAL["MMU_COMMAND"])),
             unit.value.eq(self.access.data),
-            unit.page.eq(_page(values, "MMU_VA")),
-            unit.base.eq(_page(values, "MMU_PDB")),
-            unit.limit.eq(_page(values, "MMU_LIMIT")),
+            unit.page.eq(page_of(values, "MMU_VA")),
+            unit.base.eq(page_of(values, "MMU_PDB")),
+            unit.limit.eq(page_of(values, "MMU_LIMIT")),
         ]
         status = GLOBAL["MMU_STATUS"]
-        shown = _placed(status, {"BUSY": unit.busy, "REFUSED": unit.refused})
+        shown = placed(status, {"BUSY": unit.busy, "REFUSED": unit.refused})
         return {"MMU_STATUS": shown}
 
     def _faults(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -135,9 +142,9 @@ class Bank(wiring.Component):
         port, size, status = self.faults, GLOBAL["FAULT_SIZE"], GLOBAL["FAULT_STATUS"]
         cleared = Mux(self._written(m, status), self._merged(Const(0, 32)), 0)
         m.d.comb += [
-            port.base.eq(_page(values, "FAULT_BUFFER")),
-            port.records.eq(_field(values, size, "RECORDS")),
-            port.enable.eq(_field(values, size, "ENABLE")),
+            port.base.eq(page_of(values, "FAULT_BUFFER")),
+            port.records.eq(field_of(values, size, "RECORDS")),
+            port.enable.eq(field_of(values, size, "ENABLE")),
             port.get.eq(values["FAULT_GET"]),
         ]
         shown = {}
@@ -153,10 +160,30 @@ class Bank(wiring.Component):
         return {
             "FAULT_SIZE": Cat(values[size.name][:high], used),
             "FAULT_PUT": port.put,
-            "FAULT_STATUS": _placed(status, shown),
+            "FAULT_STATUS": placed(status, shown),
             "FAULT_DROPPED": port.dropped,
             **words,
         }
+
+    def _tasks(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The compute engine."""
+        m.submodules.tasks = unit = TaskRegisters(self._config)
+        engine, size = self.compute, GLOBAL["TASK_LISTS_SIZE"]
+        cleared = {
+            name: Mux(self._written(m, GLOBAL[name]), self._merged(Const(0, 32)), 0)
+            for name in ("TASK_STATUS", "CONTEXT_BROKEN")
+        }
+        m.d.comb += [
+            [member.eq(getattr(engine, name)) for name, member in unit.watched().items()],
+            unit.clear.eq(cleared["TASK_STATUS"]),
+            self._tasks_wrong.eq(unit.attention),
+            engine.mend.eq(cleared["CONTEXT_BROKEN"]),
+            engine.slice.eq(values["CONTEXT_SLICE"]),
+            engine.area.base.eq(page_of(values, "TASK_LISTS")),
+            engine.area.log_size.eq(field_of(values, size, "LOG_SIZE")),
+            engine.area.asid.eq(field_of(values, size, "ASID")),
+        ]
+        return {name: unit.values[name] for name in unit.values.shape().members}
 
     def _counters(self, m: Module) -> dict[str, Value]:
         m.submodules.counters = unit = Counters(self._config)
@@ -201,20 +228,3 @@ class Bank(wiring.Component):
             Mux(access.lanes[lane], access.data.word_select(lane, 8), old.word_select(lane, 8))
             for lane in range(4)
         )
-
-
-def _field(values: Mapping[str, Value], register: Register, name: str) -> Value:
-    """A field of a register."""
-    field = register.field(name)
-    return values[register.name][field.lo : field.hi + 1]
-
-
-def _page(values: Mapping[str, Value], name: str) -> Value:
-    """An address in two registers, >> 12."""
-    low, high = GLOBAL[f"{name}_LO"], GLOBAL[f"{name}_HI"]
-    return Cat(_field(values, low, "ADDRESS"), _field(values, high, "ADDRESS"))
-
-
-def _placed(register: Register, fields: Mapping[str, Value]) -> Value:
-    """A register of one-bit fields from bit 0 on, in their order."""
-    return Cat(fields[field.name] for field in register.fields)

@@ -19,6 +19,7 @@ def most_events(config: Config, name: str) -> int:
         "WRITE_BEATS": config.copy_engines,
         "L1_HITS": config.memory_clients,
         "L1_MISSES": config.memory_clients,
+        "WARPS": config.sms,
     }
     return several.get(name, 1)
 

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.control.target import Access
-from hw.registers import CHANNEL, GLOBAL, SEMAPHORE, Block, Register
+from hw.registers import CHANNEL, CONTEXT, GLOBAL, SEMAPHORE, Block, Register
 from hw.registers import Access as Rule
 
 __all__ = ["Decode", "Owner"]
@@ -24,17 +24,23 @@ class Owner(enum.Enum, shape=3):
     """A write of a handle, valid or not."""
     CHANNEL = 3
     SEMAPHORE = 4
+    CONTEXT = 5
 
 
 _DOORBELL = GLOBAL["DOORBELL"]
-_OWNERS = ((GLOBAL, Owner.GLOBAL), (CHANNEL, Owner.CHANNEL), (SEMAPHORE, Owner.SEMAPHORE))
+_OWNERS = (
+    (GLOBAL, Owner.GLOBAL),
+    (CHANNEL, Owner.CHANNEL),
+    (SEMAPHORE, Owner.SEMAPHORE),
+    (CONTEXT, Owner.CONTEXT),
+)
 
 
 class Decode(wiring.Component):
     """Latency 2 cycles, during which `access` stays the same.
 
     Registers that live in this unit take single bytes (`wstrb`). What leaves it, doorbells,
-    commands and the other two blocks, takes whole words only.
+    commands and the other blocks, takes whole words only.
 
     Members
     -------

@@ -19,9 +19,10 @@ class Interrupts(wiring.Component):
     notify, copied : per channel, strobes: NON_STALL_INTERRUPT, a copy with an interrupt completed.
     clear_notified, clear_finished : per channel, strobes.
     fault : level: accesses could not be translated.
-    enable : ERROR, NOTIFY, COPY, FAULT.
+    task : level: a context cannot run, or a task was lost.
+    enable : ERROR, NOTIFY, COPY, FAULT, TASK.
     notified, finished : per channel, event not yet cleared.
-    summary : ERROR, NOTIFY, COPY: any channel; FAULT; 1 cycle behind.
+    summary : ERROR, NOTIFY, COPY: any channel; FAULT; TASK; 1 cycle behind.
     irq : any of them that is enabled; registered.
     """
 
@@ -33,17 +34,18 @@ class Interrupts(wiring.Component):
             "clear_notified": In(channels),
             "clear_finished": In(channels),
             "fault": In(1),
-            "enable": In(4),
+            "task": In(1),
+            "enable": In(5),
             "notified": Out(channels),
             "finished": Out(channels),
-            "summary": Out(4),
+            "summary": Out(5),
             "irq": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        now = Signal(4)
-        events = (self.error, self.notified, self.finished, self.fault)
+        now = Signal(5)
+        events = (self.error, self.notified, self.finished, self.fault, self.task)
         m.d.comb += now.eq(Cat(event.any() for event in events))
         m.d.sync += [
             self.notified.eq((self.notified & ~self.clear_notified) | self.notify),

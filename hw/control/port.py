@@ -7,11 +7,14 @@ from amaranth.lib.wiring import In, Out
 from hw.bus.axi4lite import AxiLite
 from hw.config import Config
 from hw.control.bank import Bank
+from hw.control.contexts import ContextRegisters
 from hw.control.counters import EventPort
 from hw.control.decode import Decode, Owner
 from hw.control.target import Target
 from hw.records import FaultPort, MmuPort, RegisterPort
 from hw.registers import ADDRESS_BITS
+from hw.work.contexts import context_setting
+from hw.work.control import ComputeControl
 
 __all__ = ["ControlPort"]
 
@@ -41,7 +44,8 @@ class ControlPort(wiring.Component):
     notify : per channel, strobe: NON_STALL_INTERRUPT was executed.
     copied : per channel, strobe: a copy that asks for an interrupt has completed.
     events : what the performance counters count.
-    maintain : binds and invalidations. faults : the fault buffer.
+    maintain : binds and invalidations. faults : the fault buffer. compute : the compute engine.
+    contexts : settings of each context.
     irq : level; a flip-flop, 2 cycles behind a strobe.
     """
 
@@ -62,6 +66,8 @@ class ControlPort(wiring.Component):
             "events": In(EventPort(config)),
             "maintain": Out(MmuPort(config)),
             "faults": Out(FaultPort(config)),
+            "compute": Out(ComputeControl(config)),
+            "contexts": Out(context_setting()).array(config.contexts),
             "irq": Out(1),
         })
 
@@ -70,10 +76,12 @@ class ControlPort(wiring.Component):
         m.submodules.target = target = Target()
         m.submodules.decode = decode = Decode(self._config)
         m.submodules.bank = bank = Bank(self._config)
+        m.submodules.contexts = contexts = ContextRegisters(self._config)
         wiring.connect(m, wiring.flipped(self.axi), target.axi)
         wiring.connect(m, wiring.flipped(self.events), bank.events)
         wiring.connect(m, bank.maintain, wiring.flipped(self.maintain))
         wiring.connect(m, bank.faults, wiring.flipped(self.faults))
+        wiring.connect(m, bank.compute, wiring.flipped(self.compute))
         access = target.access
         reply, done = Signal(32), Signal()
         m.d.comb += [
@@ -87,25 +95,33 @@ class ControlPort(wiring.Component):
             self.counting.eq(bank.counting),
             self.writeback.eq(bank.writeback),
             self.irq.eq(bank.irq),
+            [
+                outer.eq(inner)
+                for outer, inner in zip(self.contexts, contexts.settings, strict=True)
+            ],
             access.ready.eq(done),
             target.outcome.valid.eq(done),
             target.outcome.p.refused.eq(decode.owner == Owner.NOBODY),
             target.outcome.p.data.eq(reply),
         ]
-        for port in (self.channel.request, self.semaphore.request):
+        others = {
+            Owner.CHANNEL: self.channel,
+            Owner.SEMAPHORE: self.semaphore,
+            Owner.CONTEXT: contexts.port,
+        }
+        for port in others.values():
             m.d.sync += [
-                port.p.address.eq(access.p.word),
-                port.p.write.eq(access.p.write),
-                port.p.data.eq(access.p.data),
+                port.request.p.address.eq(access.p.word),
+                port.request.p.write.eq(access.p.write),
+                port.request.p.data.eq(access.p.data),
             ]
         m.d.sync += self.doorbell.p.channel.eq(access.p.data)
 
         # Loaded in every cycle; what it holds in DONE is from the cycle of the answer.
         with m.Switch(decode.owner):
-            with m.Case(Owner.CHANNEL):
-                m.d.sync += reply.eq(self.channel.response.p.data)
-            with m.Case(Owner.SEMAPHORE):
-                m.d.sync += reply.eq(self.semaphore.response.p.data)
+            for owner, port in others.items():
+                with m.Case(owner):
+                    m.d.sync += reply.eq(port.response.p.data)
             with m.Case(Owner.NOBODY):
                 m.d.sync += reply.eq(0)
             with m.Default():
@@ -128,20 +144,18 @@ class ControlPort(wiring.Component):
                             m.next = "RING"
                         with m.Else():
                             m.next = "SETTLE"
-                    with m.Case(Owner.CHANNEL):
-                        m.d.sync += self.channel.request.valid.eq(1)
-                        m.next = "CHANNEL"
-                    with m.Case(Owner.SEMAPHORE):
-                        m.d.sync += self.semaphore.request.valid.eq(1)
-                        m.next = "SEMAPHORE"
+                    for owner, port in others.items():
+                        with m.Case(owner):
+                            m.d.sync += port.request.valid.eq(1)
+                            m.next = owner.name
                     with m.Default():
                         m.next = "DONE"
             with m.State("RING"):
                 with m.If(self.doorbell.ready):
                     m.d.sync += self.doorbell.valid.eq(0)
                     m.next = "SETTLE"
-            for name, port in (("CHANNEL", self.channel), ("SEMAPHORE", self.semaphore)):
-                with m.State(name):
+            for owner, port in others.items():
+                with m.State(owner.name):
                     with m.If(port.request.ready):
                         m.d.sync += port.request.valid.eq(0)
                     m.d.comb += port.response.ready.eq(1)

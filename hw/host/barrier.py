@@ -1,24 +1,15 @@
 """Waits for all copies and semaphore operations under way at a moment (WFI of scope ALL)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import data, enum, wiring
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.launcher import MOST_COPIES
 from hw.host.prefetch import channel_event
+from hw.host.tickets import Tickets
 
-__all__ = ["Barrier", "Ticket"]
-
-
-class Ticket(enum.Enum, shape=2):
-    """Where a channel is in its wait."""
-
-    NONE = 0
-    WAITS = 1
-    """For its turn, the next epoch say, to begin."""
-    INSIDE = 2
-    OVER = 3
+__all__ = ["Barrier"]
 
 
 class Barrier(wiring.Component):
@@ -37,6 +28,7 @@ class Barrier(wiring.Component):
     started, finished : per engine, a copy begins, or ends.
     changing : per channel, an operation of it that changes a semaphore in memory is under way; 0
         between two of them.
+    begins : strobe, an epoch begins. tasks : tasks are left that were launched before it did.
     over : per channel, its wait is over, until `drop`.
     """
 
@@ -48,33 +40,31 @@ class Barrier(wiring.Component):
             "started": In(config.copy_engines),
             "finished": In(config.copy_engines),
             "changing": In(config.channels),
+            "begins": Out(1),
+            "tasks": In(1),
             "over": Out(config.channels),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        channels = range(self._config.channels)
-        tickets = Signal(data.ArrayLayout(Ticket, len(channels)))
+        m.submodules.tickets = tickets = Tickets(self._config)
         waits, runs = Signal(), Signal()
-        begins, ends = Signal(), Signal()
+        begins, ends = self.begins, Signal()
         m.d.sync += [
             # A cycle late: at worst an epoch begins that nobody waits for.
-            waits.eq(Cat(tickets[c] == Ticket.WAITS for c in channels).any()),
+            waits.eq(tickets.waiting.any()),
             runs.eq(Mux(runs, ~ends, begins)),
         ]
-        m.d.comb += [begins.eq(waits & ~runs), ends.eq(runs & ~self._left(m, begins))]
-        for channel in channels:
-            ticket = tickets[channel]
-            asks = self.ask.valid & (self.ask.channel == channel)
-            m.d.comb += self.over[channel].eq(ticket == Ticket.OVER)
-            with m.If(self.drop.valid & (self.drop.channel == channel)):
-                m.d.sync += ticket.eq(Ticket.NONE)
-            with m.Elif(asks & (ticket == Ticket.NONE)):
-                m.d.sync += ticket.eq(Ticket.WAITS)
-            with m.Elif(begins & (ticket == Ticket.WAITS)):
-                m.d.sync += ticket.eq(Ticket.INSIDE)
-            with m.Elif(ends & (ticket == Ticket.INSIDE)):
-                m.d.sync += ticket.eq(Ticket.OVER)
+        m.d.comb += [
+            begins.eq(waits & ~runs),
+            ends.eq(runs & ~self._left(m, begins) & ~self.tasks),
+            tickets.ask.eq(self.ask),
+            tickets.drop.eq(self.drop),
+            tickets.whose.eq(~0),
+            tickets.begins.eq(begins),
+            tickets.ends.eq(ends),
+            self.over.eq(tickets.over),
+        ]
         return m
 
     def _left(self, m: Module, begins: Signal) -> Signal:

@@ -19,13 +19,15 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.errors import CODE_OF, Cause
+from hw.host.compute import COUNT_BITS, task_failed
 from hw.host.context import INDEX_BITS, Method
 from hw.host.pipeline import channel_edit
 from hw.host.prefetch import channel_event
 from hw.host.settings import setting_event
 from hw.lib.later import later
 from hw.lib.onehot import encode, lowest
-from hw.methods import CeMethod
+from hw.methods import CeMethod, ComputeMethod
+from hw.qmd import SkedCheck
 from hw.records import RegisterPort
 from hw.registers import CHANNEL, Access, Wait, channel_word
 
@@ -55,13 +57,14 @@ class Channels(wiring.Component):
     enabled, halted : per channel.
     restart : the ring of `channel` is to be emptied.
     edit : its context is to be changed.
-    active : per channel, a copy, a read, a write-back or a semaphore operation of it is under way.
+    active : per channel, a copy, a task, a read, a write-back or a semaphore operation of it is
+        under way.
     halt : the method pipeline halts `channel`, from the next cycle on. failed : a copy does; taken
-        when no other does.
-    ended : a copy has ended; `failed` halts its channel in this very cycle.
+        when no other does. task_failed : a task does; taken when nothing else does.
+    ended, task_ended : a copy, or a task has ended; `failed` halts its channel in this very cycle.
     resume : CLEAR_FAULTED for channel `target`. acquire : an acquire was decided.
     executed : a method of `channel` was executed. referenced : SET_REFERENCE.
-    floor, floor_valid, served, serving, busy, waits, counts : for STATUS.
+    floor, floor_valid, served, serving, busy, waits, counts, tasks : for STATUS.
     peek : channel whose `peek_put` and `peek_get` come one cycle later.
     error : strobe, a channel had an error, `cause`, one or two cycles ago.
     """
@@ -79,10 +82,15 @@ class Channels(wiring.Component):
             "restart": Out(stream.Signature(channel)),
             "edit": Out(stream.Signature(channel_edit(config))),
             "active": In(channels),
-            "halt": In(channel_event(config, cause=Cause, va=VA_BITS, method=Method)),
+            "halt": In(
+                channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
+            ),
             "failed": In(failure),
             "failed_taken": Out(1),
             "ended": In(channel_event(config, interrupt=1, failed=1)),
+            "task_failed": In(task_failed(config)),
+            "task_failed_taken": Out(1),
+            "task_ended": In(channel_event(config, failed=1)),
             "resume": In(channel_event(config, target=12)),
             "acquire": In(channel_event(config, passed=1)),
             "executed": In(channel_event(config)),
@@ -94,6 +102,7 @@ class Channels(wiring.Component):
             "busy": In(channels),
             "waits": In(data.ArrayLayout(Wait, channels)),
             "counts": In(data.ArrayLayout(unsigned(4), channels)),
+            "tasks": In(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
             "peek": Out(config.channel_bits),
             "peek_put": In(INDEX_BITS),
             "peek_get": In(INDEX_BITS),
@@ -122,51 +131,69 @@ class Channels(wiring.Component):
 
     def _errors(self, m: Module) -> None:
         """Two error records of every channel: the one that is shown until it is cleared, and behind
-        it that of the next copy that failed. Of copies that fail while there are two the later one
-        says only `more`.
+        it that of the next copy or task that failed. Of those that fail while there are two the
+        later one says only `more`.
 
         Three RAMs, so that METHOD0 and DATA0 can be written without reading the rest.
         """
         config = self._config
-        why = data.StructLayout({"cause": Cause, "va": VA_BITS, "copy": 1})
+        why = data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS, "later": 1})
         head = data.StructLayout({"address": 12, "subchannel": 3, "valid": 1})
         noted = Signal(channel_event(config, row=_ROW, why=why, head=head, data=32))
         """An error on its way into the RAMs."""
         halting, self._busy = self._refused.valid, noted.valid
+        free, task = Signal(), self.task_failed
         rows = self._rows(m, noted)
         m.d.comb += [
             # What is noted depends on what was noted before.
-            self.failed_taken.eq(~halting & self.failed.valid & ~noted.valid & ~self._clearing),
+            free.eq(~halting & ~noted.valid & ~self._clearing),
+            self.failed_taken.eq(free & self.failed.valid),
+            self.task_failed_taken.eq(free & ~self.failed.valid & self.task_failed.valid),
             self.error.valid.eq(noted.valid),
             self.error.channel.eq(noted.channel),
             self.error.cause.eq(noted.why.cause),
         ]
-        m.d.sync += noted.valid.eq(halting | self.failed_taken)
+        m.d.sync += noted.valid.eq(halting | self.failed_taken | self.task_failed_taken)
         with m.If(halting):
             method = self._refused.method
             m.d.sync += [
                 noted.channel.eq(self._refused.channel),
                 noted.row.eq(rows[0]),
                 noted.why.cause.eq(self._refused.cause),
+                noted.why.check.eq(self._refused.check),
                 noted.why.va.eq(self._refused.va),
-                noted.why.copy.eq(0),
+                noted.why.later.eq(0),
                 noted.head.address.eq(method.address),
                 noted.head.subchannel.eq(method.subchannel),
                 # There is no method behind a bad header or entry: resuming goes on after it.
                 noted.head.valid.eq(method.cause == Cause.NONE),
                 noted.data.eq(method.data),
             ]
-        with m.Else():
+        with m.Elif(self.failed.valid):
             m.d.sync += [
                 noted.channel.eq(self.failed.channel),
                 noted.row.eq(rows[1]),
                 noted.why.cause.eq(self.failed.cause),
+                noted.why.check.eq(SkedCheck.NONE),
                 noted.why.va.eq(self.failed.va),
-                noted.why.copy.eq(1),
+                noted.why.later.eq(1),
                 noted.head.address.eq(CeMethod.LAUNCH_DMA >> 2),
                 noted.head.subchannel.eq(self.failed.subchannel),
                 noted.head.valid.eq(0),
                 noted.data.eq(self.failed.data),
+            ]
+        with m.Else():
+            m.d.sync += [
+                noted.channel.eq(task.channel),
+                noted.row.eq(rows[2]),
+                noted.why.cause.eq(task.cause),
+                noted.why.check.eq(task.check),
+                noted.why.va.eq(task.page << 8),
+                noted.why.later.eq(1),
+                noted.head.address.eq(ComputeMethod.SEND_PCAS_A >> 2),
+                noted.head.subchannel.eq(0),
+                noted.head.valid.eq(0),
+                noted.data.eq(task.page),
             ]
 
         written = Signal(head)
@@ -181,29 +208,33 @@ class Channels(wiring.Component):
         self._held = self._ram(m, "held", noted, noted.data, self._rewrite["DATA0"], self._data)
 
     def _rows(self, m: Module, noted: data.View) -> list[data.View]:
-        """The row of the RAMs for an error of a method, and for one of a copy. A method that is
-        refused behind an error needs none: it is held, and tried again."""
+        """The row of the RAMs for an error of a method, for one of a copy, and of a task. A method
+        that is refused behind an error needs none: it is held, and tried again."""
         names = ("shown", "more", "queued", "beyond", "second")
         self._records = {name: Signal(self._config.channels, name=name) for name in names}
-        """The channel has a record; another copy failed since; that one has a record; so did more
-        copies since that. Which of its rows is shown."""
+        """The channel has a record; another copy or task failed since; that one has a record; so
+        did more since that. Which of its rows is shown."""
         shown, more, queued, beyond, second = self._records.values()
         rows = []
         refused = self._refused
-        events = ((refused, refused.valid, 0), (self.failed, self.failed_taken, 1))
-        for event, taken, copy in events:
+        events = (
+            (refused, refused.valid, 0),
+            (self.failed, self.failed_taken, 1),
+            (self.task_failed, self.task_failed_taken, 1),
+        )
+        for event, taken, after in events:
             row = Signal(_ROW, name=f"row_{len(rows)}")
             m.d.comb += [
                 row.later.eq(shown.bit_select(event.channel, 1)),
                 row.full.eq(queued.bit_select(event.channel, 1)),
                 row.second.eq(second.bit_select(event.channel, 1) ^ row.later),
-                row.valid.eq(taken & (~row.later | (copy & ~row.full))),
+                row.valid.eq(taken & (~row.later | (after & ~row.full))),
             ]
             rows.append(row)
         at = noted.channel
         with m.If(noted.valid):
             m.d.sync += shown.bit_select(at, 1).eq(1)
-            with m.If(noted.row.later & noted.why.copy):
+            with m.If(noted.row.later & noted.why.later):
                 m.d.sync += [
                     more.bit_select(at, 1).eq(1),
                     queued.bit_select(at, 1).eq(1),
@@ -220,8 +251,16 @@ class Channels(wiring.Component):
         follows, failing = Signal(), Signal()
         m.d.comb += [
             follows.eq(mine["queued"] & ~self._starts),
-            # A copy that has failed, but is not noted yet, keeps the channel halted.
-            failing.eq(self.failed.valid & (self.failed.channel == self._channel)),
+            # What has failed, but is not noted yet, keeps the channel halted.
+            failing.eq(
+                reduce(
+                    or_,
+                    [
+                        one.valid & (one.channel == self._channel)
+                        for one in (self.failed, self.task_failed)
+                    ],
+                )
+            ),
         ]
         with m.If(self._cleared):
             m.d.sync += [
@@ -263,6 +302,7 @@ class Channels(wiring.Component):
         return {
             "METHODS": self._count(m, "methods", later(m, self.executed, "executed_before")),
             "COPIES": self._count(m, "copies", later(m, self.ended, "ended_before")),
+            "TASKS": self._count(m, "tasks", later(m, self.task_ended, "task_before")),
             "REFERENCE": self._tally(
                 m, references, referenced, referenced.value, self._blank(m, self.referenced)
             ),
@@ -388,7 +428,7 @@ class Channels(wiring.Component):
             "GP_GET": get,
             "INTR_0": self._codes[:32],
             "INTR_1": self._codes[32:],
-            "CAUSE": Cat(self._why.cause, Const(0, 3), self._more),
+            "CAUSE": Cat(self._why.cause, Const(0, 2), self._more, Const(0, 7), self._why.check),
             "ERROR_VA": va[:32],
             "ERROR_VA_HI": va[32:],
             "METHOD0": Cat(
@@ -407,6 +447,7 @@ class Channels(wiring.Component):
             "WAIT": self.waits[channel].as_value(),
             "ACQUIRE_FAIL": self._acquire_failed.bit_select(channel, 1),
             "COPIES": self.counts[channel],
+            "TASKS": self.tasks[channel],
         }
         found: dict[str, Value] = {"ENABLED": self._enabled, "HALTED": self._halted}
         for name, value in bits.items():
@@ -454,7 +495,7 @@ class Channels(wiring.Component):
             self.edit.payload.method.subchannel.eq(self._head.subchannel),
             self.edit.payload.method.address.eq(self._head.address),
             self.edit.payload.method.data.eq(self._held),
-            self.edit.payload.replace.eq(~self._why.copy),
+            self.edit.payload.replace.eq(~self._why.later),
             response.payload.data.eq(self._value),
         ]
         with m.FSM(name="access"):
@@ -495,9 +536,9 @@ class Channels(wiring.Component):
             with m.State("RESET"):
                 m.d.comb += [self.edit.valid.eq(1), self.edit.payload.reset.eq(1)]
                 with m.If(self.edit.ready):
-                    # A method that was refused before is gone; a copy that failed late is told: its
+                    # A method that was refused before is gone; what failed late is told: its
                     # record is shown in this cycle at the latest, so RESTART must not get shorter.
-                    m.d.comb += [self._started.eq(1), self._cleared.eq(~self._why.copy)]
+                    m.d.comb += [self._started.eq(1), self._cleared.eq(~self._why.later)]
                     m.d.sync += self.enabled.bit_select(channel, 1).eq(1)
                     m.next = "RESPOND"
             with m.State("RESUME"):
@@ -545,7 +586,10 @@ class Channels(wiring.Component):
         """A channel halts at once, also one that is just being resumed."""
         for number in range(self._config.channels):
             by_method = self._refused.valid & (self._refused.channel == number)
-            by_copy = self.ended.valid & self.ended.failed & (self.ended.channel == number)
+            by_copy, by_task = (
+                one.valid & one.failed & (one.channel == number)
+                for one in (self.ended, self.task_ended)
+            )
             m.d.comb += self.halted[number].eq(self._halts[number] | by_method)
-            with m.If(by_method | by_copy):
+            with m.If(by_method | by_copy | by_task):
                 m.d.sync += self._halts[number].eq(1)

@@ -87,12 +87,14 @@ class Kind(data.Struct):
 class Traits(data.Struct):
     """What the data of a semaphore method or launch ask for. `known`: an operation that exists;
     `acquires`: not a release or a reduction; `plain`: ACQUIRE of 32 bits; `modelled`: a copy of a
-    mode that is modelled, as far as these data tell."""
+    mode that is modelled, as far as these data tell. `idle`: not before the channel's tasks are
+    over."""
 
     known: 1
     acquires: 1
     plain: 1
     modelled: 1
+    idle: 1
 
 
 class Step(data.Struct):
@@ -109,6 +111,7 @@ class ObjectKind(enum.Enum, shape=2):
     NONE = 0
     COPY = 1
     SOFTWARE = 2
+    COMPUTE = 3
 
 
 def has_copies(objects: data.View, subchannel: Value) -> Value:

@@ -85,6 +85,7 @@ def traits_of(value: Value, legacy: Value) -> dict[str, Value]:
     old_changes = (old.operation == 1 << 1) | (old.operation == 1 << 4)
     old_known = reduce(or_, (old.operation == 1 << bit for bit in range(5)))
     pitch = launch.src_pitch & launch.dst_pitch
+    idle = Mux(legacy, old_changes & ~old.release_no_wfi, changes & new.release_wfi)
     return {
         "known": Mux(legacy, old_known, Value.cast(new.operation) <= SemOp.REDUCTION),
         "acquires": ~Mux(legacy, old_changes, changes),
@@ -99,6 +100,7 @@ def traits_of(value: Value, legacy: Value) -> dict[str, Value]:
             | (launch.vpr_mode != 0)
             | (launch.reserved != 0)
         ),
+        "idle": idle,
     }
 
 

@@ -2,7 +2,8 @@
 
 Methods that only set state take effect at once, also while an earlier copy of the channel runs.
 All others wait for the channel's own copies (COPY-1, COPY-4), also those that are refused: so what
-a copy finds wrong is reported before them.
+a copy finds wrong is reported before them. For the channel's tasks wait those that ask for idle,
+and copies.
 """
 
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from amaranth.lib.wiring import In, Out
 from hw.config import VA_BITS, WINDOW_BASE, Config
 from hw.errors import Cause
 from hw.host.acquire import AcquireSpans
+from hw.host.compute import method_refusal
 from hw.host.context import Method, ObjectKind, Step, channel_context, method_state
 from hw.host.prefetch import channel_event
 from hw.host.rare import Action, Rare, verdict
@@ -31,6 +33,7 @@ from hw.methods import (
     SemaphoreExecute,
     SemOp,
 )
+from hw.qmd import SkedCheck
 from hw.records import (
     SemaphoreError,
     SemaphorePort,
@@ -39,6 +42,7 @@ from hw.records import (
     semaphore_response,
 )
 from hw.registers import CHANNEL, Wait
+from hw.semaphore.causes import CAUSE_OF
 
 __all__ = ["Execute"]
 
@@ -67,16 +71,10 @@ _COPY_FIELDS = {
 }
 """Copy-class methods that set state: field, lowest bit, width."""
 
-_SEM_CAUSES = {
-    SemaphoreError.UNDERFLOW: Cause.SEM_UNDERFLOW,
-    SemaphoreError.OVERFLOW: Cause.SEM_OVERFLOW,
-    SemaphoreError.UNKNOWN: Cause.SEM_UNKNOWN,
-    SemaphoreError.ALIGNMENT: Cause.SEM_ALIGNMENT,
-    SemaphoreError.UNSUPPORTED: Cause.SEM_UNSUPPORTED,
-    SemaphoreError.BUS: Cause.SEM_BUS,
-    SemaphoreError.FAULT: Cause.SEM_FAULT,
-}
+_AT_ONCE = (Action.NOTHING, Action.BIND, Action.SET, Action.IGNORE)
+"""Complete whatever the channel has under way."""
 
+_CONTEXT = CHANNEL["CONFIG"].field("CONTEXT")
 
 _NONZERO = {CeMethod.LINE_LENGTH_IN: "bytes", CeMethod.LINE_COUNT: "lines"}
 """Fields that tell whether what these set is not 0."""
@@ -128,10 +126,14 @@ class Execute(wiring.Component):
     busy : it is not, and needs a few cycles more; never with `park`. asked : register: the
         semaphore unit has been asked, and its answer must be taken.
     copying, able, queue, ended : per channel; see `Launcher`, `Fences`.
+    tasks : per channel, tasks of it are under way.
     held : of the served channel; see `Parking`.
     unwritten : per channel; see `Writeback`.
     await_all : a WFI of scope ALL waits; see `Barrier`. invalidate, refused : an invalidation is to
-        be done; it cannot be; see `MemOps`. over, drop : its wait is over; it is complete or gone.
+        be done; it cannot be; see `MemOps`. compute, set_compute, ignored : a compute method is to
+        be carried out; one that sets state is executed; so is one that means nothing here.
+        uncomputed, why : it was refused, and why; see `ComputeMethods`. over, drop : its wait is
+        over; it is complete or gone.
     all_idle : it need not wait: neither copies nor changes of semaphores in memory are under way.
     spent, result : see there.
     """
@@ -164,6 +166,7 @@ class Execute(wiring.Component):
             "asked": Out(1),
             "setting": In(setting_event(config)),
             "copying": In(channels),
+            "tasks": In(channels),
             "able": In(channels),
             "queue": In(channels),
             "held": In(1),
@@ -171,6 +174,8 @@ class Execute(wiring.Component):
             "over": In(channels),
             "unwritten": In(channels),
             "refused": In(channels),
+            "uncomputed": In(channels),
+            "why": In(method_refusal),
             "result": In(semaphore_response()),
             "spent": In(1),
             "all_idle": In(1),
@@ -199,10 +204,17 @@ class Execute(wiring.Component):
             "notify": Out(event),
             "await_all": Out(event),
             "invalidate": Out(channel_event(config, data=MemOpD)),
+            "compute": Out(
+                channel_event(config, asid=config.asid_bits, context=4, address=12, data=32)
+            ),
+            "set_compute": Out(channel_event(config, address=12, data=32)),
+            "ignored": Out(1),
             "drop": Out(event),
             "resume": Out(channel_event(config, target=12)),
             "give_up": Out(1),
-            "halt": Out(channel_event(config, cause=Cause, va=VA_BITS, method=Method)),
+            "halt": Out(
+                channel_event(config, cause=Cause, check=SkedCheck, va=VA_BITS, method=Method)
+            ),
             "acquire": Out(channel_event(config, passed=1)),
         })
 
@@ -232,7 +244,7 @@ class Execute(wiring.Component):
             self.busy.eq(_any(one.busy for one in outcomes)),
             self.disarm.valid.eq(_any(one.disarm for one in outcomes)),
             self.halt.valid.eq(_any(one.refuse for one in outcomes)),
-            self.halt.va.eq(Mux(kind.semaphore, self.state.semaphore.va, 0)),
+            self.halt.va.eq(Mux(kind.semaphore, self.state.semaphore.va, self._where)),
         ]
         # Of a kind even while nothing of that kind happens, to be early.
         with m.If(kind.semaphore):
@@ -264,6 +276,8 @@ class Execute(wiring.Component):
             self.notify,
             self.await_all,
             self.invalidate,
+            self.compute,
+            self.set_compute,
             self.drop,
             self.resume,
             self.halt,
@@ -276,12 +290,13 @@ class Execute(wiring.Component):
         They are those of the cycle before, known from the first cycle of a service on: what they
         tell ends only with something that this channel does, or is waited for anyway.
         """
-        names = ("copying", "able", "queue", "ended", "over")
+        names = ("copying", "tasks", "able", "queue", "ended", "over")
         self._is = {name: Signal(name=f"is_{name}") for name in names}
         now = {name: getattr(self, name).bit_select(self.channel, 1) for name in names}
         self._now = now
         m.d.sync += [
             self._is["copying"].eq(now["copying"] | self.launch.valid),
+            self._is["tasks"].eq(now["tasks"]),
             self._is["able"].eq(now["able"]),
             self._is["queue"].eq(now["queue"] & ~self.launch.valid),
             self._is["ended"].eq(now["ended"] & ~self.collect.valid),
@@ -365,58 +380,80 @@ class Execute(wiring.Component):
 
     def _rare(self, m: Module, now: Value) -> _Outcome:
         """Look in one cycle, do it in the next."""
-        m.submodules.rare = rare = Rare()
+        m.submodules.rare = rare = Rare(compute=self._config.compute)
         looked = Signal()
         found = Signal(verdict)
+        self._where = Signal(VA_BITS)
         out = _Outcome("rare")
         method, copying = self.step.method, self._is["copying"]
+        uncomputed = self.uncomputed.bit_select(self.channel, 1)
         m.d.comb += [
             rare.step.eq(self.step),
             rare.bound.eq(self.state.objects[method.subchannel]),
             rare.privileged.eq(self._right("AUTH_LEVEL")),
             rare.unwritten.eq(self.state.referred & self.unwritten.bit_select(self.channel, 1)),
             rare.refused.eq(self.refused.bit_select(self.channel, 1)),
+            rare.uncomputed.eq(uncomputed),
+            rare.why.eq(self.why),
+            self._where.eq(Mux(uncomputed, self.why.va, 0)),
+            self.halt.check.eq(Mux(uncomputed, self.why.check, SkedCheck.NONE)),
         ]
         m.d.sync += [found.eq(rare.verdict), looked.eq(now & ~out.done)]
         acts, refers, action = Signal(), Signal(), found.action
         idle, refused = action == Action.IDLE, action == Action.REFUSE
-        invalidates = action == Action.INVALIDATE
-        at_once = (action == Action.NOTHING) | (action == Action.BIND)
+        invalidates, computes = action == Action.INVALIDATE, action == Action.COMPUTE
+        at_once = reduce(or_, (action == one for one in _AT_ONCE))
+        working, blocked = Signal(), Signal()
         later = (
             (action == Action.NOTIFY)
             | (action == Action.RESUME)
             | (action == Action.BARRIER)
             | ((action == Action.REFERENCE) & self.state.referred)
             | (idle & (~method.data[0] | self.all_idle | self._is["over"]))
-            | (invalidates & self._is["over"])
+            | ((invalidates | computes) & self._is["over"])
         )
         m.d.comb += [
+            working.eq(found.idle & self._is["tasks"]),
+            blocked.eq(copying | working),
             acts.eq(now & looked),
             out.busy.eq(now & ~looked),
             out.refuse.eq(acts & refused & ~copying),
             out.cause.eq(found.cause),
-            out.done.eq(acts & (at_once | (later & ~copying))),
-            out.park.eq(acts & ~at_once & (copying | ~(refused | later))),
+            out.done.eq(acts & (at_once | (later & ~blocked))),
+            out.park.eq(acts & ~at_once & (copying | (~refused & (working | ~later)))),
             self.notify.valid.eq(out.done & (action == Action.NOTIFY)),
-            refers.eq(acts & ~copying & (action == Action.REFERENCE)),
+            refers.eq(acts & ~blocked & (action == Action.REFERENCE)),
             self.reference.valid.eq(refers & ~self.state.referred),
             self.reference.value.eq(method.data),
-            self.await_all.valid.eq(out.park & idle & ~copying),
-            self.invalidate.valid.eq(out.park & invalidates & ~copying),
+            self.await_all.valid.eq(out.park & idle & ~blocked),
+            self.invalidate.valid.eq(out.park & invalidates & ~blocked),
             self.invalidate.data.eq(method.data),
-            self.drop.valid.eq((out.done & (idle | invalidates)) | self.reset | self.replace),
+            self.compute.valid.eq(out.park & computes & ~blocked),
+            self.compute.asid.eq(self._setup.data[: self._config.asid_bits]),
+            self.compute.context.eq(self._setup.data[_CONTEXT.lo : _CONTEXT.hi + 1]),
+            self.set_compute.valid.eq(out.done & (action == Action.SET)),
+            self.ignored.eq(out.done & (action == Action.IGNORE)),
+            self.drop.valid.eq(
+                (out.done & (idle | invalidates | computes)) | self.reset | self.replace
+            ),
             self.resume.valid.eq(out.done & (action == Action.RESUME)),
             self.resume.target.eq(method.data),
         ]
+        for event in (self.compute, self.set_compute):
+            m.d.comb += [event.address.eq(method.address), event.data.eq(method.data)]
         # Parked until REF is in memory, and complete when it is served again, or refused.
         with m.If(acts):
             m.d.sync += self.state.referred.eq(refers & ~self.state.referred)
         with m.If(copying):
             m.d.comb += out.wait.eq(Wait.COPIES)
+        with m.Elif(working):
+            m.d.comb += out.wait.eq(Wait.TASKS)
         with m.Elif(action == Action.REFERENCE):
             m.d.comb += out.wait.eq(Wait.WRITEBACK)
         with m.Elif(invalidates):
             m.d.comb += out.wait.eq(Wait.TRANSLATION)
+        with m.Elif(computes):
+            m.d.comb += out.wait.eq(Wait.COMPUTE)
         with m.Else():
             m.d.comb += out.wait.eq(Wait.ALL_IDLE)
         with m.If(out.done & (action == Action.BIND)):
@@ -582,8 +619,11 @@ class Execute(wiring.Component):
         """What becomes of a semaphore method; each case by itself, for much is known late."""
         out = _Outcome("semaphore")
         state, response, acquires = self.state, self.semaphore.response, self._acquires
-        goes = Signal()
-        m.d.comb += goes.eq(now & self._known & ~self._is["copying"] & ~self.asked)
+        goes, blocked = Signal(), Signal()
+        m.d.comb += [
+            blocked.eq(self._is["copying"] | (self.step.traits.idle & self._is["tasks"])),
+            goes.eq(now & self._known & ~blocked & ~self.asked),
+        ]
         answered = now & self.asked & response.ready & response.valid
         cases = [
             # Of these the operation is known.
@@ -600,13 +640,11 @@ class Execute(wiring.Component):
             fails.eq(_any(one.fails for one in cases)),
             times_out.eq(fails & self._late),
             out.done.eq(_any(one.passes | one.done for one in cases)),
-            out.park.eq((now & self._is["copying"]) | _any(one.park for one in cases)),
+            out.park.eq((now & blocked & ~self.asked) | _any(one.park for one in cases)),
             out.busy.eq((now & self.asked & ~answered) | _any(one.busy for one in cases)),
             out.disarm.eq(passes | _any(one.disarm for one in cases)),
             out.refuse.eq(
-                (now & ~self._known & ~self._is["copying"])
-                | times_out
-                | _any(one.refuse for one in cases)
+                (now & ~self._known & ~blocked) | times_out | _any(one.refuse for one in cases)
             ),
         ]
         self._decide(m, passes, fails, out)
@@ -658,6 +696,8 @@ class Execute(wiring.Component):
         on_chip = state.semaphore.low & state.semaphore.high
         with m.If(self._is["copying"]):
             m.d.comb += out.wait.eq(Wait.COPIES)
+        with m.Elif(self.step.traits.idle & self._is["tasks"]):
+            m.d.comb += out.wait.eq(Wait.TASKS)
         with m.Elif(self.asked):
             m.d.comb += out.wait.eq(Wait.ONCHIP)
         with m.Elif(on_chip & ~self._copy_counter):
@@ -674,7 +714,7 @@ class Execute(wiring.Component):
 
         answer = Mux(self.asked, self.semaphore.response.payload.error, self.result.error)
         with m.Switch(answer):
-            for error, cause in _SEM_CAUSES.items():
+            for error, cause in CAUSE_OF.items():
                 with m.Case(error):
                     m.d.comb += out.cause.eq(cause)
             with m.Default():
@@ -790,24 +830,29 @@ class Execute(wiring.Component):
         out = _Outcome("launch")
         wrong, cause = self._launch_refused(m, launch)
         copying, able, held = self._is["copying"], self._is["able"], self.held
+        working = self._is["tasks"]
         # A copy has ended in this cycle: one more, to know what is so now.
         ended = copying & ~self._now["copying"]
         behind = (launch.transfer == LaunchTransfer.PIPELINED) & (launch.interrupt == 0)
         follows = behind & ~self.spent
         legal, can, may = Signal(), Signal(), Signal()
         m.d.comb += [
-            legal.eq(now & ~wrong),
+            legal.eq(now & ~wrong & ~working),
             can.eq(held & Mux(copying, follows & self._is["queue"], able)),
             may.eq(~self.quit & ~ended),
-            out.refuse.eq(now & wrong & ~copying),
+            out.refuse.eq(now & wrong & ~copying & ~working),
             out.cause.eq(cause),
             out.done.eq(legal & can & may),
-            out.park.eq(now & ((copying & (wrong | ~follows)) | (~wrong & may & ~can))),
+            out.park.eq(now & (working | (copying & (wrong | ~follows)) | (~wrong & may & ~can))),
             out.wait.eq(
                 Mux(
-                    copying,
-                    Mux(follows & held & ~wrong, Wait.QUEUE, Wait.COPIES),
-                    Wait.ENGINE,
+                    working,
+                    Wait.TASKS,
+                    Mux(
+                        copying,
+                        Mux(follows & held & ~wrong, Wait.QUEUE, Wait.COPIES),
+                        Wait.ENGINE,
+                    ),
                 )
             ),
             out.busy.eq(legal & ~self.quit & ended & follows),

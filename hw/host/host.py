@@ -8,6 +8,7 @@ from hw.config import Config
 from hw.host.arrivals import Arrivals
 from hw.host.barrier import Barrier
 from hw.host.channels import Channels
+from hw.host.compute import ComputeMethods
 from hw.host.execute import Execute
 from hw.host.fences import Fences
 from hw.host.fetch import Fetch
@@ -30,6 +31,7 @@ from hw.records import (
     semaphore_update,
 )
 from hw.registers import Wait
+from hw.work.port import ComputePort
 
 __all__ = ["Host"]
 
@@ -47,8 +49,11 @@ class Host(wiring.Component):
     zero, update : its zero flags, and its updates.
     engine : the copy engines.
     mmu : the translation, for invalidations by methods.
-    error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, completion of a copy
+    compute : the compute engine.
+    error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, or an interrupt of a
+        task or a report; completion of a copy
         with an interrupt, which neither failed nor was stopped (strobes).
+    ignored : strobe, a compute method that means nothing here was executed.
     pipeline, scheduler, launcher, parking, channels : units that counters and trace look into.
     """
 
@@ -74,6 +79,8 @@ class Host(wiring.Component):
             "update": In(semaphore_update(config)),
             "engine": Out(CopyPort(config)).array(config.copy_engines),
             "mmu": Out(MmuPort(config)),
+            "compute": Out(ComputePort(config)),
+            "ignored": Out(1),
             "error": Out(config.channels),
             "notify": Out(config.channels),
             "copied": Out(config.channels),
@@ -94,14 +101,15 @@ class Host(wiring.Component):
         m.submodules.fences = fences = Fences(config)
         m.submodules.barrier = barrier = Barrier(config)
         m.submodules.memops = memops = MemOps(config)
+        m.submodules.computes = computes = ComputeMethods(config)
         m.submodules.timers = timers = Timers(config)
         execute = pipeline.execute
-        alive, drained, empty = (Signal(config.channels) for _ in range(3))
+        alive, drained, empty, over = (Signal(config.channels) for _ in range(4))
         cycles, all_idle = Signal(32), Signal()
         m.d.sync += [
             cycles.eq(cycles + 1),
             # A cycle late: the channel that asks has had nothing of its own under way since then.
-            all_idle.eq(launcher.all_idle & ~fences.changing.any()),
+            all_idle.eq(launcher.all_idle & ~fences.changing.any() & ~computes.tasks.any()),
         ]
 
         connect(m, flipped(self.registers), channels.port)
@@ -111,6 +119,7 @@ class Host(wiring.Component):
         connect(m, flipped(self.semaphore), execute.semaphore)
         connect(m, flipped(self.fence), fences.port)
         connect(m, flipped(self.mmu), memops.mmu)
+        connect(m, flipped(self.compute), computes.port)
         for outer, inner in zip(self.engine, launcher.engine, strict=True):
             connect(m, flipped(outer), inner)
         connect(m, channels.restart, fetch.restart)
@@ -192,7 +201,9 @@ class Host(wiring.Component):
             parking.queue.eq(launcher.queue),
             parking.retry.eq(timers.expired),
             parking.fenced.eq(fences.ended),
-            parking.over.eq(barrier.over | memops.over),
+            parking.tasks.eq(computes.tasks),
+            over.eq(barrier.over | memops.over | computes.over),
+            parking.over.eq(over),
             parking.referring.eq(writeback.referring),
             timers.arm.eq(execute.arm),
             timers.disarm.eq(execute.disarm),
@@ -208,7 +219,10 @@ class Host(wiring.Component):
             execute.result.eq(fences.result),
             execute.spent.eq(scheduler.spent),
             execute.candidate.eq(scheduler.candidate),
-            execute.over.eq(barrier.over | memops.over),
+            execute.tasks.eq(computes.tasks),
+            execute.over.eq(over),
+            execute.uncomputed.eq(computes.refused),
+            execute.why.eq(computes.why),
             execute.refused.eq(memops.refused),
             execute.unwritten.eq(writeback.unwritten),
             execute.all_idle.eq(all_idle),
@@ -225,12 +239,21 @@ class Host(wiring.Component):
             barrier.started.eq(launcher.started),
             barrier.finished.eq(launcher.finished),
             barrier.changing.eq(fences.changing),
+            barrier.tasks.eq(computes.before),
             memops.executed.eq(pipeline.method),
             # With its context, so in no cycle in which a method is executed.
             memops.clear.valid.eq(execute.reset),
             memops.clear.channel.eq(pipeline.served),
             memops.ask.eq(execute.invalidate),
             memops.drop.eq(execute.drop),
+            computes.setting.eq(execute.set_compute),
+            computes.clear.eq(memops.clear),
+            computes.ask.eq(execute.compute),
+            computes.drop.eq(execute.drop),
+            computes.select.eq(pipeline.select),
+            computes.begins.eq(barrier.begins),
+            computes.failed_taken.eq(channels.task_failed_taken),
+            self.ignored.eq(execute.ignored),
             launcher.launch.eq(execute.launch),
             launcher.reserve.eq(execute.reserve),
             launcher.release.eq(pipeline.release),
@@ -244,6 +267,8 @@ class Host(wiring.Component):
             channels.halt.eq(execute.halt),
             channels.failed.eq(launcher.failed),
             channels.ended.eq(launcher.ended),
+            channels.task_failed.eq(computes.failed),
+            channels.task_ended.eq(computes.ended),
             channels.resume.eq(execute.resume),
             channels.acquire.eq(execute.acquire),
             channels.executed.valid.eq(pipeline.method.valid),
@@ -256,6 +281,7 @@ class Host(wiring.Component):
             channels.busy.eq(fetch.busy | ~drained),
             channels.waits.eq(parking.waits),
             channels.counts.eq(launcher.counts),
+            channels.tasks.eq(computes.counts),
             fetch.peek.eq(channels.peek),
             writeback.peek.eq(channels.peek),
             channels.peek_put.eq(fetch.peek_put),
@@ -264,12 +290,14 @@ class Host(wiring.Component):
         ]
         asking = (1 << pipeline.served) & execute.asked.replicate(config.channels)
         m.d.sync += channels.active.eq(
-            launcher.copying | fences.busy | asking | fetch.reading | writeback.writing
+            (launcher.copying | computes.tasks | computes.busy)
+            | (fences.busy | asking | fetch.reading | writeback.writing)
         )
         ended = launcher.ended
         for number in range(config.channels):
             m.d.comb += self.notify[number].eq(
-                execute.notify.valid & (execute.notify.channel == number)
+                (execute.notify.valid & (execute.notify.channel == number))
+                | computes.notify[number]
             )
             m.d.sync += self.copied[number].eq(
                 (ended.valid & (ended.channel == number) & channels.enabled[number])

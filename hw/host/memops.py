@@ -8,9 +8,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
-from hw.host.barrier import Ticket
 from hw.host.context import Method
 from hw.host.prefetch import channel_event
+from hw.host.tickets import Tickets
 from hw.lib.arbiter import RoundRobin
 from hw.lib.later import later
 from hw.lib.onehot import encode
@@ -127,23 +127,19 @@ class MemOps(wiring.Component):
 
     def _tickets(self, m: Module, asked: data.View) -> Signal:
         """Where every channel is in its wait. Returns who waits for its turn."""
-        tickets = Signal(data.ArrayLayout(Ticket, self._config.channels))
-        waiting = Signal(self._config.channels)
-        for number in range(self._config.channels):
-            ticket, refused, mine = tickets[number], self.refused[number], self._whose[number]
-            m.d.comb += [
-                waiting[number].eq(ticket == Ticket.WAITS),
-                self.over[number].eq(ticket == Ticket.OVER),
-            ]
-            with m.If(self.drop.valid & (self.drop.channel == number)):
-                m.d.sync += [ticket.eq(Ticket.NONE), refused.eq(0)]
-            with m.Elif(asked.valid & (asked.channel == number) & (ticket == Ticket.NONE)):
-                m.d.sync += ticket.eq(Ticket.WAITS)
-            with m.Elif(self._begins & mine & (ticket == Ticket.WAITS)):
-                m.d.sync += ticket.eq(Ticket.INSIDE)
-            with m.Elif(self._ends & mine & (ticket == Ticket.INSIDE)):
-                m.d.sync += [ticket.eq(Ticket.OVER), refused.eq(self._denied)]
-        return waiting
+        m.submodules.tickets = tickets = Tickets(self._config)
+        m.d.comb += [
+            tickets.ask.valid.eq(asked.valid),
+            tickets.ask.channel.eq(asked.channel),
+            tickets.drop.eq(self.drop),
+            tickets.whose.eq(self._whose),
+            tickets.begins.eq(self._begins),
+            tickets.ends.eq(self._ends),
+            tickets.denied.eq(self._denied),
+            self.over.eq(tickets.over),
+            self.refused.eq(tickets.refused),
+        ]
+        return tickets.waiting
 
     def _execute(self, m: Module, kept: data.View, waiting: Signal) -> None:
         """Do one after another."""

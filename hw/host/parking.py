@@ -33,9 +33,10 @@ class Parking(wiring.Component):
     unguard : it leaves it, a cycle later; with `all`, the whole group ends.
     clear : the channel starts anew and belongs to no group.
     zero : per counting semaphore, whether it is 0.
-    copying, engine, queue, retry, fenced, over : per channel: own copies run; an engine can take
-        its copy; its own running copy has room behind it; its timer ran out; its semaphore
-        operation in memory has ended; what it waits for in `Barrier` or `MemOps` has.
+    copying, tasks, engine, queue, retry, fenced, over : per channel: own copies run; own tasks are
+        under way; an engine can take its copy; its own running copy has room behind it; its timer
+        ran out; its semaphore operation in memory has ended; what it waits for in `Barrier`,
+        `MemOps` or `ComputeMethods` has.
     referring : per channel, its REF is not in memory yet.
     ready : per channel, its head can proceed.
     held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of
@@ -60,6 +61,7 @@ class Parking(wiring.Component):
             "clear": In(channel_event(config)),
             "zero": In(config.counters),
             "copying": In(channels),
+            "tasks": In(channels),
             "engine": In(channels),
             "queue": In(channels),
             "retry": In(channels),
@@ -158,6 +160,8 @@ class Parking(wiring.Component):
                 m.d.comb += over.eq(self.occupied[channel])
             with m.Case(Wait.COPIES):
                 m.d.comb += over.eq(~self.copying[channel])
+            with m.Case(Wait.TASKS):
+                m.d.comb += over.eq(~self.tasks[channel])
             with m.Case(Wait.ENGINE):
                 m.d.comb += over.eq((self.engine[channel] & holds) | self.retry[channel])
             with m.Case(Wait.ONCHIP):
@@ -172,7 +176,7 @@ class Parking(wiring.Component):
                 m.d.comb += over.eq(self.engine[channel] | fails)
             with m.Case(Wait.QUEUE):
                 m.d.comb += over.eq(self.queue[channel] | ~self.copying[channel])
-            with m.Case(Wait.ALL_IDLE, Wait.TRANSLATION):
+            with m.Case(Wait.ALL_IDLE, Wait.TRANSLATION, Wait.COMPUTE):
                 m.d.comb += over.eq(self.over[channel])
             with m.Case(Wait.WRITEBACK):
                 m.d.comb += over.eq(~self.referring[channel])

@@ -1,10 +1,11 @@
 """How many parked channels semaphores have made ready again; a performance counter counts them."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.lib.count import tally
 from hw.registers import Wait
 
 __all__ = ["Wakes"]
@@ -58,7 +59,7 @@ class Wakes(wiring.Component):
                 (blocked & ready & ~retry) & (on_chip | (group & had & lacked) | (timed & ~engine))
             ),
         ]
-        m.d.comb += self.count.eq(self._sum(m, woken))
+        m.d.comb += self.count.eq(tally(m, woken, "woken"))
         return m
 
     def _waiting(self, m: Module, wait: Wait) -> Signal:
@@ -67,12 +68,3 @@ class Wakes(wiring.Component):
         for channel in range(self._channels):
             m.d.sync += found[channel].eq(self.waits[channel] == wait)
         return found
-
-    def _sum(self, m: Module, bits: Signal) -> Value:
-        """How many bits are 1; two numbers are added per cycle, for there may be many channels."""
-        terms: list[Value] = list(bits)
-        while len(terms) > 1:
-            sums = [sum(terms[low : low + 2]) for low in range(0, len(terms), 2)]
-            terms = [Signal.like(total, name=f"sum_{len(sums)}") for total in sums]
-            m.d.sync += [term.eq(total) for term, total in zip(terms, sums, strict=True)]
-        return terms[0]

@@ -24,12 +24,13 @@ class RoundRobin(wiring.Component):
     Cost: for few requesters a flip-flop per pair, which tells who of the two comes first; the depth
     is a gate of two inputs per requester. For many, two subtractions of `count` bits (carry chains,
     in parallel) and a multiplexer, `count` flip-flops: `x ^ (x - 1)` marks the lowest request and
-    everything below it, which gives both the grant and the mask for the next turn.
+    everything below it, which gives both the grant and the mask for the next turn. Of many with two
+    classes each class has an arbiter of its own.
 
     Parameters
     ----------
     count : requesters.
-    first : so many of them go before all others; only among few.
+    first : so many of them, few, go before all others.
 
     Members
     -------
@@ -46,7 +47,7 @@ class RoundRobin(wiring.Component):
     def __init__(self, count: int, *, first: int = 0) -> None:
         if count < 1:
             raise ValueError(f"count = {count!r} is not at least 1")
-        if first and not 0 < first <= count <= FEW:
+        if first and not 0 < first <= min(count, FEW):
             raise ValueError(f"first = {first!r} of count = {count!r}: needs at most {FEW}")
         super().__init__({
             "requests": In(count),
@@ -67,6 +68,8 @@ class RoundRobin(wiring.Component):
         m = Module()
         if self.count <= FEW:
             self._grant_by_pairs(m)
+        elif self.classes[0]:
+            self._grant_by_classes(m)
         else:
             self._grant_by_carry(m)
         return m
@@ -93,6 +96,19 @@ class RoundRobin(wiring.Component):
         if (one, other) in self.turned:
             return ~self.turned[one, other]
         return self.turned.get((other, one), Const(int(one < other)))
+
+    def _grant_by_classes(self, m: Module) -> None:
+        first, others = (RoundRobin(len(members)) for members in self.classes)
+        m.submodules.first, m.submodules.others = first, others
+        urgent = Signal()
+        m.d.comb += [
+            Cat(first.requests, others.requests).eq(self.requests),
+            urgent.eq(first.requests.any()),
+            first.advance.eq(self.advance),
+            others.advance.eq(self.advance & ~urgent),
+            self.grant.eq(Cat(first.grant, Mux(urgent, 0, others.grant))),
+            self.later.eq(Cat(first.later, others.later)),
+        ]
 
     def _grant_by_carry(self, m: Module) -> None:
         first = Signal(self.count)

@@ -1,14 +1,21 @@
 """Fault records: into the fault buffer in memory, and to registers (ASID-5, HOST-11)."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.mmu.bursts import fault_report
 from hw.mmu.lookups import PAGE_BITS, Access
 from hw.mmu.spaces import Spaces, row_event
-from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, InstanceAperture
+from hw.pagetables import (
+    FAULT_RECORD_BYTES,
+    GPC_SMS,
+    TASK_UNIT,
+    AccessType,
+    FaultRecord,
+    InstanceAperture,
+)
 from hw.records import FaultPort, MemoryStatus, WritePort
 
 __all__ = ["FaultRecorder"]
@@ -36,7 +43,8 @@ class FaultRecorder(wiring.Component):
 
     Parameters
     ----------
-    clients : numbers that reports may name.
+    clients : numbers that reports may name; with a compute engine the last ones are those of task
+        unit and SMs.
 
     Members
     -------
@@ -48,7 +56,7 @@ class FaultRecorder(wiring.Component):
     """
 
     def __init__(self, config: Config, clients: int) -> None:
-        self._config = config
+        self._config, self._clients = config, clients
         super().__init__({
             "report": In(stream.Signature(fault_report(config, clients))),
             "write": Out(WritePort(config)),
@@ -154,10 +162,26 @@ class FaultRecorder(wiring.Component):
             made.client_type.eq(1),
             made.valid.eq(1),
         ]
+        if self._config.compute:
+            self._name_sm(m, made)
         with m.Switch(report.access):
             for access, code in _ACCESSES.items():
                 with m.Case(access):
                     m.d.comb += made.access_type.eq(code | report.physical << 3)
+
+    def _name_sm(self, m: Module, made: data.View) -> None:
+        """The last clients are task unit and SMs."""
+        task_unit = self._clients - self._config.sms - 1
+        number = Signal(range(self._config.sms))
+        m.d.comb += number.eq(self.report.p.client - (task_unit + 1))
+        with m.If(self.report.p.client == task_unit):
+            m.d.comb += made.client.eq(TASK_UNIT)
+        with m.Elif(self.report.p.client > task_unit):
+            m.d.comb += [
+                made.client_type.eq(0),
+                made.client.eq(number % GPC_SMS),
+                made.gpc.eq(number // GPC_SMS),
+            ]
 
     def _beats(self, m: Module, record: Signal) -> Value:
         """The write of a record. Returns whether the beat that is offered is its last one."""

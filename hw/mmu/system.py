@@ -14,13 +14,15 @@ from hw.mmu.mmu import Mmu
 from hw.mmu.older import Older
 from hw.records import FaultPort, MmuPort, ReadPort, WritePort
 
-__all__ = ["FIRST_CLIENT", "REQUESTERS", "MemorySystem", "fault_event"]
+__all__ = ["FIRST_CLIENT", "MemorySystem", "fault_event", "requesters"]
 
 FIRST_CLIENT = 1
 """Number of the first client on the bus and in fault records: 0 is translation itself."""
 
-REQUESTERS = 2
-"""Of binds and invalidations: registers and methods."""
+
+def requesters(config: Config) -> int:
+    """Of binds and invalidations: registers, methods, contexts."""
+    return 3 if config.compute else 2
 
 
 def fault_event(config: Config) -> data.StructLayout:

@@ -6,11 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.records import (
-    HOST_CLIENTS,
     MemoryStatus,
     ReadPort,
     SemaphoreError,
     WritePort,
+    semaphore_clients,
     semaphore_response,
 )
 from hw.semaphore.alu import Alu, Control, Outcome, Prepared, Preparer
@@ -21,7 +21,7 @@ __all__ = ["Fence", "fence_operation"]
 def fence_operation(config: Config) -> data.StructLayout:
     """One legal, aligned operation in memory, and a `tag` that comes back with its response."""
     return data.StructLayout({
-        "tag": HOST_CLIENTS + config.copy_engines,
+        "tag": semaphore_clients(config),
         "asid": config.asid_bits,
         "va": VA_BITS,
         "control": Control,
@@ -56,7 +56,7 @@ class Fence(wiring.Component):
             "response": Out(
                 data.StructLayout({
                     "valid": 1,
-                    "tag": HOST_CLIENTS + config.copy_engines,
+                    "tag": semaphore_clients(config),
                     "result": semaphore_response(),
                 })
             ),

@@ -10,12 +10,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.config import VA_BITS, WINDOW_BASE, Config
 from hw.lib.arbiter import RoundRobin
 from hw.records import (
-    HOST_CLIENTS,
     ReadPort,
     RegisterPort,
     SemaphoreError,
     SemaphorePort,
     WritePort,
+    semaphore_clients,
     semaphore_update,
 )
 from hw.semaphore.alu import Bitwise, Control, Decoder
@@ -34,7 +34,7 @@ def _taken(config: Config) -> data.StructLayout:
     `second`: its slot is that of the operation accepted one cycle, or two cycles before.
     `counting`, `zero`, `minus`, `kind`: see `on_chip_operation`."""
     return data.StructLayout({
-        "client": HOST_CLIENTS + config.copy_engines,
+        "client": semaphore_clients(config),
         "slot": config.semaphore_bits,
         "control": Control,
         "supported": 1,
@@ -94,7 +94,8 @@ class SemaphoreUnit(wiring.Component):
 
     Members
     -------
-    client : the host's (0 on chip, 1 in memory), then one for each copy engine.
+    client : the host's (0 on chip, 1 in memory), then one for each copy engine, then the compute
+        engine's.
     memory_read, memory_write : memory client of the fence unit.
     window : the control port's access to slots; address = slot * 4 + word, where words 0 and 1 are
         the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
@@ -109,7 +110,7 @@ class SemaphoreUnit(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         members = {
-            "client": In(SemaphorePort(config)).array(HOST_CLIENTS + config.copy_engines),
+            "client": In(SemaphorePort(config)).array(semaphore_clients(config)),
             "memory_read": Out(ReadPort(config)),
             "memory_write": Out(WritePort(config)),
             "window": In(RegisterPort(12)),

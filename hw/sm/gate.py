@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.config import Config
 from hw.records import ReadPort, WritePort
 from hw.sm.port import SmMemory
-from hw.work.records import KernelWord, kernel_word
+from hw.work.records import KernelWord, kernel_word, space_word
 
 __all__ = ["Gate"]
 
@@ -37,7 +37,6 @@ class Gate(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, core, kernel = self._config, self.core, self.kernel
-        space = data.StructLayout({"block_registers": 10, "thread_registers": 9, "asid": 10})
         m.submodules.spaces = spaces = Memory(
             shape=config.asid_bits, depth=1 << config.row_bits, init=[]
         )
@@ -45,7 +44,7 @@ class Gate(wiring.Component):
         m.d.comb += [
             write.en.eq(kernel.valid & (kernel.word == KernelWord.SPACE)),
             write.addr.eq(kernel.row),
-            write.data.eq(data.View(space, kernel.data[: space.size]).asid),
+            write.data.eq(data.View(space_word, kernel.data[: space_word.size]).asid),
         ]
         self._request(m, spaces, core.read_request, self.read.request)
         self._request(m, spaces, core.write_request, self.write.request)

@@ -10,13 +10,15 @@ from hw.sm.controller import SmController
 from hw.sm.core.core import Core
 from hw.sm.gate import Gate
 from hw.sm.port import SmMemory, core_fault
+from hw.sm.timing.core import TimingCore
 from hw.work.records import SmLink, kernel_word
 
 __all__ = ["Sm"]
 
 
 class Sm(wiring.Component):
-    """The supplied core behind the SM port; a user's own takes its place as `core`.
+    """A core behind the SM port: the supplied one, or with `Config.timing_core` that which only
+    takes time; a user's own takes its place as `core`.
 
     Members
     -------
@@ -29,7 +31,7 @@ class Sm(wiring.Component):
 
     def __init__(self, config: Config, core: wiring.Component | None = None) -> None:
         self._config = config
-        self.core = core or Core(config)
+        self.core = core or (TimingCore if config.timing_core else Core)(config)
         self.controller = SmController(config)
         super().__init__({
             "link": In(SmLink(config)),

@@ -1,20 +1,18 @@
-"""Warps that cannot go on: which kernel row it is, and what is kept of the first of each row."""
+"""Warps that cannot go on: which kernel row it is, and of which address space."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.lib.arbiter import SteadyRoundRobin
 from hw.lib.onehot import encode, select
 from hw.sm.port import core_fault
+from hw.work.control import warp_fault
+from hw.work.records import KernelWord, kernel_word, space_word
 
-__all__ = ["WarpFaults", "warp_fault"]
-
-
-def warp_fault(config: Config) -> data.StructLayout:
-    """What a warp told when it could not go on, and on which SM."""
-    return data.StructLayout({"valid": 1, "sm": config.sm_bits, "what": core_fault(config)})
+__all__ = ["WarpFaults"]
 
 
 class WarpFaults(wiring.Component):
@@ -22,6 +20,7 @@ class WarpFaults(wiring.Component):
 
     Members
     -------
+    kernel : words of kernel rows, of which SPACE has the ASID.
     sm : what warps of each SM tell.
     rows : strobe, per kernel row: a warp of it cannot go on. fault : strobe, the whole of it.
     """
@@ -29,6 +28,7 @@ class WarpFaults(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
+            "kernel": In(kernel_word(config)),
             "sm": In(stream.Signature(core_fault(config))).array(config.sms),
             "rows": Out(config.rows),
             "fault": Out(warp_fault(config)),
@@ -36,19 +36,36 @@ class WarpFaults(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        fault = self.fault
-        m.submodules.turns = turns = SteadyRoundRobin(self._config.sms)
+        config, fault = self._config, self.fault
+        m.submodules.turns = turns = SteadyRoundRobin(config.sms)
         m.d.comb += [
             turns.requests.eq(Cat(one.valid for one in self.sm)),
             turns.advance.eq(1),
             [one.ready.eq(turns.grant[number]) for number, one in enumerate(self.sm)],
         ]
-        chosen = select(turns.grant, (one.p.as_value() for one in self.sm))
+        words = (one.p.as_value() for one in self.sm)
+        chosen = Signal(core_fault(config))
+        m.d.comb += [chosen.eq(select(turns.grant, words)), fault.asid.eq(self._space(m, chosen))]
         m.d.sync += [
             fault.valid.eq(turns.requests.any()),
             fault.sm.eq(encode(turns.grant)),
-            fault.what.eq(data.View(core_fault(self._config), chosen)),
+            [fault[name].eq(chosen[name]) for name in ("row", "cause", "at", "va")],
         ]
-        for number in range(self._config.rows):
-            m.d.comb += self.rows[number].eq(fault.valid & (fault.what.row == number))
+        for number in range(config.rows):
+            m.d.comb += self.rows[number].eq(fault.valid & (fault.row == number))
         return m
+
+    def _space(self, m: Module, chosen: data.View) -> Value:
+        """The address space of the chosen one's row, in the next cycle."""
+        config, kernel = self._config, self.kernel
+        m.submodules.spaces = spaces = Memory(
+            shape=config.asid_bits, depth=1 << config.row_bits, init=[]
+        )
+        write, read = spaces.write_port(), spaces.read_port()
+        m.d.comb += [
+            write.en.eq(kernel.valid & (kernel.word == KernelWord.SPACE)),
+            write.addr.eq(kernel.row),
+            write.data.eq(data.View(space_word, kernel.data[: space_word.size]).asid),
+            read.addr.eq(chosen.row),
+        ]
+        return read.data

@@ -6,28 +6,17 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
 from hw.lib.onehot import select
-from hw.methods import Reduction, SemOp
-from hw.qmd import RELEASES, DependentAction, ReleaseOp
+from hw.methods import SemOp
+from hw.qmd import RELEASES, DependentAction
 from hw.records import MemoryStatus, ReadPort, SemaphoreError, SemaphorePort, WritePort
 from hw.work.metadata import Refusal, task_verdict
 from hw.work.reader import QmdReader
 from hw.work.records import task_pointer
+from hw.work.reductions import reduction_of
 from hw.work.tasks import RESUME_OFFSET
 from hw.work.word import WORD_BYTES, WordAccess
 
 __all__ = ["Finish", "task_action", "task_completed"]
-
-_REDUCTIONS = {
-    ReleaseOp.ADD: Reduction.IADD,
-    ReleaseOp.MIN: Reduction.IMIN,
-    ReleaseOp.MAX: Reduction.IMAX,
-    ReleaseOp.INC: Reduction.INC,
-    ReleaseOp.DEC: Reduction.DEC,
-    ReleaseOp.AND: Reduction.IAND,
-    ReleaseOp.OR: Reduction.IOR,
-    ReleaseOp.XOR: Reduction.IXOR,
-}
-"""What the semaphore unit calls them."""
 
 _FOUR_WORDS = 0
 """RELEASEn_STRUCTURE_SIZE with a timestamp."""
@@ -96,7 +85,10 @@ class Finish(wiring.Component):
             word.p.write.eq(1),
             word.p.strobe.eq((1 << WORD_BYTES) - 1),
             self.act.p.task.page.eq(record.DEPENDENT_QMD0_POINTER),
-            [self.act.p.task[name].eq(task[name]) for name in ("asid", "channel", "depth")],
+            [
+                self.act.p.task[name].eq(task[name])
+                for name in ("asid", "channel", "depth", "epoch")
+            ],
             self.act.p.action.eq(record.DEPENDENT_QMD0_ACTION),
             self.completed.p.task.eq(task),
             self.completed.p.verdict.eq(self._verdict),
@@ -153,10 +145,7 @@ class Finish(wiring.Component):
             request.timestamp.eq(of("STRUCTURE_SIZE") == _FOUR_WORDS),
             request.payload.eq(Cat(of("PAYLOAD_LOWER"), of("PAYLOAD_UPPER"))),
         ]
-        with m.Switch(of("REDUCTION_OP")):
-            for op, reduction in _REDUCTIONS.items():
-                with m.Case(op):
-                    m.d.comb += request.reduction.eq(reduction)
+        m.d.comb += request.reduction.eq(reduction_of(m, of("REDUCTION_OP")))
         traps = of("NON_BLOCKING_INTR_TYPE") != 0
         with m.If(self.semaphore.response.valid & traps):
             m.d.sync += self._trap.eq(1)

@@ -12,6 +12,7 @@ from hw.lib.arbiter import SteadyRoundRobin
 from hw.qmd import DependentAction, SkedCheck
 from hw.work.finish import task_action, task_completed
 from hw.work.metadata import Refusal, task_verdict
+from hw.work.records import task_pointer
 from hw.work.tasks import task_failure, task_launch
 
 __all__ = ["Launches"]
@@ -32,7 +33,8 @@ class Launches(wiring.Component):
     act : what an ended task does to another, of context `context`.
     launch, launched : to and from the task unit.
     failed : tasks that were given up; see `Tasks`. completed : tasks that are complete; `Finish`.
-    began : strobe, a dependent task of `channel` is launched; in no cycle with `answer`.
+    began : strobe, a dependent task is launched; in no cycle with `answer`, nor with one in which a
+        launch of a channel is taken.
     over : each task that is over, once: one that is complete, one that failed, a dependent one that
         was refused.
     calm : no launch is under way. idle : nor is one offered, nor a task that is over.
@@ -52,7 +54,7 @@ class Launches(wiring.Component):
             "over": Out(stream.Signature(task_completed)),
             "calm": Out(1),
             "idle": Out(1),
-            "began": Out(data.StructLayout({"valid": 1, "channel": 6})),
+            "began": Out(data.StructLayout({"valid": 1, "task": task_pointer})),
         })
         self._act, self._verdict = Signal(), Signal(task_verdict)
         self._from = Signal(task_launch(config))
@@ -63,7 +65,7 @@ class Launches(wiring.Component):
         m.d.comb += [
             self.launch.p.eq(self._from),
             self.answer.verdict.eq(launched.verdict),
-            self.began.channel.eq(act.p.task.channel),
+            self.began.task.eq(act.p.task),
         ]
         refused, told, acts = Signal(), Signal(), Signal()
         self._tell(m, refused, told)

@@ -22,6 +22,7 @@ __all__ = [
     "row_blocks",
     "row_left",
     "sm_report",
+    "space_word",
     "task_level",
     "task_pointer",
 ]
@@ -38,11 +39,12 @@ task_pointer = data.StructLayout({
     "channel": 6,
     "depth": 5,
     "resumed": 1,
-    "reserved": 10,
+    "epoch": 1,
+    "reserved": 9,
 })
 """A task that holds no slot, 8 bytes in the lists: its QMD at virtual address `page` << 8 of its
 address space, the channel that launched it, its nesting depth. `resumed`: it has run before and
-goes on where it stopped."""
+goes on where it stopped. `epoch`: the host's, for its waits; so have tasks that it launches."""
 
 
 def task_level(config: Config) -> data.StructLayout:
@@ -181,6 +183,9 @@ class KernelWord(enum.IntEnum, shape=4):
     BLOCK_Z = 9
     """threads of a block in z 16, constant buffer 0 in 16-byte units 13."""
 
+
+space_word = data.StructLayout({"block_registers": 10, "thread_registers": 9, "asid": 10})
+"""KernelWord.SPACE."""
 
 KERNEL_WORDS = len(KernelWord)
 """Words that the task unit sends of a row before it opens it, NEEDS first."""

@@ -53,7 +53,7 @@ class Sizes:
     def config(self) -> Config:
         """The configuration."""
         members = {name: value for name, value in vars(self).items() if name != "clients"}
-        return Config(asids=ASIDS, memory_bytes=MEMORY_BYTES, **members)
+        return Config(asids=ASIDS, sms=0, memory_bytes=MEMORY_BYTES, **members)
 
     def environment(self) -> dict[str, str]:
         """For the tests of a simulation, which read it with `of_environment`."""

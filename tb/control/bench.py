@@ -29,6 +29,17 @@ EVENTS = (
     "l2_hits",
     "page_walks",
     "invalidations",
+    "launches",
+    "tasks",
+    "blocks",
+    "warps",
+    "warp_faults",
+    "no_registers",
+    "no_warps",
+    "no_shared",
+    "no_slots",
+    "no_lower",
+    "ignored",
 )
 
 
@@ -105,6 +116,8 @@ class Bench:
         dut.maintain__command__ready.value = dut.maintain__done.value = 0
         for name in ("put", "status", "dropped", "record", "fault", "busy"):
             dut[f"faults__{name}"].value = 0
+        for name in ("broken", "active", "context", "idle", "lost", "fault"):
+            dut[f"compute__{name}"].value = int(name == "idle")
         self.channel = Owner(dut, "channel")
         self.semaphore = Owner(dut, "semaphore")
         dut.rst.value = 1

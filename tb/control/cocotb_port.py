@@ -12,6 +12,7 @@ from hw.config import CONFIGS
 from hw.control.counters import most_events
 from hw.registers import (
     CHANNEL,
+    CONTEXT,
     GLOBAL,
     PERFORMANCE,
     REGISTERS,
@@ -22,7 +23,9 @@ from hw.registers import (
     channel_address,
     semaphore_address,
 )
+from hw.work.control import warp_fault
 from tb.control.bench import EVENTS, Bench
+from tb.copy.streams import Fields
 
 CONFIG = CONFIGS[os.environ.get("CONFIG", "default")]
 ALL = (1 << CONFIG.channels) - 1
@@ -76,7 +79,7 @@ async def access_rules(dut):
             for register in block:
                 mapped[block.address(register.name, index)] = register
     places = {block.address(name, index) for block, index, name in everything()}
-    places |= {place & 0xFFFC for place in range(0x000, 0x1C4, 4)}
+    places |= {place & 0xFFFC for place in range(0x000, 0x2C0, 4)}
     places |= {random.randrange(0, 1 << 16, 4) for _ in range(60)}
     places |= {0x0FFC, 0x1000, 0x1080, 0x2000, 0x3FFC, 0x4054, 0x7FFC, 0xBFFC, 0xC000, 0xFFFC}
     places |= {0x4000 + CONFIG.channels * 0x100, 0x8000 + CONFIG.semaphores * 16}
@@ -90,7 +93,8 @@ async def access_rules(dut):
         response = await bench.try_write(place, before)
         accepted = register is not None and register.access is not Access.RO
         assert response == (OKAY if accepted else SLVERR), f"write of {place:#06x}"
-        passed = (register is not None) + accepted if place >= 0x4000 else 0
+        behind = 0x4000 <= place < 0xC000
+        passed = (register is not None) + accepted if behind else 0
         now = len(bench.channel.requests), len(bench.semaphore.requests)
         assert sum(now) - sum(seen) == passed, f"{place:#06x} reached a unit behind"
 
@@ -284,6 +288,79 @@ async def counters(dut):
     assert await bench.read(address("FAULTS")) == 7
 
 
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def context_registers(dut):
+    """Every context keeps its own settings, whole words only."""
+    bench = await begin(dut)
+    kept = {}
+    for _ in range(40):
+        index, register = random.randrange(CONFIG.contexts), random.choice(CONTEXT.registers)
+        place, value = CONTEXT.address(register.name, index), random.getrandbits(32)
+        assert await bench.raw_write(place, value, 0b0111) == SLVERR
+        await bench.write(place, value)
+        kept[place] = value & register.mask
+        assert {at: await bench.read(at) for at in kept} == kept
+    for index in range(CONFIG.contexts):
+        low, high, policy = (
+            kept.get(CONTEXT.address(name, index), 0)
+            for name in ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT")
+        )
+        instance = (high << 32 | low) >> 12
+        assert int(dut[f"contexts__{index}"].value) == instance | policy << 28
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def compute_registers(dut):
+    """Task lists and slice go out; what the engine tells is shown: the first fault of a warp, lost
+    tasks and broken contexts until they are cleared."""
+    bench = await begin(dut)
+    base, size = random.getrandbits(37), random.randrange(21)
+    await bench.write(address("TASK_LISTS_LO"), base << 12 & 0xFFFF_FFFF)
+    await bench.write(address("TASK_LISTS_HI"), base >> 20)
+    await bench.write(address("TASK_LISTS_SIZE"), size | 3 << 16)
+    await bench.write(address("CONTEXT_SLICE"), 1234)
+    asid_bits = CONFIG.asid_bits
+    area = (3 & (1 << asid_bits) - 1) | base << asid_bits | size << asid_bits + 37
+    assert int(dut.compute__area.value) == area and int(dut.compute__slice.value) == 1234
+    dut.compute__active.value = 1
+    await bench.cycles(2)
+    assert await bench.read(address("TASK_STATE")) == 3
+    dut.compute__idle.value = 0
+    await bench.cycles(2)
+    assert await bench.read(address("TASK_STATE")) == 2
+    told = Fields(warp_fault(CONFIG))
+    first = {"valid": 1, "cause": 6, "at": 0x1_2345_6789_ABC8, "va": 0x1_0F0F_0F0F_0F0F}
+    first |= {"row": 1, "asid": 1 % CONFIG.asids, "sm": 1 % CONFIG.sms}
+    for fault in (first, first | {"cause": 2, "va": 0}):
+        dut.compute__fault.value = told.pack(fault)
+        await RisingEdge(dut.clk)
+    dut.compute__fault.value = 0
+    dut.compute__lost.value = 1
+    await RisingEdge(dut.clk)
+    dut.compute__lost.value = 0
+    await bench.cycles(2)
+    assert await bench.read(address("TASK_STATUS")) == 3
+    assert await bench.read(address("INTR")) == GLOBAL["INTR"].pack(TASK=1)
+    fields = GLOBAL["WARP_FAULT"].unpack(await bench.read(address("WARP_FAULT")))
+    assert fields == {"CAUSE": 6, "SM": first["sm"], "ASID": first["asid"]}
+    for name in ("at", "va"):
+        low, high = (address(f"WARP_FAULT_{name.upper()}_{half}") for half in ("LO", "HI"))
+        assert await bench.read(low) | await bench.read(high) << 32 == first[name]
+    await bench.write(address("TASK_STATUS"), 3)
+    await bench.cycles(2)
+    assert await bench.read(address("TASK_STATUS")) == await bench.read(address("INTR")) == 0
+    dut.compute__broken.value = 1
+    await bench.cycles(3)
+    assert await bench.read(address("CONTEXT_BROKEN")) == 1
+    assert await bench.read(address("INTR")) == GLOBAL["INTR"].pack(TASK=1)
+    write = cocotb.start_soon(bench.write(address("CONTEXT_BROKEN"), 1))
+    mended = 0
+    while not write.done():
+        mended += int(dut.compute__mend.value)
+        await RisingEdge(dut.clk)
+    assert mended == 1
+
+
 def command(operation: int, asid: int, page: int, base: int, limit: int) -> int:
     """The payload of a command, of registers."""
     return operation | asid << 3 | page << 14 | base << 51 | limit << 79
@@ -391,7 +468,7 @@ async def forwarding(dut):
     """Channel and semaphore registers go to their owners whole, and back."""
     bench = await begin(dut, density=0.3, latency=8)
     for block, index, name in everything():
-        if block is GLOBAL:
+        if block in (GLOBAL, CONTEXT):
             continue
         unit, place = owner(bench, block), block.address(name, index)
         word = (place & 0x3FFF) // 4

@@ -16,7 +16,7 @@ def test_port(simulator: str, config: str):
         simulator=simulator,
         name=f"control-{config}",
         env={"CONFIG": config},
-        minimum=18,
+        minimum=20,
     )
 
 

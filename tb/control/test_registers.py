@@ -110,8 +110,8 @@ def test_acquire_is_the_public_layout():
 
 def test_pack_and_unpack():
     status = CHANNEL["STATUS"]
-    word = status.pack(HALTED=1, WAIT=5, COPIES=255)
-    assert word == 0xFF_0502
+    word = status.pack(HALTED=1, WAIT=5, COPIES=15, TASKS=0x123)
+    assert word == 0x123F_0502
     assert status.unpack(word) == {
         "ENABLED": 0,
         "HALTED": 1,
@@ -121,7 +121,8 @@ def test_pack_and_unpack():
         "ACTIVE": 0,
         "WAIT": 5,
         "ACQUIRE_FAIL": 0,
-        "COPIES": 255,
+        "COPIES": 15,
+        "TASKS": 0x123,
     }
 
 

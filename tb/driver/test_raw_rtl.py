@@ -34,6 +34,7 @@ SMALL = Config(
     l1_entries=4,
     l2_entries=64,
     walks=2,
+    sms=0,
 )
 
 

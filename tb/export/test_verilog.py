@@ -19,8 +19,8 @@ from tb.runner import ROOT, SIM_BUILD
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 
-LARGE = pytest.param("large", marks=pytest.mark.soak)
-"""Takes minutes, so it is part of `make soak`."""
+LONG = [pytest.param(name, marks=pytest.mark.soak) for name in ("two-engines", "large")]
+"""Take minutes, so they are part of `make soak`."""
 
 
 def export(config: str, folder: Path, *options: str) -> None:
@@ -29,7 +29,7 @@ def export(config: str, folder: Path, *options: str) -> None:
     subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.fixture(scope="module", params=["tiny", "default", "two-engines", LARGE])
+@pytest.fixture(scope="module", params=["tiny", "copies", "default", *LONG])
 def folder(request: pytest.FixtureRequest) -> Path:
     """One export of each configuration, where the tools can see it; each process of pytest-xdist
     has its own."""

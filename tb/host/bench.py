@@ -359,6 +359,7 @@ class RawChannel:
         retry: int = 8,
         timeout_units: int = 0,
         early_waits: bool = False,
+        context: int = 0,
     ) -> None:
         """Write the registers and switch the channel on.
 
@@ -379,7 +380,7 @@ class RawChannel:
         await self.write("USERD", self.userd)
         await self.write("USERD_HI", ADDRESS=self.userd >> 32)
         rights = {"AUTH_LEVEL": int(privileged), "EARLY_WAITS": int(early_waits)}
-        await self.write("CONFIG", ASID=asid, **rights)
+        await self.write("CONFIG", ASID=asid, CONTEXT=context, **rights)
         await self.write("SLICE", slice_cycles)
         await self.write("ACQUIRE", acquire)
         await self.write("CONTROL", ENABLE=1)

@@ -19,7 +19,7 @@ def test_stream_register(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("count", "first"), [(1, 0), (5, 0), (64, 0), (5, 2), (8, 1)])
+@pytest.mark.parametrize(("count", "first"), [(1, 0), (5, 0), (64, 0), (5, 2), (8, 1), (13, 3)])
 def test_round_robin(simulator: str, count: int, first: int) -> None:
     simulate(
         RoundRobin(count, first=first),
@@ -34,6 +34,6 @@ def test_round_robin(simulator: str, count: int, first: int) -> None:
 def test_round_robin_of_nobody() -> None:
     with pytest.raises(ValueError, match="count = 0 is not at least 1"):
         RoundRobin(0)
-    with pytest.raises(ValueError, match="first = 1 of count = 64: needs at most 8"):
-        RoundRobin(64, first=1)
+    with pytest.raises(ValueError, match="first = 9 of count = 64: needs at most 8"):
+        RoundRobin(64, first=9)
     gc.collect()  # what was begun warns that it was never used

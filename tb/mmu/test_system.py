@@ -4,7 +4,7 @@ import pytest
 
 from hw.config import Config
 from hw.mmu.faults import FaultRecorder
-from hw.mmu.system import REQUESTERS, MemorySystem
+from hw.mmu.system import MemorySystem, requesters
 from tb.runner import simulate
 
 MEMORY = 1 << 24
@@ -30,7 +30,7 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
         pytest.skip("too slow on Icarus: it has the small one")
     config = CONFIGS[name]
     simulate(
-        MemorySystem(config, REQUESTERS),
+        MemorySystem(config, requesters(config)),
         f"tb.mmu.{tests}",
         simulator=simulator,
         name=f"mmu-{tests.removeprefix('cocotb_')}-{name}",

@@ -120,12 +120,13 @@ class ClassesProof(Proof):
     shows = "a requester of the first class (2 of 5) waits for none of the second, and for one turn"
     induction = 2
     cover = 8
+    count = 5
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = RoundRobin(5, first=2)
+        dut = RoundRobin(self.count, first=2)
         m.submodules.dut = wrap(dut)
         m.d.comb += [
-            dut.requests.eq(anything(m, 5, "requests")),
+            dut.requests.eq(anything(m, self.count, "requests")),
             dut.advance.eq(anything(m, 1, "advance")),
             Assert((dut.grant & (dut.grant - 1)) == 0),
             Assert((dut.grant & ~dut.requests) == 0),
@@ -151,4 +152,16 @@ class ClassesProof(Proof):
         m.d.comb += [Cover(waited.any() & dut.advance), Cover(dut.grant[4] & dut.later[4])]
 
 
-PROOFS = (StreamRegisterProof(), RoundRobinProof(), ManyProof(), ClassesProof())
+class ManyClassesProof(ClassesProof):
+    name = "lib.arbiter_many_classes"
+    shows = "the same among many (2 of 11)"
+    count = 11
+
+
+PROOFS = (
+    StreamRegisterProof(),
+    RoundRobinProof(),
+    ManyProof(),
+    ClassesProof(),
+    ManyClassesProof(),
+)

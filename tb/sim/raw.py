@@ -73,7 +73,7 @@ def simulate_raw(
     """
     load_dwords(file)
     _ = load_image(memory) if memory else MemoryImage()
-    config = config or Config(memory_bytes=MEMORY_BYTES)
+    config = config or Config(sms=0, memory_bytes=MEMORY_BYTES)
     check_memory(config)
     job = {
         "file": str(file.resolve()),
@@ -150,7 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tb.sim.raw",
         description="Run a raw pushbuffer on the RTL and report. The memory has "
         f"{MEMORY_BYTES >> 20} MiB unless --memory-bytes is given, "
-        f"{LARGEST_MEMORY >> 20} MiB at most: it is simulated in full.",
+        f"{LARGEST_MEMORY >> 20} MiB at most: it is simulated in full. Without --sms it has no "
+        "compute engine.",
     )
     parser.add_argument(
         "file", nargs="?", type=Path, help="hexadecimal dwords (.txt) or binary, little-endian ones"
@@ -164,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--events", type=int, default=100, metavar="N", help="events to show")
     parser.add_argument("--waves", action="store_true", help="record a waveform (FST)")
     add_options(parser)
-    parser.set_defaults(memory_bytes=MEMORY_BYTES)
+    parser.set_defaults(memory_bytes=MEMORY_BYTES, sms=0)
     args = parser.parse_args(arguments)
     if args.file is None:
         print(_NO_FILE, file=sys.stderr)

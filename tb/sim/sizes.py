@@ -1,4 +1,5 @@
-"""Configurations that the whole machine is tested on. Tests of one size share a build."""
+"""Configurations that the whole machine is tested on, without a compute engine but for the one that
+is named so. Tests of one size share a build."""
 
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ _NARROW = Config(
 """Few channels, a narrow bus, the smallest prefetch buffer, small TLBs, and yet two engines."""
 
 SIZES = {
-    name: replace(config, memory_bytes=MEMORY_BYTES, trace=True)
+    name: replace(config, sms=0, memory_bytes=MEMORY_BYTES, trace=True)
     for name, config in (
         *((name, CONFIGS[name]) for name in ("tiny", "default", "two-engines")),
         ("narrow", _NARROW),

@@ -13,7 +13,7 @@ from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top, top
 
 def test_top(simulator: str):
     config = Config(
-        channels=16, copy_engines=2, semaphores=64, memory_bytes=MEMORY_BYTES, trace=True
+        channels=16, copy_engines=2, semaphores=64, sms=0, memory_bytes=MEMORY_BYTES, trace=True
     )
     run = simulate_top(StandIn(config), "tb.sim.cocotb_top", simulator=simulator, name="sim-top")
     events = trace.read(run / TRACE)

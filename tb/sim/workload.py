@@ -99,7 +99,8 @@ def machine(workload: Workload) -> Config:
             f"{workload.name}: its copies need {needed >> 20} MiB of memory, more than the "
             f"{LARGEST_MEMORY >> 20} MiB that a simulation has"
         )
-    return replace(asked, trace=True, memory_bytes=min(size, asked.memory_bytes))
+    # Workloads are copies: what they do not use is not simulated.
+    return replace(asked, sms=0, trace=True, memory_bytes=min(size, asked.memory_bytes))
 
 
 def simulate_workload(

@@ -20,7 +20,7 @@ from hw.work.records import KernelWord, kernel_word
 from tb.models.isa import Launch, Memory
 from tb.reset import reset
 
-__all__ = ["CONFIG", "Bench", "Fault", "Task"]
+__all__ = ["CONFIG", "Bench", "Fault", "Span", "Task"]
 
 CONFIG = Config(**json.loads(os.environ.get("CONFIG", "{}")))
 
@@ -113,11 +113,23 @@ class Task:
         }
 
 
+@dataclass(frozen=True)
+class Span:
+    """A warp of block `at` of `row`: cycles in which its start and its end were taken."""
+
+    row: int
+    at: tuple[int, int, int]
+    index: int
+    start: int
+    end: int
+
+
 @dataclass
 class Running:
     """A block in a slot: warps to start, warps that run."""
 
     task: Task
+    at: tuple[int, int, int]
     waiting: deque[int]
     running: set[int] = field(default_factory=set)
     begun: bool = False
@@ -130,7 +142,7 @@ class Bench:
     -------
     latency : cycles from a request to its answer, drawn from this range.
     eager : share of the cycles in which what the core offers is taken.
-    faults, ended : what the core reported; cycles of the ends.
+    faults, ended, spans : what the core reported; cycles of the ends; warps that have ended.
     reads, writes : requests, as (row, address, beats).
     """
 
@@ -144,6 +156,9 @@ class Bench:
         self.warps: dict[int, tuple[int, int]] = {}
         self.faults: list[Fault] = []
         self.ended: list[int] = []
+        self.spans: list[Span] = []
+        self._taken_at: dict[int, tuple[int, int]] = {}
+        """Of each warp that runs its number in its block, and the cycle of its start."""
         self.reads: list[tuple[int, int, int]] = []
         self.writes: list[tuple[int, int, int]] = []
         self._beats: deque[tuple[int, int]] = deque()
@@ -295,6 +310,8 @@ class Bench:
             block = self.slots[slot]
             block.running.remove(warp)
             self.ended.append(self.now)
+            index, start = self._taken_at.pop(warp)
+            self.spans.append(Span(block.task.row, block.at, index, start, self.now))
             if not block.running and not block.waiting:
                 del self.slots[slot]
                 self._finish = 1 << slot
@@ -309,6 +326,7 @@ class Bench:
             self._begin = None
             self._set("begin__valid", 0)
         if self._start is not None and self._sent("start"):
+            self._taken_at[self._start[0]] = (self._start[1], self.now)
             self._start = None
             self._set("start__valid", 0)
         if self._begin is None and not self._kernel:
@@ -336,7 +354,7 @@ class Bench:
         if task.shared > shared or (task.launch.barrier and not whole):
             return
         slot, at = self.numbers.choice(free), task.blocks.popleft()
-        self.slots[slot] = Running(task, deque(range(warps)))
+        self.slots[slot] = Running(task, at, deque(range(warps)))
         where = at[0] | at[1] << 32 | at[2] << 48
         self._begin = (slot, 0)
         self._set("begin__valid", 1)
@@ -352,7 +370,7 @@ class Bench:
                 warp, index = self.numbers.choice(free), block.waiting.popleft()
                 block.running.add(warp)
                 self.warps[warp] = (slot, block.task.units)
-                self._start = (warp, slot)
+                self._start = (warp, index)
                 self._set("start__valid", 1)
                 payload = START.pack(
                     warp=warp,

@@ -2,34 +2,46 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
+from hw.methods import ComputeMethod
 from hw.qmd import Placement
-from hw.records import mmu_command, semaphore_request, semaphore_response
+from hw.records import COMPUTE_CLIENTS, mmu_command, semaphore_request, semaphore_response
 from hw.work.contexts import context_setting
 from hw.work.finish import task_completed
 from hw.work.lists import list_area
+from hw.work.port import compute_answer, compute_method, compute_setting
 from hw.work.records import task_pointer
-from hw.work.tasks import task_launch
 from tb.copy.memory import Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Sink, Source
 from tb.models.tasks import record
 from tb.reset import reset
-from tb.sm.jobs import Job
 from tb.work.configs import COMPUTE
 
-__all__ = ["CONFIG", "Engine", "Launch"]
+__all__ = ["CONFIG", "Engine", "Job", "Launch"]
 
 CONFIG = COMPUTE
 AREA = 0x4000_0000
 SYSTEM = 0
 """Address space of the lists."""
-POINTER = Fields(task_pointer)
+POINTER, ANSWER = Fields(task_pointer), Fields(compute_answer)
+SCHEDULE = 1 << 1
 PHYSICAL = (0, 1)
+
+
+class Job(Protocol):
+    """What a task does: content of its memory before and after, and what its record says."""
+
+    @property
+    def results(self) -> dict[int, np.ndarray]: ...
+
+    def memory(self) -> dict[int, bytes]: ...
+
+    def launch(self) -> dict[str, Any]: ...
 
 
 @dataclass(eq=False)
@@ -86,12 +98,13 @@ class Engine:
         self.dut, self.cycle, self.rng = dut, 0, Random(cocotb.RANDOM_SEED)
         self.contents = Memory()
         area = {"asid": SYSTEM, "base": AREA >> 12, "log_size": 6}
-        dut.area.value = Fields(list_area(CONFIG)).pack(area)
-        dut.slice.value = slice_cycles
-        dut.mend.value = 0
-        dut.mmu__done.value = 0
-        for name in ("launch__payload", "semaphore__response__payload"):
+        dut.control__area.value = Fields(list_area(CONFIG)).pack(area)
+        dut.control__slice.value = slice_cycles
+        for name in ("control__mend", "mmu__done", "host__setting", "host__clear"):
             getattr(dut, name).value = 0
+        semaphores = [f"semaphore__{number}" for number in range(COMPUTE_CLIENTS)]
+        for name in ("host__method", *(f"{one}__response" for one in semaphores)):
+            getattr(dut, f"{name}__payload").value = 0
         self.ports: list[Any] = []
         beats = 256 // CONFIG.beat_bytes
         for prefix in ("", *(f"sm_{number}" for number in range(CONFIG.sms))):
@@ -102,12 +115,21 @@ class Engine:
                 ReadMemory(*common, limit=beats, name=read),
                 WriteMemory(*common, name=write, early=True),
             ]
-        self.launches = Source(dut, "launch", task_launch(CONFIG), lambda: True)
-        self.over = Sink(dut, "over", task_completed, self._pace)
+        self.methods = Source(dut, "host__method", compute_method(CONFIG), lambda: True)
+        self.over = Sink(dut, "host__over", task_completed, self._pace)
         self.command = Sink(dut, "mmu__command", mmu_command(CONFIG), self._pace)
-        self.request = Sink(dut, "semaphore__request", semaphore_request(CONFIG), self._pace)
-        self.response = Source(dut, "semaphore__response", semaphore_response(), self._pace)
+        self.semaphores = [
+            (
+                Sink(dut, f"{one}__request", semaphore_request(CONFIG), self._pace),
+                Source(dut, f"{one}__response", semaphore_response(), self._pace),
+            )
+            for one in semaphores
+        ]
         self.waiting: list[Launch] = []
+        """Not answered yet; of the first one methods are under way."""
+        self.answer: int | None = None
+        """The last one."""
+        self._asked = False
         self.tasks: dict[tuple[int, int], Launch] = {}
         self.bound: set[int] = set()
         self.released: list[tuple[int, int]] = []
@@ -148,10 +170,41 @@ class Engine:
     def launch(self, task: Launch) -> None:
         """Launch a task, with its memory as it should be."""
         self.know(task)
-        pointer = {"page": task.page, "asid": task.asid, "channel": 1, "depth": 1}
-        word = {"context": task.context, "task": POINTER.pack(pointer)}
-        self.launches.put(0, lambda: word)
         self.waiting.append(task)
+
+    def setting(self, channel: int, method: int, value: int) -> None:
+        """A method that sets state, in this cycle."""
+        word = {"valid": 1, "channel": channel, "address": method >> 2, "data": value}
+        self.dut.host__setting.value = Fields(compute_setting(CONFIG)).pack(word)
+
+    def act(self, channel: int, method: int, value: int, asid: int = 0, context: int = 0) -> None:
+        """A method that does something."""
+        word = {"channel": channel, "asid": asid, "context": context, "epoch": 0}
+        word |= {"address": method >> 2, "data": value}
+        self.answer = None
+        self.methods.put(0, lambda: word)
+
+    def _launch(self) -> None:
+        """Methods of the launch that is the next one."""
+        self.dut.host__setting.value = 0
+        if self.waiting and not self._asked:
+            task = self.waiting[0]
+            channel = task.number % CONFIG.channels
+            self.setting(channel, ComputeMethod.SEND_PCAS_A, task.page)
+            self.act(
+                channel, ComputeMethod.SEND_SIGNALING_PCAS_B, SCHEDULE, task.asid, task.context
+            )
+            self._asked = True
+
+    def _answered(self) -> None:
+        word = ANSWER.unpack(int(self.dut.host__answer.value))
+        if not word["valid"]:
+            return
+        self.answer = word["cause"]
+        if self._asked:
+            task = self.waiting.pop(0)
+            task.accepted, task.verdict = self.cycle, word["cause"] or None
+            self._asked = False
 
     def check(self, task: Launch) -> None:
         """The results are in memory."""
@@ -164,22 +217,22 @@ class Engine:
     async def step(self) -> None:
         await RisingEdge(self.dut.clk)
         self.cycle += 1
-        for one in (*self.ports, self.launches, self.response):
+        for one in (*self.ports, self.methods):
             one.step(self.cycle)
         self._translate()
-        if (got := self.request.step()) is not None:
-            self.released.append((got["asid"], got["va"]))
-            self.response.put(self.cycle + 3, lambda: {"passed": 1, "error": 0})
-        answer = int(self.dut.answer.value)
-        if answer & 1:
-            task = self.waiting.pop(0)
-            task.accepted, task.verdict = self.cycle, answer >> 1 or None
+        for request, response in self.semaphores:
+            response.step(self.cycle)
+            if (got := request.step()) is not None:
+                self.released.append((got["asid"], got["va"]))
+                response.put(self.cycle + 3, lambda: {"passed": 1, "error": 0})
+        self._answered()
+        self._launch()
         if (got := self.over.step()) is not None:
             pointer = POINTER.unpack(got["task"])
             task = self.tasks[pointer["asid"], pointer["page"]]
             assert task.over is None, "over twice"
             task.over, task.verdict = self.cycle, got["verdict"]
-        fault = int(self.dut.fault.value)
+        fault = int(self.dut.control__fault.value)
         if fault & 1:
             self.faults.append(fault >> 1)
 
@@ -204,7 +257,7 @@ class Engine:
         await self.until(lambda: not self.waiting, "launches answered")
         for _ in range(5):
             await self.step()
-        await self.until(lambda: int(self.dut.idle.value), "idle")
+        await self.until(lambda: int(self.dut.control__idle.value), "idle")
         left = [task.number for task in self.tasks.values() if task.over is None]
         assert not [n for n in left if n not in self.refused], left
 

@@ -1,5 +1,7 @@
 """The compute engine on both simulators."""
 
+from dataclasses import replace
+
 from hw.work.compute import Compute
 from tb.runner import simulate
 from tb.work.configs import COMPUTE
@@ -12,4 +14,14 @@ def test_compute(simulator: str) -> None:
         simulator=simulator,
         name="work-compute",
         minimum=6,
+    )
+
+
+def test_timing(simulator: str) -> None:
+    simulate(
+        Compute(replace(COMPUTE, timing_core=True)),
+        "tb.work.cocotb_timing",
+        simulator=simulator,
+        name="work-timing",
+        minimum=3,
     )

@@ -1,0 +1,16 @@
+"""Why a channel halts whose semaphore operation was refused (HOST-4)."""
+
+from hw.errors import Cause
+from hw.records import SemaphoreError
+
+__all__ = ["CAUSE_OF"]
+
+CAUSE_OF = {
+    SemaphoreError.UNDERFLOW: Cause.SEM_UNDERFLOW,
+    SemaphoreError.OVERFLOW: Cause.SEM_OVERFLOW,
+    SemaphoreError.UNKNOWN: Cause.SEM_UNKNOWN,
+    SemaphoreError.ALIGNMENT: Cause.SEM_ALIGNMENT,
+    SemaphoreError.UNSUPPORTED: Cause.SEM_UNSUPPORTED,
+    SemaphoreError.BUS: Cause.SEM_BUS,
+    SemaphoreError.FAULT: Cause.SEM_FAULT,
+}

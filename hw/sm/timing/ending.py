@@ -1,0 +1,50 @@
+"""How a warp ends: its fault is told, then its end."""
+
+from amaranth.hdl import Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.sm.port import CoreCause, core_fault
+
+__all__ = ["Ending", "warp_last"]
+
+
+def warp_last(config: Config) -> data.StructLayout:
+    """A warp that ends; well, if the cause of its fault is NONE."""
+    return data.StructLayout({"warp": config.warp_bits, "fault": core_fault(config)})
+
+
+class Ending(wiring.Component):
+    """One warp at a time, out of a register.
+
+    Members
+    -------
+    last : warps that end. fault, end : of the SM port.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "last": In(stream.Signature(warp_last(config))),
+            "fault": Out(stream.Signature(core_fault(config))),
+            "end": Out(stream.Signature(config.warp_bits)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        last, fault, end = self.last, self.fault, self.end
+        m.d.comb += last.ready.eq(~fault.valid & (~end.valid | end.ready))
+        with m.If(end.ready):
+            m.d.sync += end.valid.eq(0)
+        with m.If(fault.valid & fault.ready):
+            m.d.sync += [fault.valid.eq(0), end.valid.eq(1)]
+        with m.If(last.valid & last.ready):
+            good = last.p.fault.cause == CoreCause.NONE
+            m.d.sync += [
+                fault.valid.eq(~good),
+                end.valid.eq(good),
+                fault.payload.eq(last.p.fault),
+                end.payload.eq(last.p.warp),
+            ]
+        return m

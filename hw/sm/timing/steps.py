@@ -1,0 +1,123 @@
+"""What a warp does when its time is over: its next access, or its end."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal
+from amaranth.lib import memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.sm.port import CoreCause
+from hw.sm.timing.ending import warp_last
+from hw.sm.timing.layouts import warp_access, warp_facts, warp_fire, warp_place
+
+__all__ = ["Steps"]
+
+
+class Steps(wiring.Component):
+    """One warp per cycle, out of a register; it waits there until its access or end is taken.
+
+    Members
+    -------
+    warp, word, put_stride, put_accesses, facts, place, keep, free : of `Start`.
+    fire : warps whose time is over.
+    load, store, last : what they do.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "warp": In(config.warp_bits),
+            "word": In(32),
+            "put_stride": In(1),
+            "put_accesses": In(1),
+            "facts": In(warp_facts(config)),
+            "place": In(warp_place(config)),
+            "keep": In(1),
+            "free": Out(1),
+            "fire": In(stream.Signature(warp_fire(config))),
+            "load": Out(stream.Signature(warp_access(config))),
+            "store": Out(stream.Signature(warp_access(config))),
+            "last": Out(stream.Signature(warp_last(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._valid, self._warp = Signal(), Signal(warp_fire(self._config))
+        self._moved, self._accesses = Signal(warp_place(self._config)), Signal()
+        self._keep(m)
+        self._decide(m)
+        self._tell(m)
+        return m
+
+    def _keep(self, m: Module) -> None:
+        """What a warp does is kept as it starts, where it is as it goes on too. That goes first; a
+        warp that starts does not wait for ever, for its own turns are free."""
+        stride, self._stride = self._store(m, "strides", 32)
+        count, self._count = self._store(m, "counts", 17)
+        facts, self._facts = self._store(m, "facts", warp_facts(self._config))
+        place, self._place = self._store(m, "places", warp_place(self._config))
+        m.d.comb += [
+            self.free.eq(~self._valid),
+            stride.en.eq(self.put_stride),
+            stride.data.eq(self.word),
+            count.en.eq(self.put_accesses),
+            count.data.eq(self.word),
+            facts.en.eq(self.keep & self.free),
+            facts.data.eq(self.facts),
+            *(port.addr.eq(self.warp) for port in (stride, count, facts)),
+            place.en.eq(Mux(self._valid, self._accesses, self.keep)),
+            place.addr.eq(Mux(self._valid, self._warp.warp, self.warp)),
+            place.data.eq(Mux(self._valid, self._moved, self.place)),
+        ]
+
+    def _store(self, m: Module, name: str, shape: ShapeLike) -> tuple[memory.WritePort, Signal]:
+        """Something of every warp: how it is written, what was read of the warp in `_warp`."""
+        store = memory.Memory(shape=shape, depth=self._config.sm_warps, init=[])
+        m.submodules[name] = store
+        read = store.read_port()
+        m.d.comb += [read.addr.eq(self.fire.p.warp), read.en.eq(self.fire.ready)]
+        return store.write_port(), read.data
+
+    def _decide(self, m: Module) -> None:
+        warp, place, moved = self._warp, self._place, self._moved
+        ends, taken, store = Signal(), Signal(), self._count[16]
+        m.d.comb += [
+            ends.eq(warp.dead | (warp.cause != CoreCause.NONE) | (place.count == self._count[:16])),
+            self.last.valid.eq(self._valid & ends),
+            self.load.valid.eq(self._valid & ~ends & ~store),
+            self.store.valid.eq(self._valid & ~ends & store),
+            taken.eq(
+                self.last.valid & self.last.ready
+                | self.load.valid & self.load.ready
+                | self.store.valid & self.store.ready
+            ),
+            self._accesses.eq(taken & ~ends),
+            moved.va.eq(place.va + Mux(place.first, 0, self._stride)),
+            moved.count.eq(place.count + 1),
+            self.fire.ready.eq(taken | ~self._valid),
+        ]
+        with m.If(self.fire.ready):
+            m.d.sync += [self._valid.eq(self.fire.valid), warp.eq(self.fire.payload)]
+
+    def _tell(self, m: Module) -> None:
+        """An access is of a whole beat. Of a failure the address is that of the record, if no
+        access was made."""
+        warp, facts, place, low = self._warp, self._facts, self._place, self._config.offset_bits
+        for access in (self.load.p, self.store.p):
+            m.d.comb += [
+                access.warp.eq(warp.warp),
+                access.row.eq(warp.row),
+                access.wait.eq(facts.wait),
+                access.va.eq(Cat(Const(0, low), self._moved.va[low:])),
+                access.pattern.number.eq(facts.number),
+                access.pattern.access.eq(place.count),
+                access.pattern.warp.eq(facts.index),
+                access.pattern.written.eq(1),
+            ]
+        fault = self.last.p.fault
+        m.d.comb += [
+            self.last.p.warp.eq(warp.warp),
+            fault.row.eq(warp.row),
+            fault.cause.eq(warp.cause),
+            fault.at.eq(Cat(place.count, facts.number)),
+            fault.va.eq(Cat(Mux(place.first, place.va[:low], 0), place.va[low:])),
+        ]

@@ -1,0 +1,111 @@
+"""When warps have computed long enough."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import select
+from hw.sm.port import CoreCause
+from hw.sm.timing.layouts import warp_fire, warp_wake
+
+__all__ = ["Timer"]
+
+_TIME_BITS = 33
+"""One more than of the longest time."""
+
+
+class Timer(wiring.Component):
+    """Each cycle one warp is looked at, in turn: whether its time is over, or its row was killed.
+    All of them are looked at in as many cycles as there are warps, rounded up to a power of two.
+    While `fire` is not taken the turn stands still.
+
+    Parameters
+    ----------
+    sources : of `wakes`.
+
+    Members
+    -------
+    wakes : warps that begin to compute, or have failed; one per cycle is taken.
+    kill : per kernel row.
+    fire : warps whose time is over.
+    """
+
+    def __init__(self, config: Config, sources: int) -> None:
+        self._config, self._sources = config, sources
+        super().__init__({
+            "wakes": In(stream.Signature(warp_wake(config))).array(sources),
+            "kill": In(config.rows),
+            "fire": Out(stream.Signature(warp_fire(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        shape = data.StructLayout({
+            "until": _TIME_BITS,
+            "row": config.row_bits,
+            "cause": CoreCause,
+        })
+        self._now, self._timed = Signal(_TIME_BITS), Signal(1 << config.warp_bits)
+        m.submodules.times = times = memory.Memory(
+            shape=shape, depth=1 << config.warp_bits, init=[]
+        )
+        begins = self._begin(m, times.write_port())
+        fires = self._look(m, times.read_port())
+        m.d.sync += [
+            self._now.eq(self._now + 1),
+            self._timed.eq((self._timed | begins) & ~fires),
+        ]
+        return m
+
+    def _begin(self, m: Module, write: memory.WritePort) -> Value:
+        """The warp that begins, a bit of all."""
+        m.submodules.turns = turns = RoundRobin(self._sources)
+        words = [wake.p.as_value() for wake in self.wakes]
+        wake, valid = Signal(warp_wake(self._config)), Signal()
+        m.d.comb += [
+            turns.requests.eq(Cat(wake.valid for wake in self.wakes)),
+            turns.advance.eq(1),
+            *(wake.ready.eq(turns.grant[n]) for n, wake in enumerate(self.wakes)),
+        ]
+        m.d.sync += [valid.eq(turns.grant.any()), wake.as_value().eq(select(turns.grant, words))]
+        m.d.comb += [
+            write.en.eq(valid),
+            write.addr.eq(wake.warp),
+            write.data.until.eq(self._now + wake.wait),
+            write.data.row.eq(wake.row),
+            write.data.cause.eq(wake.cause),
+        ]
+        return _bit(valid, wake.warp)
+
+    def _look(self, m: Module, read: memory.ReadPort) -> Value:
+        """The warp whose time is over, a bit of all. What is read of a warp counts only if it
+        computed already when it was read."""
+        fire, found = self.fire, read.data
+        turn, warp, was = Signal(self._config.warp_bits), Signal(self._config.warp_bits), Signal()
+        moves, late = Signal(), Signal()
+        m.d.comb += [
+            late.eq(~(self._now - found.until)[_TIME_BITS - 1]),
+            fire.valid.eq(was & (late | fire.p.dead)),
+            fire.p.warp.eq(warp),
+            fire.p.row.eq(found.row),
+            fire.p.cause.eq(found.cause),
+            fire.p.dead.eq(self.kill.bit_select(found.row, 1)),
+            moves.eq(fire.ready | ~fire.valid),
+            read.addr.eq(turn),
+            read.en.eq(moves),
+        ]
+        with m.If(moves):
+            m.d.sync += [
+                turn.eq(turn + 1),
+                warp.eq(turn),
+                was.eq(self._timed.bit_select(turn, 1)),
+            ]
+        return _bit(fire.valid & fire.ready, warp)
+
+
+def _bit(valid: Value, number: Value) -> Value:
+    """Bit `number`, if `valid`; a shift, which simulates fast."""
+    return Mux(valid, Const(1, 1) << number, 0)

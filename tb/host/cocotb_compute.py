@@ -1,0 +1,399 @@
+"""Compute channels on the whole machine: launches, waits for tasks, errors (HOST-9, HOST-10)."""
+
+from typing import Any
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause, CoreCause
+from hw.methods import HostMethod
+from hw.registers import Wait
+from tb.host.bench import Bench
+from tb.host.computing import OBJECT, SUBCHANNEL, Computer, Task, launch, mark, spin
+from tb.sm.jobs import JOBS
+
+LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
+
+PCAS_A, SIGNALING_B, SIGNALING2_B, WAIT_FOR_IDLE = 0x2B4, 0x2BC, 0x2C0, 0x110
+INLINE_A, INLINE_B, INLINE_DATA = 0x318, 0x31C, 0x320
+REPORT_A, REPORT_D = 0x1B00, 0x1B0C
+SM_CLIENT, GPC = 0, 0
+"""`client_type` of SMs in fault records, and `gpc` of the first ones."""
+
+
+def report(address: int, payload: int, operation: int) -> Pushbuffer:
+    """SET_REPORT_SEMAPHORE."""
+    values = address >> 32, address & 0xFFFF_FFFF, payload, operation
+    return Pushbuffer().inc(SUBCHANNEL, REPORT_A, *values)
+
+
+def compute(method: int, value: int = 0) -> Pushbuffer:
+    """One compute method."""
+    return Pushbuffer().inc(SUBCHANNEL, method, value)
+
+
+@cocotb.test(**LIMIT)
+async def kernels_of_four_spaces(dut: Any) -> None:
+    """Every kernel, each from a channel with an address space of its own, at the same virtual
+    addresses, four at once: the results are in memory once a release that waits for them is there
+    (HOST-9, ASID-20, ASID-27)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    actions = ((SIGNALING_B, 3), (SIGNALING_B, 2), (SIGNALING2_B, 2), (SIGNALING2_B, 3))
+    for jobs in (JOBS[:4], JOBS[4:]):
+        channels, tasks = [], []
+        for index, job in enumerate(jobs):
+            space = await computer.space(index + 1, index)
+            channel = await computer.channel(index, index + 1)
+            channels.append(channel)
+            tasks.append(space.task(job, group=index))
+            channel.segment(launch(tasks[-1], *actions[index]))
+            channel.segment(Pushbuffer().release(mark(channel), 7))
+        for channel in channels:
+            await channel.kick()
+        for channel in channels:
+            await bench.until_word(mark(channel), 7, 50_000)
+            assert (await channel.status())["TASKS"] == 0
+            assert await channel.read("TASKS") == 1
+        computer.check(tasks)
+    counted = {name: await bench.control.read(name) for name in ("LAUNCHES", "TASKS", "BLOCKS")}
+    assert counted["LAUNCHES"] == counted["TASKS"] == len(JOBS)
+    blocks = sum(job.grid[0] * job.grid[1] * job.grid[2] for job in JOBS)
+    assert counted["BLOCKS"] == blocks <= await bench.control.read("WARPS")
+    assert (await bench.control.read_fields("TASK_STATE"))["IDLE"]
+
+
+@cocotb.test(**LIMIT)
+async def what_waits_for_tasks(dut: Any) -> None:
+    """WFI, SET_REFERENCE, WAIT_FOR_IDLE, reports, releases with WFI and copies wait for the
+    channel's tasks; launches, acquires and releases without WFI do not."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    await channel.submit(Pushbuffer().set_object())
+    task, base = space.task(spin(1500)), mark(channel, 8)
+    there = mark(channel, 1)
+    waits = {
+        "WFI": Pushbuffer().wait_idle(),
+        "SET_REFERENCE": Pushbuffer().host(HostMethod.SET_REFERENCE, 5),
+        "WAIT_FOR_IDLE": compute(WAIT_FOR_IDLE),
+        "REPORT": report(there, 1, 1 << 28),
+        "RELEASE": Pushbuffer().release(there, 2),
+        "COPY": Pushbuffer().copy(base + 64, base, 16),
+        "MEMBAR": Pushbuffer().host(HostMethod.FB_FLUSH),
+    }
+    for name, commands in waits.items():
+        channel.segment(launch(task))
+        channel.segment(commands)
+        channel.segment(Pushbuffer().release(mark(channel), 1, wfi=False))
+        await channel.kick()
+        await bench.until_waits(channel, Wait.TASKS)
+        assert bench.word(mark(channel)) == 0 and (await channel.status())["TASKS"] == 1, name
+        await bench.until_word(mark(channel), 1)
+        assert (await channel.status())["TASKS"] == 0, name
+        bench.set_word(mark(channel), 0)
+    goes = (
+        launch(task),
+        Pushbuffer().acquire(there, 2),
+        Pushbuffer().release(there, 3, wfi=False),
+        Pushbuffer().non_stall_interrupt(),
+        compute(0x298),
+    )
+    for commands in (launch(task), *goes):
+        channel.segment(commands)
+    channel.segment(Pushbuffer().release(mark(channel), 1, wfi=False))
+    await channel.kick()
+    await bench.until_word(mark(channel), 1)
+    status = await channel.status()
+    assert status["TASKS"] == 2 and status["ACTIVE"], status
+    await computer.finish(channel)
+
+
+@cocotb.test(**LIMIT)
+async def inline_records(dut: Any) -> None:
+    """A record that was loaded by methods is in memory before its launch; dwords that were not
+    loaded stay; each channel has its own (HOST-9)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    tasks, channels = [], []
+    for index in range(2):
+        space = await computer.space(index + 1, index)
+        channel = await computer.channel(index, index + 1)
+        task = space.task(JOBS[index])
+        words = space.read(task.record_at, 256)
+        space.write(task.record_at, b"\xee" * 4 + bytes(248) + b"\xdd" * 4)
+        page = task.record_at >> 8
+        commands = Pushbuffer().inc(SUBCHANNEL, INLINE_A, 0, page)
+        for number in range(1, 63):
+            word = int.from_bytes(words[4 * number : 4 * number + 4], "little")
+            commands.inc(SUBCHANNEL, INLINE_DATA + 4 * number, word)
+        channel.segment(commands)
+        channel.segment(launch(task))
+        tasks.append((task, words))
+        channels.append(channel)
+    for channel in channels:
+        await channel.kick()
+    await computer.finish(*channels)
+    for task, words in tasks:
+        task.check()
+        there = task.space.read(task.record_at, 256)
+        assert there[4:252] == words[4:252]
+        assert there[:4] == b"\xee" * 4 and there[252:] == b"\xdd" * 4
+    channel, (task, _) = channels[0], tasks[0]
+    await channel.submit(
+        Pushbuffer()
+        .inc(SUBCHANNEL, INLINE_A, 0, 0x77_0000, 0xABCD)
+        .inc(SUBCHANNEL, WAIT_FOR_IDLE, 0)
+    )
+    halt = await channel.until_halted(Cause.INLINE_FAULT)
+    assert halt.va == 0x7700_0000 and halt.method == WAIT_FOR_IDLE
+    await channel.skip()
+    await channel.submit(launch(task))
+    await computer.finish(channel)
+
+
+@cocotb.test(**LIMIT)
+async def reports(dut: Any) -> None:
+    """SET_REPORT_SEMAPHORE: four words, one word, reductions in the numbers of the compute class,
+    interrupts, errors of the semaphore unit."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    one, four = mark(channel, 1), mark(channel, 2)
+    bench.set_word(one + 4, 0x1234)
+    commands = report(one, 5, 1 << 28)
+    for op, payload in ((0, 7), (2, 100), (5, 0x64), (6, 3)):
+        commands.raw(*report(one, payload, 1 << 3 | op << 9 | 1 << 28).dwords)
+    commands.raw(*report(four, 9, 1 << 20).dwords)
+    await channel.submit(commands)
+    await computer.finish(channel)
+    assert bench.word(one) == (100 & 0x64) | 3 and bench.word(one + 4) == 0x1234
+    assert bench.word(four) == 9 and bench.word(four + 8, 8) > 0
+    assert await bench.control.read("INTR_NOTIFY_LO") == 1
+    await bench.control.write("INTR_NOTIFY_LO", 1)
+    await channel.submit(compute(REPORT_D, 3))
+    await computer.finish(channel)
+    assert await bench.control.read("INTR_NOTIFY_LO") == 1
+    await channel.submit(report(0x7700_0000, 9, 0))
+    halt = await channel.until_halted(Cause.SEM_FAULT)
+    assert (halt.va, halt.method) == (0x7700_0000, REPORT_D)
+    await channel.skip()
+    await channel.submit(report(one, 9, 1))
+    await channel.until_halted(Cause.COMPUTE_MODE)
+    await channel.skip()
+    await bench.until_idle(channel)
+
+
+@cocotb.test(**LIMIT)
+async def refused_launches(dut: Any) -> None:
+    """A record that cannot be read, of another version, or with an illegal combination halts its
+    channel, names record and check, and can be tried again; others go on (HOST-10, ASID-5)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0, 1)
+    channel, other = await computer.channel(0, 1), await computer.channel(1, 1)
+    lasts = space.task(spin(20_000))
+    await other.submit(launch(lasts))
+    nowhere = Task(JOBS[0], space, 0x77_0000_0000)
+    cases: list[tuple[Task, Cause, int]] = [
+        (nowhere, Cause.TASK_FAULT, 0),
+        (space.task(JOBS[0], major=2), Cause.TASK_MODEL, 0),
+        (space.task(JOBS[0], block_x=0), Cause.TASK_CHECK, 16),
+        (space.task(JOBS[0], registers=0), Cause.TASK_CHECK, 6),
+        (space.task(JOBS[0], shared=8192), Cause.TASK_CHECK, 14),
+        (space.task(JOBS[0], registers=200, block_x=96), Cause.TASK_CHECK, 19),
+        (space.task(JOBS[0], registers=4, block_x=256), Cause.TASK_CHECK, 34),
+    ]
+    for task, cause, check in cases:
+        await channel.submit(launch(task))
+        halt = await channel.until_halted(cause)
+        assert (halt.va, halt.method, halt.data) == (task.record_at, SIGNALING_B, 2), halt
+        why = await bench.control.read_channel_fields(0, "CAUSE")
+        assert why["SKEDCHECK"] == check, (why, cause)
+        assert (await channel.status())["TASKS"] == 0
+        await channel.skip()
+    bad, good = cases[2][0], space.task(JOBS[0])
+    await channel.submit(launch(bad))
+    await channel.until_halted(Cause.TASK_CHECK)
+    space.write(bad.record_at, space.read(good.record_at, 256))
+    await channel.clear()
+    await computer.finish(channel)
+    good.check()
+    for commands in (
+        compute(SIGNALING2_B, 6),
+        compute(SIGNALING2_B, 15),
+        compute(0x2B8, 1),
+        compute(INLINE_A, 1),
+    ):
+        await channel.submit(commands)
+        await channel.until_halted(Cause.COMPUTE_MODE)
+        await channel.skip()
+    status = await other.status()
+    assert status["TASKS"] == 1 and not status["HALTED"]
+    await computer.finish(other)
+
+
+@cocotb.test(**LIMIT)
+async def failing_tasks(dut: Any) -> None:
+    """A task whose warp cannot go on halts its own channel, like a copy that failed; registers say
+    which SM, instruction and address, the fault record names the SM; others' results are right
+    (ASID-5)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    first, second = await computer.space(1, 0), await computer.space(2, 1)
+    channel, other = await computer.channel(0, 1), await computer.channel(1, 2)
+    bad, also = (first.task(job, memory=False) for job in JOBS[:2])
+    good = [second.task(JOBS[0]) for _ in range(6)]
+    for task in good:
+        other.segment(launch(task))
+    channel.segment(launch(bad))
+    channel.segment(launch(also))
+    channel.segment(Pushbuffer().release(mark(channel), 1))
+    await channel.kick()
+    await other.kick()
+    halt = await channel.until_halted(Cause.TASK_KERNEL)
+    await bench.until(lambda: True, "")
+    while (await channel.status())["TASKS"]:
+        pass
+    halt = await channel.halt()
+    assert halt.more and not halt.valid and halt.method == PCAS_A
+    assert halt.va in {bad.record_at, also.record_at} and halt.data == halt.va >> 8
+    assert (await bench.control.read_fields("TASK_STATUS"))["WARP_FAULT"]
+    fault = await bench.control.read_fields("WARP_FAULT")
+    assert fault["ASID"] == 1 and fault["CAUSE"] == CoreCause.MEMORY_FAULT.value, fault
+    record = [await bench.control.read(f"FAULT_RECORD_{n}") for n in range(8)]
+    word = sum(value << 32 * n for n, value in enumerate(record))
+    client, kind, gpc = word >> 232 & 0x7F, word >> 244 & 1, word >> 248 & 0x1F
+    assert (kind, gpc) == (SM_CLIENT, GPC) and client in range(2), (client, kind, gpc)
+    at = await bench.control.read64("WARP_FAULT_AT")
+    assert at >> 32 == 1, hex(at)
+    await channel.clear()
+    again = await channel.until_halted(Cause.TASK_KERNEL)
+    assert {halt.va, again.va} == {bad.record_at, also.record_at}
+    assert bench.word(mark(channel)) == 0
+    await channel.clear()
+    await bench.until_word(mark(channel), 1)
+    await bench.control.write("TASK_STATUS", WARP_FAULT=1)
+    assert not (await bench.control.read_fields("TASK_STATUS"))["WARP_FAULT"]
+    await computer.finish(other)
+    computer.check(good)
+
+
+@cocotb.test(**LIMIT)
+async def contexts(dut: Any) -> None:
+    """Two contexts with an address space each, in turn: all right. One that cannot be read is
+    broken, raises the interrupt, and goes on when it is mended (ASID-21)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    await bench.control.write("CONTEXT_SLICE", 400)
+    await bench.control.write("INTR_ENABLE", ERROR=1, TASK=1)
+    spaces = [await computer.space(1 + n, n, context=n) for n in range(2)]
+    channels = [await computer.channel(n, 1 + n, context=n) for n in range(2)]
+    tasks = []
+    for space, channel, job in zip(spaces, channels, (JOBS[0], JOBS[2]), strict=True):
+        for _ in range(3):
+            tasks.append(space.task(job))
+            channel.segment(launch(tasks[-1]))
+    for channel in channels:
+        await channel.kick()
+    await computer.finish(*channels)
+    computer.check(tasks)
+    await channels[0].submit(launch(tasks[0]))
+    await computer.finish(channels[0])
+    await computer.write_context(1, "INSTANCE_HI", 0xFF)
+    late = spaces[1].task(JOBS[0])
+    await channels[1].submit(launch(late))
+    await bench.until(lambda: dut.irq.value == 1, "interrupt of a broken context")
+    assert await bench.control.read("CONTEXT_BROKEN") == 2
+    assert (await channels[1].status())["TASKS"] == 1
+    await computer.write_context(1, "INSTANCE_HI", 0)
+    await bench.control.write("CONTEXT_BROKEN", 2)
+    await computer.finish(channels[1])
+    late.check()
+    assert dut.irq.value == 0
+    await channels[0].open(asid=1, context=5)
+    await channels[0].submit(OBJECT)
+    await channels[0].submit(launch(tasks[0]))
+    await channels[0].until_halted(Cause.COMPUTE_MODE)
+
+
+@cocotb.test(**LIMIT)
+async def dependent_tasks(dut: Any) -> None:
+    """WFI waits for a task that the channel's task launches at its end, too (HOST-10)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    last = space.task(spin(800))
+    page = last.record_at >> 8
+    first = space.task(spin(10), more=page % (1 << 32) << 480 | 1 << 512 | 1 << 513)
+    channel.segment(launch(first))
+    channel.segment(Pushbuffer().release(mark(channel), 1))
+    await channel.kick()
+    await bench.until_word(mark(channel), 1)
+    assert await channel.read("TASKS") == 2
+    assert (await channel.status())["TASKS"] == 0
+
+
+@cocotb.test(**LIMIT)
+async def waits_for_all(dut: Any) -> None:
+    """WFI of scope ALL waits for tasks of other channels that were under way, not for those that
+    are launched meanwhile."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0, 1)
+    busy, waits = await computer.channel(0, 1), await computer.channel(1, 1)
+    await busy.submit(launch(space.task(spin(1500))))
+    await bench.until_idle(busy)
+    waits.segment(Pushbuffer().host(HostMethod.WFI, 1))
+    waits.segment(Pushbuffer().release(mark(waits), 1))
+    await waits.kick()
+    await bench.until_waits(waits, Wait.ALL_IDLE)
+    await busy.submit(launch(space.task(spin(10_000))))
+    await bench.until_word(mark(waits), 1)
+    assert (await busy.status())["TASKS"] == 1
+    assert await busy.read("TASKS") == 1
+    await computer.finish(busy)
+
+
+@cocotb.test(**LIMIT)
+async def methods_without_effect(dut: Any) -> None:
+    """Methods of the class that only set what the machine lacks are accepted and counted; NOP and
+    INVALIDATE_SKED_CACHES do nothing; actions without SCHEDULE launch nothing (HOST-9)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    commands = Pushbuffer()
+    for method in (0x310, 0x288, 0x2B0, 0x1FFC, 0x700):
+        commands.inc(SUBCHANNEL, method, 0x1234_5678)
+    for method, value in ((0x100, 0), (0x298, 0), (SIGNALING_B, 1), (SIGNALING2_B, 0)):
+        commands.inc(SUBCHANNEL, method, value)
+    for value in (1, 8):
+        commands.inc(SUBCHANNEL, SIGNALING2_B, value)
+    await channel.submit(commands)
+    await computer.finish(channel)
+    assert await bench.control.read("IGNORED") == 5
+    assert await bench.control.read("LAUNCHES") == 0
+
+
+@cocotb.test(**LIMIT)
+async def switched_off(dut: Any) -> None:
+    """A channel that is switched off stays active while its tasks are under way, and begins anew
+    with nothing set."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    await channel.submit(launch(space.task(spin(1000))))
+    await bench.until_idle(channel)
+    await channel.write("CONTROL", ENABLE=0)
+    assert (await channel.status())["ACTIVE"]
+    await channel.until_inactive()
+    assert (await channel.status())["TASKS"] == 0
+    channel = await computer.channel(0, 1)
+    await channel.submit(compute(SIGNALING_B, 2))
+    halt = await channel.until_halted(Cause.TASK_FAULT)
+    assert halt.va == 0

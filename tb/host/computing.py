@@ -1,0 +1,216 @@
+"""Tasks on the whole machine, as tests of raw channels launch them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from driver.pagetables import PageTables
+from driver.pushbuffer import Pushbuffer
+from hw.config import Config
+from hw.registers import context_address
+from tb.host.bench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
+from tb.models.tasks import record
+from tb.sim.top import MEMORY_BYTES
+from tb.sm.jobs import JOBS, Job
+
+__all__ = ["CONFIG", "OBJECT", "Computer", "Space", "Task", "launch", "mark", "spin"]
+
+CONFIG = Config(
+    channels=4,
+    semaphores=16,
+    counters=4,
+    asids=8,
+    contexts=2,
+    slots=4,
+    sms=2,
+    sm_warps=6,
+    sm_blocks=3,
+    sm_registers=2048,
+    sm_shared=4096,
+    lanes=8,
+    memory_bytes=MEMORY_BYTES,
+    trace=True,
+)
+"""A machine whose compute engine fills up soon."""
+
+COMPUTE, SUBCHANNEL = 0xC6C0, 1
+PCAS_A, SIGNALING_B, SIGNALING2_B = 0x2B4, 0x2BC, 0x2C0
+OBJECT = Pushbuffer().inc(SUBCHANNEL, 0, COMPUTE)
+"""Binds the compute class."""
+
+PAGE = 4096
+RECORDS = 0x50_0000_0000
+"""Virtual address of the first task's record; each has a page of its own."""
+
+MARKS = 0x3000
+"""Where semaphores of a channel lie in its memory."""
+
+LOG_SIZE = 5
+"""Tasks that a list has room for."""
+
+INSTANCE_VALID, INSTANCE_BASES = 664, 672
+"""Byte offsets in an instance block: bits of its address spaces, their page directories."""
+
+
+def launch(task: "Task", method: int = SIGNALING_B, value: int = 2) -> Pushbuffer:
+    """Methods of a launch."""
+    return Pushbuffer().inc(SUBCHANNEL, PCAS_A, task.record_at >> 8).inc(SUBCHANNEL, method, value)
+
+
+def mark(channel: RawChannel, number: int = 0) -> int:
+    """Address of a semaphore in the channel's own memory; it is 0 at the start."""
+    return CHANNELS_AT + CHANNEL_BYTES * channel.index + MARKS + 16 * number
+
+
+def spin(cycles: int, blocks: int = 1, threads: int = 32) -> Job:
+    """A job that only lasts."""
+    return replace(JOBS[-1], grid=(blocks, 1, 1), block=(threads, 1, 1), values={"CYCLES": cycles})
+
+
+class Task:
+    """A job in an address space, ready to be launched."""
+
+    def __init__(self, job: Job, space: "Space", record_at: int) -> None:
+        self.job, self.space, self.record_at = job, space, record_at
+
+    def check(self) -> None:
+        """The results are in memory."""
+        for va, words in self.job.results.items():
+            got = np.frombuffer(self.space.read(va, words.nbytes), np.uint32)
+            assert np.array_equal(got.reshape(words.shape), words), str(self.job)
+
+
+class Space:
+    """An address space, with pages of 4 KiB as they are needed."""
+
+    def __init__(self, bench: Bench, asid: int, tables: PageTables) -> None:
+        self.bench, self.asid, self.tables = bench, asid, tables
+        self._next = RECORDS
+
+    def _pages(self, va: int, size: int) -> list[int]:
+        return list(range(va & -PAGE, va + size, PAGE))
+
+    def write(self, va: int, content: bytes) -> None:
+        """Put bytes into memory, mapping what is not mapped."""
+        for page in self._pages(va, len(content)):
+            if self.tables.find(page) is None:
+                self.tables.map(page, self.bench.allocate(PAGE, PAGE), PAGE, page_size=PAGE)
+        for page in self._pages(va, len(content)):
+            low, high = max(va, page), min(va + len(content), page + PAGE)
+            self.bench.machine.memory_write(self.physical(low), content[low - va : high - va])
+
+    def read(self, va: int, size: int) -> bytes:
+        """Bytes in memory now."""
+        parts = []
+        for page in self._pages(va, size):
+            low, high = max(va, page), min(va + size, page + PAGE)
+            parts.append(self.bench.machine.memory_read(self.physical(low), high - low))
+        return b"".join(parts)
+
+    def physical(self, va: int) -> int:
+        """Where it lies in memory."""
+        page = self.tables.find(va & -PAGE)
+        assert page is not None, hex(va)
+        return page.pa + va - page.va
+
+    def task(self, job: Job, *, memory: bool = True, **fields: int) -> Task:
+        """A job with its memory; `fields` of its record, as `tb.models.tasks` names them.
+        `memory` False: only the record and the program."""
+        at, self._next = self._next, self._next + PAGE
+        info = job.launch()
+        x, y, z = info["grid"]
+        width, height, depth = info["block"]
+        program, constants = info["program"], info["constants"]
+        # Arguments of its own, for tasks of one space run at once.
+        own = constants + (at - RECORDS)
+        asked = {
+            "major": 3,
+            "grid_x": x,
+            "grid_y": y,
+            "grid_z": z,
+            "block_x": width,
+            "block_y": height,
+            "block_z": depth,
+            "registers": info["registers"],
+            "shared": info["shared"],
+            "barriers": int(info["barrier"]),
+            "program_low": (program + at - RECORDS) & 0xFFFF_FFFF,
+            "program_high": (program + at - RECORDS) >> 32,
+            "buffer": 1,
+            "buffer_low": own & 0xFFFF_FFFF,
+            "buffer_high": own >> 32,
+            "buffer_size": info["constant_bytes"] // 16,
+        }
+        more = fields.pop("more", 0)
+        word = record(**(asked | fields)) | more
+        for va, content in job.memory().items():
+            if va == constants:
+                self.write(own, content)
+            elif va == program:
+                self.write(program + at - RECORDS, content)
+            elif memory:
+                self.write(va, content)
+        self.write(at, word.to_bytes(256, "little"))
+        return Task(job, self, at)
+
+
+class Computer:
+    """The compute engine of a bench: its lists, contexts and address spaces."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(CONFIG.contexts)]
+
+    @classmethod
+    async def start(cls, bench: Bench) -> "Computer":
+        """With empty contexts."""
+        computer = cls(bench)
+        size = (64 * CONFIG.contexts * 8) << LOG_SIZE
+        lists = bench.allocate(size, PAGE)
+        await bench.control.write("TASK_LISTS_LO", lists)
+        await bench.control.write("TASK_LISTS_HI", ADDRESS=0)
+        await bench.control.write("TASK_LISTS_SIZE", LOG_SIZE=LOG_SIZE, ASID=0)
+        for number, instance in enumerate(computer.instances):
+            await computer.write_context(number, "INSTANCE_LO", instance)
+        return computer
+
+    async def write_context(self, number: int, name: str, value: int) -> None:
+        """Write a register of a context."""
+        await self.bench.machine.write32(context_address(number, name), value)
+
+    async def space(self, asid: int, *channels: int, context: int = 0) -> Space:
+        """A new address space, bound, and part of a context."""
+        space = Space(self.bench, asid, await self.bench.space(asid, *channels))
+        self.know(context, asid, space.tables.root)
+        return space
+
+    def know(self, context: int, asid: int, root: int) -> None:
+        """An address space is part of a context."""
+        instance = self.instances[context]
+        valid = self.bench.word(instance + INSTANCE_VALID, 8) | 1 << asid
+        self.bench.set_word(instance + INSTANCE_VALID, valid, 8)
+        self.bench.set_word(instance + INSTANCE_BASES + 16 * asid, root | 1 << 10, 8)
+
+    async def channel(self, index: int, asid: int, context: int = 0, **settings: Any) -> RawChannel:
+        """A channel with the compute class bound."""
+        self.bench.machine.memory_write(CHANNELS_AT + CHANNEL_BYTES * index + MARKS, bytes(256))
+        channel = await self.bench.channel(index, asid=asid, context=context, **settings)
+        await channel.submit(OBJECT)
+        await self.bench.until_idle(channel)
+        return channel
+
+    async def finish(self, *channels: RawChannel, limit: int = 50_000) -> None:
+        """Until the channels are idle, and so are their tasks."""
+        end = self.bench.now() + limit
+        for channel in channels:
+            await self.bench.until_idle(channel, limit=limit)
+            while (status := await channel.status())["TASKS"] or status["HALTED"]:
+                assert not status["HALTED"], await channel.halt()
+                assert self.bench.now() < end, f"tasks are under way: {status}"
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Their results are in memory."""
+        for task in tasks:
+            task.check()

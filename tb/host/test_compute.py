@@ -1,0 +1,15 @@
+"""Compute channels on the whole machine, on both simulators."""
+
+from hw.top import Signalbox
+from tb.host.computing import CONFIG
+from tb.sim.top import simulate_top
+
+
+def test_compute(simulator: str) -> None:
+    simulate_top(
+        Signalbox(CONFIG),
+        "tb.host.cocotb_compute",
+        simulator=simulator,
+        name="host-compute",
+        minimum=11,
+    )

@@ -1,0 +1,49 @@
+"""What a warp of the timing core does, from its published description (`hw/sm/README.md`)."""
+
+import struct
+from dataclasses import astuple, dataclass
+
+__all__ = ["Timing", "mixed"]
+
+U32 = 0xFFFF_FFFF
+
+
+def mixed(number: int, warp: int) -> int:
+    """32 bits from a block's number and that of a warp in it."""
+    x = (number * 64 + warp) & U32
+    x = (x + (x << 10)) & U32
+    x ^= x >> 6
+    x = (x + (x << 3)) & U32
+    return x ^ x >> 11
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A task's record, in the order of its fields."""
+
+    accesses: int = 0
+    store: int = 0
+    stride: int = 0
+    base: int = 0
+    cycles: int = 0
+    spread: int = 0
+    block_bytes: int = 0
+    warp_bytes: int = 0
+
+    def record(self) -> bytes:
+        """Its 32 bytes."""
+        return struct.pack("<HHIQIIII", *astuple(self))
+
+    def computes(self, number: int, warp: int) -> int:
+        """Cycles before the first access, and after each."""
+        return self.cycles + (mixed(number, warp) & self.spread) & U32
+
+    def at(self, number: int, warp: int, access: int) -> int:
+        """Address of an access."""
+        offset = number * self.block_bytes + warp * self.warp_bytes + access * self.stride
+        return (self.base + offset) % (1 << 49)
+
+    @staticmethod
+    def pattern(number: int, warp: int, access: int) -> bytes:
+        """What a store writes in every 8 bytes."""
+        return struct.pack("<IHBB", number, access, warp, 0x80)

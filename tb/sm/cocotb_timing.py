@@ -1,0 +1,184 @@
+"""The timing core against a model of what its warps do (ASID-1, ASID-27)."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import cocotb
+
+from tb.models.isa import Launch, Memory
+from tb.models.timing import Timing
+from tb.sm.corebench import CONFIG, WIDTH, Bench, Span, Task
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+RECORD, DATA = 0x1_2345_6FE0, 0x10_0000_0000
+"""The record ends with its page."""
+PAGE = 4096
+
+LAP = 1 << max(1, (CONFIG.sm_warps - 1).bit_length())
+"""Cycles in which all warps are looked at."""
+EACH = LAP + 6
+"""Cycles by which a time to compute, with the access after it, lasts longer at most."""
+
+
+def launch(
+    timing: Timing, grid: tuple[int, int, int] = (1, 1, 1), warps: int = 1, pages: int = 1
+) -> Launch:
+    """A task, with `pages` of data."""
+    memory = Memory()
+    memory.map(RECORD, timing.record())
+    memory.map(DATA, bytes(PAGE * pages))
+    return Launch(memory, 0, RECORD, 32, grid, (32 * warps - 3, 1, 1), 4)
+
+
+def warps_of(task: Launch) -> list[tuple[tuple[int, int, int], int, int]]:
+    """Place and number of the block, and number in it, of each warp of a grid."""
+    x, y, z = task.grid
+    places = [(a, b, c) for c, b, a in itertools.product(range(z), range(y), range(x))]
+    return [(at, n, warp) for n, at in enumerate(places) for warp in range(task.warps)]
+
+
+def accesses(task: Launch, timing: Timing) -> Counter[int]:
+    """How often each beat of memory is accessed."""
+    return Counter(
+        timing.at(number, warp, n) // WIDTH * WIDTH
+        for _, number, warp in warps_of(task)
+        for n in range(timing.accesses)
+    )
+
+
+def made(bench: Bench, row: int) -> tuple[Counter[int], Counter[int]]:
+    """Loads and stores of a row, without those of its record."""
+    loads = Counter(va for one, va, _ in bench.reads if one == row and va != RECORD)
+    return loads, Counter(va for one, va, _ in bench.writes if one == row)
+
+
+def check_spans(spans: list[Span], task: Launch, row: int) -> None:
+    """Each warp has run once."""
+    wanted = Counter((at, warp) for at, _, warp in warps_of(task))
+    assert Counter((one.at, one.index) for one in spans if one.row == row) == wanted
+
+
+async def run(bench: Bench, tasks: dict[int, Launch], limit: int = 20_000) -> None:
+    """All of these tasks, by row, at once."""
+    for kept in (bench.faults, bench.spans, bench.reads, bench.writes):
+        kept.clear()
+    for row, task in tasks.items():
+        bench.launch(Task(row, task))
+    await bench.run(limit)
+    bench.tasks.clear()
+
+
+def random_timing(numbers: Random, task_warps: int) -> Timing:
+    """Warps of whose accesses no two write the same beat."""
+    stride = numbers.choice((WIDTH, 3 * WIDTH))
+    count = numbers.choice((0, 1, 2, 5))
+    own = stride * max(count, 1)
+    return Timing(
+        accesses=count,
+        store=numbers.randrange(2),
+        stride=stride,
+        base=DATA + numbers.randrange(4) * WIDTH,
+        cycles=numbers.choice((0, 1, 20)),
+        spread=numbers.choice((0, 7, 31)),
+        warp_bytes=own,
+        block_bytes=own * task_warps,
+    )
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(eager=[1.0, 0.4])
+async def every_warp_once(dut, eager):
+    """Several tasks at once, at the same addresses of their own spaces: each warp runs once, and
+    makes its accesses, and no others."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.eager = eager
+    numbers = Random(cocotb.RANDOM_SEED)
+    for _ in range(3):
+        bench.latency = numbers.choice(((1, 2), (3, 20), (30, 90)))
+        timings, tasks = {}, {}
+        for row in numbers.sample(range(CONFIG.rows), 3):
+            warps = numbers.randint(1, CONFIG.sm_warps)
+            timings[row] = random_timing(numbers, warps)
+            grid = numbers.choice(((5, 1, 1), (2, 3, 1), (2, 1, 2), (2, 2, 2)))
+            tasks[row] = launch(timings[row], grid, warps, 2 + timings[row].block_bytes // 512)
+        await run(bench, tasks)
+        assert not bench.faults
+        for row, task in tasks.items():
+            timing = timings[row]
+            check_spans(bench.spans, task, row)
+            wanted = accesses(task, timing), Counter()
+            assert made(bench, row) == (wanted[::-1] if timing.store else wanted)
+            for _, number, warp in warps_of(task):
+                for n in range(timing.accesses if timing.store else 0):
+                    found = task.memory.read(timing.at(number, warp, n), WIDTH)
+                    assert found == timing.pattern(number, warp, n) * (WIDTH // 8)
+
+
+@cocotb.test(**LIMIT)
+async def addresses_and_numbers_of_big_grids(dut):
+    """Every bit of the factors counts; addresses wrap at 49 bits."""
+    bench = Bench(dut)
+    await bench.start()
+    numbers = Random(cocotb.RANDOM_SEED)
+    grid = (0x3_1235, 0x2F0D, 3)
+    for _ in range(8):
+        at = tuple(numbers.randrange(size) for size in grid)
+        number = (at[2] * grid[1] + at[1]) * grid[0] + at[0]
+        timing = Timing(
+            accesses=3,
+            store=1,
+            stride=numbers.getrandbits(32),
+            base=numbers.getrandbits(49),
+            block_bytes=numbers.getrandbits(32),
+            warp_bytes=numbers.getrandbits(32),
+        )
+        number %= 1 << 32
+        task = launch(timing, grid, min(CONFIG.sm_warps, 5))
+        wanted = {}
+        for warp, n in itertools.product(range(task.warps), range(3)):
+            va = timing.at(number, warp, n) // WIDTH * WIDTH
+            task.memory.map(va, bytes(WIDTH))
+            wanted[va] = timing.pattern(number, warp, n) * (WIDTH // 8)
+        bench.launch(Task(1, task, blocks=type(bench._beats)([at])))
+        await bench.run(3000)
+        bench.tasks.clear()
+        assert not bench.faults
+        assert {va: task.memory.read(va, WIDTH) for va in wanted} == wanted
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(store=[0, 1])
+async def durations(dut, store):
+    """A warp lasts as long as it computes and its accesses take, and not much longer, though others
+    run beside it. A store is waited for too."""
+    bench = Bench(dut)
+    await bench.start()
+    extra = []
+    for latency, count in ((5, 4), (200, 2), (60, 0)):
+        bench.latency = (latency, latency)
+        timing = Timing(count, store, WIDTH, DATA, 100, 255, 0, 0)
+        task = launch(timing, (4, 1, 1), min(2, CONFIG.sm_warps))
+        # The record is there already.
+        await run(bench, {2: replace(task, grid=(1, 1, 1))})
+        await run_again(bench, 2, task)
+        for one in bench.spans:
+            least = timing.computes(one.at[0], one.index) * (count + 1) + latency * count
+            most = least + EACH * (count + 1)
+            extra.append(one.end - one.start - least)
+            assert least < one.end - one.start <= most, (one, least, most)
+        dut._log.info(f"{count + 1} times: {min(extra)} … {max(extra)} cycles more")
+        extra.clear()
+
+
+async def run_again(bench: Bench, row: int, task: Launch) -> None:
+    """The row's task with other blocks, without new words."""
+    bench.spans.clear()
+    again = Task(row, task)
+    bench.memories[row] = task.memory
+    bench.tasks.append(again)
+    await bench.run()
+    bench.tasks.clear()

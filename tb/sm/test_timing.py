@@ -1,0 +1,61 @@
+"""The timing core alone."""
+
+import json
+from functools import cache
+
+import pytest
+
+from hw import export
+from hw.config import CONFIGS, Config
+from hw.sm.timing.core import TimingCore
+from tb.runner import DESIGN, simulate
+
+SIZES = {
+    "six": {"data_width": 128, "sm_warps": 6, "sm_blocks": 3},
+    "one": {"data_width": 64, "sm_warps": 1, "sm_blocks": 2},
+    "many": {"data_width": 512, "sm_warps": 33, "sm_blocks": 9},
+    "wide": {"data_width": 256, "sm_warps": 4, "sm_blocks": 4},
+}
+
+
+def fields(size: str) -> dict[str, int]:
+    return {"slots": 4, "sm_registers": 8192, "sm_shared": 4096, **SIZES[size]}
+
+
+@cache
+def text(size: str) -> str:
+    """Its Verilog."""
+    return export.verilog(TimingCore(Config(**fields(size))), DESIGN)
+
+
+TESTS = pytest.mark.parametrize(("tests", "minimum"), [("timing", 5), ("timing_ends", 10)])
+
+
+def run(size: str, tests: str, minimum: int, simulator: str) -> None:
+    simulate(
+        TimingCore(Config(**fields(size))),
+        f"tb.sm.cocotb_{tests}",
+        text=text(size),
+        simulator=simulator,
+        name=f"sm-{tests}-{size}",
+        env={"CONFIG": json.dumps(fields(size))},
+        minimum=minimum,
+    )
+
+
+@TESTS
+@pytest.mark.parametrize("size", ["six", "many"])
+def test_timing(simulator: str, size: str, tests: str, minimum: int) -> None:
+    run(size, tests, minimum, simulator)
+
+
+@TESTS
+@pytest.mark.soak
+@pytest.mark.parametrize("size", ["one", "wide"])
+def test_other_sizes(size: str, tests: str, minimum: int) -> None:
+    run(size, tests, minimum, "verilator")
+
+
+@pytest.mark.parametrize("config", ["tiny", "large"])
+def test_elaborates(config: str) -> None:
+    assert "module dut" in export.verilog(TimingCore(CONFIGS[config]), DESIGN)

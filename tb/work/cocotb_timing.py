@@ -1,0 +1,126 @@
+"""The compute engine with timing cores: big grids of several address spaces."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import cocotb
+import numpy as np
+
+from hw.records import MemoryStatus
+from hw.work.metadata import Refusal
+from tb.copy.memory import Bad, WriteMemory
+from tb.models.timing import Timing
+from tb.work.engine import CONFIG, Engine, Launch
+
+RECORD, DATA = 0x1_2345_6780, 0x10_0000_0000
+
+
+@dataclass
+class Stores:
+    """A grid whose warps each write `count` beats of their own; they compute for `cycles`, and for
+    up to 31 more."""
+
+    grid: tuple[int, int, int]
+    warps: int
+    count: int
+    cycles: int
+
+    @cached_property
+    def timing(self) -> Timing:
+        width = CONFIG.beat_bytes
+        own = self.count * width
+        return Timing(self.count, 1, width, DATA, self.cycles, 31, self.warps * own, own)
+
+    @cached_property
+    def results(self) -> dict[int, np.ndarray]:
+        blocks = range(int(np.prod(self.grid)))
+        places = product(blocks, range(self.warps), range(self.count))
+        content = b"".join(Timing.pattern(*at) * (CONFIG.beat_bytes // 8) for at in places)
+        return {DATA: np.frombuffer(content, np.uint32)}
+
+    def memory(self) -> dict[int, bytes]:
+        return {RECORD: self.timing.record()}
+
+    def launch(self) -> dict[str, Any]:
+        return {
+            "program": 0,
+            "constants": RECORD,
+            "constant_bytes": 32,
+            "grid": self.grid,
+            "block": (32 * self.warps, 1, 1),
+            "registers": 8,
+            "shared": 0,
+            "barrier": False,
+        }
+
+
+def once(engine: Engine, tasks: list[Launch]) -> None:
+    """All results are there, and each beat was written once: no block is lost, none ran twice."""
+    for task in tasks:
+        engine.check(task)
+    writers = [port for port in engine.ports[2:] if isinstance(port, WriteMemory)]
+    writes = Counter((one.space, one.va) for port in writers for one in port.log)
+    assert set(writes.values()) == {1}
+    assert len(writes) == sum(task.job.results[DATA].nbytes for task in tasks) // CONFIG.beat_bytes
+
+
+@cocotb.test()
+async def every_block_once(dut: Any) -> None:
+    """Tasks of several spaces, contexts and priorities, more than there are slots: they are evicted
+    and go on (ASID-25, ASID-27)."""
+    engine = Engine(dut, slice_cycles=1500)
+    await engine.begin()
+    grids = ((17, 1, 1), (3, 4, 2), (1, 9, 1), (2, 1, 7))
+    tasks = [
+        Launch(n, Stores(grids[n % 4], 1 + n % 3, n % 2 + 1, 12 * n), n, n % 5, context=n % 2)
+        for n in range(10)
+    ]
+    for task in tasks[:7]:
+        engine.launch(task)
+    for _ in range(600):
+        await engine.step()
+    for task in tasks[7:]:
+        task.priority = 20
+        engine.launch(task)
+    await engine.finish()
+    assert not engine.faults
+    once(engine, tasks)
+    print(f"{len(tasks)} tasks in {engine.cycle} cycles")
+
+
+@cocotb.test()
+async def both_sms_work(dut: Any) -> None:
+    """A task of many blocks lasts about as long as its warps compute on all hardware warps."""
+    engine = Engine(dut)
+    await engine.begin()
+    task = Launch(0, Stores((48, 1, 1), 2, 1, 250), asid=3)
+    engine.launch(task)
+    await engine.finish()
+    once(engine, [task])
+    job = task.job
+    assert isinstance(job, Stores)
+    work = sum(2 * job.timing.computes(n, warp) for n in range(48) for warp in range(2))
+    ideal = work / (CONFIG.sms * CONFIG.sm_warps)
+    assert task.over is not None and task.accepted is not None
+    print(f"{task.over - task.accepted} cycles, at least {ideal:.0f}")
+    assert ideal < task.over - task.accepted < 1.4 * ideal + 400
+
+
+@cocotb.test()
+async def one_record_is_missing(dut: Any) -> None:
+    """Its task fails; the others are not touched (ASID-5)."""
+    engine = Engine(dut)
+    await engine.begin()
+    bad = Bad((5, 0), MemoryStatus.FAULT.value, range(RECORD, RECORD + 32), False)
+    for port in engine.ports[2::2]:
+        port.bad = [bad]
+    tasks = [Launch(n, Stores((9, 1, 1), 2, 2, 50), asid=4 + 2 * n) for n in range(3)]
+    victim = Launch(7, Stores((9, 1, 1), 2, 2, 50), asid=5)
+    for task in (*tasks, victim):
+        engine.launch(task)
+    await engine.finish()
+    assert victim.verdict == Refusal.KERNEL.value and engine.faults
+    once(engine, tasks)
