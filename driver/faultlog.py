@@ -106,6 +106,8 @@ class FaultLog:
 
 def _fits(fault: TranslationFault, asid: int, cause: Cause) -> bool:
     """Whether a fault can be behind an error."""
+    if not fault.hub:  # an SM, whose numbers are others
+        return fault.asid == asid and cause is Cause.TASK_KERNEL
     if fault.asid != asid or fault.client not in _REQUESTERS[cause]:
         return False
     if fault.client == SEMAPHORES or cause in _BOTH_WAYS:
