@@ -21,7 +21,7 @@ from hw.sm.isa import (
     Special,
 )
 
-__all__ = ["AssemblerError", "assemble", "disassemble", "registers"]
+__all__ = ["AssemblerError", "assemble", "disassemble", "registers", "source_lines"]
 
 REGISTERS = 255
 
@@ -46,6 +46,24 @@ def assemble(text: str, constants: Mapping[str, int] | None = None) -> bytes:
     """
     names = dict(constants or {})
     labels: dict[str, int] = {}
+    statements = _statements(text, labels, names)
+    program = bytearray()
+    for number, statement in statements:
+        try:
+            word = _Statement(statement, names, labels, len(program)).word
+        except ValueError as error:
+            raise AssemblerError(f"line {number}: {error}") from None
+        program += word.to_bytes(INSTRUCTION_BYTES, "little")
+    return bytes(program)
+
+
+def source_lines(text: str, constants: Mapping[str, int] | None = None) -> list[tuple[int, str]]:
+    """Number and text of the line that each instruction of `text` comes from."""
+    return _statements(text, {}, dict(constants or {}))
+
+
+def _statements(text: str, labels: dict[str, int], names: dict[str, int]) -> list[tuple[int, str]]:
+    """Line number and text of each instruction; what lines name is added to `labels`, `names`."""
     statements: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
         rest = re.split(r"[#;]", line)[0].strip()
@@ -55,14 +73,7 @@ def assemble(text: str, constants: Mapping[str, int] | None = None) -> bytes:
             raise AssemblerError(f"line {number}: {error}") from None
         if rest:
             statements.append((number, rest))
-    program = bytearray()
-    for number, statement in statements:
-        try:
-            word = _Statement(statement, names, labels, len(program)).word
-        except ValueError as error:
-            raise AssemblerError(f"line {number}: {error}") from None
-        program += word.to_bytes(INSTRUCTION_BYTES, "little")
-    return bytes(program)
+    return statements
 
 
 def disassemble(program: bytes) -> list[str]:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from driver.addressspace import AddressSpace
 from driver.control import Control
@@ -19,10 +20,16 @@ from driver.mmufault import TranslationFault
 from driver.pushbuffer import Pushbuffer
 from driver.repeat import RepeatError, move, release
 from driver.spaces import AddressSpaces
+from driver.taskerror import TaskError
+from driver.tasks import Tasks
 from driver.turns import Turns
 from hw.errors import Cause
 from hw.methods import USERD_BYTES, AcquireTimer, GpEntry, HostMethod, Userd, pack
 from hw.pagetables import AccessType
+
+if TYPE_CHECKING:
+    from driver.compute import Compute
+    from driver.contexts import Context
 
 __all__ = ["Channel", "ChannelSettings", "Resources", "clear_errors", "stop"]
 
@@ -127,17 +134,19 @@ class _Segment:
 
 @dataclass(frozen=True)
 class Resources:
-    """What the channels of a device have in common."""
+    """What the channels of a device have in common; without a compute engine, no `compute`."""
 
     control: Control
     memory: Memory
     spaces: AddressSpaces
     faults: FaultLog
+    compute: "Compute | None" = None
 
 
 class Channel:
     """A channel that is switched on. Made by `Device.channel`. Everything that it does is in the
-    address space `space`, whose ASID it keeps from `open` to `close`.
+    address space `space`, whose ASID it keeps from `open` to `close`; so its context. `tasks` are
+    those that it launched.
 
     Several tasks may submit; each submission is one ring entry, so none is torn. They take turns
     in the order in which they came, also while the ring is full.
@@ -163,6 +172,8 @@ class Channel:
         self._started = 0
         self._segments: deque[_Segment] = deque()
         self._launches = Launches()
+        self.tasks = Tasks()
+        self._joined = False
         self._turns = Turns(self.machine)
 
     async def open(self, first: Pushbuffer) -> None:
@@ -176,13 +187,23 @@ class Channel:
         async with self.turn():
             try:
                 asid = self._asid = await self._resources.spaces.acquire(self.space)
+                context = await self._join(asid)
                 await self._allocate()
                 await self.enqueue(first.dwords)
-                await self._start(asid)
+                await self._start(asid, context.number if context else 0)
             except Exception:
                 await self._free()
                 raise
             await self.ring_doorbell()
+
+    async def _join(self, asid: int) -> "Context | None":
+        """Have a context for tasks, if there is one."""
+        compute = self._resources.compute
+        if compute is None:
+            return None
+        context = await compute.join(self.space, asid)
+        self._joined = context is not None
+        return context
 
     async def _allocate(self) -> None:
         """Ring, USERD and memory for pushbuffers; the machine writes only USERD, and so no copy
@@ -200,7 +221,7 @@ class Channel:
         self._buffers.append(buffer)
         return buffer
 
-    async def _start(self, asid: int) -> None:
+    async def _start(self, asid: int, context: int) -> None:
         ring, userd, settings = self.space.at(self._ring), self.space.at(self._userd), self.settings
         limit = settings.ring_entries.bit_length() - 1
         # A start while it is active would hold up the control port, doorbells of all channels too.
@@ -212,6 +233,7 @@ class Channel:
         await self._write(
             "CONFIG",
             ASID=asid,
+            CONTEXT=context,
             AUTH_LEVEL=int(settings.privileged),
             EARLY_WAITS=int(settings.early_waits),
         )
@@ -227,11 +249,15 @@ class Channel:
         await self._free()
 
     async def _free(self) -> None:
-        """Unmap and free its memory, and need no ASID any more."""
+        """Unmap and free its memory, and need neither context nor ASID any more."""
+        self.tasks.end()
         for buffer in self._buffers:
             await self.space.unmap_all(buffer)
             buffer.free()
         self._buffers.clear()
+        if self._joined and self._resources.compute is not None:
+            self._joined = False
+            await self._resources.compute.leave(self.space)
         if self._asid is not None:
             self._resources.spaces.release(self.space)
             self._asid = None
@@ -348,9 +374,9 @@ class Channel:
 
     async def progress(self) -> int:
         """A number that changes while the channel executes methods, or is the time while its
-        copies run."""
+        copies and tasks run."""
         status = await self.control.read_channel_fields(self.index, "STATUS")
-        if status["COPIES"]:
+        if status["COPIES"] or status["TASKS"]:
             return self.machine.now()
         return await self.control.read_channel(self.index, "METHODS")
 
@@ -373,11 +399,12 @@ class Channel:
                 failure = await self.check()
                 assert failure is not None, f"channel {self.index}: halted without a cause"
                 raise failure
-            idle = not status["PENDING"] and not status["COPIES"]
+            running = status["COPIES"] or status["TASKS"]
+            idle = not status["PENDING"] and not running
             if await self.update() == self._submitted and idle:
                 return
             executed = await self.control.read_channel(self.index, "METHODS")
-            waited = 0 if executed != seen or status["COPIES"] else waited + poll
+            waited = 0 if executed != seen or running else waited + poll
             seen = executed
             if waited >= patience:
                 raise ChannelTimeout(self.index, waited, status["WAIT"])
@@ -390,14 +417,25 @@ class Channel:
         if self.failure is None:
             failure = await read_error(self.control, self.index)
             if failure is not None and self._asid is not None:
-                launch = await self._failed(failure)
-                failure.fault = await self._resources.faults.claim(self._asid, failure, launch)
+                failure = await self._explain(failure, self._asid)
             self.failure = failure
         return self.failure
 
+    async def _explain(self, failure: ChannelError, asid: int) -> ChannelError:
+        """All that is known of an error; a task that failed takes note."""
+        compute, faults = self._resources.compute, self._resources.faults
+        if failure.of_task and compute is not None:
+            error = await compute.explain(failure, asid, self.tasks, faults)
+            if not error.held:
+                self.tasks.failed(error)
+            return error
+        failure.fault = await faults.claim(asid, failure, await self._failed(failure))
+        return failure
+
     async def resume(self) -> None:
         """Try again what failed, and go on: the held method is executed again by the machine, a
-        copy is repeated by the driver (`driver.repeat`), since the machine keeps nothing of it.
+        copy is repeated by the driver (`driver.repeat`), since the machine keeps nothing of it. A
+        task that failed is over: the channel goes on behind it.
 
         A copy that still cannot be translated leaves the channel halted, with `failure` saying
         what is missing now. If another copy has failed since (`ChannelError.more`), the channel
@@ -445,6 +483,9 @@ class Channel:
         """Clear the error; `method` (byte offset) is executed in place of the held one."""
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         if held["VALID"]:
+            failure = await self.check()
+            if isinstance(failure, TaskError):
+                self.tasks.failed(failure)
             await self._write("DATA0", data)
             self._launches.replaced(await self.control.read_channel(self.index, "METHODS"))
             await self._write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)

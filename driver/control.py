@@ -1,7 +1,14 @@
 """Registers by name, over a machine's control port."""
 
 from driver.machine import Machine
-from hw.registers import CHANNEL, GLOBAL, address, channel_address, semaphore_address
+from hw.registers import (
+    CHANNEL,
+    GLOBAL,
+    address,
+    channel_address,
+    context_address,
+    semaphore_address,
+)
 
 __all__ = ["Control"]
 
@@ -57,6 +64,10 @@ class Control:
         """Write a channel's register: `value`, or its fields by name."""
         word = CHANNEL[name].pack(**fields) if fields else value
         await self.machine.write32(channel_address(channel, name), word)
+
+    async def write_context(self, context: int, name: str, value: int) -> None:
+        """Write a context's register."""
+        await self.machine.write32(context_address(context, name), value)
 
     async def read_semaphore(self, slot: int) -> int:
         """64-bit payload of an on-chip semaphore."""

@@ -1,4 +1,4 @@
-"""A Signalbox as a CUDA-like device: streams with priorities, asynchronous copies, events.
+"""A Signalbox as a CUDA-like device: streams with priorities, copies, launches, events.
 
     device = await Device.open(machine, PriorityPolicy(levels=2))
     stream = await device.stream(priority=-1)
@@ -10,27 +10,30 @@ Everything that the hardware can be built with is read from its registers, nothi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from driver.addressspace import AddressSpace, SpaceError
 from driver.channel import Channel, ChannelSettings, Resources, clear_errors, stop
+from driver.compute import Compute, ComputeSettings
+from driver.contexts import Context, ContextBroken
 from driver.control import Control
 from driver.fault import ChannelActive, ChannelError
 from driver.faultbuffer import FaultBuffer
 from driver.faultlog import FaultLog
 from driver.faultregisters import FaultRegisters
 from driver.fence import Fence, FencePool
+from driver.info import DeviceError, DeviceInfo
 from driver.machine import Machine
 from driver.memory import Buffer, Memory
 from driver.mmuregisters import MmuRegisters
 from driver.policy import Policy, PolicyError, PriorityPolicy
-from driver.pushbuffer import Pushbuffer
+from driver.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
 from driver.spaces import AddressSpaces
 from driver.stream import Event, Stream
 from hw.config import SLOT_BYTES
-from hw.registers import GLOBAL, ID, VERSION
+from hw.methods import ObjectClass
+from hw.registers import GLOBAL
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
 
@@ -54,64 +57,6 @@ _LEVELS = 6
 """Stream priorities by default, if there are channels enough (section 7)."""
 
 
-class DeviceError(Exception):
-    """The machine is not one that this driver knows, or is used in a way that it cannot be."""
-
-
-@dataclass(frozen=True)
-class DeviceInfo:
-    """Sizes of what was built, as its registers say; see `hw.config.Config`."""
-
-    version: tuple[int, int]
-    channels: int
-    copy_engines: int
-    semaphores: int
-    counters: int
-    data_width: int
-    address_width: int
-    memory_bytes: int
-    asids: int
-    cycle_ns: int
-    window: int
-    prefetch_beats: int
-    l1_entries: int
-    l2_entries: int
-    l2_ways: int
-    walks: int
-
-    @classmethod
-    async def read(cls, control: Control) -> "DeviceInfo":
-        """Read identity, version and sizes; `DeviceError` when they are not a Signalbox's."""
-        found = await control.read("ID")
-        if found != ID:
-            raise DeviceError(f"no Signalbox here: ID is {found:#010x}, not {ID:#010x}")
-        word = await control.read("VERSION")
-        version = word >> 16, word & 0xFFFF
-        if version[0] != VERSION[0]:
-            raise DeviceError(
-                f"the machine has version {version[0]}.{version[1]} of the register map, "
-                f"this driver knows {VERSION[0]}"
-            )
-        return cls(
-            version=version,
-            channels=await control.read("CHANNELS"),
-            copy_engines=await control.read("COPY_ENGINES"),
-            semaphores=await control.read("SEMAPHORES"),
-            counters=await control.read("COUNTERS"),
-            data_width=await control.read("DATA_WIDTH"),
-            address_width=await control.read("ADDRESS_WIDTH"),
-            memory_bytes=await control.read64("MEMORY_BYTES"),
-            asids=await control.read("ASIDS"),
-            cycle_ns=await control.read("CYCLE_NS"),
-            window=await control.read64("SEM_WINDOW"),
-            prefetch_beats=await control.read("PREFETCH_BEATS"),
-            l1_entries=await control.read("L1_ENTRIES"),
-            l2_entries=await control.read("L2_ENTRIES"),
-            l2_ways=await control.read("L2_WAYS"),
-            walks=await control.read("WALKS"),
-        )
-
-
 class Device:
     """One opened machine. Made by `open`.
 
@@ -123,11 +68,17 @@ class Device:
     spaces : all address spaces, and their ASIDs. space : the one in which streams run, and buffers
         are mapped, unless told otherwise.
     faults : accesses that were not translated.
+    compute : its compute engine, None without one; `engine` raises then.
     channels : those in use, by number; `channel()` opens one.
     """
 
     def __init__(
-        self, machine: Machine, info: DeviceInfo, policy: Policy, settings: ChannelSettings
+        self,
+        machine: Machine,
+        info: DeviceInfo,
+        policy: Policy,
+        settings: ChannelSettings,
+        compute: ComputeSettings,
     ) -> None:
         self.machine = machine
         self.control = Control(machine)
@@ -135,7 +86,11 @@ class Device:
         self.policy = policy
         self.settings = settings
         self.memory = Memory(machine, info.memory_bytes, base=_RESERVED_BYTES)
-        self.spaces = AddressSpaces(MmuRegisters(self.control), self.memory, info.asids)
+        # One for the lists of tasks, if there is one to spare; the last, for instance blocks have
+        # no room for high ones.
+        own = [info.asids - 1] if info.compute and info.asids > 1 else []
+        mmu = MmuRegisters(self.control)
+        self.spaces = AddressSpaces(mmu, self.memory, info.asids, reserved=own)
         self.space = self.spaces.create("device")
         self._fault_buffer = self.memory.allocate_pages(_FAULT_BYTES, name="fault buffer")
         self._fault_registers = FaultRegisters(self.control)
@@ -143,6 +98,10 @@ class Device:
         self.faults = FaultLog(machine, reader, self._fault_registers)
         self.channels: dict[int, Channel] = {}
         self._fences: dict[AddressSpace, FencePool] = {}
+        self.compute: Compute | None = None
+        if info.compute:
+            parts = self.control, self.memory, self.spaces, info, compute
+            self.compute = Compute(*parts, self.fences)
         self._streams: list[Stream] = []
         self._serving = False
         self._errors_enabled = False
@@ -154,15 +113,18 @@ class Device:
         machine: Machine,
         policy: Policy | None = None,
         settings: ChannelSettings | None = None,
+        compute: ComputeSettings | None = None,
     ) -> "Device":
         """Enumerate the machine, bind the policy and switch interrupts on. What an earlier owner
         left is switched off and cleared: channels that use memory, errors, interrupts.
 
-        `settings` are those of every channel. Without a policy streams have up to six priorities.
+        `settings` are those of every channel, `compute` those of the compute engine. Without a
+        policy streams have up to six priorities.
 
         Raises `DeviceError` for a machine that is no known Signalbox, `PolicyError` for a policy
-        that needs more than the machine has, `ChannelActive` for one that does not come to rest,
-        `FaultBufferError` for an earlier owner's fault record that does not end.
+        that needs more than the machine has, `PlacementError` for an environment variable,
+        `ChannelActive` for a channel that does not come to rest, `TaskListError` for tasks that do
+        not, `FaultBufferError` for an earlier owner's fault record that does not end.
         """
         control = Control(machine)
         info = await DeviceInfo.read(control)
@@ -171,7 +133,8 @@ class Device:
             await stop(control, index)
         if policy is None:
             policy = PriorityPolicy(min(_LEVELS, info.channels, info.counters + 1))
-        device = cls(machine, info, policy, settings or ChannelSettings())
+        settings, compute = settings or ChannelSettings(), compute or ComputeSettings()
+        device = cls(machine, info, policy, settings, compute)
         await device._take_over()
         await device._bind_policy()
         await device._calibrate()
@@ -196,10 +159,14 @@ class Device:
         await self._clear_events()
         if active:
             raise active
+        if self.compute is not None:
+            self.compute.release()
         for space in self.spaces:
             await self.spaces.close(space)
         for fences in self._fences.values():
             fences.end()
+        if self.compute is not None:
+            self.compute.free()
         await self._fault_registers.disable()
         self._fault_buffer.free()
 
@@ -213,6 +180,8 @@ class Device:
         await self.spaces.take_over()
         self._fault_buffer.fill()
         await self._fault_registers.enable(self._fault_buffer)
+        if self.compute is not None:
+            await self.compute.open()
 
     async def _bind_policy(self) -> None:
         """Give the policy its counting semaphores: the first ones on chip, all 0."""
@@ -270,9 +239,13 @@ class Device:
             await space.unmap_all(buffer)
         buffer.free()
 
-    def create_space(self, name: str = "") -> AddressSpace:
-        """A new address space, for streams and buffers of their own. Raises `OutOfMemory`."""
-        return self.spaces.create(name)
+    def create_space(self, name: str = "", *, context: Context | None = None) -> AddressSpace:
+        """A new address space, for streams and buffers of their own; its tasks run in `context`,
+        else with those of others. Raises `OutOfMemory`, `ContextError`."""
+        space = self.spaces.create(name)
+        if context is not None:
+            self.engine.contexts.choose(space, context)
+        return space
 
     async def close_space(self, space: AddressSpace) -> None:
         """Close the streams and channels of a space, unbind it and unmap what is in it.
@@ -286,6 +259,8 @@ class Device:
         for index in [each.index for each in self.channels.values() if each.space is space]:
             await self.close_channel(index)
         await self.spaces.close(space)
+        if self.compute is not None:
+            self.compute.forget(space)
         self.fences(space).end()
 
     def fences(self, space: AddressSpace) -> FencePool:
@@ -299,6 +274,13 @@ class Device:
         if not 0 <= slot < self.info.semaphores:
             raise DeviceError(f"semaphore {slot} is outside 0 … {self.info.semaphores - 1}")
         return self.info.window + slot * SLOT_BYTES
+
+    @property
+    def engine(self) -> Compute:
+        """The compute engine. Raises `DeviceError` without one."""
+        if self.compute is None:
+            raise DeviceError("the machine has no compute engine")
+        return self.compute
 
     # Time
 
@@ -371,8 +353,8 @@ class Device:
         return await self.channel(index, space)
 
     async def channel(self, index: int, space: AddressSpace | None = None) -> Channel:
-        """A hardware channel in `space`, else the device's; switched on and with the copy class
-        bound when first asked for.
+        """A hardware channel in `space`, else the device's; switched on, and with the copy class
+        and the compute class bound, when first asked for.
 
         Raises `DeviceError` for a channel that another space has; otherwise as `Channel.open`.
         """
@@ -380,11 +362,12 @@ class Device:
         if index not in self.channels:
             if not 0 <= index < self.info.channels:
                 raise DeviceError(f"channel {index} is outside 0 … {self.info.channels - 1}")
-            resources = Resources(self.control, self.memory, self.spaces, self.faults)
+            parts = self.control, self.memory, self.spaces, self.faults, self.compute
+            resources = Resources(*parts)
             channel = Channel(resources, space, index, self.settings)
             self.channels[index] = channel
             try:
-                await channel.open(Pushbuffer().set_object())
+                await channel.open(self._first_commands())
             except Exception:
                 del self.channels[index]
                 raise
@@ -392,6 +375,13 @@ class Device:
         if channel.space is not space:
             raise DeviceError(f"channel {index} is that of {channel.space}, not of {space}")
         return channel
+
+    def _first_commands(self) -> Pushbuffer:
+        """Bind the classes that the machine has."""
+        commands = Pushbuffer().set_object()
+        if self.compute is not None:
+            commands.set_object(COMPUTE_SUBCHANNEL, ObjectClass.COMPUTE)
+        return commands
 
     async def close_channel(self, index: int) -> None:
         """Switch a channel off; any address space can have it then. Nothing may use it any more.
@@ -419,14 +409,15 @@ class Device:
 
         A channel that is halted elsewhere may hold this wait back for ever, by a semaphore say:
         its error is raised when `channels` have done nothing for long. That fault records were lost
-        (`FaultBufferOverflow`, `FaultBufferError`) is raised once, to whoever waits then.
+        (`FaultBufferOverflow`, `FaultBufferError`), or a task (`TaskListError`), is raised once, to
+        whoever waits then. `ContextBroken` is raised as a channel's error is.
         """
         patience, seen = _HALTED_PATIENCE, []
         while not done():
             for channel in channels:
                 if channel.failure is not None:
                     raise channel.failure
-            self.faults.tell()
+            self._tell(channels)
             elsewhere = self.first_failure()
             if self._serving:
                 await self.machine.wait_cycles(_SERVED_ELSEWHERE_CYCLES)
@@ -442,12 +433,24 @@ class Device:
                 await self._serve()
             else:
                 raise elsewhere
-        self.faults.tell()
+        self._tell(())
 
-    def first_failure(self) -> ChannelError | None:
-        """An error that halts one of the channels, as far as known."""
+    def _tell(self, channels: Sequence[Channel]) -> None:
+        """Raise what was lost, once; and `ContextBroken` while tasks of `channels` cannot run."""
+        self.faults.tell()
+        if self.compute is None:
+            return
+        self.compute.tell()
+        if broken := self.compute.broken([channel.space for channel in channels]):
+            raise broken
+
+    def first_failure(self) -> ChannelError | ContextBroken | None:
+        """An error that halts one of the channels, or its tasks, as far as known."""
         failures = (channel.failure for channel in self.channels.values())
-        return next((failure for failure in failures if failure is not None), None)
+        halted = next((failure for failure in failures if failure is not None), None)
+        if halted is None and self.compute is not None:
+            return self.compute.broken([channel.space for channel in self.channels.values()])
+        return halted
 
     async def _serve(self) -> None:
         """Take note of interrupts and clear them; only one task at a time does it.
@@ -467,6 +470,8 @@ class Device:
             halted = await self._mask("INTR_ERROR") if pending["ERROR"] else 0
             if pending["FAULT"]:
                 await self.faults.read()
+            if pending["TASK"] and self.compute is not None:
+                await self.compute.serve()
             for index, channel in list(self.channels.items()):
                 if halted >> index & 1 and channel.failure is None:
                     await channel.check()
@@ -478,10 +483,11 @@ class Device:
             await self.control.write64(name, (1 << 64) - 1)
 
     async def _enable(self, errors: bool) -> None:
-        """Switch interrupts on, those of errors only if wanted: while a channel stays halted its
-        error would keep the line at 1."""
+        """Switch interrupts on, those of errors only if wanted: while a channel stays halted, or a
+        context cannot run, its error would keep the line at 1."""
         self._errors_enabled = errors
-        await self.control.write("INTR_ENABLE", ERROR=int(errors), NOTIFY=1, COPY=1, FAULT=1)
+        wanted = {"ERROR": int(errors), "TASK": int(errors)}
+        await self.control.write("INTR_ENABLE", NOTIFY=1, COPY=1, FAULT=1, **wanted)
 
     async def _mask(self, name: str) -> int:
         """A mask of channels, without the half that no channel has."""

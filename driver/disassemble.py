@@ -1,7 +1,7 @@
 """Dwords of a pushbuffer as methods that a person can read: for errors, traces and reports."""
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -9,6 +9,7 @@ from amaranth.lib import data
 
 from hw.methods import (
     CeMethod,
+    ComputeMethod,
     CopyLaunch,
     HostMethod,
     Interrupt,
@@ -20,12 +21,17 @@ from hw.methods import (
     MemOpC,
     MemOpD,
     ObjectClass,
+    PcasAction,
     Reduction,
+    ReportOp,
+    ReportSemaphore,
     SecOp,
     SemaphoreExecute,
     SemOp,
+    SignalingPcas,
     TertOp,
 )
+from hw.qmd import QMD_BYTES, ReleaseOp
 
 __all__ = [
     "Directive",
@@ -51,15 +57,15 @@ class Method:
     subchannel: int
     address: int
     data: int
-    copy_class: bool = False
-    """Whether the subchannel is known to hold the copy class."""
+    object_class: int = 0
+    """The class that the subchannel is known to hold."""
 
     @property
     def text(self) -> str:
         """The method in words."""
-        name = method_name(self.address, copy_class=self.copy_class)
+        name = method_name(self.address, self.object_class)
         text = f"subchannel {self.subchannel} {name} = {self.data:#010x}"
-        detail = method_detail(self.address, self.data, copy_class=self.copy_class)
+        detail = method_detail(self.address, self.data, self.object_class)
         return f"{text}  ({detail})" if detail else text
 
 
@@ -93,34 +99,55 @@ class Malformed:
         return f"{self.dword:#010x}: {self.reason}"
 
 
-_FIELDS_OF: dict[int, type[data.Struct]] = {
+_HOST_FIELDS: dict[int, type[data.Struct]] = {
     HostMethod.MEM_OP_A: MemOpA,
     HostMethod.MEM_OP_C: MemOpC,
     HostMethod.MEM_OP_D: MemOpD,
     HostMethod.SEM_EXECUTE: SemaphoreExecute,
     HostMethod.SEMAPHORED: LegacySemaphore,
-    CeMethod.LAUNCH_DMA: CopyLaunch,
 }
 
-_VALUES_OF: dict[str, type[enum.IntEnum]] = {
+_FIELDS: dict[int, dict[int, type[data.Struct]]] = {
+    ObjectClass.COPY: {CeMethod.LAUNCH_DMA: CopyLaunch},
+    ObjectClass.COMPUTE: {
+        ComputeMethod.SEND_SIGNALING_PCAS_B: SignalingPcas,
+        ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
+    },
+}
+"""Bit fields of methods, by class."""
+
+_NAMES: dict[int, type[enum.IntEnum]] = {
+    ObjectClass.COPY: CeMethod,
+    ObjectClass.COMPUTE: ComputeMethod,
+}
+
+_COPY_VALUES: dict[str, type[enum.IntEnum]] = {
     "transfer": LaunchTransfer,
     "semaphore": LaunchSemaphore,
     "interrupt": Interrupt,
     "reduction": Reduction,
 }
+_VALUES: dict[type[data.Struct], dict[str, type[enum.IntEnum]]] = {
+    CopyLaunch: _COPY_VALUES,
+    SemaphoreExecute: _COPY_VALUES,
+    LegacySemaphore: _COPY_VALUES,
+    ReportSemaphore: {"operation": ReportOp, "reduction": ReleaseOp},
+}
 """Names of the values of some of their fields."""
 
+_INLINE = range(
+    ComputeMethod.LOAD_INLINE_QMD_DATA, ComputeMethod.LOAD_INLINE_QMD_DATA + QMD_BYTES, 4
+)
 
-def method_name(address: int, *, copy_class: bool = True) -> str:
-    """Name of the method at byte offset `address`, or the offset when it has none."""
-    if address < ENGINE_METHODS:
-        known = HostMethod
-    elif copy_class:
-        known = CeMethod
-    else:
-        return f"method {address:#x}"
+
+def method_name(address: int, object_class: int = ObjectClass.COPY) -> str:
+    """Name of the method at byte offset `address`, or the offset when it has none. `object_class`
+    is that of its subchannel, 0 for an unknown one."""
+    known = HostMethod if address < ENGINE_METHODS else _NAMES.get(object_class)
+    if known is ComputeMethod and address in _INLINE:
+        return f"LOAD_INLINE_QMD_DATA({_INLINE.index(address)})"
     try:
-        return known(address).name
+        return known(address).name if known else f"method {address:#x}"
     except ValueError:
         return f"method {address:#x}"
 
@@ -136,8 +163,8 @@ def fields(layout: type[data.Struct], word: int) -> dict[str, int]:
     return found
 
 
-def _field_text(name: str, value: int) -> str:
-    names = _VALUES_OF.get(name)
+def _field_text(layout: type[data.Struct], name: str, value: int) -> str:
+    names = _VALUES.get(layout, {}).get(name)
     if names is not None and value in set(names):
         return f"{name} {names(value).name}"
     return name if value == 1 else f"{name} {value:#x}"
@@ -161,29 +188,38 @@ def _mem_op_text(found: dict[str, int]) -> list[str]:
     return [MemOp(operation).name if operation in set(MemOp) else f"operation {operation}"]
 
 
-def method_detail(address: int, value: int, *, copy_class: bool = True) -> str:
+def method_detail(address: int, value: int, object_class: int = ObjectClass.COPY) -> str:
     """Bit fields of a method's data in words, empty for plain numbers."""
-    layout = _FIELDS_OF.get(address)
-    if layout is None or (address >= ENGINE_METHODS and not copy_class):
-        return ""
+    if address < ENGINE_METHODS:
+        layout = _HOST_FIELDS.get(address)
+    else:
+        layout = _FIELDS.get(object_class, {}).get(address)
+    if layout is None:
+        return _action(address, value) if object_class == ObjectClass.COMPUTE else ""
     found = fields(layout, value)
     words: list[str] = []
     if layout is SemaphoreExecute:
         words = _semaphore_text(found)
     elif layout is MemOpD:
         words = _mem_op_text(found)
-    return ", ".join(words + [_field_text(*item) for item in found.items()])
+    return ", ".join(words + [_field_text(layout, *item) for item in found.items()])
+
+
+def _action(address: int, value: int) -> str:
+    """The action of a SEND_SIGNALING_PCAS2_B."""
+    known = address == ComputeMethod.SEND_SIGNALING_PCAS2_B and value in set(PcasAction)
+    return PcasAction(value).name if known else ""
 
 
 def decode(
-    dwords: Sequence[int], *, copy_subchannels: Sequence[int] = ()
+    dwords: Sequence[int], *, objects: Mapping[int, int] | None = None
 ) -> Iterator[Method | Directive | Malformed]:
     """Methods of one segment, in order; what cannot be decoded comes as `Malformed`.
 
-    `copy_subchannels` are those known to hold the copy class at the start; SET_OBJECT adds to
+    `objects` are the classes that subchannels are known to hold at the start; SET_OBJECT adds to
     them. Decoding goes on with the next dword after a malformed header.
     """
-    copies = set(copy_subchannels)
+    bound = dict(objects or {})
     position = 0
     while position < len(dwords):
         start, head = position, dwords[position]
@@ -197,14 +233,14 @@ def decode(
         if reason := _header_fault(head):
             yield Malformed(start, head, reason)
         elif sec_op == SecOp.IMMD_DATA_METHOD:
-            yield _method(copies, start, head, 0, head >> 16 & 0x1FFF)
+            yield _method(bound, start, head, 0, head >> 16 & 0x1FFF)
         elif sec_op == SecOp.GRP0_USE_TERT:
             yield Directive(start, head, TertOp(head >> 16 & 3).name if head else "no operation")
         elif not (count := head >> 16 & 0x1FFF):
             yield Directive(start, head, f"{SecOp(sec_op).name} of no dwords")
         else:
             for index, value in enumerate(dwords[position : position + count]):
-                yield _method(copies, position + index, head, index, value)
+                yield _method(bound, position + index, head, index, value)
             position += count
             if position > len(dwords):
                 missing = position - len(dwords)
@@ -227,20 +263,19 @@ def _header_fault(head: int) -> str:
     return ""
 
 
-def _method(copies: set[int], position: int, head: int, index: int, value: int) -> Method:
-    """Method `index` of the group that `head` opens; SET_OBJECT updates `copies`."""
+def _method(bound: dict[int, int], position: int, head: int, index: int, value: int) -> Method:
+    """Method `index` of the group that `head` opens; SET_OBJECT updates `bound`."""
     sec_op, subchannel = head >> 29, head >> 13 & 7
     step = {SecOp.INC_METHOD: index, SecOp.ONE_INC: min(index, 1)}.get(sec_op, 0)
     address = ((head & 0xFFF) + step) * 4
     if address == HostMethod.SET_OBJECT:
-        change = copies.add if value & 0xFFFF == ObjectClass.COPY else copies.discard
-        change(subchannel)
-    return Method(position, subchannel, address, value, subchannel in copies)
+        bound[subchannel] = value & 0xFFFF
+    return Method(position, subchannel, address, value, bound.get(subchannel, 0))
 
 
-def disassemble(dwords: Sequence[int], *, copy_subchannels: Sequence[int] = ()) -> str:
+def disassemble(dwords: Sequence[int], *, objects: Mapping[int, int] | None = None) -> str:
     """`decode` as text, one method a line, equal ones `folded`."""
-    found = decode(dwords, copy_subchannels=copy_subchannels)
+    found = decode(dwords, objects=objects)
     return "\n".join(folded((f"{item.position:5}", item.text) for item in found))
 
 

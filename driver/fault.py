@@ -1,11 +1,14 @@
-"""Why a channel halted, in words, with what to do about it (COPY-12, HOST-6)."""
+"""Why a channel halted, in words, with what to do about it (COPY-12, HOST-6). See
+`driver.taskerror` for what tasks add."""
 
 from dataclasses import dataclass
 
 from driver.control import Control
 from driver.disassemble import method_detail, method_name
 from driver.mmufault import TranslationFault
+from driver.pushbuffer import COMPUTE_SUBCHANNEL
 from hw.errors import CODE_OF, Cause
+from hw.methods import ObjectClass
 from hw.registers import WAITS
 
 __all__ = ["ChannelActive", "ChannelError", "ChannelTimeout", "read_error"]
@@ -44,10 +47,22 @@ _MEANING = {
     Cause.USERD_WRITE: "GP_GET or REF could not be written: USERD refused by the bus or not mapped",
     Cause.FETCH_BUS: "the bus refused a read of USERD, ring or pushbuffer",
     Cause.FETCH_FAULT: "USERD, ring or pushbuffer is not mapped",
+    Cause.COMPUTE_MODE: "a compute method asks for what is not modelled",
+    Cause.INLINE_BUS: "the bus refused the write of an inline task record",
+    Cause.INLINE_FAULT: "the address of an inline task record is not mapped",
+    Cause.TASK_BUS: "the bus refused a read of the task's record",
+    Cause.TASK_FAULT: "the task's record is not mapped",
+    Cause.TASK_MODEL: "the task's record is of another version, or uses what is not modelled",
+    Cause.TASK_CHECK: "a check of the task's record failed",
+    Cause.TASK_FULL: "as many tasks of that priority wait as there is room for",
+    Cause.TASK_LISTS: "the memory of the task lists could not be accessed",
+    Cause.TASK_KERNEL: "a warp of the task could not go on",
+    Cause.TASK_RELEASE: "the task is complete, a release at its end was refused",
 }
 
 _WITH_ADDRESS = {
     *(cause for cause in Cause if cause.name.startswith(("SEM_", "COPY_READ", "COPY_WRITE"))),
+    *(Cause.INLINE_BUS, Cause.INLINE_FAULT),
     Cause.COPY_SEMAPHORE,
     Cause.ACQUIRE_TIMEOUT,
 }
@@ -62,6 +77,8 @@ _NO_METHOD = {
 _COPY_FAULTS = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT}
 _COPY_ENDS = _COPY_FAULTS | {Cause.COPY_READ_BUS, Cause.COPY_WRITE_BUS, Cause.COPY_SEMAPHORE}
 """Causes of copies that had begun."""
+
+_TASKS = {cause for cause in Cause if cause.name.startswith("TASK_")}
 
 _NEXT_HELD = ". Channel.resume() tries it again, Channel.skip() goes on behind it."
 _NEXT_COPY = ". Channel.resume() repeats the copy, Channel.skip() goes on behind it."
@@ -79,9 +96,9 @@ class ChannelError(Exception):
     method, subchannel, data : the method to blame (byte offset), None when there is none.
     held : it is tried again when the channel resumes; otherwise the channel goes on behind it.
     va : address of the error, where the cause has one.
-    more : another copy of the channel has failed since; clearing this error shows that one.
+    more : another copy or task of the channel has failed since; clearing this error shows that one.
     fault : the access that was not translated, of the causes ..._FAULT, USERD_WRITE and
-        COPY_SEMAPHORE; None when it was none, or its record was lost.
+        COPY_SEMAPHORE, and of tasks; None when it was none, or its record was lost.
     """
 
     channel: int
@@ -106,25 +123,42 @@ class ChannelError(Exception):
         return self.cause in _COPY_ENDS
 
     @property
+    def of_task(self) -> bool:
+        """Whether it is a task's, refused or failed; `va` is that of its record."""
+        return self.cause in _TASKS
+
+    @property
+    def details(self) -> list[str]:
+        """What else is known, in words."""
+        return []
+
+    @property
     def reason(self) -> str:
         """What was wrong and where."""
         code = CODE_OF[self.cause].name if self.cause in CODE_OF else "no public code"
         parts = [f"channel {self.channel} halted with {self.cause.name} ({code}): "]
         parts.append(_MEANING.get(self.cause, "unknown cause"))
         if self.method is not None:
-            parts.append(f"; at {method_name(self.method)} = {self.data:#010x}")
-            if detail := method_detail(self.method, self.data):
+            parts.append(f"; at {method_name(self.method, self._class)} = {self.data:#010x}")
+            if detail := method_detail(self.method, self.data, self._class):
                 parts.append(f" ({detail})")
             parts.append(f" of subchannel {self.subchannel}")
         elif self.cause in _HEADERS:
             parts.append(f"; header {self.data:#010x}")
         if self.cause in _WITH_ADDRESS:
             parts.append(f"; address {self.va:#x}")
+        parts += [f"; {detail}" for detail in self.details]
         if self.fault is not None:
             parts.append(f"; {self.fault}")
         if self.more:
-            parts.append("; more of its copies have failed since")
+            parts.append("; more of its copies or tasks have failed since")
         return "".join(parts)
+
+    @property
+    def _class(self) -> ObjectClass:
+        """Whose method it is if it is not the host's, by the subchannels that the driver uses."""
+        compute = self.of_task or self.subchannel == COMPUTE_SUBCHANNEL
+        return ObjectClass.COMPUTE if compute else ObjectClass.COPY
 
     @property
     def at_header(self) -> bool:

@@ -19,7 +19,7 @@ _KEPT = 64
 
 _PAGE = 4096
 
-_READS = {Cause.FETCH_FAULT, Cause.COPY_READ_FAULT}
+_READS = {Cause.FETCH_FAULT, Cause.COPY_READ_FAULT, Cause.TASK_FAULT}
 _REQUESTERS = {
     Cause.FETCH_FAULT: range(HOST, HOST + 1),
     Cause.USERD_WRITE: range(HOST, HOST + 1),
@@ -27,11 +27,19 @@ _REQUESTERS = {
     Cause.COPY_SEMAPHORE: range(SEMAPHORES, SEMAPHORES + 1),
     Cause.COPY_READ_FAULT: range(FIRST_ENGINE, 128),
     Cause.COPY_WRITE_FAULT: range(FIRST_ENGINE, 128),
+    Cause.INLINE_FAULT: range(HOST, 128),
+    Cause.TASK_FAULT: range(FIRST_ENGINE, 128),
+    Cause.TASK_LISTS: range(FIRST_ENGINE, 128),
+    Cause.TASK_KERNEL: range(128),
+    Cause.TASK_RELEASE: range(SEMAPHORES, SEMAPHORES + 1),
 }
 """Clients that may have made the access, of every cause that a fault can be behind."""
 
-_WITHOUT_ADDRESS = {Cause.FETCH_FAULT, Cause.USERD_WRITE}
+_WITHOUT_ADDRESS = {Cause.FETCH_FAULT, Cause.USERD_WRITE, Cause.TASK_LISTS, Cause.TASK_RELEASE}
 """Causes of which the channel does not know the address."""
+
+_BOTH_WAYS = {Cause.TASK_LISTS, Cause.TASK_KERNEL}
+"""Causes of reads and of writes."""
 
 
 class FaultLog:
@@ -68,33 +76,40 @@ class FaultLog:
             raise lost
 
     async def claim(
-        self, asid: int, error: ChannelError, launch: Launch | None
+        self, asid: int, error: ChannelError, launch: Launch | None = None, va: int | None = None
     ) -> TranslationFault | None:
         """The fault behind an error of a channel of address space `asid`; None when there is none,
         or its record was lost. It is forgotten, and so are the others of the copy `launch`, if it
-        is one's: each of its bursts has a fault of its own.
+        is one's, or those of a task at the same page: each of their bursts has a fault of its own.
+
+        `va`: what was accessed, where the error's address is that of something else.
         """
         if error.cause not in _REQUESTERS:
             return None
         await self.read()
         found = [fault for fault in self._faults if _fits(fault, asid, error.cause)]
         if error.cause not in _WITHOUT_ADDRESS:
-            page = error.va // _PAGE * _PAGE
-            found = [fault for fault in found if fault.va == page] or found
+            page = (error.va if va is None else va) // _PAGE * _PAGE
+            near = [fault for fault in found if fault.va == page]
+            found = near if va is not None else near or found
         if not found:
             return None
         claimed = found[0]
         for fault in tuple(self._faults):
             same = (fault.asid, fault.client) == (asid, claimed.client)
-            if fault is claimed or (same and launch is not None and launch.meets(fault.va)):
+            again = same and launch is not None and launch.meets(fault.va)
+            shared = error.of_task and (fault.asid, fault.va) == (asid, claimed.va)
+            if fault is claimed or again or shared:
                 self._faults.remove(fault)
         return claimed
 
 
 def _fits(fault: TranslationFault, asid: int, cause: Cause) -> bool:
     """Whether a fault can be behind an error."""
+    if not fault.hub:  # an SM, whose numbers are others
+        return fault.asid == asid and cause is Cause.TASK_KERNEL
     if fault.asid != asid or fault.client not in _REQUESTERS[cause]:
         return False
-    if fault.client == SEMAPHORES:
+    if fault.client == SEMAPHORES or cause in _BOTH_WAYS:
         return True
     return (fault.access in {AccessType.READ, AccessType.PREFETCH}) == (cause in _READS)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from driver.assembler import assemble, registers
+from driver.assembler import assemble, registers, source_lines
+from hw.sm.isa import INSTRUCTION_BYTES
 
 __all__ = ["CHASE", "KERNELS", "MATMUL", "REDUCE", "SAXPY", "SCAN", "SPIN", "VECTOR_ADD", "Kernel"]
 
@@ -49,6 +50,14 @@ class Kernel:
     def registers(self) -> int:
         """Registers of each thread."""
         return registers(self.program)
+
+    def line(self, offset: int) -> str:
+        """Where the instruction at byte `offset` of the program comes from, in words."""
+        lines = source_lines(self.text, self.offsets)
+        if offset % INSTRUCTION_BYTES or not 0 <= offset // INSTRUCTION_BYTES < len(lines):
+            return f"byte {offset} of {self.name!r}"
+        number, text = lines[offset // INSTRUCTION_BYTES]
+        return f"line {number} of {self.name!r}: {' '.join(text.split())}"
 
     def arguments(self, **values: int) -> bytes:
         """Constant buffer 0 with these values, in whole 16 bytes.

@@ -115,22 +115,22 @@ class Launches:
     def __init__(self) -> None:
         self._methods = 0
         self._state: dict[int, int] = {}
-        self._objects: set[int] = set()
+        self._objects: dict[int, int] = {}
         self._launches: deque[Launch] = deque()
         self._over = -1
 
     def submitted(self, entry: int, dwords: Sequence[int]) -> None:
         """Ring entry number `entry` brings these dwords."""
-        for item in decode(dwords, copy_subchannels=tuple(self._objects)):
+        for item in decode(dwords, objects=self._objects):
             if not isinstance(item, Method):
                 continue
+            copies = item.object_class == ObjectClass.COPY
             if item.address == HostMethod.SET_OBJECT:
-                bound = item.data & 0xFFFF == ObjectClass.COPY
-                (self._objects.add if bound else self._objects.discard)(item.subchannel)
-            elif item.copy_class and item.address == CeMethod.LAUNCH_DMA:
+                self._objects[item.subchannel] = item.object_class
+            elif copies and item.address == CeMethod.LAUNCH_DMA:
                 launch = Launch(self._methods, entry, item.data, dict(self._state))
                 self._launches.append(launch)
-            elif item.copy_class and item.address > CeMethod.NOP:
+            elif copies and item.address > CeMethod.NOP:
                 self._state[item.address] = item.data
             self._methods += 1
 

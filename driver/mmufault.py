@@ -7,7 +7,14 @@ from typing import Protocol
 from amaranth.lib import data
 
 from hw.config import LIMITS
-from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType, InstanceAperture
+from hw.pagetables import (
+    FAULT_RECORD_BYTES,
+    TASK_UNIT,
+    AccessType,
+    FaultRecord,
+    FaultType,
+    InstanceAperture,
+)
 
 __all__ = [
     "FIRST_ENGINE",
@@ -140,7 +147,8 @@ def client_name(client: int) -> str:
     engine = client - FIRST_ENGINE
     if 0 <= engine < _MOST_ENGINES:
         return f"copy engine {engine}"
-    return {HOST: "host", SEMAPHORES: "semaphore unit"}.get(client, "")
+    names = {HOST: "host", SEMAPHORES: "semaphore unit", TASK_UNIT: "task unit"}
+    return names.get(client, "")
 
 
 def decode(

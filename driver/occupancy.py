@@ -6,11 +6,36 @@ Occupancy(blocks=8, warps=16, limits=('warps', 'registers', 'block slots'))
 
 from dataclasses import dataclass
 from math import prod
+from typing import Protocol
 
-from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
+from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS
 from hw.qmd import MOST_REGISTERS, MOST_THREADS, SkedCheck
 
-__all__ = ["BlockError", "Needs", "Occupancy", "needs", "occupancy"]
+__all__ = ["BlockError", "Needs", "Occupancy", "SmSizes", "needs", "occupancy"]
+
+
+class SmSizes(Protocol):
+    """What an SM has, as `hw.config.Config` and `driver.info.DeviceInfo` say it."""
+
+    @property
+    def sm_warps(self) -> int:
+        """Hardware warps."""
+        ...
+
+    @property
+    def sm_blocks(self) -> int:
+        """Block slots."""
+        ...
+
+    @property
+    def sm_registers(self) -> int:
+        """32-bit registers."""
+        ...
+
+    @property
+    def sm_shared(self) -> int:
+        """Bytes of shared memory."""
+        ...
 
 
 class BlockError(ValueError):
@@ -63,7 +88,7 @@ def needs(registers: int, block: tuple[int, int, int], shared: int) -> Needs:
 
 
 def occupancy(
-    config: Config, *, registers: int, block: tuple[int, int, int], shared: int = 0
+    config: SmSizes, *, registers: int, block: tuple[int, int, int], shared: int = 0
 ) -> Occupancy:
     """How many such blocks an empty SM holds, and what limits them.
 

@@ -1,7 +1,7 @@
-"""Pushbuffers: method headers, host methods and copy-class methods as dwords.
+"""Pushbuffers: method headers, host methods, methods of the copy and the compute class as dwords.
 
-Encodings are those of spec page 60, sections 1.2, 2 and 4, through `hw.methods`. Every value is
-range-checked: one that does not fit its field raises `ValueError` naming the field.
+Encodings are those of spec page 60, sections 1.2, 2, 4 and 5.1, through `hw.methods`. Every value
+is range-checked: one that does not fit its field raises `ValueError` naming the field.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hw.methods import (
     CeMethod,
+    ComputeMethod,
     CopyLaunch,
     Header,
     HostMethod,
@@ -19,15 +20,20 @@ from hw.methods import (
     MemOpC,
     MemOpD,
     ObjectClass,
+    PcasAction,
     Reduction,
+    ReportOp,
+    ReportSemaphore,
     SecOp,
     SemaphoreExecute,
     SemOp,
     YieldOp,
     pack,
 )
+from hw.qmd import QMD_BYTES, ReleaseOp
 
 __all__ = [
+    "COMPUTE_SUBCHANNEL",
     "COPY_SUBCHANNEL",
     "HOST_SUBCHANNEL",
     "CopyFence",
@@ -36,6 +42,9 @@ __all__ = [
 
 HOST_SUBCHANNEL = 0
 """Subchannel on which the driver puts host methods; they ignore it (1.2)."""
+
+COMPUTE_SUBCHANNEL = 1
+"""Subchannel of the compute class by convention (1.2)."""
 
 COPY_SUBCHANNEL = 4
 """Subchannel of the copy class by convention (1.2)."""
@@ -73,6 +82,13 @@ def _page(address: int, bits: int, what: str) -> tuple[int, int]:
     if lower % 4096:
         raise ValueError(f"{what} = {address:#x} is not a multiple of 4096")
     return upper, lower >> 12
+
+
+def _record(address: int) -> tuple[int, int]:
+    """Halves of a task record's address, which is written >> 8."""
+    if address % QMD_BYTES:
+        raise ValueError(f"record {address:#x} is not a multiple of {QMD_BYTES}")
+    return _halves(address >> 8, 41, "record")
 
 
 @dataclass(frozen=True)
@@ -356,3 +372,54 @@ class Pushbuffer:
     def copy_release(self, fence: CopyFence) -> "Pushbuffer":
         """Release a semaphore by the copy engine without a copy (LAUNCH_DMA 0x14)."""
         return self.launch(**self._copy_fence(fence))
+
+    # Compute class (5.1)
+
+    def launch_task(self, record: int) -> "Pushbuffer":
+        """Launch the task whose record lies at a virtual address, a multiple of 256 of 40 bits.
+
+        What follows does not wait for it, but for `wait_idle`, releases with `wfi`, and copies.
+        """
+        upper, shifted = _record(record)
+        if upper:
+            raise ValueError(f"record {record:#x} is past 40 bits")
+        self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, shifted)
+        return self.method(
+            COMPUTE_SUBCHANNEL, ComputeMethod.SEND_SIGNALING_PCAS2_B, PcasAction.SCHEDULE
+        )
+
+    def launch_inline(self, record: int, content: bytes) -> "Pushbuffer":
+        """Write a record's 256 bytes to where it is to lie, then launch it as `launch_task`."""
+        if len(content) != QMD_BYTES:
+            raise ValueError(f"a record has {QMD_BYTES} bytes, not {len(content)}")
+        words = [int.from_bytes(content[at : at + 4], "little") for at in range(0, QMD_BYTES, 4)]
+        first = ComputeMethod.SET_INLINE_QMD_ADDRESS_A
+        self.inc(COMPUTE_SUBCHANNEL, first, *_record(record), *words)
+        return self.launch_task(record)
+
+    def wait_tasks(self) -> "Pushbuffer":
+        """WAIT_FOR_IDLE of the compute class: until the channel's tasks are over."""
+        return self.method(COMPUTE_SUBCHANNEL, ComputeMethod.WAIT_FOR_IDLE, 0)
+
+    def report(
+        self,
+        address: int,
+        payload: int,
+        *,
+        timestamp: bool = True,
+        reduction: ReleaseOp | None = None,
+        signed: bool = False,
+    ) -> "Pushbuffer":
+        """Write `payload`, and with `timestamp` the time 8 bytes on, once the channel's tasks are
+        over; with a `reduction`, combine it with what is there. 40 bits of address."""
+        upper, lower = _halves(address, 40, "report semaphore address")
+        operation = pack(
+            ReportSemaphore,
+            operation=ReportOp.RELEASE,
+            reduction_enable=reduction is not None,
+            reduction=reduction or 0,
+            format=signed,
+            one_word=not timestamp,
+        )
+        first = ComputeMethod.SET_REPORT_SEMAPHORE_A
+        return self.inc(COMPUTE_SUBCHANNEL, first, upper, lower, payload, operation)

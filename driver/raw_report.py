@@ -5,14 +5,18 @@ from dataclasses import dataclass, replace
 
 from driver.disassemble import Malformed, Method, decode, disassemble, folded
 from driver.fault import ChannelError, ChannelTimeout
+from driver.pushbuffer import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL
 from driver.report import counted
 from hw.errors import Cause
-from hw.methods import HostMethod, SemOp
+from hw.methods import HostMethod, ObjectClass, SemOp
 
 __all__ = ["Acquire", "Change", "RawReport", "Span", "held_acquire"]
 
-COPY_SUBCHANNELS = (4,)
-"""Where a pushbuffer finds the copy class bound at its start."""
+OBJECTS = {
+    COPY_SUBCHANNEL: int(ObjectClass.COPY),
+    COMPUTE_SUBCHANNEL: int(ObjectClass.COMPUTE),
+}
+"""Where a pushbuffer finds which class bound at its start."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class RawReport:
 
     def format(self) -> str:
         """The report as text."""
-        text = disassemble(self.dwords, copy_subchannels=COPY_SUBCHANNELS)
+        text = disassemble(self.dwords, objects=OBJECTS)
         parts = [
             f"Pushbuffer of {counted(len(self.dwords), 'dword')} on channel {self.channel}:",
             _indent(text.splitlines()),

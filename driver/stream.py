@@ -1,17 +1,23 @@
-"""Streams and events in CUDA's terms: what they submit to their channels."""
+"""Streams and events in CUDA's terms: the copies and launches that they submit to channels."""
 
 from collections.abc import AsyncGenerator, Callable
+from collections.abc import Mapping as Values
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from driver.addressspace import AddressSpace
 from driver.channel import Channel
+from driver.compute import Argument, Extent, Launch, sizes
 from driver.fence import Fence
+from driver.kernels import Kernel
 from driver.mapping import Mapping
 from driver.memory import Buffer, MemoryUseError
+from driver.placement import AUTO, placement
 from driver.pushbuffer import CopyFence, Pushbuffer
+from driver.tasks import Task
 from hw.config import VA_BITS
 from hw.methods import SemOp
+from hw.qmd import Placement
 
 if TYPE_CHECKING:
     from driver.device import Device
@@ -209,7 +215,7 @@ class Stream:
         if size == 0:
             await self._record_nothing(done)
             return
-        target, source = self._address(dst, size), self._address(src, size)
+        target, source = self.address(dst, size), self.address(src, size)
         await self._copy(lambda commands, fence: commands.copy(target, source, size, fence), done)
 
     async def memcpy_2d_async(
@@ -235,8 +241,8 @@ class Stream:
         if width == 0 or height == 0:
             await self._record_nothing(done)
             return
-        target = self._address(dst, dst_pitch * (height - 1) + width)
-        source = self._address(src, src_pitch * (height - 1) + width)
+        target = self.address(dst, dst_pitch * (height - 1) + width)
+        source = self.address(src, src_pitch * (height - 1) + width)
         await self._copy(
             lambda commands, fence: commands.copy_2d(
                 target, dst_pitch, source, src_pitch, width, height, fence
@@ -264,12 +270,60 @@ class Stream:
             if done is not None and fence is not None:
                 done.recorded_in(self, fence)
 
+    async def launch(
+        self,
+        kernel: Kernel,
+        grid: Extent,
+        block: Extent,
+        args: Values[str, Argument],
+        *,
+        priority: int | None = None,
+        policy: Placement | str = AUTO,
+        shared: int = 0,
+        head: bool = False,
+        overlap: bool = False,
+    ) -> Task:
+        """Launch a kernel, in the context of the stream's address space.
+
+        Parameters
+        ----------
+        grid : blocks in x, y, z; block : threads of each. args : values of the kernel's parameters.
+        priority : 0 … 63, 63 the most urgent; else that of the stream, which counts from 0 down.
+        policy : how its blocks are spread over SMs; else as the context says (ASID-32).
+        shared : bytes of shared memory per block beside what the kernel needs.
+        head : before waiting tasks of its priority.
+        overlap : it does not wait for the earlier work of the stream. Streams do not wait for each
+            other, but for work of their channel before a copy, an event or a fence.
+
+        Raises `BlockError` for a block that no SM can hold, `DeviceError` without a compute engine,
+        `OutOfContexts`, `ValueError` for other wrong sizes or arguments, `OutOfMemory`,
+        `ChannelError`.
+        """
+        launch = Launch(
+            kernel=kernel,
+            grid=sizes(grid),
+            block=sizes(block),
+            args=args,
+            priority=-self.priority if priority is None else priority,
+            placement=placement(policy),
+            shared=shared,
+            head=head,
+            overlap=overlap,
+        )
+        return await self.device.engine.launch(self, launch)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything submitted is known to have ended."""
+        return not self._unfenced and self.fence.reached(self.fence.submitted)
+
     async def _enqueue_fence(self) -> tuple[Fence, int]:
         """A release of the stream's fence and an interrupt, in its turn."""
         fence, value = self.fence, self.fence.following
         commands = Pushbuffer().release(fence.address, value, timestamp=True)
         commands.non_stall_interrupt(self.channel.index)
         await self.channel.enqueue(commands.dwords)
+        self.channel.tasks.fenced(fence, value)
         fence.advance()
         self._unfenced = False
         return fence, value
@@ -282,6 +336,7 @@ class Stream:
     async def synchronize(self) -> None:
         """Wait until everything submitted so far has ended. Raises `ChannelError`."""
         await self.device.wait_fence(*await self.record_fence(), self.channels)
+        self.channel.tasks.reap()
 
     async def query(self) -> bool:
         """Whether everything submitted so far has ended; does not wait for it. Raises
@@ -296,7 +351,7 @@ class Stream:
         await self.synchronize()
         await self.device.forget(self)
 
-    def _address(self, where: Address, size: int) -> int:
+    def address(self, where: Address, size: int) -> int:
         """Virtual address of `size` bytes; checked when it is a buffer's or a mapping's."""
         if isinstance(where, Buffer):
             return self.space.at(where, 0, size)

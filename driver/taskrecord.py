@@ -7,8 +7,8 @@ record.pack(config)                                     256 bytes
 from dataclasses import dataclass
 from math import prod
 
-from driver.occupancy import BlockError, occupancy
-from hw.config import PRIORITIES, VA_BITS, Config
+from driver.occupancy import BlockError, SmSizes, occupancy
+from hw.config import PRIORITIES, VA_BITS
 from hw.qmd import (
     QMD,
     QMD_BYTES,
@@ -96,7 +96,7 @@ class TaskRecord:
     dependent: int | None = None
     action: DependentAction = DependentAction.SCHEDULE
 
-    def pack(self, config: Config) -> bytes:
+    def pack(self, config: SmSizes) -> bytes:
         """The record, for a machine of this configuration.
 
         Raises `BlockError` for what its hardware would refuse, `ValueError` for a value that has
@@ -111,7 +111,7 @@ class TaskRecord:
             word |= value << field.offset
         return word.to_bytes(QMD_BYTES, "little")
 
-    def _check(self, config: Config) -> None:
+    def _check(self, config: SmSizes) -> None:
         occupancy(config, registers=self.registers, block=self.block, shared=self.shared)
         if min(self.grid) < 1:
             raise BlockError(SkedCheck.DIMENSION_ZERO, f"a grid of {self.grid} blocks has none")

@@ -5,10 +5,12 @@ import asyncio
 from hw.config import Config
 from hw.errors import CODE_OF, Cause
 from hw.registers import CHANNEL, GLOBAL, REGISTERS, Access
+from tb.driver.fakecompute import FakeCompute
+from tb.driver.fakecomputehost import ComputeHost
 from tb.driver.fakefaults import FakeFaults
 from tb.driver.fakemmuport import FakeMmuPort
 from tb.driver.translator import Translator
-from tb.models.host import Copied, Held, HostModel, Notified, Ring
+from tb.models.host import Copied, Held, Notified, Ring
 
 __all__ = ["FakeMachine"]
 
@@ -17,13 +19,14 @@ SPACE = 1 << 23
 
 
 class FakeMachine:
-    """Implements `driver.machine.Machine`; a cycle is one step of one channel.
+    """Implements `driver.machine.Machine`; a cycle is one step of one channel, and one block.
 
     Members
     -------
     model : the host.
     doorbells : channels rung, in order.
     translator : page tables, and what is remembered of them.
+    compute : the compute engine; None without one.
     mmu, faults : the registers of binds and invalidations, and of the fault buffer.
     linger : cycles that a channel's memory is in use after it was switched off.
     idle_limit : looks at the interrupt line in a row, with nothing to execute, until a wait is
@@ -37,7 +40,12 @@ class FakeMachine:
         self.translator = Translator(self.memory)
         self.mmu = FakeMmuPort(self.config, self.translator)
         self.faults = FakeFaults(self.memory, self.translator, self._time)
-        self.model = HostModel(self.config, self.memory, self._time, self.faults.translate)
+        self.model = ComputeHost(self.config, self.memory, self._time, self.faults.translate)
+        self.compute: FakeCompute | None = None
+        if self.config.compute:
+            parts = self.config, self.memory, self.translator, self.faults
+            self.compute = FakeCompute(*parts, self.model.release, self.model.ended)
+            self.model.compute = self.compute
         self.doorbells: list[int] = []
         self.idle_limit = idle_limit
         self.paused = False
@@ -81,6 +89,9 @@ class FakeMachine:
             self.model.wake()
         elif block == "CHANNEL":
             self._write_channel(index, name, offset, value)
+        elif block == "CONTEXT":
+            assert self.compute is not None, "without an engine there are no contexts"
+            self.compute.contexts[index][name] = value
         else:
             self._write_global(name, offset, value)
 
@@ -88,7 +99,7 @@ class FakeMachine:
         """Wait until the line is 1."""
         idle = 0
         while not self.line:
-            idle = 0 if self.model.ready() and not self.paused else idle + 1
+            idle = 0 if self._moves() else idle + 1
             assert idle < self.idle_limit, "waits for an interrupt that never comes"
             await self.wait_cycles(1)
 
@@ -99,8 +110,14 @@ class FakeMachine:
             self.mmu.step()
             if not self.paused and (ready := self.model.ready()):
                 self.model.step(ready[0])
+            if not self.paused and self.compute is not None:
+                self.compute.step()
         self._collect()
         await asyncio.sleep(0)
+
+    def _moves(self) -> bool:
+        busy = self.compute is not None and self.compute.busy
+        return not self.paused and (busy or bool(self.model.ready()))
 
     def memory_read(self, address: int, size: int) -> bytes:
         """Bytes of memory."""
@@ -140,7 +157,8 @@ class FakeMachine:
         return sum(1 << n for n, channel in enumerate(self.model.channels) if channel.halted)
 
     def _pending(self) -> int:
-        bits = self._errors(), self._notify, self._copy, self.faults.pending
+        tasks = self.compute is not None and self.compute.interrupt
+        bits = self._errors(), self._notify, self._copy, self.faults.pending, tasks
         return sum(bool(bit) << place for place, bit in enumerate(bits))
 
     def _global_word(self, name: str, offset: int) -> int:
@@ -153,8 +171,10 @@ class FakeMachine:
             return self._enable
         if name == "FAULT_SIZE":
             return self.faults.size()
-        for port in (self.mmu, self.faults):
-            if name in port.words:
+        if self.compute is not None and name == "TASK_STATE":
+            return self.compute.state()
+        for port in (self.mmu, self.faults, self.compute):
+            if port is not None and name in port.words:
                 return port.words[name]
         for mask, value in masks.items():
             if name == f"{mask}_LO":
@@ -179,6 +199,8 @@ class FakeMachine:
             self.mmu.write(name, value)
         elif name.startswith("FAULT_"):
             self.faults.write(name, value)
+        elif self.compute is not None and name in self.compute.words:
+            self.compute.write(name, value)
         else:
             if name == "SEM_COUNTING":
                 self.model.semaphores.counting = value
@@ -196,6 +218,7 @@ class FakeMachine:
                     PENDING=int(self.model.busy(index)),
                     ACTIVE=int(self.active(index)),
                     WAIT=4 if channel.blocked else 0,
+                    TASKS=self._tasks(index),
                 )
             case "GP_PUT":
                 return channel.put
@@ -205,7 +228,7 @@ class FakeMachine:
                 bit = -1 if code is None else code - 32 * int(name[-1])
                 return 1 << bit if 0 <= bit < 32 else 0
             case "CAUSE":
-                return channel.halted
+                return self.model.cause(index)
             case "ERROR_VA":
                 return channel.va & 0xFFFF_FFFF
             case "ERROR_VA_HI":
@@ -222,6 +245,8 @@ class FakeMachine:
                 return channel.executed
             case "COPIES":
                 return channel.copies
+            case "TASKS":
+                return self.model.over[index]
         return self._words.get(offset, 0)
 
     def _write_channel(self, index: int, name: str, offset: int, value: int) -> None:
@@ -241,7 +266,10 @@ class FakeMachine:
 
     def active(self, index: int) -> bool:
         """Whether a channel still uses its memory."""
-        return self.cycle < self._active_until.get(index, 0)
+        return self.cycle < self._active_until.get(index, 0) or self._tasks(index) > 0
+
+    def _tasks(self, index: int) -> int:
+        return self.compute.tasks(index) if self.compute else 0
 
     def _switch(self, index: int, on: bool) -> None:
         def word(name: str) -> int:
@@ -259,4 +287,5 @@ class FakeMachine:
         config = CHANNEL["CONFIG"].unpack(word("CONFIG"))
         ring = Ring(base, 1 << high["LIMIT2"], userd)
         privileged = bool(config["AUTH_LEVEL"])
+        self.model.contexts[index] = config["CONTEXT"]
         self.model.enable(index, ring, privileged=privileged, asid=config["ASID"])

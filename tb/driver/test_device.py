@@ -595,7 +595,7 @@ def test_error_in_words():
     error = ChannelError(3, Cause.COPY_READ_FAULT, 0x300, 4, 0x182, 0x1000, held=False)
     assert "more of its copies" not in str(error)
     error.more = True
-    assert "; address 0x1000; more of its copies have failed since." in str(error)
+    assert "; address 0x1000; more of its copies or tasks have failed since." in str(error)
 
 
 def test_close():

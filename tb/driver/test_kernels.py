@@ -43,3 +43,12 @@ def test_arguments(kernel: Kernel) -> None:
     name = next(iter(values))
     with pytest.raises(ValueError, match=f"{name} = {1 << 64} does not fit"):
         kernel.arguments(**{**values, name: 1 << 64})
+
+
+def test_lines() -> None:
+    """Where an instruction of a kernel comes from."""
+    kernel = Kernel("two", "start:  # nothing\n\n  mov   r1, N # more\nagain: bra  again", {"N": 4})
+    assert kernel.line(0) == "line 3 of 'two': mov r1, N"
+    assert kernel.line(8) == "line 4 of 'two': bra again"
+    for offset in (-8, 4, 16):
+        assert kernel.line(offset) == f"byte {offset} of 'two'"

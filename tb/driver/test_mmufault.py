@@ -167,7 +167,8 @@ def test_unbound():
         (2, "semaphore unit (client 2 of HUB)"),
         (3, "copy engine 0 (client 3 of HUB)"),
         (6, "copy engine 3 (client 6 of HUB)"),
-        (7, "client 7 of HUB"),
+        (7, "task unit (client 7 of HUB)"),
+        (8, "client 8 of HUB"),
         (0, "client 0 of HUB"),
     ],
 )

@@ -4,7 +4,8 @@ import pytest
 
 from driver.disassemble import Malformed, Method, decode, disassemble
 from driver.pushbuffer import CopyFence, Pushbuffer
-from hw.methods import HostMethod, MemOp, Reduction, SemOp
+from hw.methods import HostMethod, MemOp, ObjectClass, Reduction, SemOp
+from hw.qmd import ReleaseOp
 
 
 def dwords(commands: Pushbuffer) -> list[int]:
@@ -83,6 +84,21 @@ def test_invalidations():
     assert dwords(Pushbuffer().invalidate(0, 0)) == [group, 0, 0, ack, 0x0A << 27]
 
 
+def test_compute():
+    launch = [0x2001_20AD, 0x8765_4321, 0x8002_20B0]
+    assert dwords(Pushbuffer().launch_task(0x87_6543_2100)) == launch
+    record = bytes(range(256))
+    inline = dwords(Pushbuffer().launch_inline(0x87_6543_2100, record))
+    assert inline[:5] == [0x2042_20C6, 0, 0x8765_4321, 0x0302_0100, 0x0706_0504]
+    assert inline[66:] == [0xFFFE_FDFC, *launch]
+    assert dwords(Pushbuffer().wait_tasks()) == [0x8000_2044]
+    report = Pushbuffer().report(0x12_3456_7890, 5)
+    assert dwords(report) == [0x2004_26C0, 0x12, 0x3456_7890, 5, 0]
+    assert dwords(Pushbuffer().report(0, 5, timestamp=False))[-1] == 1 << 28
+    signed = Pushbuffer().report(0, 5, reduction=ReleaseOp.MAX, signed=True)
+    assert dwords(signed)[-1] == 1 << 3 | 2 << 9 | 1 << 17
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -102,6 +118,10 @@ def test_invalidations():
         (lambda p: p.invalidate(0, 1 << 49), r"address = 0x2000000000000 does not fit its 49 bits"),
         (lambda p: p.invalidate(address=0x1000), r"address = 0x1000 of no address space"),
         (lambda p: p.raw(-1), r"dword = -0x1 does not fit its 32 bits"),
+        (lambda p: p.launch_task(0x180), r"record 0x180 is not a multiple of 256"),
+        (lambda p: p.launch_task(1 << 40), r"record 0x10000000000 is past 40 bits"),
+        (lambda p: p.launch_inline(0, bytes(255)), r"a record has 256 bytes, not 255"),
+        (lambda p: p.report(1 << 40, 0), r"report semaphore address = 0x10000000000 does not fit"),
     ],
 )
 def test_refused(make, message: str):
@@ -176,3 +196,23 @@ def test_disassemble():
     text = disassemble(Pushbuffer().host(HostMethod.MEM_OP_D, 3 << 27 | 1).dwords)
     assert "(operation 3, pdb_addr_hi)" in text
     assert "method 0x300" in disassemble(Pushbuffer().immediate(5, 0x300, 1).dwords)
+
+
+def test_disassemble_compute():
+    """Methods of a subchannel are those of the class that was bound to it last."""
+    commands = Pushbuffer().set_object(1, ObjectClass.COMPUTE)
+    commands.launch_inline(0x100, bytes(256)).report(0x10, 1, reduction=ReleaseOp.DEC)
+    lines = disassemble(commands.inc(1, 0x2BC, 3).immediate(1, 0x2C0, 5).dwords).splitlines()
+    text = "\n".join(lines)
+    assert "subchannel 1 SET_INLINE_QMD_ADDRESS_B = 0x00000001" in text
+    assert "LOAD_INLINE_QMD_DATA(0) = 0x00000000" in text
+    assert "LOAD_INLINE_QMD_DATA(63) = 0x00000000" in text
+    assert "SEND_PCAS_A = 0x00000001" in text
+    assert "SEND_SIGNALING_PCAS2_B = 0x00000002  (SCHEDULE)" in text
+    assert "SET_REPORT_SEMAPHORE_D = 0x00000808  (reduction_enable, reduction DEC)" in text
+    assert "SEND_SIGNALING_PCAS_B = 0x00000003  (invalidate, schedule)" in text
+    assert lines[-1].endswith("SEND_SIGNALING_PCAS2_B = 0x00000005")
+    again = Pushbuffer().set_object(1, ObjectClass.COMPUTE).set_object(1, ObjectClass.COPY)
+    assert "method 0x2b4 " in disassemble(again.inc(1, 0x2B4, 1).dwords)
+    known = {1: int(ObjectClass.COMPUTE)}
+    assert "WAIT_FOR_IDLE" in disassemble(Pushbuffer().wait_tasks().dwords, objects=known)

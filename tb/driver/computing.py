@@ -1,0 +1,154 @@
+"""What a compute engine must do for the driver: the same on the RTL and in plain Python."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+
+from driver.addressspace import AddressSpace
+from driver.device import Device
+from driver.fault import ChannelError
+from driver.kernels import VECTOR_ADD, Kernel
+from driver.occupancy import BlockError
+from driver.pushbuffer import Pushbuffer
+from driver.stream import Stream
+from driver.taskerror import TaskError
+from driver.tasks import Task
+from hw.errors import Cause, CoreCause
+from hw.pagetables import AccessType
+from hw.qmd import SkedCheck
+
+__all__ = ["BODIES"]
+
+COUNT, BLOCK = 75, 20
+HOLE = 0x7654_3000
+
+STORE = Kernel(
+    "store",
+    """
+    ldc   r0, [TO]
+    ldc   r1, [4]
+    mov   r2, 1
+    stg   [r0], r2
+    exit
+    """,
+    {"TO": 8},
+)
+
+
+async def addition(device: Device, stream: Stream, seed: int) -> tuple[Task, dict[str, Any]]:
+    """Launch a vector addition; its task and its arguments."""
+    numbers, space = np.random.default_rng(seed), stream.space
+    words = numbers.integers(0, 1 << 32, (2, COUNT), np.uint32)
+    args = {
+        name: await device.upload(each, space=space) for name, each in zip("AB", words, strict=True)
+    }
+    args |= {"C": await device.allocate(4 * COUNT, space=space), "N": COUNT}
+    args["C"].fill(0)
+    return await stream.launch(VECTOR_ADD, -(-COUNT // BLOCK), BLOCK, args), args
+
+
+def check(args: dict[str, Any]) -> None:
+    """The sums are right."""
+    a, b, c = (args[name].read(np.uint32) for name in "ABC")
+    assert np.array_equal(c, a + b)
+
+
+async def failure(waiting: Stream | Task) -> TaskError:
+    """The error that a wait ends with."""
+    try:
+        await waiting.synchronize()
+    except ChannelError as error:
+        assert isinstance(error, TaskError), str(error)
+        return error
+    raise AssertionError("no error was raised")
+
+
+async def vector_adds(device: Device) -> None:
+    """Example 1 of page 20: two address spaces at the same addresses, if the machine can."""
+    spaces: list[AddressSpace] = [device.space]
+    if device.info.channels > 1 and device.info.asids > 2:
+        spaces.append(device.create_space("second"))
+    streams = [await device.stream(space=space) for space in spaces]
+    work = [await addition(device, stream, n) for n, stream in enumerate(streams)]
+    for task, args in work:
+        await task.synchronize()
+        check(args)
+        assert 0 < task.time_ns <= await device.time_ns()
+    assert len({args["C"].mappings[0].va for _, args in work}) == 1
+
+
+async def in_order(device: Device) -> None:
+    """Copy, launch, copy, in one stream; an event behind."""
+    stream, done = await device.stream(), device.event()
+    _, args = await addition(device, stream, 3)
+    await stream.memcpy_async(args["A"], args["C"], 4 * COUNT)
+    task = await stream.launch(VECTOR_ADD, 4, BLOCK, args)
+    await stream.memcpy_async(args["B"], args["C"], 4 * COUNT)
+    await done.record(stream)
+    await done.synchronize()
+    assert task.query() and task.time_ns <= done.time_ns
+    a, b, c = (args[name].read(np.uint32) for name in "ABC")
+    first, second = np.random.default_rng(3).integers(0, 1 << 32, (2, COUNT), np.uint32)
+    assert np.array_equal(a, first + second)
+    assert np.array_equal(c, first + 2 * second) and np.array_equal(b, c)
+
+
+async def kernel_fault(device: Device) -> None:
+    """A store that is not mapped: the error says all, and the channel goes on."""
+    stream = await device.stream()
+    task = await stream.launch(STORE, 2, 32, {"TO": HOLE})
+    error = await failure(task)
+    assert error.cause is Cause.TASK_KERNEL and not error.held, str(error)
+    assert (error.kernel, error.record) == ("store", task.record)
+    warp, fault = error.warp, error.fault
+    assert warp is not None and warp.cause is CoreCause.MEMORY_FAULT, str(error)
+    assert (warp.at, warp.va) == (task.program.va + 24, HOLE)
+    assert warp.sm < device.info.sms and warp.asid == stream.space.asid
+    assert error.place == "line 5 of 'store': stg [r0], r2"
+    assert fault is not None and fault.va == HOLE, str(error)
+    assert fault.access in {AccessType.WRITE, AccessType.READ} and fault.space == "device"
+    await stream.channel.resume()
+    task, args = await addition(device, stream, 1)
+    await task.synchronize()
+    check(args)
+
+
+async def refused(device: Device) -> None:
+    """A block that is too big never comes to the machine; a record that is wrong is told, and
+    launched again once it is good."""
+    stream = await device.stream()
+    try:
+        await stream.launch(STORE, 1, 1, {"TO": 0}, shared=device.info.sm_shared + 1)
+    except BlockError as refusal:
+        assert refusal.check is SkedCheck.SHARED_MEMORY
+    else:
+        raise AssertionError("no error was raised")
+    # An acquire that waits, so that the record can be changed behind it.
+    gate = await device.allocate(4096)
+    gate.fill(0)
+    await stream.submit(Pushbuffer().acquire(device.space.at(gate), 0x0101_0101))
+    flag = await device.allocate(4)
+    flag.fill(0)
+    task = await stream.launch(STORE, 1, 1, {"TO": flag})
+    good = device.machine.memory_read(_physical(task), 256)
+    word = int.from_bytes(good, "little") | 4 << 1536
+    task.memory.write(word.to_bytes(256, "little"))
+    gate.fill(1)
+    error = await failure(task)
+    assert (error.cause, error.check) == (Cause.TASK_CHECK, SkedCheck.PROGRAM), str(error)
+    assert error.held and error.record == task.record
+    task.memory.write(good)
+    await stream.channel.resume()
+    await task.synchronize()
+    assert flag.read(np.uint32)[0] == 1
+
+
+def _physical(task: Task) -> int:
+    """Where the task's record lies."""
+    return task.memory.chunk.buffer.at(task.memory.offset)
+
+
+Body = Callable[[Device], Coroutine[Any, Any, None]]
+
+BODIES: tuple[Body, ...] = (vector_adds, in_order, kernel_fault, refused)

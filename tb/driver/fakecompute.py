@@ -1,0 +1,320 @@
+"""A compute engine in plain Python, for tests of the driver: records, contexts, lists, blocks.
+
+Blocks run one after the other on the interpreter of `tb.models.isa`, each in one step. Bit
+positions are written here anew, so that they are compared with those that the driver uses.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hw.config import Config
+from hw.errors import Cause
+from tb.driver.fakefaults import READ, WRITE, FakeFaults
+from tb.driver.translator import Translator
+from tb.models import isa
+from tb.models.tasks import FIELDS, Machine, judge
+
+__all__ = ["FakeCompute", "FakeTask", "Refused"]
+
+TASK_UNIT, FIRST_SM = 7, 8
+"""Clients of memory."""
+
+LEVELS, RECORD_BYTES, PAGE = 64, 256, 4096
+VALID, BASES, STEP = 664, 672, 16
+"""Of an instance block: bits of its subcontexts, their page directories."""
+
+WIDE, DEEP = 1, 2
+RELEASES = (768, 896, 1664)
+WARP_FAULT, LOST = 1, 2
+
+
+class Refused(Exception):
+    """A launch, or the end of a task, with its cause and the number of the check."""
+
+    def __init__(self, cause: Cause, check: int = 0) -> None:
+        super().__init__(cause, check)
+        self.cause, self.check = cause, check
+
+
+@dataclass(eq=False)
+class FakeTask:
+    """A task that was accepted; `placement` once it runs."""
+
+    channel: int
+    context: int
+    asid: int
+    va: int
+    priority: int
+    place: int = 0
+    """Address of its entry in the list."""
+    blocks: list[tuple[int, int, int]] = field(default_factory=list)
+    launch: isa.Launch | None = None
+    placement: int = 0
+    failed: bool = False
+
+
+class _Memory:
+    """An address space as the interpreter sees it: `isa.Memory`."""
+
+    def __init__(self, engine: "FakeCompute", asid: int, client: int) -> None:
+        self._engine, self._asid, self._client = engine, asid, client
+
+    def status(self, va: int) -> int:
+        return 0 if self._engine.at(self._asid, va, READ, self._client) is not None else 2
+
+    def read(self, va: int, size: int) -> bytes:
+        at = self._engine.at(self._asid, va, READ, self._client)
+        assert at is not None, "status was asked before"
+        return bytes(self._engine.memory[at : at + size])
+
+    def write(self, va: int, content: bytes) -> None:
+        at = self._engine.at(self._asid, va, WRITE, self._client)
+        if at is None:
+            raise isa.Failure(isa.MEMORY + 1, va)
+        self._engine.memory[at : at + len(content)] = content
+
+    def word(self, va: int) -> int:
+        return int.from_bytes(self.read(va, 4), "little")
+
+
+class FakeCompute:
+    """The engine.
+
+    Members
+    -------
+    words : its global registers; contexts : registers of each context.
+    running : tasks that were accepted and are not over. over : those that are, in order.
+    order : (ASID, block) of every block, in the order in which they ran.
+    release : carries out a release: (ASID, bits of the record from its first one on); whether it
+        was refused. ended : told of every task that is over, and why, if it failed.
+    hold : nothing runs. broken_lists : entries read back from the lists are wrong.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        memory: bytearray,
+        translator: Translator,
+        faults: FakeFaults,
+        release: Callable[[int, int], bool],
+        ended: Callable[[FakeTask, Cause], None],
+    ) -> None:
+        self.config, self.memory = config, memory
+        self._translator, self._faults = translator, faults
+        self._release, self._ended = release, ended
+        names = ("LISTS_LO", "LISTS_HI", "LISTS_SIZE", "STATUS", "STATE")
+        self.words = {f"TASK_{name}": 0 for name in names}
+        self.words |= {"CONTEXT_SLICE": 0, "CONTEXT_BROKEN": 0, "WARP_FAULT": 0}
+        self.words |= {f"WARP_FAULT_{n}_{h}": 0 for n in ("AT", "VA") for h in ("LO", "HI")}
+        registers = ("INSTANCE_LO", "INSTANCE_HI", "PLACEMENT")
+        self.contexts = [dict.fromkeys(registers, 0) for _ in range(config.contexts)]
+        self.running: list[FakeTask] = []
+        self.over: list[FakeTask] = []
+        self.order: list[tuple[int, tuple[int, int, int]]] = []
+        self.active: int | None = None
+        self.hold = self.broken_lists = False
+        self._automatic = WIDE
+        self._places = itertools.count()
+
+    # Registers
+
+    @property
+    def interrupt(self) -> bool:
+        """Of contexts that cannot run, and lost tasks."""
+        return bool(self.words["CONTEXT_BROKEN"] or self.words["TASK_STATUS"] & LOST)
+
+    def state(self) -> int:
+        """TASK_STATE."""
+        active = self.active is not None
+        return int(not self.running) | active << 1 | (self.active or 0) << 4
+
+    def write(self, name: str, value: int) -> None:
+        """A global register is written."""
+        if name in {"TASK_STATUS", "CONTEXT_BROKEN"}:
+            self.words[name] &= ~value
+            return
+        assert not (name.startswith("TASK_LISTS") and self.running), "lists are moved in use"
+        self.words[name] = value
+
+    # Launches
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do something."""
+        return not self.hold and any(self._able(task) for task in self.running)
+
+    def tasks(self, channel: int) -> int:
+        """Tasks of a channel that are not over."""
+        return sum(task.channel == channel for task in self.running)
+
+    def at(self, asid: int, va: int, access: int, client: int = TASK_UNIT) -> int | None:
+        """Physical address, None when it faults."""
+        return self._faults.translate(asid, va, access, client)
+
+    def accept(self, channel: int, context: int, asid: int, va: int) -> None:
+        """A launch. Raises `Refused`."""
+        found = self._judge(asid, va)
+        task = FakeTask(channel, context, asid, va, found.priority)
+        self._push(task)
+        self.running.append(task)
+
+    def _judge(self, asid: int, va: int) -> Any:
+        """What a record asks for. Raises `Refused`."""
+        config = self.config
+        machine = Machine(config.sm_warps, config.sm_registers, config.sm_shared)
+        found = judge(self._record(asid, va), machine)
+        if found is None:
+            raise Refused(Cause.TASK_MODEL)
+        if isinstance(found, int):
+            raise Refused(Cause.TASK_CHECK, found)
+        return found
+
+    def _record(self, asid: int, va: int) -> int:
+        at = self.at(asid, va, READ)
+        if at is None:
+            raise Refused(Cause.TASK_FAULT)
+        return int.from_bytes(self.memory[at : at + RECORD_BYTES], "little")
+
+    def _entry(self, task: FakeTask) -> tuple[int, int]:
+        """Physical address of a task's entry, and what is there while it waits."""
+        asid = self.words["TASK_LISTS_SIZE"] >> 16
+        at = self.at(asid, task.place, WRITE)
+        if at is None:
+            raise Refused(Cause.TASK_LISTS)
+        return at, task.va >> 8 | task.asid << 32 | task.channel << 48
+
+    def _push(self, task: FakeTask) -> None:
+        size = 1 << (self.words["TASK_LISTS_SIZE"] & 0x1F)
+        level = task.context, task.priority
+        waiting = sum((one.context, one.priority) == level for one in self.running)
+        if waiting >= size - self.config.slots - self.config.slots // 4:
+            raise Refused(Cause.TASK_FULL)
+        base = self.words["TASK_LISTS_HI"] << 32 | self.words["TASK_LISTS_LO"]
+        number = task.context * LEVELS + task.priority
+        task.place = base + 8 * (number * size + next(self._places) % size)
+        at, entry = self._entry(task)
+        self.memory[at : at + 8] = entry.to_bytes(8, "little")
+
+    def _lost(self, task: FakeTask) -> bool:
+        """Whether a task cannot be found in its list any more."""
+        at, entry = self._entry(task)
+        return self.broken_lists or self.memory[at : at + 8] != entry.to_bytes(8, "little")
+
+    # Contexts
+
+    def _able(self, task: FakeTask) -> bool:
+        return not self.words["CONTEXT_BROKEN"] >> task.context & 1
+
+    def _select(self) -> None:
+        """Let a context run that has tasks; the one that does goes on until another has some and it
+        has none. What it has is read when it begins."""
+        able = sorted({task.context for task in self.running if self._able(task)})
+        if self.active in able or not able:
+            return
+        self.active = None
+        words = self.contexts[able[0]]
+        at = words["INSTANCE_HI"] << 32 | words["INSTANCE_LO"]
+        if at + PAGE > len(self.memory) or not self._bind(self.memory[at : at + PAGE]):
+            self.words["CONTEXT_BROKEN"] |= 1 << able[0]
+            return
+        self.active = able[0]
+        self._automatic = words["PLACEMENT"] or self._automatic
+
+    def _bind(self, block: bytes) -> bool:
+        """Bind all address spaces of an instance block; whether that was possible."""
+        valid = int.from_bytes(block[VALID : VALID + 8], "little")
+        asids = [asid for asid in range(64) if valid >> asid & 1]
+        self._automatic = DEEP if len(asids) > 1 else WIDE
+        for asid in asids:
+            at = BASES + asid * STEP
+            word = int.from_bytes(block[at : at + 8], "little")
+            base = word >> 12 << 12
+            if asid >= self.config.asids or word & 3 or not word >> 10 & 1:
+                return False
+            if base + PAGE > len(self.memory):
+                return False
+            self._translator.bind(asid, base, (1 << 49) - 1)
+        return True
+
+    # Blocks
+
+    def step(self) -> None:
+        """One block of the most urgent task of the context that runs, the oldest among equals."""
+        if self.hold or not self.running:
+            return
+        self._select()
+        mine = [task for task in self.running if task.context == self.active]
+        if not mine:
+            return
+        task = max(mine, key=lambda one: one.priority)
+        try:
+            if task.launch is None and not self._begin(task):
+                return
+            self._run(task)
+            if not task.blocks:
+                self._complete(task)
+        except Refused as refused:
+            self._end(task, refused.cause)
+
+    def _begin(self, task: FakeTask) -> bool:
+        """It leaves its list; whether it was there."""
+        if self._lost(task):
+            self.words["TASK_STATUS"] |= LOST
+            self._end(task, Cause.NONE)
+            return False
+        self._judge(task.asid, task.va)
+        record = self._record(task.asid, task.va)
+        of = {name: record >> low & (1 << bits) - 1 for name, (low, bits) in FIELDS.items()}
+        grid = of["grid_x"], of["grid_y"], of["grid_z"]
+        task.launch = isa.Launch(
+            memory=_Memory(self, task.asid, FIRST_SM),
+            program=of["program_high"] << 32 | of["program_low"],
+            constants=of["buffer_high"] << 32 | of["buffer_low"],
+            constant_bytes=16 * of["buffer_size"] if of["buffer"] else 0,
+            grid=grid,
+            block=(of["block_x"], of["block_y"], of["block_z"]),
+            registers=of["registers"],
+            shared=of["shared"],
+            barrier=of["barriers"] > 0,
+        )
+        task.placement = of["placement"] or self._automatic
+        task.blocks = [(x, y, z) for z, y, x in itertools.product(*map(range, reversed(grid)))]
+        return True
+
+    def _run(self, task: FakeTask) -> None:
+        assert task.launch is not None
+        at = task.blocks.pop(0)
+        self.order.append((task.asid, at))
+        block = isa.run_block(task.launch, at)
+        failures = [warp.failure for warp in block.warps if warp.failure]
+        if failures:
+            self._tell(task, failures[0])
+            raise Refused(Cause.TASK_KERNEL)
+
+    def _tell(self, task: FakeTask, failure: tuple[int, int, int | None]) -> None:
+        """The first warp that cannot go on is kept."""
+        if self.words["TASK_STATUS"] & WARP_FAULT:
+            return
+        cause, at, va = failure
+        self.words["TASK_STATUS"] |= WARP_FAULT
+        sm = len(self.order) % self.config.sms
+        self.words["WARP_FAULT"] = cause | sm << 8 | task.asid << 16
+        for name, value in (("AT", at), ("VA", va or 0)):
+            self.words[f"WARP_FAULT_{name}_LO"] = value & 0xFFFF_FFFF
+            self.words[f"WARP_FAULT_{name}_HI"] = value >> 32
+
+    def _complete(self, task: FakeTask) -> None:
+        record = self._record(task.asid, task.va)
+        for first in RELEASES:
+            release = record >> first & (1 << 128) - 1
+            if release >> 55 & 1 and self._release(task.asid, release):
+                raise Refused(Cause.TASK_RELEASE)
+        self._end(task, Cause.NONE)
+
+    def _end(self, task: FakeTask, cause: Cause) -> None:
+        self.running.remove(task)
+        self.over.append(task)
+        task.failed = cause is not Cause.NONE
+        self._ended(task, cause)

@@ -1,0 +1,202 @@
+"""The reference host with the compute class, for tests of the driver."""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from hw.config import Config
+from hw.errors import Cause
+from tb.driver.fakecompute import WRITE, FakeCompute, FakeTask, Refused
+from tb.models.host import COPY_CLASS, Channel, Held, HostModel, Notified, Refusal, Ring
+
+__all__ = ["ComputeHost"]
+
+COMPUTE_CLASS = 0xC6C0
+LAUNCH_DMA, WFI, SET_REFERENCE, SEM_EXECUTE, SEMAPHORED = 0x300, 0x78, 0x50, 0x6C, 0x1C
+WAIT_FOR_IDLE, PCAS_A, PCAS_B, PCAS2_B = 0x110, 0x2B4, 0x2BC, 0x2C0
+INLINE_A, INLINE_B, INLINE = 0x318, 0x31C, range(0x320, 0x420, 4)
+REPORT_A, REPORT_B, REPORT_C, REPORT_D = 0x1B00, 0x1B04, 0x1B08, 0x1B0C
+NOTHING, LAUNCHES = {0, 1, 8}, {2, 3, 9, 10}
+RELEASE, REDUCTION = 1, 6
+REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
+"""Numbers of the host for those of a record."""
+
+
+@dataclass
+class _State:
+    """Of a channel: methods of its compute object; errors behind the one that halts it; whether it
+    was rung while it was halted."""
+
+    rung: bool = False
+    registers: dict[int, int] = field(default_factory=dict)
+    inline: dict[int, int] = field(default_factory=dict)
+    check: int = 0
+    more: deque[tuple[Cause, int]] = field(default_factory=deque)
+
+
+class ComputeHost(HostModel):
+    """`HostModel` with `compute`, to be set before anything is executed.
+
+    Members
+    -------
+    contexts : CONFIG.CONTEXT of channels. over : tasks that are over, by channel.
+    """
+
+    def __init__(self, config: Config, *others: object) -> None:
+        super().__init__(config, *others)  # pyright: ignore[reportArgumentType]
+        self.compute: FakeCompute | None = None
+        self.contexts: dict[int, int] = {}
+        self.over: Counter[int] = Counter()
+        self._states = [_State() for _ in range(config.channels)]
+
+    # Outside
+
+    def cause(self, index: int) -> int:
+        """CAUSE of a channel."""
+        channel, state = self.channels[index], self._states[index]
+        check = state.check if channel.halted is Cause.TASK_CHECK else 0
+        return channel.halted | bool(state.more) << 8 | check << 16
+
+    def enable(self, index: int, ring: Ring, *, privileged: bool = False, asid: int = 0) -> None:
+        """Switch a channel on with an empty ring."""
+        super().enable(index, ring, privileged=privileged, asid=asid)
+        self._states[index], self.over[index] = _State(), 0
+
+    def doorbell(self, index: int) -> None:
+        """Read GP_PUT from USERD, once the channel is not halted."""
+        self._states[index].rung = bool(self.channels[index].halted)
+        super().doorbell(index)
+
+    def clear(self, index: int, replacement: Held | None = None) -> None:
+        """End a halt; another task that has failed halts it again."""
+        super().clear(index, replacement)
+        state = self._states[index]
+        if state.more:
+            self._fail(index, *state.more.popleft())
+        elif state.rung:
+            self.doorbell(index)
+
+    def release(self, asid: int, bits: int) -> bool:
+        """A release of a record, from its first bit on; whether it was refused."""
+        va, payload = bits & (1 << 40) - 1, bits >> 64
+        wide, stamped = bits >> 61 & 1, not bits >> 62 & 3
+        operation = REDUCTION if bits >> 58 & 1 else RELEASE
+        return self._write(
+            asid, va, operation, bits >> 52 & 7, bits >> 56 & 3, stamped, wide, payload
+        )
+
+    def ended(self, task: FakeTask, cause: Cause) -> None:
+        """A task is over."""
+        self.over[task.channel] += 1
+        self.wake()
+        if cause is not Cause.NONE:
+            channel = self.channels[task.channel]
+            if channel.halted:
+                self._states[task.channel].more.append((cause, task.va))
+            else:
+                self._fail(task.channel, cause, task.va)
+
+    def _fail(self, index: int, cause: Cause, va: int) -> None:
+        """A task has failed; what the channel holds stays."""
+        channel = self.channels[index]
+        channel.halted, channel.va, channel.holds = cause, va, False
+        channel.blamed = Held(PCAS_A, 1, va >> 8)
+
+    # Methods
+
+    def _set_object(self, channel: Channel, method: Held) -> None:  # pyright: ignore
+        if method.data & 0xFFFF == COMPUTE_CLASS and self.compute is not None:
+            channel.objects[method.subchannel] = COMPUTE_CLASS
+        else:
+            HostModel._set_object(channel, method)
+
+    def _host_method(self, index: int, channel: Channel, method: Held) -> bool:
+        waits = method.address in {WFI, SET_REFERENCE}
+        if method.address == SEM_EXECUTE:
+            waits = method.data & 7 in {RELEASE, REDUCTION} and method.data >> 20 & 1
+        elif method.address == SEMAPHORED:
+            waits = method.data & 0x12 and not method.data >> 20 & 1
+        if waits and self._tasks(index):
+            return False
+        return super()._host_method(index, channel, method)
+
+    def _tasks(self, index: int) -> int:
+        return self.compute.tasks(index) if self.compute else 0
+
+    def _engine_method(self, index: int, channel: Channel, method: Held) -> bool:
+        bound = channel.objects.get(method.subchannel)
+        if bound == COMPUTE_CLASS:
+            return self._compute_method(index, channel, method)
+        if bound == COPY_CLASS and method.address == LAUNCH_DMA and self._tasks(index):
+            return False
+        return super()._engine_method(index, channel, method)
+
+    def _compute_method(self, index: int, channel: Channel, method: Held) -> bool:
+        state, data = self._states[index], method.data
+        state.registers[method.address] = data
+        match method.address:
+            case a if a in {WAIT_FOR_IDLE, REPORT_D} and self._tasks(index):
+                return False
+            case a if a in INLINE:
+                state.inline[INLINE.index(a)] = data
+            case a if a == PCAS_B and data & 2:
+                self._launch_task(index, channel)
+            case a if a == PCAS2_B and data not in NOTHING:
+                if data not in LAUNCHES:
+                    raise Refusal(Cause.COMPUTE_MODE)
+                self._launch_task(index, channel)
+            case a if a == REPORT_D:
+                self._report(index, channel, data)
+        return True
+
+    def _launch_task(self, index: int, channel: Channel) -> None:
+        state = self._states[index]
+        self._write_inline(channel, state)
+        va = state.registers.get(PCAS_A, 0) << 8
+        assert self.compute is not None
+        try:
+            self.compute.accept(index, self.contexts.get(index, 0), channel.asid, va)
+        except Refused as refused:
+            state.check = refused.check
+            raise Refusal(refused.cause, va) from None
+
+    def _write_inline(self, channel: Channel, state: _State) -> None:
+        assert self.compute is not None
+        start = (state.registers.get(INLINE_A, 0) << 32 | state.registers.get(INLINE_B, 0)) << 8
+        words, state.inline = state.inline, {}
+        for number, word in words.items():
+            at = self.compute.at(channel.asid, start + 4 * number, WRITE)
+            if at is None:
+                raise Refusal(Cause.INLINE_FAULT, start + 4 * number)
+            self.memory[at : at + 4] = word.to_bytes(4, "little")
+
+    def _report(self, index: int, channel: Channel, data: int) -> None:
+        registers = self._states[index].registers
+        if data & 3 == 3:
+            self.events.append(Notified(index, False))
+            return
+        va = (registers.get(REPORT_A, 0) & 0xFF) << 32 | registers.get(REPORT_B, 0)
+        operation = REDUCTION if data >> 3 & 1 else RELEASE
+        stamped, payload = not data >> 28 & 1, registers.get(REPORT_C, 0)
+        number, signed = data >> 9 & 7, data >> 17 & 3
+        if self._write(channel.asid, va, operation, number, signed, stamped, 0, payload):
+            raise Refusal(Cause.SEM_FAULT, va)
+
+    def _write(
+        self,
+        asid: int,
+        va: int,
+        operation: int,
+        number: int,
+        signed: int,
+        stamped: bool,
+        wide: int,
+        payload: int,
+    ) -> bool:
+        """A release, or a reduction by its number in a record; whether it was refused."""
+        details = {"reduction": REDUCTIONS[number], "unsigned": not signed, "wide": bool(wide)}
+        details |= {"timestamp": stamped, "payload": payload & (1 << 32 + 32 * wide) - 1}
+        try:
+            self._semaphore(asid, va, operation, **details)
+        except Refusal:
+            return True
+        return False

@@ -1,0 +1,26 @@
+"""What the RTL's compute engine is asked to do, on the one in plain Python."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from driver.device import Device
+from driver.policy import PriorityPolicy
+from hw.config import CONFIGS
+from tb.driver.computing import BODIES, Body
+from tb.driver.fake import SPACE, FakeMachine
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+@pytest.mark.parametrize("name", ["tiny", "default", "large"])
+def test_bodies(body: Body, name: str):
+    machine = FakeMachine(replace(CONFIGS[name], memory_bytes=SPACE))
+
+    async def main():
+        device = await Device.open(machine, PriorityPolicy(1))
+        await asyncio.wait_for(body(device), 30)
+        await device.close()
+        assert await device.control.read("INTR") == 0
+
+    asyncio.run(main())

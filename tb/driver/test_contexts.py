@@ -1,0 +1,155 @@
+"""Instance blocks, contexts that begin to run, memory of the lists (ASID-21, ASID-22)."""
+
+import asyncio
+
+import pytest
+
+from driver import contexts, tasklists
+from driver.compute import ComputeSettings
+from driver.contexts import ContextError, OutOfContexts
+from driver.device import Device
+from driver.instance import InstanceBlock
+from driver.kernels import SPIN
+from driver.memory import Memory
+from driver.policy import NoPriorityPolicy
+from driver.tasklists import TaskListError, log_size
+from hw.config import CONFIGS, Config
+from tb.driver.fake import SPACE, FakeMachine
+
+
+def test_instance_block():
+    """Bits as on spec page 60: subcontexts at 664, page directories from 672 on."""
+    machine = FakeMachine()
+    memory = Memory(machine, SPACE)
+    buffer = memory.allocate(8192, align=4096)
+    buffer.fill(0xFF)
+    block = InstanceBlock(buffer, 4096)
+    assert block.address == buffer.address + 4096
+    assert machine.memory_read(block.address, 4096) == bytes(4096)
+
+    def word(at: int) -> int:
+        return int.from_bytes(machine.memory_read(block.address + at, 8), "little")
+
+    written = []
+    write, machine.memory_write = (
+        machine.memory_write,
+        lambda at, content: (
+            written.append(at - block.address),
+            write(at, content),
+        ),
+    )
+    block.add(0, 0x5000)
+    assert written == [672, 664], "what is valid stands there"
+    block.add(63, 0x12_3456_7000)
+    assert word(664) == 1 << 63 | 1
+    # Version 2, big pages of 64 KiB.
+    assert word(672) == 0x5C00 and word(672 + 63 * 16) == 0x12_3456_7C00
+    block.remove(0)
+    assert word(664) == 1 << 63
+    block.add(0, 0x6000)
+    assert (word(664), word(672)) == (1 << 63 | 1, 0x6C00)
+    with pytest.raises(ValueError, match="ASID 64 is outside 0 … 63"):
+        block.add(64, 0)
+
+
+@pytest.mark.parametrize(
+    ("slots", "waiting", "log"), [(4, 1, 3), (4, 3, 3), (4, 4, 4), (16, 64, 7), (64, 64, 8)]
+)
+def test_list_size(slots, waiting, log):
+    assert log_size(slots, waiting) == log
+    assert 1 << log >= slots + slots // 4 + waiting > 1 << log - 1
+
+
+def test_wrong_list_size():
+    for waiting in (0, (1 << 20) - 19):
+        with pytest.raises(ValueError, match=f"waiting = {waiting}: 1 … 1048556"):
+            log_size(16, waiting)
+    with pytest.raises(ValueError, match="spaces_each = 65 is outside 1 … 64"):
+        asyncio.run(Device.open(FakeMachine(), compute=ComputeSettings(spaces_each=65)))
+
+
+@pytest.mark.parametrize("name", ["tiny", "default"])
+def test_registers(name):
+    """Lists and contexts as the machine is told; the lists are nobody else's memory."""
+    config = CONFIGS[name]
+    machine = FakeMachine(config)
+
+    async def main():
+        settings = ComputeSettings(waiting=10, slice_cycles=777)
+        device = await Device.open(machine, NoPriorityPolicy(1), compute=settings)
+        stream = await device.stream()
+        await stream.synchronize()
+        words = machine.compute.words
+        asid, log = words["TASK_LISTS_SIZE"] >> 16, words["TASK_LISTS_SIZE"] & 0x1F
+        assert (asid, log) == (config.asids - 1, 4 if name == "tiny" else 5)
+        assert words["CONTEXT_SLICE"] == 777
+        va = words["TASK_LISTS_HI"] << 32 | words["TASK_LISTS_LO"]
+        (space,) = [space for space in device.spaces if space.asid == asid]
+        assert (space is device.space) == (config.asids == 1)
+        mapping = space.find(va)
+        assert mapping is not None and mapping.va == va
+        assert mapping.buffer.size == 64 * config.contexts * 8 << log
+        blocks = [each["INSTANCE_LO"] for each in machine.compute.contexts]
+        assert len(set(blocks)) == config.contexts and not any(block % 4096 for block in blocks)
+        await device.close()
+
+    asyncio.run(main())
+
+
+def test_high_asid():
+    """An instance block has no place for it: no launches, but copies."""
+    machine = FakeMachine(Config(memory_bytes=SPACE, asids=128))
+
+    async def main():
+        device = await Device.open(machine, NoPriorityPolicy(1))
+        for _ in range(64):
+            await device.spaces.acquire(device.create_space())
+        stream = await device.stream()
+        assert device.space.asid == 64
+        with pytest.raises(OutOfContexts, match=r"no context can have .* 'device' \(ASID 64\)"):
+            await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        await stream.synchronize()
+
+    asyncio.run(main())
+
+
+def test_waits_for_a_context_that_begins(monkeypatch):
+    """A space leaves its context only once nothing may still bind what its block was: else its
+    ASID's next owner would lose it."""
+    machine = FakeMachine()
+    monkeypatch.setattr(contexts, "_PATIENCE_CYCLES", 1000)
+
+    async def main():
+        device = await Device.open(machine, NoPriorityPolicy(1))
+        stream = await device.stream()
+        await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        state = machine.compute.state
+        left = 5
+
+        def begins() -> int:
+            nonlocal left
+            left -= 1
+            return 0 if left > 0 else state()
+
+        machine.compute.state = begins
+        await stream.close()
+        assert left == 0 and device.space.asid is not None
+        again = await device.stream()
+        await (await again.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+        machine.compute.state = lambda: 0
+        with pytest.raises(ContextError, match="no context has begun to run for 1000 cycles"):
+            await again.close()
+
+    asyncio.run(main())
+
+
+def test_tasks_of_an_earlier_owner(monkeypatch):
+    monkeypatch.setattr(tasklists, "_PATIENCE_CYCLES", 1000)
+    machine = FakeMachine()
+    machine.compute.state = lambda: 2
+
+    async def main():
+        with pytest.raises(TaskListError, match="still has tasks after 1000 cycles"):
+            await Device.open(machine)
+
+    asyncio.run(main())

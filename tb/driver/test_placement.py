@@ -1,0 +1,119 @@
+"""How blocks are spread is chosen by task, context, environment, or by itself (ASID-32)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from driver.compute import ComputeSettings
+from driver.device import Device
+from driver.kernels import SPIN
+from driver.placement import AUTO, VARIABLE, PlacementError, from_environment, placement
+from driver.policy import NoPriorityPolicy
+from driver.stream import Stream
+from hw.config import Config
+from hw.qmd import Placement
+from tb.driver.fake import SPACE, FakeMachine
+
+Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
+WIDE, DEEP, AFFINITY = Placement.WIDE, Placement.DEEP, Placement.AFFINITY
+
+
+def run(body: Body, settings: ComputeSettings | None = None) -> None:
+    machine = FakeMachine(Config(memory_bytes=SPACE))
+
+    async def main():
+        device = await Device.open(machine, NoPriorityPolicy(1), compute=settings)
+        await asyncio.wait_for(body(device, machine), 30)
+        await device.close()
+
+    asyncio.run(main())
+
+
+async def used(machine: FakeMachine, stream: Stream, **options: Any) -> int:
+    """The placement that the machine uses for a launch."""
+    await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, **options)).synchronize()
+    assert machine.compute is not None
+    return machine.compute.over[-1].placement
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    """Whatever the tests are run under."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def test_names():
+    assert [placement(name) for name in ("auto", "wide", " Deep", "AFFINITY")] == [
+        *(AUTO, WIDE, DEEP, AFFINITY)
+    ]
+    assert placement(DEEP) is DEEP
+    with pytest.raises(PlacementError, match="'narrow' is no placement: there are auto, wide"):
+        placement("narrow")
+
+
+def test_environment():
+    assert from_environment({}) is AUTO
+    assert from_environment({VARIABLE: ""}) is AUTO
+    assert from_environment({VARIABLE: "affinity"}) is AFFINITY
+    with pytest.raises(PlacementError, match="variable SIGNALBOX_PLACEMENT: 'x' is no placement"):
+        from_environment({VARIABLE: "x"})
+
+
+def test_automatic():
+    """Wide for one address space with tasks, deep for several; who only copies is none."""
+
+    async def body(device, machine):
+        space = device.create_space("other")
+        stream, other = await device.stream(), await device.stream(space=space)
+        buffer = await device.allocate(64, space=space)
+        await other.memcpy_async(buffer, buffer, 64)
+        await other.synchronize()
+        assert await used(machine, stream) == WIDE
+        assert await used(machine, other) == DEEP
+        assert await used(machine, stream) == DEEP
+        await other.close()
+        assert await used(machine, stream) == WIDE
+
+    run(body)
+
+
+def test_order_of_choices(monkeypatch):
+    """A task's own, else its context's, else the settings', else the environment's."""
+    monkeypatch.setenv(VARIABLE, "affinity")
+
+    async def by_environment(device, machine):
+        contexts = device.compute.contexts
+        stream = await device.stream()
+        assert await used(machine, stream) == AFFINITY
+        context = contexts.of(device.space)
+        await contexts.place(context, "deep")
+        assert await used(machine, stream) == DEEP
+        assert await used(machine, stream, policy="wide") == WIDE
+        assert await used(machine, stream, policy=AFFINITY) == AFFINITY
+        await contexts.place(context, AUTO)
+        assert await used(machine, stream) == WIDE
+        # Who opens the context next finds it as new.
+        await stream.close()
+        assert await used(machine, await device.stream()) == AFFINITY
+        with pytest.raises(PlacementError, match="'far' is no placement"):
+            await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, policy="far")
+
+    async def by_settings(device, machine):
+        assert await used(machine, await device.stream()) == DEEP
+
+    run(by_environment)
+    run(by_settings, ComputeSettings(placement="deep"))
+
+
+def test_wrong_environment(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "everywhere")
+
+    async def main():
+        with pytest.raises(PlacementError, match="SIGNALBOX_PLACEMENT: 'everywhere'"):
+            await Device.open(FakeMachine(Config(memory_bytes=SPACE)))
+        # Where nothing is placed it does not matter.
+        await Device.open(FakeMachine(Config(memory_bytes=SPACE, sms=0)))
+
+    asyncio.run(main())

@@ -1,0 +1,56 @@
+"""Faults of warps: read from the registers, claimed by tasks (HOST-10)."""
+
+import asyncio
+
+from driver.control import Control
+from driver.warpfault import WarpFaults
+from hw.errors import CoreCause
+from tb.driver.fake import FakeMachine
+
+
+def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:
+    """The machine has a fault to tell of."""
+    words = machine.compute.words
+    words["TASK_STATUS"] |= 1
+    words["WARP_FAULT"] = cause | 131 << 8 | asid << 16
+    for name, value in (("AT", at), ("VA", va)):
+        words[f"WARP_FAULT_{name}_LO"] = value & 0xFFFF_FFFF
+        words[f"WARP_FAULT_{name}_HI"] = value >> 32
+
+
+def test_claim():
+    """Each task takes those of its address space and program; the machine tells of the next."""
+    machine = FakeMachine()
+
+    async def main():
+        faults = WarpFaults(Control(machine))
+        assert await faults.claim(3, lambda at: True) is None
+        tell(machine, 5, 3, 0x1_2345_6780, 0x1_FFFF_FFFF_F004)
+        await faults.read()
+        assert not machine.compute.words["TASK_STATUS"]
+        tell(machine, 8, 4, 0x1000, 0x77)
+        assert await faults.claim(3, lambda at: at == 0x1000) is None
+        found = await faults.claim(3, lambda at: at == 0x1_2345_6780)
+        assert found is not None and (found.sm, found.asid) == (131, 3)
+        assert (found.cause, found.va) == (CoreCause.MEMORY_FAULT, 0x1_FFFF_FFFF_F004)
+        assert "had MEMORY_FAULT at 0x123456780, accessing 0x1fffffffff004: the" in found.text()
+        (other,) = faults.unclaimed
+        assert (other.cause, other.va) == (CoreCause.MASK_STACK, None)
+        tell(machine, 13, 4, 0x1008, 0)
+        tell_again = await faults.claim(4, lambda at: True)
+        assert tell_again is other and faults.unclaimed == ()
+
+    asyncio.run(main())
+
+
+def test_unknown_cause():
+    machine = FakeMachine()
+
+    async def main():
+        faults = WarpFaults(Control(machine))
+        tell(machine, 13, 0, 0x1000, 0)
+        found = await faults.claim(0, lambda at: True)
+        assert found is not None and found.cause == 13
+        assert found.text("line 3") == "a warp on SM 131 had cause 13 at 0x1000 (line 3)"
+
+    asyncio.run(main())
