@@ -3,6 +3,7 @@
 import pytest
 
 from hw.top import Signalbox
+from tb.host.computing import CONFIG
 from tb.sim.sizes import SIZES
 from tb.sim.top import simulate_top
 
@@ -25,4 +26,15 @@ def test_example(simulator: str):
         "tb.driver.cocotb_example",
         simulator=simulator,
         name="driver-default",
+    )
+
+
+def test_compute(simulator: str) -> None:
+    """Launches, on a machine with a compute engine."""
+    simulate_top(
+        Signalbox(CONFIG),
+        "tb.driver.cocotb_compute_driver",
+        simulator=simulator,
+        name="driver-compute",
+        minimum=4,
     )
