@@ -4,6 +4,7 @@ Nothing here knows page tables or the hardware: an access is right if some page 
 space explains it that was in the tables, or not yet invalidated, while the access was under way.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,10 @@ LIMIT, UNBOUND, PRIVILEGE, READ_ONLY, REGION, POISONED, ATOMICS = 3, 4, 5, 6, 13
 
 NEVER = float("inf")
 
+CLIENTS, SMS = (int(os.environ.get(name, "0")) for name in ("CLIENTS", "SMS"))
+"""Clients that are not translation, and how many of them, the last ones, are SMs; before those is
+the task unit."""
+
 
 @dataclass
 class Event:
@@ -66,6 +71,7 @@ class Record:
     client: int
     access: int
     client_type: int
+    gpc: int
     valid: int
 
     @classmethod
@@ -80,6 +86,7 @@ class Record:
             (232, 7),
             (240, 4),
             (244, 1),
+            (248, 5),
             (255, 1),
         )
         return cls(*(word >> low & (1 << width) - 1 for low, width in places))
@@ -289,10 +296,10 @@ class History:
         assert event.record is not None
         record = Record.of(event.record)
         bases = {row.base for row in self._rows(burst)}
-        assert (record.valid, record.client_type) == (1, 1), burst
+        assert record.valid == 1, burst
         assert record.address == burst.va >> 12, burst
         assert (record.asid, record.cause) == (burst.asid, event.cause), burst
-        assert record.client == event.client, burst
+        assert (record.client_type, record.gpc, record.client) == _named(event.client), burst
         assert record.access == event.access + 8 * burst.physical, burst
         assert burst.cycles[0] <= record.timestamp <= event.cycle, burst
         if record.aperture:
@@ -300,3 +307,14 @@ class History:
             assert None in bases, (burst, bases)
         else:
             assert record.instance << 12 in bases, (burst, bases)
+
+
+def _named(client: int) -> tuple[int, int, int]:
+    """Type, GPC and number of a client in records."""
+    task_unit = CLIENTS - SMS
+    if not SMS or client < task_unit:
+        return 1, 0, client
+    if client == task_unit:
+        return 1, 0, 7
+    sm = client - task_unit - 1
+    return 0, sm // 16, sm % 16

@@ -18,10 +18,11 @@ CONFIGS = {
         walks=3,
         walk_cache=2,
         data_width=64,
+        sms=1,
         memory_bytes=MEMORY,
     ),
-    "default": Config(memory_bytes=MEMORY),
-    "wide": Config(data_width=512, memory_bytes=MEMORY),
+    "default": Config(sms=0, memory_bytes=MEMORY),
+    "wide": Config(sms=0, data_width=512, memory_bytes=MEMORY),
 }
 
 
@@ -38,6 +39,7 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
             "WIDTH": str(config.data_width),
             "ASIDS": str(config.asids),
             "CLIENTS": str(config.memory_clients),
+            "SMS": str(config.sms),
         },
         minimum=minimum,
     )
@@ -61,7 +63,7 @@ def test_faults(simulator: str, name: str) -> None:
 @pytest.mark.parametrize("width", [64, 128, 512])
 def test_recorder(simulator: str, width: int) -> None:
     simulate(
-        FaultRecorder(Config(data_width=width), 4),
+        FaultRecorder(Config(sms=0, data_width=width), 4),
         "tb.mmu.cocotb_recorder",
         simulator=simulator,
         name=f"mmu-recorder-{width}",
