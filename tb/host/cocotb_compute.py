@@ -417,9 +417,9 @@ async def from_launch_to_end(dut: Any) -> None:
     computer = await Computer.start(bench)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
-    for _ in range(2):  # the first one finds its translations missing
-        task = space.task(spin(20, blocks=5, threads=64))
-        await channel.submit(launch(task))
+    first, task = (space.task(spin(20, blocks=5, threads=64)) for _ in range(2))
+    for one in (first, task):  # the first one finds translations missing
+        await channel.submit(launch(one))
         await computer.finish(channel)
     page = task.record_at >> 8
     (launched,) = await bench.events(TaskLaunched, page=page)
