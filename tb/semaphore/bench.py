@@ -17,7 +17,7 @@ from cocotb.triggers import RisingEdge
 
 from hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from hw.methods import pack
-from hw.records import HOST_CLIENTS, SemaphoreError, semaphore_request
+from hw.records import SemaphoreError, semaphore_clients, semaphore_request
 from tb.models.semaphores import ACQUIRES, SemaphoreMemory
 from tb.reset import reset
 from tb.semaphore.configs import SIZES
@@ -99,7 +99,7 @@ class Bench:
         self.dut = dut
         self.config: Config = SIZES[os.environ["SIZE"]]
         self.random = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        self.clients = [Client() for _ in range(HOST_CLIENTS + self.config.copy_engines)]
+        self.clients = [Client() for _ in range(semaphore_clients(self.config))]
         self.window_todo: deque[tuple[int, int | None]] = deque()
         self.window_results: list[int] = []
         self.window_eager = True
