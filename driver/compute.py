@@ -283,7 +283,7 @@ class Compute:
             task.channel = stream.channel
             commands = Pushbuffer()
             if not launch.overlap and not stream.idle:
-                commands.wait_idle()
+                commands.wait_own()
             await stream.enqueue(commands.launch_task(task.record))
             task.channel.tasks.launched(task)
         return task

@@ -277,8 +277,12 @@ class Pushbuffer:
         return self.host(HostMethod.NON_STALL_INTERRUPT, handle)
 
     def wait_idle(self) -> "Pushbuffer":
-        """WFI of all scopes."""
+        """WFI of all scopes: for what any channel has under way."""
         return self.host(HostMethod.WFI, 1)
+
+    def wait_own(self) -> "Pushbuffer":
+        """WFI of the channel's own work."""
+        return self.host(HostMethod.WFI, 0)
 
     def yield_slice(self, operation: YieldOp = YieldOp.RUNLIST_TIMESLICE) -> "Pushbuffer":
         """YIELD: give up the rest of the time slice."""
@@ -378,7 +382,7 @@ class Pushbuffer:
     def launch_task(self, record: int) -> "Pushbuffer":
         """Launch the task whose record lies at a virtual address, a multiple of 256 of 40 bits.
 
-        What follows does not wait for it, but for `wait_idle`, releases with `wfi`, and copies.
+        What follows does not wait for it, but for `wait_own`, releases with `wfi`, and copies.
         """
         upper, shifted = _record(record)
         if upper:

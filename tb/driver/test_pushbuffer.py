@@ -68,6 +68,7 @@ def test_host_methods():
     assert dwords(Pushbuffer().set_object()) == [0x2001_8000, 0xC7B5]
     assert dwords(Pushbuffer().non_stall_interrupt(5)) == [0x8005_0008]
     assert dwords(Pushbuffer().wait_idle()) == [0x8001_001E]
+    assert dwords(Pushbuffer().wait_own()) == [0x8000_001E]
     assert dwords(Pushbuffer().mem_op(MemOp.MEMBAR)) == [0x2004_000A, 0, 0, 0, 0x2800_0000]
 
 
