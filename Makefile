@@ -22,7 +22,7 @@ ARGS ?=
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim raw picture test lint prove bench soak coverage verilog synth plan clean
+.PHONY: help venv sim kernels raw picture test lint prove bench soak coverage verilog synth plan clean
 
 help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
@@ -48,6 +48,9 @@ $(VENV)/.checks: pyproject.toml | $(VENV)/bin/python
 
 sim: $(VENV)/.tools ## run a workload on the RTL, show latencies and a timeline | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
 	$(RUN) -m tb.workload $(WORKLOAD) $(ARGS)
+
+kernels: $(VENV)/.tools ## run kernels of two applications and an urgent one on the RTL, show tasks and SMs | ARGS='--seed N --simulator icarus --waves'
+	$(RUN) -m tb.spine $(ARGS)
 
 raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report what became of it | PUSHBUFFER=file  IMAGE=file  WAVES=1  ARGS='--events N --patience N --channels N ...'
 	$(RUN) -m tb.sim.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)

@@ -3,8 +3,7 @@
 import pytest
 
 from hw.top import Signalbox
-from tb.host.computing import CONFIG
-from tb.sim.sizes import SIZES
+from tb.sim.sizes import COMPUTE, SIZES
 from tb.sim.top import simulate_top
 
 
@@ -32,7 +31,7 @@ def test_example(simulator: str):
 def test_compute(simulator: str) -> None:
     """Launches, on a machine with a compute engine."""
     simulate_top(
-        Signalbox(CONFIG),
+        Signalbox(COMPUTE),
         "tb.driver.cocotb_compute_driver",
         simulator=simulator,
         name="driver-compute",

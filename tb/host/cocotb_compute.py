@@ -85,7 +85,7 @@ async def what_waits_for_tasks(dut: Any) -> None:
     task, base = space.task(spin(1500)), mark(channel, 8)
     there = mark(channel, 1)
     waits = {
-        "WFI": Pushbuffer().wait_idle(),
+        "WFI": Pushbuffer().wait_own(),
         "SET_REFERENCE": Pushbuffer().host(HostMethod.SET_REFERENCE, 5),
         "WAIT_FOR_IDLE": compute(WAIT_FOR_IDLE),
         "REPORT": report(there, 1, 1 << 28),

@@ -8,36 +8,17 @@ import numpy as np
 
 from driver.pagetables import PageTables
 from driver.pushbuffer import Pushbuffer
-from hw.config import Config
 from hw.registers import context_address
 from tb.host.bench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
 from tb.models.tasks import record
-from tb.sim.top import MEMORY_BYTES
+from tb.sim.sizes import COMPUTE
 from tb.sm.jobs import JOBS, Job
 
-__all__ = ["CONFIG", "OBJECT", "Computer", "Space", "Task", "launch", "mark", "spin"]
+__all__ = ["OBJECT", "Computer", "Space", "Task", "launch", "mark", "spin"]
 
-CONFIG = Config(
-    channels=4,
-    semaphores=16,
-    counters=4,
-    asids=8,
-    contexts=2,
-    slots=4,
-    sms=2,
-    sm_warps=6,
-    sm_blocks=3,
-    sm_registers=2048,
-    sm_shared=4096,
-    lanes=8,
-    memory_bytes=MEMORY_BYTES,
-    trace=True,
-)
-"""A machine whose compute engine fills up soon."""
-
-COMPUTE, SUBCHANNEL = 0xC6C0, 1
+CLASS, SUBCHANNEL = 0xC6C0, 1
 PCAS_A, SIGNALING_B, SIGNALING2_B = 0x2B4, 0x2BC, 0x2C0
-OBJECT = Pushbuffer().inc(SUBCHANNEL, 0, COMPUTE)
+OBJECT = Pushbuffer().inc(SUBCHANNEL, 0, CLASS)
 """Binds the compute class."""
 
 PAGE = 4096
@@ -161,13 +142,13 @@ class Computer:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(CONFIG.contexts)]
+        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(COMPUTE.contexts)]
 
     @classmethod
     async def start(cls, bench: Bench) -> "Computer":
         """With empty contexts."""
         computer = cls(bench)
-        size = (64 * CONFIG.contexts * 8) << LOG_SIZE
+        size = (64 * COMPUTE.contexts * 8) << LOG_SIZE
         lists = bench.allocate(size, PAGE)
         await bench.control.write("TASK_LISTS_LO", lists)
         await bench.control.write("TASK_LISTS_HI", ADDRESS=0)

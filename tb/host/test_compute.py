@@ -1,13 +1,13 @@
 """Compute channels on the whole machine, on both simulators."""
 
 from hw.top import Signalbox
-from tb.host.computing import CONFIG
+from tb.sim.sizes import COMPUTE
 from tb.sim.top import simulate_top
 
 
 def test_compute(simulator: str) -> None:
     simulate_top(
-        Signalbox(CONFIG),
+        Signalbox(COMPUTE),
         "tb.host.cocotb_compute",
         simulator=simulator,
         name="host-compute",

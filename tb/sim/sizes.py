@@ -1,12 +1,12 @@
-"""Configurations that the whole machine is tested on, without a compute engine but for the one that
-is named so. Tests of one size share a build."""
+"""Configurations that the whole machine is tested on: without a compute engine, but for `COMPUTE`.
+Tests of one size share a build."""
 
 from dataclasses import replace
 
 from hw.config import CONFIGS, Config
 from tb.sim.top import MEMORY_BYTES
 
-__all__ = ["SIZES"]
+__all__ = ["COMPUTE", "SIZES"]
 
 _NARROW = Config(
     channels=3,
@@ -31,3 +31,21 @@ SIZES = {
         ("narrow", _NARROW),
     )
 }
+
+COMPUTE = Config(
+    channels=4,
+    semaphores=16,
+    counters=4,
+    asids=8,
+    contexts=2,
+    slots=4,
+    sms=2,
+    sm_warps=6,
+    sm_blocks=3,
+    sm_registers=2048,
+    sm_shared=4096,
+    lanes=8,
+    memory_bytes=MEMORY_BYTES,
+    trace=True,
+)
+"""A machine whose compute engine fills up soon."""

@@ -1,0 +1,1 @@
+"""From launches to warps: two applications on the whole machine (`make kernels`)."""
