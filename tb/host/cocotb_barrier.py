@@ -47,7 +47,7 @@ class Bench:
     @classmethod
     async def start(cls, dut: Any) -> "Bench":
         bench = cls(dut)
-        for name in ("ask", "drop", "started", "finished", "changing"):
+        for name in ("ask", "drop", "started", "finished", "changing", "tasks"):
             getattr(dut, name).value = 0
         await reset(dut)
         return bench

@@ -4,10 +4,12 @@ import pytest
 
 from hw.config import Config
 from hw.mmu.faults import FaultRecorder
-from hw.mmu.system import MemorySystem, requesters
+from hw.mmu.system import MemorySystem
 from tb.runner import simulate
 
 MEMORY = 1 << 24
+REQUESTERS = 2
+"""Of binds and invalidations: those that the bench plays."""
 
 CONFIGS = {
     "small": Config(
@@ -31,7 +33,7 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
         pytest.skip("too slow on Icarus: it has the small one")
     config = CONFIGS[name]
     simulate(
-        MemorySystem(config, requesters(config)),
+        MemorySystem(config, REQUESTERS),
         f"tb.mmu.{tests}",
         simulator=simulator,
         name=f"mmu-{tests.removeprefix('cocotb_')}-{name}",
