@@ -1,5 +1,7 @@
 """Virtual memory as a whole, in a small, the default and a wide configuration."""
 
+from dataclasses import replace
+
 import pytest
 
 from hw.config import Config
@@ -11,18 +13,21 @@ MEMORY = 1 << 24
 REQUESTERS = 2
 """Of binds and invalidations: those that the bench plays."""
 
+_SMALL = Config(
+    asids=3,
+    l1_entries=4,
+    l1_misses=2,
+    l2_entries=64,
+    walks=3,
+    walk_cache=2,
+    data_width=64,
+    sms=0,
+    memory_bytes=MEMORY,
+)
+
 CONFIGS = {
-    "small": Config(
-        asids=3,
-        l1_entries=4,
-        l1_misses=2,
-        l2_entries=64,
-        walks=3,
-        walk_cache=2,
-        data_width=64,
-        sms=1,
-        memory_bytes=MEMORY,
-    ),
+    "small": _SMALL,
+    "sm": replace(_SMALL, sms=1),
     "default": Config(sms=0, memory_bytes=MEMORY),
     "wide": Config(sms=0, data_width=512, memory_bytes=MEMORY),
 }
