@@ -200,7 +200,9 @@ async def rate_and_visibility(dut):
         for number, client in enumerate(bench.clients):
             va = slot(0 if same else number)
             client.todo.extend(reduction(va, Reduction.INC, 0xFFFF_FFFF) for _ in range(count))
-        bench.window_todo.extend((0 if same else 4 * 7, None) for _ in range(count))
+        bench.window_todo.extend(
+            (0 if same else 4 * len(bench.clients), None) for _ in range(count)
+        )
         for _ in range(count):
             await bench.step()
             if any(client.offered for client in bench.clients) or bench.window_offered:
