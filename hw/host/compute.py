@@ -11,10 +11,8 @@ from amaranth.lib.wiring import In, Out
 from hw.config import VA_BITS, Config
 from hw.errors import Cause
 from hw.host.prefetch import channel_event
-from hw.host.tickets import Tickets
-from hw.lib.arbiter import RoundRobin
+from hw.host.tickets import Turns
 from hw.lib.later import later
-from hw.lib.onehot import encode
 from hw.qmd import SkedCheck
 from hw.work.metadata import Refusal
 from hw.work.port import ComputePort, cause_of, compute_method
@@ -83,12 +81,11 @@ class ComputeMethods(wiring.Component):
             "begins": In(1),
             "before": Out(1),
         })
-        self._whose, self._channel = Signal(channels), Signal(config.channel_bits)
-        """Whose turn it is, one-hot and, a cycle later, as a number."""
-        self._begins, self._epoch = Signal(), Signal()
+        self._turns, self._epoch = Turns(config), Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        m.submodules.turns = self._turns
         port = self.port
         for outer, inner in ((port.setting, self.setting), (port.clear, self.clear)):
             m.d.sync += outer.eq(inner)
@@ -99,7 +96,7 @@ class ComputeMethods(wiring.Component):
         self._explain(m, answered)
         notified = Signal(self._config.channels)
         m.d.comb += notified.eq(
-            Mux(answered.valid & answered.trap, self._whose, 0)
+            Mux(answered.valid & answered.trap, self._turns.whose, 0)
             | Mux(over.valid & over.trap, 1 << over.channel, 0)
         )
         m.d.sync += self.notify.eq(notified)
@@ -107,57 +104,31 @@ class ComputeMethods(wiring.Component):
 
     def _take_turns(self, m: Module, answered: data.View) -> None:
         """Do one after another."""
-        port, channels = self.port, self._config.channels
+        port, turns = self.port, self._turns
         # Whether a method waits comes late.
         asked = later(m, self.ask, "asked")
-        m.submodules.turns = turns = RoundRobin(channels)
-        m.submodules.tickets = tickets = Tickets(self._config)
-        full = Signal(channels)
         m.d.comb += [
-            tickets.ask.valid.eq(asked.valid),
-            tickets.ask.channel.eq(asked.channel),
-            tickets.drop.eq(self.drop),
-            tickets.whose.eq(self._whose),
-            tickets.begins.eq(self._begins),
-            tickets.ends.eq(answered.valid),
-            tickets.denied.eq(answered.cause != Cause.NONE),
-            self.over.eq(tickets.over),
-            self.refused.eq(tickets.refused),
+            turns.ask.valid.eq(asked.valid),
+            turns.ask.channel.eq(asked.channel),
+            turns.drop.eq(self.drop),
+            turns.ends.eq(answered.valid),
+            turns.denied.eq(answered.cause != Cause.NONE),
+            self.over.eq(turns.over),
+            self.refused.eq(turns.refused),
+            self.busy.eq(turns.busy | Mux(asked.valid, 1 << asked.channel, 0)),
         ]
-        for number in range(channels):
-            m.d.sync += full[number].eq(self.counts[number] >= _MOST)
-        # A cycle late: at worst that of a channel is done that has just dropped it.
-        m.d.sync += turns.requests.eq(tickets.waiting & ~full)
-        runs = Signal()
-        m.d.comb += self.busy.eq(
-            tickets.waiting | Mux(runs, self._whose, 0) | Mux(asked.valid, 1 << asked.channel, 0)
-        )
-        kept = self._keep(m, asked)
-        with m.FSM(name="turn"):
-            with m.State("PICK"):
-                m.d.sync += [self._whose.eq(turns.grant), runs.eq(turns.advance)]
-                m.d.comb += turns.advance.eq(turns.requests.any())
-                with m.If(turns.advance):
-                    m.next = "BEGIN"
-            with m.State("BEGIN"):
-                m.d.comb += self._begins.eq(1)
-                m.d.sync += self._channel.eq(encode(self._whose))
-                m.next = "READ"
-            with m.State("READ"):
-                m.next = "FORM"
-            with m.State("FORM"):
-                method = port.method.p
-                m.d.sync += [method.channel.eq(self._channel), method.epoch.eq(self._epoch)]
-                m.d.sync += [method[name].eq(kept[name]) for name in kept.shape().members]
-                m.next = "ASK"
-            with m.State("ASK"):
-                m.d.comb += port.method.valid.eq(1)
-                with m.If(port.method.ready):
-                    m.next = "WAIT"
-            with m.State("WAIT"):
-                with m.If(answered.valid):
-                    m.d.sync += runs.eq(0)
-                    m.next = "PICK"
+        for number in range(self._config.channels):
+            m.d.sync += turns.hold[number].eq(self.counts[number] >= _MOST)
+        kept, method = self._keep(m, asked), port.method.p
+        with m.If(turns.form):
+            m.d.sync += [
+                port.method.valid.eq(1),
+                method.channel.eq(turns.channel),
+                method.epoch.eq(self._epoch),
+                [method[name].eq(kept[name]) for name in kept.shape().members],
+            ]
+        with m.Elif(port.method.ready):
+            m.d.sync += port.method.valid.eq(0)
 
     def _keep(self, m: Module, asked: data.View) -> data.View:
         """What the channel whose turn it is has asked for, one cycle later."""
@@ -171,7 +142,7 @@ class ComputeMethods(wiring.Component):
             write.addr.eq(asked.channel),
             write.en.eq(asked.valid),
             [write.data[name].eq(asked[name]) for name in names],
-            read.addr.eq(self._channel),
+            read.addr.eq(self._turns.channel),
         ]
         return read.data
 
@@ -212,7 +183,7 @@ class ComputeMethods(wiring.Component):
         less, where, when = Signal(), Signal.like(over.channel), Signal()
         m.d.comb += [
             less.eq(over.valid | unlaunched),
-            where.eq(Mux(over.valid, over.channel, self._channel)),
+            where.eq(Mux(over.valid, over.channel, self._turns.channel)),
             when.eq(Mux(over.valid, over.epoch, self.port.method.p.epoch)),
         ]
         for number in range(self._config.channels):
@@ -235,7 +206,7 @@ class ComputeMethods(wiring.Component):
         m.submodules.refusals = ram
         write, read = ram.write_port(), ram.read_port()
         m.d.comb += [
-            write.addr.eq(self._channel),
+            write.addr.eq(self._turns.channel),
             write.en.eq(answered.valid),
             [write.data[name].eq(answered[name]) for name in method_refusal.members],
             read.addr.eq(self.select),

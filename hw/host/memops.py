@@ -10,10 +10,8 @@ from amaranth.lib.wiring import In, Out
 from hw.config import VA_BITS, Config
 from hw.host.context import Method
 from hw.host.prefetch import channel_event
-from hw.host.tickets import Tickets
-from hw.lib.arbiter import RoundRobin
+from hw.host.tickets import Turns
 from hw.lib.later import later
-from hw.lib.onehot import encode
 from hw.methods import HostMethod, MemOp, MemOpA, MemOpC, MemOpD
 from hw.records import MmuPort
 from hw.registers import MmuOperation
@@ -78,15 +76,18 @@ class MemOps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self._config
-        self._whose, self._channel = Signal(config.channels), Signal(config.channel_bits)
-        """Whose turn it is, one-hot and, a cycle later, as a number."""
-        self._begins, self._ends, self._denied = Signal(), Signal(), Signal()
-        """Strobes: the turn begins, it ends; and nothing was done."""
+        m.submodules.turns = self._turns = turns = Turns(self._config)
         # Whether a method is complete, or waits, comes late.
         asked = later(m, self.ask, "asked")
         kept = self._keep(m, later(m, self.executed, "set"), later(m, self.clear, "new"), asked)
-        self._execute(m, kept, self._tickets(m, asked))
+        m.d.comb += [
+            turns.ask.valid.eq(asked.valid),
+            turns.ask.channel.eq(asked.channel),
+            turns.drop.eq(self.drop),
+            self.over.eq(turns.over),
+            self.refused.eq(turns.refused),
+        ]
+        self._execute(m, kept)
         return m
 
     def _keep(
@@ -122,57 +123,27 @@ class MemOps(wiring.Component):
         ram = Memory(shape=len(part.as_value()), depth=1 << self._config.channel_bits, init=[])
         m.submodules[name] = ram
         write, read = ram.write_port(), ram.read_port()
-        m.d.comb += [read.addr.eq(self._channel), part.eq(read.data)]
+        m.d.comb += [read.addr.eq(self._turns.channel), part.eq(read.data)]
         return write
 
-    def _tickets(self, m: Module, asked: data.View) -> Signal:
-        """Where every channel is in its wait. Returns who waits for its turn."""
-        m.submodules.tickets = tickets = Tickets(self._config)
-        m.d.comb += [
-            tickets.ask.valid.eq(asked.valid),
-            tickets.ask.channel.eq(asked.channel),
-            tickets.drop.eq(self.drop),
-            tickets.whose.eq(self._whose),
-            tickets.begins.eq(self._begins),
-            tickets.ends.eq(self._ends),
-            tickets.denied.eq(self._denied),
-            self.over.eq(tickets.over),
-            self.refused.eq(tickets.refused),
-        ]
-        return tickets.waiting
-
-    def _execute(self, m: Module, kept: data.View, waiting: Signal) -> None:
-        """Do one after another."""
-        m.submodules.turns = turns = RoundRobin(self._config.channels)
-        port = self.mmu
-        # A cycle late: at worst that of a channel is done that has just dropped it.
-        m.d.sync += turns.requests.eq(waiting)
+    def _execute(self, m: Module, kept: data.View) -> None:
+        """Do what is asked for in a turn, unless it is refused at once."""
+        port, turns = self.mmu, self._turns
         with m.FSM(name="invalidation"):
-            with m.State("PICK"):
-                m.d.sync += self._whose.eq(turns.grant)
-                m.d.comb += turns.advance.eq(turns.requests.any())
-                with m.If(turns.advance):
-                    m.next = "BEGIN"
-            with m.State("BEGIN"):
-                m.d.comb += self._begins.eq(1)
-                m.d.sync += self._channel.eq(encode(self._whose))
-                m.next = "READ"
-            with m.State("READ"):
-                m.next = "FORM"
             with m.State("FORM"):
                 self._form(m, kept)
-                m.next = "ASK"
-                with m.If(kept.c.foreign & ~kept.c.all):
-                    m.d.comb += [self._ends.eq(1), self._denied.eq(1)]
-                    m.next = "PICK"
+                with m.If(turns.form & kept.c.foreign & ~kept.c.all):
+                    m.d.comb += [turns.ends.eq(1), turns.denied.eq(1)]
+                with m.Elif(turns.form):
+                    m.next = "ASK"
             with m.State("ASK"):
                 m.d.comb += port.command.valid.eq(1)
                 with m.If(port.command.ready):
                     m.next = "WAIT"
             with m.State("WAIT"):
-                m.d.comb += [self._ends.eq(port.done.valid), self._denied.eq(port.done.refused)]
+                m.d.comb += [turns.ends.eq(port.done.valid), turns.denied.eq(port.done.refused)]
                 with m.If(port.done.valid):
-                    m.next = "PICK"
+                    m.next = "FORM"
 
     def _form(self, m: Module, kept: data.View) -> None:
         """The command, which stays while it is offered."""

@@ -1,13 +1,15 @@
 """Waits of channels for something that is done for them one after another."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.host.prefetch import channel_event
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import encode
 
-__all__ = ["Ticket", "Tickets"]
+__all__ = ["Ticket", "Tickets", "Turns"]
 
 
 class Ticket(enum.Enum, shape=2):
@@ -70,3 +72,77 @@ class Tickets(wiring.Component):
             with m.Elif(self.ends & mine & (ticket == Ticket.INSIDE)):
                 m.d.sync += [ticket.eq(Ticket.OVER), refused.eq(self.denied)]
         return m
+
+
+class Turns(wiring.Component):
+    """Channels that wait take turns. The turn of one that waits alone begins 3 cycles after `ask`;
+    `form`, 2 cycles later, is when what a memory keeps at address `channel` has been read.
+
+    Members
+    -------
+    ask, drop, over, refused : see `Tickets`; a turn may begin for one that has just dropped it.
+    hold : per channel, its turn does not begin yet.
+    channel : whose turn it is, one-hot `whose` a cycle before; until the next one's.
+    form : strobe, in the second cycle of `channel`.
+    ends : strobe, at the earliest with `form`: the turn is over. denied : and nothing was done.
+    busy : per channel, it waits, or its turn is under way.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        channels = config.channels
+        super().__init__({
+            "ask": In(channel_event(config)),
+            "drop": In(channel_event(config)),
+            "hold": In(channels),
+            "whose": Out(channels),
+            "channel": Out(config.channel_bits),
+            "form": Out(1),
+            "ends": In(1),
+            "denied": In(1),
+            "over": Out(channels),
+            "refused": Out(channels),
+            "busy": Out(channels),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.turns = turns = RoundRobin(self._config.channels)
+        m.submodules.tickets = tickets = Tickets(self._config)
+        runs = Signal()
+        m.d.comb += [
+            tickets.ask.eq(self.ask),
+            tickets.drop.eq(self.drop),
+            tickets.whose.eq(self.whose),
+            tickets.ends.eq(self.ends),
+            tickets.denied.eq(self.denied),
+            self.over.eq(tickets.over),
+            self.refused.eq(tickets.refused),
+            self.busy.eq(tickets.waiting | Mux(runs, self.whose, 0)),
+        ]
+        # A cycle late: at worst that of a channel is done that has just dropped it.
+        m.d.sync += turns.requests.eq(tickets.waiting & ~self.hold)
+        with m.FSM(name="turn"):
+            with m.State("PICK"):
+                m.d.sync += [self.whose.eq(turns.grant), runs.eq(turns.advance)]
+                m.d.comb += turns.advance.eq(turns.requests.any())
+                with m.If(turns.advance):
+                    m.next = "BEGIN"
+            with m.State("BEGIN"):
+                m.d.comb += tickets.begins.eq(1)
+                m.d.sync += self.channel.eq(encode(self.whose))
+                m.next = "READ"
+            with m.State("READ"):
+                m.next = "FORM"
+            with m.State("FORM"):
+                m.d.comb += self.form.eq(1)
+                m.next = "RUN"
+                self._end(m, runs)
+            with m.State("RUN"):
+                self._end(m, runs)
+        return m
+
+    def _end(self, m: Module, runs: Signal) -> None:
+        with m.If(self.ends):
+            m.d.sync += runs.eq(0)
+            m.next = "PICK"

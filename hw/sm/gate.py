@@ -1,14 +1,15 @@
 """Memory side of the SM port: from kernel rows to address spaces (ASID-1, ASID-27)."""
 
 from amaranth.hdl import Module, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
 from hw.records import ReadPort, WritePort
 from hw.sm.port import SmMemory
-from hw.work.records import KernelWord, kernel_word, space_word
+from hw.work.asids import keep_asids
+from hw.work.records import kernel_word
 
 __all__ = ["Gate"]
 
@@ -36,16 +37,8 @@ class Gate(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, core, kernel = self._config, self.core, self.kernel
-        m.submodules.spaces = spaces = Memory(
-            shape=config.asid_bits, depth=1 << config.row_bits, init=[]
-        )
-        write = spaces.write_port()
-        m.d.comb += [
-            write.en.eq(kernel.valid & (kernel.word == KernelWord.SPACE)),
-            write.addr.eq(kernel.row),
-            write.data.eq(data.View(space_word, kernel.data[: space_word.size]).asid),
-        ]
+        core = self.core
+        spaces = keep_asids(m, self._config, self.kernel)
         self._request(m, spaces, core.read_request, self.read.request)
         self._request(m, spaces, core.write_request, self.write.request)
         connect(m, flipped(self.read.beat), flipped(core.read_beat))

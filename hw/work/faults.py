@@ -2,15 +2,15 @@
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.lib.arbiter import SteadyRoundRobin
 from hw.lib.onehot import encode, select
 from hw.sm.port import core_fault
+from hw.work.asids import keep_asids
 from hw.work.control import warp_fault
-from hw.work.records import KernelWord, kernel_word, space_word
+from hw.work.records import kernel_word
 
 __all__ = ["WarpFaults"]
 
@@ -57,15 +57,6 @@ class WarpFaults(wiring.Component):
 
     def _space(self, m: Module, chosen: data.View) -> Value:
         """The address space of the chosen one's row, in the next cycle."""
-        config, kernel = self._config, self.kernel
-        m.submodules.spaces = spaces = Memory(
-            shape=config.asid_bits, depth=1 << config.row_bits, init=[]
-        )
-        write, read = spaces.write_port(), spaces.read_port()
-        m.d.comb += [
-            write.en.eq(kernel.valid & (kernel.word == KernelWord.SPACE)),
-            write.addr.eq(kernel.row),
-            write.data.eq(data.View(space_word, kernel.data[: space_word.size]).asid),
-            read.addr.eq(chosen.row),
-        ]
+        read = keep_asids(m, self._config, self.kernel).read_port()
+        m.d.comb += read.addr.eq(chosen.row)
         return read.data

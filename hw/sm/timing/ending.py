@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.sm.port import CoreCause, core_fault
+from hw.errors import CoreCause
+from hw.sm.port import core_fault
 
 __all__ = ["Ending", "warp_last"]
 

@@ -3,7 +3,7 @@
 from amaranth.lib import data
 
 from hw.config import VA_BITS, Config
-from hw.sm.port import CoreCause
+from hw.errors import CoreCause
 
 __all__ = [
     "RECORD_BYTES",

@@ -6,8 +6,9 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.errors import CoreCause
 from hw.records import MemoryStatus, read_beat, write_beat
-from hw.sm.port import CoreCause, core_request
+from hw.sm.port import core_request
 from hw.sm.timing.layouts import store_pattern, warp_access, warp_wake
 
 __all__ = ["Loads", "Stores"]

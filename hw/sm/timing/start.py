@@ -5,7 +5,8 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
-from hw.sm.port import CoreCause, block_begin, warp_start
+from hw.errors import CoreCause
+from hw.sm.port import block_begin, warp_start
 from hw.sm.timing.layouts import warp_facts, warp_place, warp_wake
 from hw.sm.timing.tasks import Place
 

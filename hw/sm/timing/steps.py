@@ -5,7 +5,7 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.sm.port import CoreCause
+from hw.errors import CoreCause
 from hw.sm.timing.ending import warp_last
 from hw.sm.timing.layouts import warp_access, warp_facts, warp_fire, warp_place
 

@@ -5,8 +5,9 @@ from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.errors import CoreCause
 from hw.records import MemoryStatus, read_beat
-from hw.sm.port import CoreCause, core_request
+from hw.sm.port import core_request
 from hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
 from hw.work.records import KernelWord, kernel_word
 

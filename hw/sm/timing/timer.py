@@ -5,9 +5,9 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.errors import CoreCause
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import select
-from hw.sm.port import CoreCause
 from hw.sm.timing.layouts import warp_fire, warp_wake
 
 __all__ = ["Timer"]
