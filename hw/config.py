@@ -97,6 +97,7 @@ LIMITS = {
     "cycle_ns": Limits(1, 1000),
     "contexts": Limits(1, 16),
     "slots": Limits(4, 64),
+    "queues": Limits(1, 64),
     "sms": Limits(0, 132, note="0: no compute engine"),
     "sm_warps": Limits(1, 64),
     "sm_blocks": Limits(1, 32),
@@ -131,6 +132,7 @@ class Config:
     cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
     contexts : contexts that may have tasks; one of them runs.
     slots : tasks that hold a slot of the task table, from which blocks are placed.
+    queues : queue tasks that may be open.
     sms : streaming multiprocessors; 0: there is no compute engine, and no compute class.
     sm_warps, sm_blocks : hardware warps and block slots of each.
     sm_registers : 32-bit registers of each, for all its warps together.
@@ -158,6 +160,7 @@ class Config:
     cycle_ns: int = 10
     contexts: int = 4
     slots: int = 16
+    queues: int = 16
     sms: int = 8
     sm_warps: int = 16
     sm_blocks: int = 8
@@ -249,6 +252,11 @@ class Config:
         return _bits(self.contexts)
 
     @property
+    def queue_bits(self) -> int:
+        """Bits of the number of an open queue."""
+        return _bits(self.queues)
+
+    @property
     def rows(self) -> int:
         """Rows of the kernel status register table: the slots, and a quarter as many again for
         tasks that were evicted and whose blocks have not all ended."""
@@ -301,6 +309,7 @@ CONFIGS = {
         prefetch_beats=8,
         contexts=1,
         slots=4,
+        queues=2,
         sms=1,
         sm_warps=2,
         sm_blocks=2,
@@ -326,6 +335,7 @@ CONFIGS = {
         walk_cache=64,
         contexts=16,
         slots=64,
+        queues=64,
         sms=132,
         sm_warps=64,
         sm_blocks=32,

@@ -95,6 +95,9 @@ class Cause(enum.IntEnum, shape=6):
     """A warp of the task could not go on; `WARP_FAULT` says why."""
     TASK_RELEASE = 42
     """The task is complete, but a release at its end was refused."""
+    TASK_QUEUE = 43
+    """INCREMENT_PUT of a record that is no open queue, or as many queues as there may be are
+    open."""
 
 
 CODE_OF = {
@@ -140,6 +143,7 @@ CODE_OF = {
     Cause.TASK_LISTS: Code.DEVICE,
     Cause.TASK_KERNEL: Code.DEVICE,
     Cause.TASK_RELEASE: Code.DEVICE,
+    Cause.TASK_QUEUE: Code.DEVICE,
 }
 """Public interrupt of every cause. `METHOD0`/`DATA0` hold the offending method; the cause and
 `ERROR_VA` say the rest."""

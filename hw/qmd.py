@@ -208,6 +208,7 @@ class SkedCheck(enum.IntEnum, shape=6):
     QUEUE_GET_PUT = 20
     QUEUE_SIZE = 21
     RESUME = 24
+    SPAN = 27
     WARPS = 34
     DEPENDENCE = 36
 

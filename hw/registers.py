@@ -451,6 +451,7 @@ GLOBAL = Block(
         _size("SM_REGISTERS", 0x060, "32-bit registers of each SM."),
         _size("SM_SHARED", 0x064, "Bytes of shared memory of each SM."),
         _size("LANES", 0x068, "Threads of a warp that an SM executes per cycle."),
+        _size("QUEUES", 0x06C, "Queue tasks that may be open."),
         Register(
             "TIME_0",
             0x080,

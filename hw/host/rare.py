@@ -27,6 +27,7 @@ _LAST_LOAD = ComputeMethod.LOAD_INLINE_QMD_DATA + QMD_BYTES - 4
 
 _SETTINGS = (
     ComputeMethod.SEND_PCAS_A,
+    ComputeMethod.SEND_PCAS_B,
     ComputeMethod.SET_REPORT_SEMAPHORE_A,
     ComputeMethod.SET_REPORT_SEMAPHORE_B,
     ComputeMethod.SET_REPORT_SEMAPHORE_C,
@@ -36,7 +37,7 @@ _SETTINGS = (
 
 _AFTER_TASKS = (ComputeMethod.WAIT_FOR_IDLE, ComputeMethod.SET_REPORT_SEMAPHORE_D)
 _ACTS = (
-    ComputeMethod.SEND_PCAS_B,
+    ComputeMethod.SET_CWD_SLOT_COUNT,
     ComputeMethod.SEND_SIGNALING_PCAS_B,
     ComputeMethod.SEND_SIGNALING_PCAS2_B,
     ComputeMethod.SET_INLINE_QMD_ADDRESS_A,

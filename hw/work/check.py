@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
@@ -29,7 +29,6 @@ _LAST_STEP = 10
 """All products are there."""
 
 _NOT_MODELLED = (
-    "IS_QUEUE",
     "SELF_COPY_ON_COMPLETION",
     "RUN_CTA_IN_ONE_SM_PARTITION",
     "SEQUENTIALLY_RUN_CTAS",
@@ -55,12 +54,15 @@ class Check(wiring.Component):
     -------
     start : strobe, a new record is going to be read.
     resumed : the task goes on where CTA_RASTER_*_RESUME say; else it begins at its first block.
+    entered : it is an open queue: its pointers are no longer those of the record.
+    decrements : its dependence counter is about to be counted down; else it has to be 0.
     record, dwords : of the reader.
     done : everything below counts, until `start`.
     wrong : what is wrong, if anything: the first in the order of the public numbers.
     foreign : the record is of another version, uses what is not modelled, or has 2^32 blocks or
         more; `wrong` may be anything then.
-    needs, grid, first : of the task. blocks : how many from `first` on; at least 1.
+    needs, grid, first : of the task. blocks : how many from `first` on; at least 1. Of a queue,
+        `first` and `blocks` mean nothing, and `grid` is a row without end.
     """
 
     def __init__(self, config: Config) -> None:
@@ -68,6 +70,8 @@ class Check(wiring.Component):
         super().__init__({
             "start": In(1),
             "resumed": In(1),
+            "entered": In(1),
+            "decrements": In(1),
             "record": In(QMD),
             "dwords": In(range(QMD_DWORDS + 1)),
             "done": Out(1),
@@ -88,7 +92,7 @@ class Check(wiring.Component):
         m = Module()
         qmd, needs = self.record, self.needs
         m.d.comb += [
-            self.grid.eq(Cat(qmd.CTA_RASTER_WIDTH, qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH)),
+            self.grid.eq(_raster(qmd)),
             self.first.x.eq(Mux(self.resumed, qmd.CTA_RASTER_WIDTH_RESUME, 0)),
             self.first.y.eq(Mux(self.resumed, qmd.CTA_RASTER_HEIGHT_RESUME, 0)),
             self.first.z.eq(Mux(self.resumed, qmd.CTA_RASTER_DEPTH_RESUME, 0)),
@@ -99,6 +103,8 @@ class Check(wiring.Component):
             needs.shared.eq(_units(qmd.SHARED_MEMORY_SIZE, SHARED_UNIT)),
             needs.block_registers.eq(self._block_registers),
         ]
+        with m.If(qmd.IS_QUEUE):
+            m.d.comb += [self.grid.x.eq(~0), self.grid.y.eq(1), self.grid.z.eq(1)]
         self._multiply(m)
         m.d.sync += [
             self.blocks.eq(self._total - self._low - (self._high << 16) - self.first.x),
@@ -110,7 +116,8 @@ class Check(wiring.Component):
 
     def _multiply(self, m: Module) -> None:
         """One product per step: what a step begins can be used three steps later."""
-        qmd, grid, first, step = self.record, self.grid, self.first, self._step
+        qmd, first, step = self.record, self.first, self._step
+        grid = _raster(qmd)
         before = Signal(32)
         m.d.comb += before.eq(self._planes_before + first.y)
         products = (
@@ -137,7 +144,8 @@ class Check(wiring.Component):
 
     def _wrong(self) -> Value:
         """What is wrong; meaningful when all products are there."""
-        qmd, config, grid, first = self.record, self._config, self.grid, self.first
+        qmd, config, first = self.record, self._config, self.first
+        grid = _raster(qmd)
         threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
         registers = qmd.REGISTER_COUNT_V
         local = qmd.SHADER_LOCAL_MEMORY_LOW_SIZE | qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE
@@ -149,11 +157,20 @@ class Check(wiring.Component):
             SkedCheck.SHARED_MEMORY: qmd.SHARED_MEMORY_SIZE > config.sm_shared,
             SkedCheck.DIMENSION_ZERO: _any(one == 0 for one in (*threads, grid.x, grid.y, grid.z)),
             SkedCheck.REGISTERS: self._block_registers > config.register_units,
+            SkedCheck.QUEUE_GET_PUT: self._pointers_wrong(),
+            SkedCheck.QUEUE_SIZE: qmd.IS_QUEUE & _size_wrong(qmd),
             SkedCheck.RESUME: (first.x >= grid.x) | (first.y >= grid.y) | (first.z >= grid.z),
             SkedCheck.WARPS: self.needs.warps > config.sm_warps,
-            SkedCheck.DEPENDENCE: qmd.DEPENDENCE_COUNTER != 0,
+            SkedCheck.DEPENDENCE: (qmd.DEPENDENCE_COUNTER == 0) == self.decrements,
         }
         return select(lowest(Cat(conditions.values())), [Value.cast(one) for one in conditions])
+
+    def _pointers_wrong(self) -> Value:
+        """A queue begins at its first entry, with no more than it has room for."""
+        qmd = self.record
+        gets = (qmd.INNER_GET | qmd.OUTER_GET) != 0
+        wrong = gets | (qmd.INNER_PUT > qmd.CIRCULAR_QUEUE_SIZE)
+        return qmd.IS_QUEUE & ~self.entered & wrong
 
     def _foreign(self) -> Value:
         qmd = self.record
@@ -162,6 +179,19 @@ class Check(wiring.Component):
         used = _any(qmd[name] != 0 for name in _NOT_MODELLED)
         many = (self._plane[32:] != 0) | (self._total[BLOCK_COUNT_BITS:] != 0)
         return (version != (major << 4 | minor)) | used | many
+
+
+def _raster(qmd: data.View) -> data.View:
+    """The grid's size, as the record has it."""
+    return data.View(
+        coordinates, Cat(qmd.CTA_RASTER_WIDTH, qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH)
+    )
+
+
+def _size_wrong(qmd: data.View) -> Value:
+    """Whether a queue's size is not a power of two, or less than a block takes at once."""
+    size, block = qmd.CIRCULAR_QUEUE_SIZE, qmd.QUEUE_ENTRIES_PER_CTA_LOG2
+    return (size == 0) | ((size & (size - 1)) != 0) | ((size >> block) == 0)
 
 
 def _units(amount: Value, unit: int) -> Value:

@@ -89,6 +89,7 @@ class Compute(wiring.Component):
             launches.launched.eq(tasks.launched),
             launches.context.eq(tasks.context),
             front.launched.eq(launches.answer),
+            tasks.limit.eq(front.limit),
             self.host.answer.eq(front.host.answer),
             self.control.lost.eq(tasks.lost),
             tasks.area.eq(self.control.area),

@@ -18,15 +18,16 @@ from hw.methods import (
 from hw.records import MemoryStatus, SemaphoreError, SemaphorePort, WritePort
 from hw.semaphore.causes import CAUSE_OF as SEMAPHORE_CAUSES
 from hw.work.inline import InlineRecords
-from hw.work.metadata import Refusal, task_verdict
+from hw.work.metadata import Refusal
 from hw.work.port import ComputePort, cause_of, compute_method
 from hw.work.reductions import reduction_of
-from hw.work.tasks import task_launch
+from hw.work.tasks import LaunchAction, slot_limit, task_launch, task_launched
 
 __all__ = ["Front"]
 
 _KEPT = {
     ComputeMethod.SEND_PCAS_A: 32,
+    ComputeMethod.SEND_PCAS_B: 32,
     ComputeMethod.SET_REPORT_SEMAPHORE_A: 8,
     ComputeMethod.SET_REPORT_SEMAPHORE_B: 32,
     ComputeMethod.SET_REPORT_SEMAPHORE_C: 32,
@@ -42,6 +43,12 @@ _SCHEDULES = (
 )
 """There is no cache of records that could be invalidated, copied to, or filled before."""
 
+_ACTIONS = {
+    PcasAction.INCREMENT_PUT: LaunchAction.INCREMENT_PUT,
+    PcasAction.DECREMENT_DEPENDENCE: LaunchAction.DECREMENT_DEPENDENCE,
+}
+"""What is not a launch, or not at once."""
+
 _NOTHING = (PcasAction.NOP, PcasAction.INVALIDATE, PcasAction.PREFETCH)
 
 
@@ -56,6 +63,7 @@ class Front(wiring.Component):
     -------
     host : the host, but for `over`, which `Launches` tells.
     launch, launched : a channel's task, and what became of its launch.
+    limit : how many slots a context's tasks may hold (SET_CWD_SLOT_COUNT).
     semaphore : the semaphore unit, for SET_REPORT_SEMAPHORE.
     write : memory, for inline records.
     idle : no method is under way.
@@ -66,7 +74,8 @@ class Front(wiring.Component):
         super().__init__({
             "host": In(ComputePort(config)),
             "launch": Out(stream.Signature(task_launch(config))),
-            "launched": In(data.StructLayout({"valid": 1, "verdict": task_verdict})),
+            "launched": In(task_launched),
+            "limit": Out(slot_limit(config)),
             "semaphore": Out(SemaphorePort(config)),
             "write": Out(WritePort(config)),
             "idle": Out(1),
@@ -177,6 +186,9 @@ class Front(wiring.Component):
                     with m.Switch(value[:4]):
                         with m.Case(*_SCHEDULES):
                             self._begin_launch(m)
+                        for name, action in _ACTIONS.items():
+                            with m.Case(name):
+                                self._begin_launch(m, action)
                         with m.Case(*_NOTHING):
                             pass
                         with m.Default():
@@ -196,15 +208,26 @@ class Front(wiring.Component):
                             m.d.sync += self._answer.trap.eq(1)
                         with m.Default():
                             self._end(m, Cause.COMPUTE_MODE)
+                with m.Case(ComputeMethod.SET_CWD_SLOT_COUNT >> 2):
+                    self._limit(m)
                 with m.Case(ComputeMethod.WAIT_FOR_IDLE >> 2):
                     pass
                 with m.Default():
                     self._end(m, Cause.COMPUTE_MODE)
 
-    def _begin_launch(self, m: Module) -> None:
+    def _begin_launch(self, m: Module, action: LaunchAction = LaunchAction.SCHEDULE) -> None:
         with m.If(self._method.context < self._config.contexts):
-            m.d.sync += self._answer.valid.eq(0)
+            m.d.sync += [self._answer.valid.eq(0), self.launch.p.action.eq(action)]
             m.next = "LAUNCH"
+        with m.Else():
+            self._end(m, Cause.COMPUTE_MODE)
+
+    def _limit(self, m: Module) -> None:
+        """Slots for the channel's context; 0: all."""
+        limit, count = self.limit, self._method.data[:8]
+        m.d.comb += [limit.context.eq(self._method.context), limit.count.eq(count)]
+        with m.If(self._method.context < self._config.contexts):
+            m.d.comb += limit.valid.eq(1)
         with m.Else():
             self._end(m, Cause.COMPUTE_MODE)
 
@@ -221,7 +244,9 @@ class Front(wiring.Component):
                 m.d.sync += [
                     self._answer.check.eq(verdict.check),
                     self._answer.va.eq(launch.p.task.page << 8),
-                    self._answer.unlaunched.eq(verdict.refusal != Refusal.NONE),
+                    self._answer.unlaunched.eq(
+                        (verdict.refusal != Refusal.NONE) | self.launched.nothing
+                    ),
                 ]
                 self._end(m, cause)
         m.d.comb += [
@@ -255,11 +280,12 @@ class Front(wiring.Component):
                     m.d.comb += cause.eq(name)
         method, request = self._method, self.semaphore.request.p
         report = data.View(ReportSemaphore, method.data)
-        task = self.launch.p.task
+        task, span = self.launch.p.task, self.launch.p.span
         m.d.comb += [
             self.launch.p.context.eq(method.context),
             [task[name].eq(method[name]) for name in ("asid", "channel", "epoch")],
             task.page.eq(self._kept[ComputeMethod.SEND_PCAS_A]),
+            Cat(span.start, span.count).eq(self._kept[ComputeMethod.SEND_PCAS_B]),
             request.asid.eq(method.asid),
             request.va.eq(
                 Cat(

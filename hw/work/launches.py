@@ -1,8 +1,5 @@
 """Who launches: channels, and tasks at their end (HOST-9, HOST-10)."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -13,19 +10,25 @@ from hw.qmd import DependentAction, SkedCheck
 from hw.work.finish import task_action, task_completed
 from hw.work.metadata import Refusal, task_verdict
 from hw.work.records import task_pointer
-from hw.work.tasks import task_failure, task_launch
+from hw.work.tasks import LaunchAction, task_failure, task_launch, task_launched
 
 __all__ = ["Launches"]
 
-_SCHEDULES = (DependentAction.SCHEDULE, DependentAction.INVALIDATE_COPY_SCHEDULE)
-"""There is no cache of records to be invalidated or copied to."""
+_ACTIONS = {
+    DependentAction.INCREMENT_PUT: LaunchAction.INCREMENT_PUT,
+    DependentAction.SCHEDULE: LaunchAction.SCHEDULE,
+    # There is no cache of records to be invalidated or copied to.
+    DependentAction.INVALIDATE_COPY_SCHEDULE: LaunchAction.SCHEDULE,
+    DependentAction.DECREMENT_DEPENDENCE: LaunchAction.DECREMENT_DEPENDENCE,
+}
 
 
 class Launches(wiring.Component):
     """Launches go to the task unit one by one, those of channels and those of ended tasks in turn.
 
     Every task that was accepted comes back once: complete, or failed (but for one that `Tasks` has
-    lost). A dependent task that is refused comes back as failed: nobody else waits for the answer.
+    lost). A dependent task that is refused comes back as failed: nobody else waits for the answer;
+    one that is not launched yet, or only gets an entry more, comes back as complete.
 
     Members
     -------
@@ -45,10 +48,10 @@ class Launches(wiring.Component):
         super().__init__({
             "context": In(config.context_bits),
             "channel": In(stream.Signature(task_launch(config))),
-            "answer": Out(data.StructLayout({"valid": 1, "verdict": task_verdict})),
+            "answer": Out(task_launched),
             "act": In(stream.Signature(task_action)),
             "launch": Out(stream.Signature(task_launch(config))),
-            "launched": In(data.StructLayout({"valid": 1, "verdict": task_verdict})),
+            "launched": In(task_launched),
             "failed": In(stream.Signature(task_failure)),
             "completed": In(stream.Signature(task_completed)),
             "over": Out(stream.Signature(task_completed)),
@@ -65,10 +68,12 @@ class Launches(wiring.Component):
         m.d.comb += [
             self.launch.p.eq(self._from),
             self.answer.verdict.eq(launched.verdict),
+            self.answer.nothing.eq(launched.nothing),
             self.began.task.eq(act.p.task),
         ]
-        refused, told, acts = Signal(), Signal(), Signal()
-        self._tell(m, refused, told)
+        none, told, acts = Signal(), Signal(), Signal()
+        self._tell(m, none, told)
+        action, known = _action_of(m, act.p.action)
         with m.FSM(name="launches") as fsm:
             with m.State("IDLE"):
                 m.d.comb += [
@@ -82,15 +87,18 @@ class Launches(wiring.Component):
                     m.d.sync += [
                         self._from.task.eq(act.p.task),
                         self._from.context.eq(self.context),
+                        self._from.action.eq(action),
+                        self._from.span.count.eq(1),
+                        self._from.span.behind.eq(1),
                     ]
                 with m.Else():
                     m.d.sync += self._from.eq(channel.p)
-                with m.If(acts & ~_schedules(act.p.action)):
+                with m.If(acts & ~known):
                     m.d.sync += [
                         self._verdict.refusal.eq(Refusal.MODEL),
                         self._verdict.check.eq(SkedCheck.NONE),
                     ]
-                    m.next = "REFUSED"
+                    m.next = "OVER"
                 with m.Elif(act.valid | channel.valid):
                     m.next = "LAUNCH"
             with m.State("LAUNCH"):
@@ -102,22 +110,23 @@ class Launches(wiring.Component):
                 m.d.sync += self._verdict.eq(launched.verdict)
                 with m.If(launched.valid):
                     m.next = "IDLE"
-                    with m.If(self._act & (launched.verdict.refusal != Refusal.NONE)):
-                        m.next = "REFUSED"
-            with m.State("REFUSED"):
-                m.d.comb += refused.eq(1)
+                    refused = launched.verdict.refusal != Refusal.NONE
+                    with m.If(self._act & (refused | launched.nothing)):
+                        m.next = "OVER"
+            with m.State("OVER"):
+                m.d.comb += none.eq(1)
                 with m.If(told):
                     m.next = "IDLE"
         offered = act.valid | channel.valid | self.over.valid
         m.d.comb += [self.calm.eq(fsm.ongoing("IDLE")), self.idle.eq(self.calm & ~offered)]
         return m
 
-    def _tell(self, m: Module, refused: Signal, told: Signal) -> None:
+    def _tell(self, m: Module, none: Signal, told: Signal) -> None:
         """Of tasks that are over, one at a time."""
         m.submodules.turns = turns = SteadyRoundRobin(3)
         over, failed, completed = self.over, self.failed, self.completed
         m.d.comb += [
-            turns.requests.eq(Cat(refused, failed.valid, completed.valid)),
+            turns.requests.eq(Cat(none, failed.valid, completed.valid)),
             turns.advance.eq(over.ready),
             over.valid.eq(turns.requests.any()),
             told.eq(over.ready & turns.grant[0]),
@@ -132,5 +141,11 @@ class Launches(wiring.Component):
             m.d.comb += over.p.eq(completed.p)
 
 
-def _schedules(action: Value) -> Value:
-    return reduce(or_, [action == one for one in _SCHEDULES])
+def _action_of(m: Module, dependent: Value) -> tuple[Signal, Signal]:
+    """What the task unit is asked for, and whether it can be."""
+    action, known = Signal(LaunchAction), Signal()
+    with m.Switch(dependent):
+        for one, launch in _ACTIONS.items():
+            with m.Case(one):
+                m.d.comb += [action.eq(launch), known.eq(1)]
+    return action, known

@@ -33,6 +33,8 @@ class Refusal(enum.Enum, shape=4):
     """A warp of it cannot go on."""
     RELEASE = 8
     """It is complete, but a release at its end was refused."""
+    QUEUE = 9
+    """It is no open queue, or no further one may be open."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
@@ -48,7 +50,7 @@ class Metadata(wiring.Component):
     Members
     -------
     request : where the record is; taken when the one before has been read.
-    resumed : see `Check`.
+    resumed, entered, decrements : see `Check`.
     read : the memory.
     done : everything below counts, until the next request is taken.
     verdict : whether it is refused.
@@ -60,6 +62,8 @@ class Metadata(wiring.Component):
         super().__init__({
             "request": In(stream.Signature(qmd_address(config))),
             "resumed": In(1),
+            "entered": In(1),
+            "decrements": In(1),
             "read": Out(ReadPort(config)),
             "done": Out(1),
             "verdict": Out(task_verdict),
@@ -81,7 +85,10 @@ class Metadata(wiring.Component):
             failed.eq(reader.ended & (reader.status != MemoryStatus.OK)),
             check.start.eq(self.request.valid & self.request.ready),
             check.record.eq(reader.record),
-            check.resumed.eq(self.resumed),
+            [
+                getattr(check, name).eq(getattr(self, name))
+                for name in ("resumed", "entered", "decrements")
+            ],
             check.dwords.eq(reader.dwords),
             self.record.eq(reader.record),
             self.done.eq(failed | check.done),

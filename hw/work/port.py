@@ -21,6 +21,7 @@ _CAUSES = {
     Refusal.LISTS: Cause.TASK_LISTS,
     Refusal.KERNEL: Cause.TASK_KERNEL,
     Refusal.RELEASE: Cause.TASK_RELEASE,
+    Refusal.QUEUE: Cause.TASK_QUEUE,
 }
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "kernel_needs",
     "kernel_open",
     "kernel_word",
+    "queue_span",
     "row_blocks",
     "row_left",
     "sm_report",
@@ -40,11 +41,19 @@ task_pointer = data.StructLayout({
     "depth": 5,
     "resumed": 1,
     "epoch": 1,
-    "reserved": 9,
+    "is_queue": 1,
+    "queue": 6,
+    "reserved": 2,
 })
 """A task that holds no slot, 8 bytes in the lists: its QMD at virtual address `page` << 8 of its
 address space, the channel that launched it, its nesting depth. `resumed`: it has run before and
-goes on where it stopped. `epoch`: the host's, for its waits; so have tasks that it launches."""
+goes on where it stopped. `epoch`: the host's, for its waits; so have tasks that it launches.
+`is_queue`: it is an open queue, number `queue`."""
+
+
+queue_span = data.StructLayout({"start": 24, "count": 8, "behind": 1})
+"""Entries that were appended to a queue: `count` of them from number `start` on, which counts
+modulo 2^24; none: the queue is closed. `behind`: wherever the queue is."""
 
 
 def task_level(config: Config) -> data.StructLayout:

@@ -38,11 +38,12 @@ class Slots(wiring.Component):
     closed : it is free again.
     drained : nothing of the row is undistributed or on an SM; see `GlobalPort`.
     fault : per row, strobe: a warp of it cannot go on.
+    limit : so many slots may be held.
     free : a row that is free, if a slot is free as well. crowded : a row is free, but no slot.
     victim : of those that run one of the lowest priority, which is `priority`. faulty : one that
         runs and had a fault.
     ended : one that has come to its end. back : one that is to go back to its list.
-    kill : per row, it had a fault.
+    kill : per row, it had a fault. runs : it runs, and had none.
     idle : all rows are free.
     """
 
@@ -55,6 +56,7 @@ class Slots(wiring.Component):
             "closed": In(row_choice(config)),
             "drained": In(config.rows),
             "fault": In(config.rows),
+            "limit": In(range(config.slots + 1)),
             "free": Out(row_choice(config)),
             "crowded": Out(1),
             "victim": Out(data.StructLayout({"valid": 1, "row": row, "priority": 6})),
@@ -62,6 +64,7 @@ class Slots(wiring.Component):
             "ended": Out(row_choice(config)),
             "back": Out(row_choice(config)),
             "kill": Out(config.rows),
+            "runs": Out(config.rows),
             "idle": Out(1),
         })
         self.states = Signal(data.ArrayLayout(RowState, config.rows))
@@ -88,6 +91,7 @@ class Slots(wiring.Component):
                 ended[number].eq(stays & ~free[number] & ~returns),
                 back[number].eq(stays & returns),
             ]
+        m.d.comb += self.runs.eq(runs & ~self.kill)
         m.d.sync += [
             drained.eq(self.drained),
             self.running.eq(
@@ -97,7 +101,7 @@ class Slots(wiring.Component):
             ),
             self.idle.eq(free.all()),
         ]
-        slot = self.running != self._config.slots
+        slot = self.running < self.limit
         choices = ((self.free, free), (self.faulty, faulty), (self.ended, ended), (self.back, back))
         for choice, bits in choices:
             first = Signal(rows, name="first")

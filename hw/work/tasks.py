@@ -1,7 +1,7 @@
-"""The task unit: which tasks hold slots (ASID-20 … 25)."""
+"""The task unit: which tasks hold slots (ASID-20 … 26)."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -11,24 +11,85 @@ from hw.qmd import Placement, SkedCheck
 from hw.records import MemoryStatus, ReadPort, WritePort
 from hw.work.lists import ListOutcome, Lists, list_area
 from hw.work.metadata import Metadata, Refusal, task_verdict
-from hw.work.records import GlobalPort, Policy, coordinates, kernel_word, task_pointer
+from hw.work.queues import QueueNext, QueueOp, Queues
+from hw.work.records import (
+    GlobalPort,
+    Policy,
+    coordinates,
+    kernel_word,
+    queue_span,
+    task_pointer,
+)
 from hw.work.share import share_memory
 from hw.work.slots import Slots
 from hw.work.word import WORD_BYTES, WordAccess
 from hw.work.words import KernelWords
 
-__all__ = ["RESUME_OFFSET", "Tasks", "task_failure", "task_launch"]
+__all__ = [
+    "RESUME_OFFSET",
+    "LaunchAction",
+    "Tasks",
+    "slot_limit",
+    "task_failure",
+    "task_launch",
+    "task_launched",
+]
 
 RESUME_OFFSET = 24
 """Where CTA_RASTER_*_RESUME lie in a record, 8 bytes."""
+
+_COUNTER_OFFSET = 16
+"""Where the 8 bytes with DEPENDENCE_COUNTER lie; its bits there, and the bytes that have them."""
+_COUNTER = slice(14, 30)
+_COUNTER_BYTES = 0b1110
+
+_GET_BYTES = 0b1111_0000
+"""Those of OUTER_GET in a record's first 8 bytes."""
 
 _SETTLE = 3
 """Cycles until choices count what has changed; see `Slots`."""
 
 
+class LaunchAction(enum.Enum, shape=2):
+    """What is to be done with a task."""
+
+    SCHEDULE = 0
+    INCREMENT_PUT = 1
+    """It is an open queue: `span` was appended."""
+    DECREMENT_DEPENDENCE = 2
+    """Its dependence counter goes down by 1; when it comes to 0 the task is scheduled."""
+
+
+class _Store(enum.Enum, shape=2):
+    """What is written into a record."""
+
+    PLACE = 0
+    """Where the task goes on."""
+    COUNTER = 1
+    """Its dependence counter, less 1."""
+    RESTORE = 2
+    """The counter as it was."""
+    GET = 3
+    """How many entries of a queue are done."""
+
+
 def task_launch(config: Config) -> data.StructLayout:
-    """A task of a context is to be scheduled."""
-    return data.StructLayout({"context": config.context_bits, "task": task_pointer})
+    """Something is to be done with a task of a context."""
+    return data.StructLayout({
+        "context": config.context_bits,
+        "task": task_pointer,
+        "action": LaunchAction,
+        "span": queue_span,
+    })
+
+
+task_launched = data.StructLayout({"valid": 1, "verdict": task_verdict, "nothing": 1})
+"""What became of it, a strobe; `nothing`: no task was launched, nor was one refused."""
+
+
+def slot_limit(config: Config) -> data.StructLayout:
+    """A context's tasks may hold `count` slots; 0, or more than there are: all. A strobe."""
+    return data.StructLayout({"valid": 1, "context": config.context_bits, "count": 8})
 
 
 task_failure = data.StructLayout({"task": task_pointer, "verdict": task_verdict})
@@ -39,14 +100,16 @@ class Tasks(wiring.Component):
     """Lists, slots, and what goes on between them: one thing at a time, of these the first:
 
     1. a task with a fault is stopped;
-    2. a task that has come to its end is handed on, and its row freed;
+    2. a task that has come to its end is handed on, and its row freed; a queue that is not closed
+       rests, in no list and no row, until entries are appended;
     3. one that was stopped too early and whose blocks have ended goes back to the head of its list:
        where it stopped is written into its record (CTA_RASTER_*_RESUME);
     4. while `leave` is 1, one that runs is stopped;
     5. a free slot is given to the first task of the highest list that holds one;
     6. while no slot is free, the one of lowest priority is stopped, if a higher one waits;
     7. a launch is accepted, which goes before 5 and 6 when one of them was done last. Its record is
-       checked, and it goes to its list; or at once into a free slot, if it would be the next.
+       checked, and it goes to its list; or at once into a free slot, if it would be the next. If
+       entries were appended to a queue, its row gets blocks, or it goes to its list.
 
     A record is read and checked again when its task gets a slot, for memory may have changed; but
     the priority of a task stays that of its list.
@@ -58,6 +121,7 @@ class Tasks(wiring.Component):
         change only while `leave` and `empty` are 1, or nothing has been launched.
     leave : all its tasks are to give up their slots.
     automatic : placement of tasks that leave it to the context (ASID-32).
+    limit : how many slots a context's tasks may hold; what holds more keeps them.
     launch : a task. launched : strobe, what became of the launch.
     ended : a task has come to its end: all its blocks have ended. failed : it has, before its time.
     lost : strobe, a task of a list could not be read: memory of the system is broken, and nothing
@@ -67,7 +131,7 @@ class Tasks(wiring.Component):
     read, write : the memory.
     waiting : per context, one of its lists holds a task.
     empty : no row is held, nor is a task on its way into one; with `leave` this lasts.
-    idle : nor does any list hold a task.
+    idle : nor does any list hold a task, nor is a queue open.
 
     Attributes
     ----------
@@ -83,7 +147,8 @@ class Tasks(wiring.Component):
             "leave": In(1),
             "automatic": In(Policy),
             "launch": In(stream.Signature(task_launch(config))),
-            "launched": Out(data.StructLayout({"valid": 1, "verdict": task_verdict})),
+            "launched": Out(task_launched),
+            "limit": In(slot_limit(config)),
             "ended": Out(stream.Signature(task_pointer)),
             "failed": Out(stream.Signature(task_failure)),
             "lost": Out(1),
@@ -99,7 +164,7 @@ class Tasks(wiring.Component):
         })
         self._slots, self._lists = Slots(config), Lists(config)
         self._metadata, self._words = Metadata(config), KernelWords(config)
-        self._word = WordAccess(config)
+        self._word, self._queues = WordAccess(config), Queues(config)
         self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
         self._of, self._launches = Signal(config.context_bits), Signal()
         self._best = Signal(data.StructLayout({"valid": 1, "level": 6}))
@@ -107,6 +172,10 @@ class Tasks(wiring.Component):
         self._returns, self._holds = Signal(), Signal()
         self._due = Signal()
         """A launch goes before the next task of a list."""
+        self._action, self._span = Signal(LaunchAction), Signal(queue_span)
+        self._store, self._op = Signal(_Store), Signal(QueueOp)
+        self._counted, self._wakes = Signal(), Signal()
+        """A dependence counter has come to 0; a queue that rested is on its way to its list."""
         self._verdict = Signal(task_verdict)
         self._settle = Signal(range(_SETTLE + 1))
 
@@ -114,13 +183,15 @@ class Tasks(wiring.Component):
         m = Module()
         m.submodules.slots, m.submodules.lists = self._slots, self._lists
         m.submodules.metadata, m.submodules.words = self._metadata, self._words
-        m.submodules.word = self._word
+        m.submodules.word, m.submodules.queues = self._word, self._queues
         readers, writers = (self._metadata, self._lists, self._word), (self._lists, self._word)
         share_memory(m, self._config, self, readers, writers)
         self._wire(m)
         self._choose_policy(m)
         self._choose_level(m)
-        kept, came = self._tables(m)
+        kept, place = self._tables(m)
+        counter = self._store_what(m, place)
+        self._wire_queues(m, place)
         with m.FSM(name="task") as fsm:
             self._begin(m)
             self._fill(m)
@@ -128,14 +199,16 @@ class Tasks(wiring.Component):
             self._open(m)
             self._push(m)
             self._stop(m)
-            self._end(m, kept, came)
+            self._end(m, kept)
+            self._write(m, counter)
+            self._queue(m)
             self._close(m)
         rests = fsm.ongoing("IDLE") & (self._settle == 0)
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
             self.idle.eq(
                 (rests & self._slots.idle & ~self.ended.valid)
-                & ~(self.waiting.any() | self.launch.valid)
+                & ~(self.waiting.any() | self.launch.valid | self._queues.some)
             ),
         ]
         return m
@@ -155,6 +228,8 @@ class Tasks(wiring.Component):
             metadata.request.p.asid.eq(self.task.asid),
             metadata.request.p.page.eq(self.task.page),
             metadata.resumed.eq(self.task.resumed),
+            metadata.entered.eq(self.task.is_queue),
+            metadata.decrements.eq(self._decrements),
             words.row.eq(slots.free.row),
             words.asid.eq(self.task.asid),
             words.record.eq(metadata.record),
@@ -167,6 +242,23 @@ class Tasks(wiring.Component):
 
         with m.If(self.ended.ready):
             m.d.sync += self.ended.valid.eq(0)
+        self._limit(m)
+
+    @property
+    def _decrements(self) -> Value:
+        """A dependence counter is to be counted down."""
+        return self._launches & (self._action == LaunchAction.DECREMENT_DEPENDENCE)
+
+    def _limit(self, m: Module) -> None:
+        """How many slots may be held."""
+        slots, limit = self._config.slots, self.limit
+        limits = Signal(data.ArrayLayout(range(slots + 1), self._config.contexts))
+        with m.If(limit.valid):
+            all_slots = (limit.count == 0) | (limit.count > slots)
+            m.d.sync += limits[limit.context].eq(Mux(all_slots, 0, limit.count))
+        chosen = Signal(range(slots + 1))
+        m.d.comb += chosen.eq(limits[self.context])
+        m.d.sync += self._slots.limit.eq(Mux(chosen == 0, slots, chosen))
 
     def _choose_policy(self, m: Module) -> None:
         policy = self.port.open.p.policy
@@ -234,6 +326,9 @@ class Tasks(wiring.Component):
                     self._returns.eq(~ends),
                 ]
                 m.next = "LOOK"
+            with m.Elif(self._queues.over.valid & ~self.ended.valid):
+                m.d.sync += self._holds.eq(0)
+                m.next = "RECALL"
             with m.Elif(slots.victim.valid & self.leave):
                 m.d.sync += self._row.eq(slots.victim.row)
                 m.next = "STOP"
@@ -244,10 +339,18 @@ class Tasks(wiring.Component):
                     self.task.eq(self.launch.p.task),
                     self._of.eq(self.launch.p.context),
                     self._launches.eq(1),
+                    self._holds.eq(0),
+                    self._action.eq(self.launch.p.action),
+                    self._span.eq(self.launch.p.span),
+                    self._counted.eq(0),
+                    self._wakes.eq(0),
+                    self._verdict.eq(0),
                 ]
                 m.next = "READ"
+                with m.If(self.launch.p.action == LaunchAction.INCREMENT_PUT):
+                    m.next = "APPEND"
             with m.Elif(places & slots.free.valid):
-                m.d.sync += self._due.eq(1)
+                m.d.sync += [self._due.eq(1), self._holds.eq(0)]
                 m.next = "POP"
             with m.Elif(fills):
                 m.d.sync += [self._due.eq(1), self._row.eq(slots.victim.row)]
@@ -269,6 +372,7 @@ class Tasks(wiring.Component):
                 self.task.eq(popped.task),
                 self._level.eq(self._best.level),
                 self._launches.eq(0),
+                self._wakes.eq(0),
             ]
             with m.If(popped.valid):
                 m.next = "READ"
@@ -278,51 +382,83 @@ class Tasks(wiring.Component):
 
     def _check(self, m: Module) -> None:
         """Read the record, and see what is to become of the task."""
-        metadata, best, needs = self._metadata, self._best, self._metadata.needs
-        head = metadata.record.ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST
-        first = (needs.priority > best.level) | (needs.priority == best.level) & head
-        place = self.active & ~self.leave & (self._of == self.context) & self._slots.free.valid
+        metadata, needs = self._metadata, self._metadata.needs
+        record = metadata.record
         with m.State("READ"):
             m.d.comb += metadata.request.valid.eq(1)
-            m.d.sync += self._holds.eq(0)
             with m.If(metadata.request.ready):
                 m.next = "CHECK"
         with m.State("CHECK"):
             m.d.sync += [
                 self._verdict.eq(metadata.verdict),
-                self._head.eq(head),
+                self._head.eq(record.ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST),
             ]
             with m.If(self._launches):
                 m.d.sync += self._level.eq(needs.priority)
             with m.If(metadata.done):
                 with m.If(metadata.verdict.refusal != Refusal.NONE):
                     m.next = "FAIL"
-                with m.Elif(self._launches & ~(place & (first | ~best.valid))):
-                    m.next = "PUSH"
+                with m.Elif(~self._launches & (record.IS_QUEUE != self.task.is_queue)):
+                    m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
+                    m.next = "FAIL"
+                with m.Elif(self._decrements):
+                    m.d.sync += self._store.eq(_Store.COUNTER)
+                    m.next = "STORE"
+                with m.Elif(self._launches & record.IS_QUEUE):
+                    m.next = "ENTER"
                 with m.Else():
-                    m.d.comb += self._words.start.eq(1)
-                    m.next = "WORDS"
+                    self._go(m)
+        with m.State("GO"):
+            self._go(m)
         with m.State("FAIL"):
             m.d.comb += [
                 self.launched.valid.eq(self._launches),
                 self.failed.valid.eq(~self._launches),
+                self._queues.leave.valid.eq(self.task.is_queue & ~self._wakes),
             ]
             with m.If(self._holds & self.failed.ready):
                 m.next = "CLOSE"
             with m.Elif(self._launches | self.failed.ready):
                 self._rest(m)
-        m.d.comb += self.launched.verdict.eq(self._verdict)
+        appends = self._action == LaunchAction.INCREMENT_PUT
+        m.d.comb += [
+            self.launched.verdict.eq(self._verdict),
+            self.launched.nothing.eq(appends | (self._decrements & ~self._counted)),
+        ]
+
+    def _go(self, m: Module) -> None:
+        """To a list, or into a slot."""
+        best, level = self._best, self._metadata.needs.priority
+        head = self._metadata.record.ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST
+        first = (level > best.level) | (level == best.level) & head
+        place = self.active & ~self.leave & (self._of == self.context) & self._slots.free.valid
+        with m.If(self._launches & ~(place & (first | ~best.valid))):
+            m.next = "PUSH"
+        with m.Elif(self.task.is_queue):
+            m.next = "TAKE"
+        with m.Else():
+            m.d.comb += self._words.start.eq(1)
+            m.next = "WORDS"
+
+    def _give_up(self, m: Module) -> None:
+        """A launch cannot be: what was done for it is undone."""
+        m.next = "FAIL"
+        with m.If(self._wakes):
+            m.next = "UNDO"
+        with m.Elif(self._launches & self._counted):
+            m.d.sync += self._store.eq(_Store.RESTORE)
+            m.next = "STORE"
 
     def _open(self, m: Module) -> None:
         """The task gets a slot."""
         metadata, slots, opens = self._metadata, self._slots, self.port.open
+        queued = self.task.is_queue
         m.d.comb += [
             opens.p.row.eq(slots.free.row),
             opens.p.asid.eq(self.task.asid),
-            [
-                opens.p[name].eq(getattr(metadata, name))
-                for name in ("needs", "blocks", "first", "grid")
-            ],
+            [opens.p[name].eq(getattr(metadata, name)) for name in ("needs", "grid")],
+            opens.p.blocks.eq(Mux(queued, self._queues.blocks, metadata.blocks)),
+            opens.p.first.eq(Mux(queued, self._queues.first, metadata.first.as_value())),
             opens.p.needs.priority.eq(self._level),
             slots.opened.row.eq(slots.free.row),
             slots.opened.priority.eq(self._level),
@@ -356,7 +492,7 @@ class Tasks(wiring.Component):
             full = pushed.outcome == ListOutcome.FULL
             with m.If(pushed.valid & (pushed.outcome != ListOutcome.DONE)):
                 m.d.sync += self._verdict.refusal.eq(Mux(full, Refusal.FULL, Refusal.LISTS))
-                m.next = "FAIL"
+                self._give_up(m)
             with m.Elif(pushed.valid & self._launches):
                 m.d.comb += self.launched.valid.eq(1)
                 self._rest(m)
@@ -380,7 +516,7 @@ class Tasks(wiring.Component):
             with m.If(stopped.valid):
                 self._rest(m)
 
-    def _end(self, m: Module, kept: data.View, place: data.View) -> None:
+    def _end(self, m: Module, kept: data.View) -> None:
         """All blocks of a row that were placed have ended."""
         with m.State("LOOK"):
             m.next = "KNOW"
@@ -392,42 +528,189 @@ class Tasks(wiring.Component):
                 self._head.eq(1),
                 self._launches.eq(0),
                 self._holds.eq(1),
+                self._wakes.eq(0),
+                self._store.eq(_Store.PLACE),
                 self._verdict.refusal.eq(Refusal.KERNEL),
                 self._verdict.check.eq(SkedCheck.NONE),
             ]
             with m.If(self._slots.kill.bit_select(self._row, 1)):
                 m.next = "FAIL"
+            with m.Elif(kept.task.is_queue):
+                m.next = "DRAIN"
             with m.Elif(self._returns):
-                m.next = "RESUME"
+                m.next = "STORE"
             with m.Else():
                 m.next = "END"
         with m.State("END"):  # there is room: nothing here waits for the end of another task
             m.d.sync += [self.ended.valid.eq(1), self.ended.p.eq(self.task)]
-            m.next = "CLOSE"
-        self._resume(m, place)
+            m.d.comb += self._queues.leave.valid.eq(self.task.is_queue)
+            with m.If(self.task.is_queue):  # there is nothing to be put right in its record
+                m.d.sync += self.ended.p.resumed.eq(0)
+            with m.If(self._holds):
+                m.next = "CLOSE"
+            with m.Else():
+                self._rest(m)
 
-    def _resume(self, m: Module, place: data.View) -> None:
-        """Where the task goes on is written into its record."""
-        word = self._word
+    def _store_what(self, m: Module, place: data.View) -> Value:
+        """What is written into the record, and where. Returns the dependence counter's new
+        value."""
+        request = self._word.request.p
+        offset, counter = Signal(8), Signal(8 * WORD_BYTES)
+        dwords = self._metadata.record.as_value()[8 * _COUNTER_OFFSET :][: 8 * WORD_BYTES]
         m.d.comb += [
-            word.request.p.asid.eq(self.task.asid),
-            word.request.p.va.eq(Cat(Const(RESUME_OFFSET, 8), self.task.page)),
-            word.request.p.write.eq(1),
-            word.request.p.strobe.eq((1 << WORD_BYTES) - 1),
-            word.request.p.data.eq(place),
+            request.asid.eq(self.task.asid),
+            request.va.eq(Cat(offset, self.task.page)),
+            request.write.eq(1),
+            counter.eq(dwords),
         ]
-        with m.State("RESUME"):
+        with m.Switch(self._store):
+            with m.Case(_Store.PLACE):
+                m.d.comb += [offset.eq(RESUME_OFFSET), request.data.eq(place)]
+                m.d.comb += request.strobe.eq((1 << WORD_BYTES) - 1)
+            with m.Case(_Store.GET):
+                m.d.comb += request.data.eq(self._queues.freed << 32)
+                m.d.comb += request.strobe.eq(_GET_BYTES)
+            with m.Default():
+                m.d.comb += [offset.eq(_COUNTER_OFFSET), request.data.eq(counter)]
+                m.d.comb += request.strobe.eq(_COUNTER_BYTES)
+                with m.If(self._store == _Store.COUNTER):
+                    m.d.comb += counter[_COUNTER].eq(dwords[_COUNTER] - 1)
+        return counter[_COUNTER]
+
+    def _write(self, m: Module, counter: Value) -> None:
+        """Something is written into the record."""
+        word = self._word
+        with m.State("STORE"):
             m.d.comb += word.request.valid.eq(1)
             with m.If(word.request.ready):
-                m.next = "RESUMED"
-        with m.State("RESUMED"):
-            m.d.sync += self.task.resumed.eq(1)
+                m.next = "STORED"
+        with m.State("STORED"):
             with m.If(word.answer.valid):
-                m.next = "PUSH"
-                with m.If(word.answer.status != MemoryStatus.OK):
-                    bus = word.answer.status == MemoryStatus.BUS
-                    m.d.sync += self._verdict.refusal.eq(Mux(bus, Refusal.BUS, Refusal.FAULT))
+                self._written(m, counter == 0)
+
+    def _written(self, m: Module, last: Value) -> None:
+        """Go on. A counter that cannot be put back was seen to be writable just before."""
+        status = self._word.answer.status
+        restores = self._store == _Store.RESTORE
+        with m.If((status != MemoryStatus.OK) & ~restores):
+            bus = status == MemoryStatus.BUS
+            m.d.sync += self._verdict.refusal.eq(Mux(bus, Refusal.BUS, Refusal.FAULT))
+            m.next = "FAIL"
+        with m.Else():
+            with m.Switch(self._store):
+                with m.Case(_Store.PLACE):
+                    m.d.sync += self.task.resumed.eq(1)
+                    m.next = "PUSH"
+                with m.Case(_Store.COUNTER):
+                    m.d.sync += self._counted.eq(last)
+                    m.next = "GO"
+                    with m.If(~last):
+                        m.d.comb += self.launched.valid.eq(1)
+                        self._rest(m)
+                    with m.Elif(self._metadata.record.IS_QUEUE):
+                        m.next = "ENTER"
+                with m.Case(_Store.RESTORE):
                     m.next = "FAIL"
+                with m.Case(_Store.GET):
+                    self._drained(m)
+
+    def _drained(self, m: Module) -> None:
+        """A queue's row is drained."""
+        m.d.sync += self.task.resumed.eq(1)
+        with m.Switch(self._queues.outcome):
+            with m.Case(QueueNext.LIST):
+                m.next = "PUSH"
+            with m.Case(QueueNext.END):
+                m.next = "END"
+            with m.Default():
+                m.next = "CLOSE"
+
+    def _wire_queues(self, m: Module, place: data.View) -> None:
+        queues, add = self._queues, self.port.add
+        m.d.comb += [
+            queues.task.eq(self.task),
+            queues.context.eq(self._of),
+            queues.level.eq(self._metadata.needs.priority),
+            queues.span.eq(self._span),
+            queues.record.eq(self._metadata.record),
+            queues.runs.eq(self._slots.runs),
+            queues.leave.queue.eq(self.task.queue),
+            queues.request.p.queue.eq(self.task.queue),
+            queues.request.p.row.eq(self._slots.free.row),
+            queues.request.p.stopped.eq(self._returns),
+            queues.request.p.next.eq(place.x),
+            add.p.row.eq(queues.row),
+            add.p.blocks.eq(queues.blocks),
+        ]
+
+    def _queue(self, m: Module) -> None:
+        """Everything about queues, one request after another."""
+        queues, add = self._queues, self.port.add
+        for op in QueueOp:
+            self._ask_queue(m, op)
+        with m.State("QUEUE"):
+            with m.If(queues.done & (queues.verdict.refusal != Refusal.NONE)):
+                m.d.sync += [self._verdict.eq(queues.verdict), self.task.is_queue.eq(0)]
+                self._give_up(m)
+            with m.Elif(queues.done):
+                self._queue_done(m)
+        with m.State("ADD"):
+            m.d.comb += add.valid.eq(1)
+            with m.If(add.ready):
+                m.d.comb += self.launched.valid.eq(1)
+                self._rest(m)
+
+    def _ask_queue(self, m: Module, op: QueueOp) -> None:
+        request = self._queues.request
+        with m.State(op.name):
+            m.d.comb += [request.valid.eq(1), request.p.op.eq(op)]
+            m.d.sync += self._op.eq(op)
+            if op == QueueOp.RECALL:
+                m.d.comb += request.p.queue.eq(self._queues.over.queue)
+            with m.If(request.ready):
+                m.next = "QUEUE"
+
+    def _queue_done(self, m: Module) -> None:
+        queues = self._queues
+        rests = queues.outcome == QueueNext.REST
+        with m.Switch(self._op):
+            with m.Case(QueueOp.ENTER):
+                m.d.sync += [self.task.is_queue.eq(1), self.task.queue.eq(queues.queue)]
+                m.next = "GO"
+                with m.If(rests):
+                    m.d.comb += self.launched.valid.eq(1)
+                    self._rest(m)
+            with m.Case(QueueOp.APPEND):
+                self._appended(m)
+            with m.Case(QueueOp.TAKE):
+                m.d.comb += self._words.start.eq(1)
+                m.next = "WORDS"
+            with m.Case(QueueOp.DRAIN):
+                m.d.sync += self._store.eq(_Store.GET)
+                m.next = "STORE"
+            with m.Case(QueueOp.RECALL):
+                m.d.sync += self.task.eq(queues.owner)
+                m.next = "END"
+            with m.Case(QueueOp.UNDO):
+                m.next = "FAIL"
+
+    def _appended(self, m: Module) -> None:
+        queues = self._queues
+        with m.Switch(queues.outcome):
+            with m.Case(QueueNext.ADD):
+                m.next = "ADD"
+            with m.Case(QueueNext.LIST):
+                m.d.sync += [
+                    self.task.eq(queues.owner),
+                    self._of.eq(queues.home),
+                    self._level.eq(queues.rank),
+                    self._head.eq(0),
+                    self._wakes.eq(1),
+                ]
+                m.next = "PUSH"
+            with m.Default():
+                m.d.comb += self.launched.valid.eq(1)
+                self._rest(m)
 
     def _close(self, m: Module) -> None:
         """The row is free."""

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 __all__ = ["FIELDS", "FOREIGN", "Machine", "Task", "judge", "record"]
 
 FIELDS = {
+    "outer_get": (32, 31),
+    "inner_get": (64, 31),
+    "inner_put": (96, 31),
     "group": (128, 6),
     "is_queue": (136, 1),
     "head": (137, 1),
     "placement": (138, 2),
     "dependence": (142, 16),
     "self_copy": (158, 1),
+    "queue_size": (160, 25),
     "resume_x": (192, 32),
     "resume_y": (224, 16),
     "resume_z": (240, 16),
@@ -22,6 +26,7 @@ FIELDS = {
     "grid_y": (416, 16),
     "grid_z": (448, 16),
     "second_dependent": (517, 1),
+    "entries_log": (530, 5),
     "shared": (544, 18),
     "minor": (576, 4),
     "major": (580, 4),
@@ -45,7 +50,6 @@ FIELDS = {
 """First bit and width."""
 
 FOREIGN = (
-    "is_queue",
     "self_copy",
     "sequential",
     "second_buffer",
@@ -90,9 +94,15 @@ def record(**fields: int) -> int:
     return word
 
 
-def judge(word: int, machine: Machine) -> Task | int | None:
+def judge(
+    word: int, machine: Machine, entered: bool = False, decrements: bool = False
+) -> Task | int | None:
     """The task, or the SKEDCHECK number of the first thing that is wrong, or None when the record
-    is not of this version or asks for what is not modelled."""
+    is not of this version or asks for what is not modelled.
+
+    `entered`: the queue has been looked at before. `decrements`: its dependence counter is about to
+    go down. Where a queue goes on does not stand in the record: `first` and `blocks` are 0.
+    """
     of = {name: word >> low & (1 << width) - 1 for name, (low, width) in FIELDS.items()}
     grid = of["grid_x"], of["grid_y"], of["grid_z"]
     first = of["resume_x"], of["resume_y"], of["resume_z"]
@@ -113,13 +123,17 @@ def judge(word: int, machine: Machine) -> Task | int | None:
         14: of["shared"] > machine.shared,
         16: 0 in (*sides, *grid),
         19: warps * units * 128 > machine.registers,
+        20: of["is_queue"] and not entered and _pointers_wrong(of),
+        21: of["is_queue"] and _size_wrong(of["queue_size"], of["entries_log"]),
         24: any(one >= size for one, size in zip(first, grid, strict=True)),
         34: warps > machine.warps,
-        36: of["dependence"],
+        36: not of["dependence"] if decrements else of["dependence"],
     }
     wrong = [number for number, fault in faults.items() if fault]
     if wrong:
         return wrong[0]
+    if of["is_queue"]:
+        grid, first, total = ((1 << 32) - 1, 1, 1), (0, 0, 0), 0
     before = (first[2] * grid[1] + first[1]) * grid[0] + first[0]
     return Task(
         priority=of["group"],
@@ -132,3 +146,11 @@ def judge(word: int, machine: Machine) -> Task | int | None:
         first=first,
         blocks=total - before,
     )
+
+
+def _pointers_wrong(of: dict[str, int]) -> bool:
+    return bool(of["inner_get"] or of["outer_get"] or of["inner_put"] > of["queue_size"])
+
+
+def _size_wrong(size: int, entries_log: int) -> bool:
+    return size.bit_count() != 1 or size < 1 << entries_log

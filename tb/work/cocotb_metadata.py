@@ -39,6 +39,7 @@ class Bench:
     def __init__(self, dut: Any, latency: int = 5) -> None:
         self.dut = dut
         dut.resumed.value = 1
+        dut.entered.value = dut.decrements.value = 0
         self.contents, self.cycle = Memory(), 0
         self.ask = Source(dut, "request", qmd_address(CONFIG), lambda: True)
         beats = 256 // CONFIG.beat_bytes
@@ -76,6 +77,7 @@ class Bench:
             return None
         assert refusal == Refusal.NONE.value, refusal
         needs = int(self.dut.needs.value)
+        queue = int(self.dut.record.value) >> FIELDS["is_queue"][0] & 1
         return Task(
             priority=needs & 63,
             barrier=bool(needs >> 6 & 1),
@@ -84,8 +86,8 @@ class Bench:
             shared=needs >> 21 & 255,
             block_registers=needs >> 29,
             grid=_coordinates(int(self.dut.grid.value)),
-            first=_coordinates(int(self.dut.first.value)),
-            blocks=int(self.dut.blocks.value),
+            first=(0, 0, 0) if queue else _coordinates(int(self.dut.first.value)),
+            blocks=0 if queue else int(self.dut.blocks.value),
         )
 
 
@@ -96,7 +98,9 @@ def _coordinates(word: int) -> tuple[int, int, int]:
 async def _compare(bench: Bench, **fields: int) -> Task | int | None:
     word = record(**LEGAL | fields)
     await bench.read(word)
-    expected, got = judge(word, MACHINE), bench.verdict()
+    entered, decrements = int(bench.dut.entered.value), int(bench.dut.decrements.value)
+    expected = judge(word, MACHINE, bool(entered), bool(decrements))
+    got = bench.verdict()
     assert got == expected, (fields, expected, got)
     assert int(bench.dut.record.value) == word
     return expected
@@ -119,7 +123,7 @@ async def every_check(dut: Any) -> None:
         36: [{"dependence": 1}, {"dependence": 1 << 15}],
         24: [{"resume_x": 3}, {"resume_y": 2}, {"resume_z": 1}],
         None: [
-            *({name: 1} for name in ("is_queue", "self_copy", "sequential", "second_dependent")),
+            *({name: 1} for name in ("self_copy", "sequential", "second_dependent")),
             {"mask_high": 1},
             *({"major": 2}, {"minor": 1}, {"mask_low": 1 << 31}, {"second_buffer": 1}),
             *({"grid_x": 1 << 31, one: 2} for one in ("grid_y", "grid_z")),
@@ -150,6 +154,39 @@ async def every_check(dut: Any) -> None:
     await bench.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
     task = bench.verdict()
     assert isinstance(task, Task) and task.first == (0, 0, 0) and task.blocks == 6
+
+
+QUEUE = {"is_queue": 1, "queue_size": 64, "entries_log": 2}
+
+
+@cocotb.test()
+async def queues(dut: Any) -> None:
+    """Size and pointers of a queue's record (ASID-26); once it is open, its pointers are those of
+    the machine."""
+    bench = Bench(dut)
+    await reset(dut)
+    for fields in ({}, {"inner_put": 64}, {"entries_log": 6}, {"queue_size": 1 << 24}):
+        assert isinstance(await _compare(bench, **QUEUE | fields), Task), fields
+    pointers = [{"inner_put": 65}, {"inner_get": 1}, {"outer_get": 1 << 30}]
+    for fields in pointers:
+        assert await _compare(bench, **QUEUE | fields) == 20
+        assert isinstance(await _compare(bench, **fields), Task), "no queue"
+    for fields in ({"queue_size": 0}, {"queue_size": 65}, {"entries_log": 7}):
+        assert await _compare(bench, **QUEUE | fields) == 21
+    dut.entered.value = 1
+    for fields in pointers:
+        assert isinstance(await _compare(bench, **QUEUE | fields), Task), fields
+
+
+@cocotb.test()
+async def dependence(dut: Any) -> None:
+    """A counter that is about to go down must not be 0; any other must be (HOST-10)."""
+    bench = Bench(dut)
+    await reset(dut)
+    dut.decrements.value = 1
+    for count in (1, 2, 65535):
+        assert isinstance(await _compare(bench, dependence=count), Task)
+    assert await _compare(bench) == 36
 
 
 @cocotb.test()

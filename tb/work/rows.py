@@ -8,12 +8,14 @@ from typing import Any
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.work.records import kernel_open, row_left
+from hw.work.records import kernel_open, row_blocks, row_left
 from tb.copy.streams import Sink, Source
 
-__all__ = ["Opened", "Rows"]
+__all__ = ["ENDLESS", "Opened", "Rows"]
 
 Place = tuple[int, int, int]
+ENDLESS = ((1 << 32) - 1, 1, 1)
+"""The grid of a queue."""
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Rows:
     """The kernel status register table, stepped once per clock.
 
     With chance `place` a block of some row is placed in a cycle, with `end` one ends. Hooks: a row
-    was opened, was stopped, is closed.
+    was opened, got more blocks, was stopped, is closed.
     """
 
     def __init__(self, dut: Any, config: Config, rng: Random, place: float, end: float) -> None:
@@ -48,11 +50,13 @@ class Rows:
             return rng.random() < 0.8
 
         self._open = Sink(dut, "port__open", kernel_open(config), pace)
+        self._add = Sink(dut, "port__add", row_blocks(config), pace)
         self._stop = Sink(dut, "port__stop", row, pace)
         self._close = Sink(dut, "port__close", row, pace)
         self._stopped = Source(dut, "port__stopped", row_left(config), pace)
         self.rows: dict[int, Opened] = {}
         self.opened: Callable[[Opened], None] = lambda row: None
+        self.added: Callable[[Opened, int], None] = lambda row, blocks: None
         self.stopped: Callable[[Opened], None] = lambda row: None
         self.closed: Callable[[Opened], None] = lambda row: None
         dut.port__drained.value = self.drained = (1 << config.rows) - 1
@@ -61,8 +65,14 @@ class Rows:
     def step(self, cycle: int) -> None:
         self._stopped.step(cycle)
         opened, stop, close = self._open.step(), self._stop.step(), self._close.step()
+        add = self._add.step()
         if opened is not None:
             self._begin(opened)
+        if add is not None:
+            row = self.rows[add["row"]]
+            assert not row.stopped and add["blocks"] > 0
+            row.left += add["blocks"]
+            self.added(row, add["blocks"])
         if stop is not None:
             self._end(self.rows[stop["row"]])
         if close is not None:
@@ -91,7 +101,8 @@ class Rows:
             next=(first[2] * grid[1] + first[1]) * grid[0] + first[0],
             left=word["blocks"],
         )
-        assert row.next + row.left == grid[0] * grid[1] * grid[2]
+        if grid != ENDLESS:
+            assert row.next + row.left == grid[0] * grid[1] * grid[2]
         self.rows[number] = row
         self.opened(row)
 

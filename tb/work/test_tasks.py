@@ -17,3 +17,14 @@ def test_tasks(simulator: str, name: str) -> None:
         env={"WORK_CONFIG": name},
         minimum=10,
     )
+
+
+def test_queues(simulator: str) -> None:
+    simulate(
+        Tasks(TASKS["default"]),
+        "tb.work.cocotb_queues",
+        simulator=simulator,
+        name="work-queues",
+        env={"WORK_CONFIG": "default"},
+        minimum=11,
+    )

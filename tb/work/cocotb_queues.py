@@ -1,0 +1,283 @@
+"""Queue tasks, dependence counters and limited slots: the task unit with rows in Python."""
+
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from hw.qmd import SkedCheck
+from hw.work.metadata import Refusal
+from hw.work.tasks import LaunchAction
+from tb.work.queuebench import CLOSE, Queue, QueueBench, begin
+from tb.work.taskbench import CONFIG, LOG_SIZE, Task
+
+CHECK = Refusal.CHECK.value
+NO_QUEUE = Refusal.QUEUE.value
+TOO_MUCH = CHECK | SkedCheck.QUEUE_GET_PUT << 4
+ELSEWHERE = CHECK | SkedCheck.SPAN << 4
+DECREMENT = LaunchAction.DECREMENT_DEPENDENCE
+UNDERFLOW = CHECK | SkedCheck.DEPENDENCE << 4
+
+
+@cocotb.test()
+async def appended_while_it_runs(dut: Any) -> None:
+    """Blocks for what is there at the launch, and for what comes while they run (ASID-26)."""
+    bench = await begin(dut, place=0.05, end=0.05)
+    queue = Queue(1, priority=5, asid=1, size=64, first=3)
+    assert await bench.did(bench.ask(queue)) == 0
+    for _ in range(4):
+        assert queue.row is not None
+        assert await bench.append(queue, 4) == 0
+    assert queue.taken == 19
+    assert await bench.append(queue, CLOSE) == 0
+    await bench.finish()
+    assert queue.outcome == "ended" and queue.put == 19
+
+
+@cocotb.test()
+async def rests(dut: Any) -> None:
+    """A queue that has nothing to do holds no slot, and goes on when entries come; blocks take
+    several entries, the last one what is left (ASID-26)."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    queue = Queue(1, priority=5, asid=1, size=16, per_block=4)
+    assert await bench.did(bench.ask(queue)) == 0
+    for count in (3, 6, 2, 7):
+        assert await bench.append(queue, count) == 0
+        await bench.rest(queue)
+        for _ in range(30):
+            await bench.step()
+        assert int(dut.empty.value) and not int(dut.idle.value), "an open queue is not idle"
+        assert bench.freed(queue) == 4 * (queue.put // 4)
+    assert queue.taken == 4
+    assert await bench.append(queue, CLOSE) == 0
+    await bench.finish()
+    assert queue.taken == 5 and bench.freed(queue) == 18
+    resting = Queue(2, priority=5, asid=2)
+    assert await bench.did(bench.ask(resting)) == 0
+    assert await bench.append(resting, CLOSE) == 0
+    await bench.finish()
+    assert not resting.done
+
+
+@cocotb.test()
+async def more_than_its_size(dut: Any) -> None:
+    """The total is not limited by the queue's size; who appends waits for OUTER_GET (ASID-26)."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    queue = Queue(1, priority=5, asid=1, size=8, per_block=2)
+    assert await bench.did(bench.ask(queue)) == 0
+    while queue.put < 100:
+        count = bench.rng.randint(1, 8)
+        room = bench.freed(queue) + 8 - queue.put
+        if await bench.append(queue, count):
+            assert bench.asks[-1].verdict == TOO_MUCH and count > room
+            await bench.rest(queue)
+            for _ in range(20):
+                await bench.step()
+        else:
+            assert queue.put <= bench.freed(queue) + 8
+    assert await bench.append(queue, CLOSE) == 0
+    await bench.finish()
+    assert len(queue.done) == -(-queue.put // 2)
+
+
+@cocotb.test()
+async def refused(dut: Any) -> None:
+    """What cannot be appended is refused with the reason, and changes nothing."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    queue, other = Queue(1, priority=5, asid=1), Queue(2, priority=5, asid=2)
+    assert await bench.append(other, 1) == NO_QUEUE
+    assert await bench.did(bench.ask(queue)) == 0
+    assert await bench.append(other, 1) == NO_QUEUE
+    assert await bench.append(queue, 9) == TOO_MUCH
+    assert await bench.append(queue, 1, start=1) == ELSEWHERE
+    assert await bench.append(queue, 1, start=7, behind=True) == 0
+    assert await bench.did(bench.ask(queue)) == NO_QUEUE, "it is open"
+    wrong = Queue(3, priority=5, asid=3, size=7)
+    assert await bench.did(bench.ask(wrong)) == CHECK | SkedCheck.QUEUE_SIZE << 4
+    full = [Queue(10 + n, priority=5, asid=10 + n) for n in range(CONFIG.queues)]
+    verdicts = [await bench.did(bench.ask(one)) for one in full]
+    assert verdicts == [0] * (CONFIG.queues - 1) + [NO_QUEUE]
+    for one in (queue, *full[:-1]):
+        assert await bench.append(one, CLOSE) == 0
+    assert await bench.append(queue, 1) in (TOO_MUCH, NO_QUEUE), "it is closed, or over"
+    await bench.finish()
+    assert len(queue.done) == 1
+    assert await bench.did(bench.ask(full[-1])) == 0
+    assert await bench.append(full[-1], CLOSE) == 0
+    await bench.finish()
+
+
+@cocotb.test()
+async def evicted(dut: Any) -> None:
+    """A queue that loses its slot goes on where it stopped, with what came meanwhile (ASID-25)."""
+    bench = await begin(dut, place=0.05, end=0.05)
+    queue = Queue(1, priority=1, asid=1, size=256, first=40)
+    assert await bench.did(bench.ask(queue)) == 0
+    for turn in range(3):
+        await bench.until(lambda: queue.row is not None, "it runs", 20_000)
+        asks = [
+            bench.ask(Task(100 * turn + n, priority=9, asid=20 + n, blocks=3))
+            for n in range(2 * CONFIG.slots)
+        ]
+        for ask in asks:
+            assert await bench.did(ask) == 0
+        assert await bench.append(queue, 20) == 0
+        for ask in asks:
+            await bench.until(lambda task=ask.task: task.outcome == "ended", "urgent ones", 20_000)
+            ask.task.asid = 1000
+    assert queue.stops
+    assert await bench.append(queue, CLOSE) == 0
+    await bench.until(lambda: queue.outcome == "ended", "queue over", 40_000)
+    assert queue.done == list(range(100))
+
+
+@cocotb.test()
+async def no_room_in_its_list(dut: Any) -> None:
+    """A queue that cannot go to its list: who appended is told, and may try again."""
+    bench = await begin(dut, place=0.0, end=0.5)
+    queue = Queue(1, priority=4, asid=1)
+    assert await bench.did(bench.ask(queue)) == 0
+    room = (1 << LOG_SIZE) - CONFIG.rows
+    for number in range(CONFIG.slots + room):
+        ask = bench.ask(Task(100 + number, priority=4, asid=2, blocks=1))
+        assert await bench.did(ask) == 0
+    assert await bench.append(queue, 2) == Refusal.FULL.value
+    assert await bench.append(queue, CLOSE) == 0, "closing it takes no room"
+    await bench.until(lambda: queue.outcome == "ended", "queue over")
+    assert not queue.done
+
+
+@cocotb.test()
+async def faulty(dut: Any) -> None:
+    """A warp of a queue that cannot go on is the end of that queue alone."""
+    bench = await begin(dut, place=0.1, end=0.1)
+    queue, other = (Queue(n, priority=5, asid=n, size=64, first=20) for n in (1, 2))
+    for one in (queue, other):
+        assert await bench.did(bench.ask(one)) == 0
+    await bench.until(lambda: queue.row is not None, "it runs")
+    queue.faulty = True
+    assert queue.row is not None
+    dut.fault.value = 1 << queue.row
+    await bench.step()
+    dut.fault.value = 0
+    await bench.until(lambda: queue.outcome == "failed", "it failed")
+    assert await bench.append(queue, 1) == NO_QUEUE
+    assert await bench.append(other, 5) == 0
+    assert await bench.append(other, CLOSE) == 0
+    await bench.finish()
+    assert other.done == list(range(25)) and len(queue.done) < 20
+
+
+def _counter(bench: QueueBench, task: Task) -> int:
+    word = bench.contents.read((task.asid, 0), (task.page << 8) + 16, 8)
+    return int.from_bytes(word, "little") >> 14 & 0xFFFF
+
+
+@cocotb.test()
+async def dependence(dut: Any) -> None:
+    """A task is launched when its counter comes to 0; below that is an error (HOST-10)."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    task = Task(1, priority=5, asid=1, blocks=7, fields={"dependence": 3, "placement": 2})
+    assert await bench.did(bench.ask(task)) == UNDERFLOW, "it must be 0 to be scheduled"
+    before = task.word
+    for left in (2, 1, 0):
+        assert await bench.did(bench.ask(task, DECREMENT)) == 0
+        assert _counter(bench, task) == left
+        assert (task in bench.accepted) == (left == 0), "launched too early, or not at all"
+    after = bench.contents.read((1, 0), task.page << 8, 256)
+    assert int.from_bytes(after, "little") == before ^ 3 << 142, "nothing else changes"
+    await bench.finish()
+    assert await bench.did(bench.ask(task, DECREMENT)) == UNDERFLOW
+
+
+@cocotb.test()
+async def dependence_refused(dut: Any) -> None:
+    """A task that cannot be launched keeps its counter, so that it can be tried again."""
+    bench = await begin(dut, place=0.0, end=0.5)
+    room = (1 << LOG_SIZE) - CONFIG.rows
+    for number in range(CONFIG.slots + room):
+        ask = bench.ask(Task(100 + number, priority=4, asid=2, blocks=1))
+        assert await bench.did(ask) == 0
+    task = Task(1, priority=4, asid=1, blocks=7, fields={"dependence": 1})
+    bench.know(task)
+    assert await bench.did(bench.ask(task, DECREMENT)) == Refusal.FULL.value
+    assert _counter(bench, task) == 1
+    bench.rows.place = 0.5
+    await bench.until(lambda: bench.accepted[4].outcome == "ended", "room")
+    assert await bench.did(bench.ask(task, DECREMENT)) == 0
+    assert _counter(bench, task) == 0
+    await bench.until(lambda: task.outcome == "ended", "it ends", 20_000)
+
+
+@cocotb.test()
+async def limited_slots(dut: Any) -> None:
+    """A context's tasks hold no more slots than it was given; 0 gives all (HOST-9)."""
+    bench = await begin(dut, place=0.0)
+
+    async def limit(count: int) -> None:
+        dut.limit.value = 1 | 0 << 1 | count << 1 + CONFIG.context_bits
+        await RisingEdge(dut.clk)
+        dut.limit.value = 0
+        for _ in range(5):
+            await bench.step()
+
+    await limit(2)
+    for number in range(CONFIG.slots):
+        await bench.did(bench.ask(Task(number, priority=3, asid=1 + number, blocks=4)))
+    for _ in range(100):
+        await bench.step()
+    assert len(bench.held) == 2
+    await bench.did(bench.ask(Task(99, priority=4, asid=60, blocks=1)))
+    await bench.until(lambda: any(t.number == 99 for t in bench.held.values()), "it evicts one")
+    await limit(0)
+    await bench.until(lambda: len(bench.held) >= CONFIG.slots, "all slots")
+    bench.rows.place = 0.5
+    await bench.finish()
+
+
+@cocotb.test()
+async def random_queues(dut: Any) -> None:
+    """Queues and other tasks, entries at any time, contexts that come and go."""
+    bench = await begin(dut, place=0.3, end=0.3)
+    rng = bench.rng
+    queues = [
+        Queue(
+            n,
+            priority=rng.choice((1, 5, 9)),
+            asid=1 + n,
+            size=1 << rng.randint(2, 6),
+            per_block=rng.choice((1, 2, 4)),
+        )
+        for n in range(6)
+    ]
+    for queue in queues:
+        assert await bench.did(bench.ask(queue)) == 0
+    for number in range(150):
+        if rng.random() < 0.1:
+            task = Task(50 + number, priority=rng.choice((1, 5, 9)), asid=8 + number % 50)
+            if not any(one.asid == task.asid for one in bench.tasks.values()):
+                bench.ask(task)
+        queue = rng.choice(queues)
+        verdict = await bench.append(queue, rng.randint(1, queue.size))
+        assert verdict in (0, TOO_MUCH)
+        if rng.random() < 0.05:
+            await _leave(bench)
+        for _ in range(rng.choice((0, 5, 60))):
+            await bench.step()
+    for queue in queues:
+        assert await bench.append(queue, CLOSE) == 0
+    await bench.finish()
+    total = sum(len(queue.done) for queue in queues)
+    print(f"{total} blocks of queues, {sum(queue.stops for queue in queues)} evictions")
+    assert total > 100
+
+
+async def _leave(bench: QueueBench) -> None:
+    """The context has to leave, and comes back."""
+    bench.dut.leave.value = 1
+    await bench.step()
+    await bench.until(lambda: int(bench.dut.empty.value), "context has left", 20_000)
+    bench.dut.active.value = 0
+    await bench.step()
+    bench.dut.leave.value = 0
+    bench.dut.active.value = 1

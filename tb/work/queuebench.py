@@ -1,0 +1,199 @@
+"""Queues as they should be: entries that were appended, blocks that may run for them."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import cocotb
+
+from hw.work.tasks import LaunchAction
+from tb.reset import reset
+from tb.work.rows import ENDLESS, Opened
+from tb.work.taskbench import CONFIG, POINTER, TIMEOUT, Bench, Task
+
+__all__ = ["CLOSE", "Ask", "Queue", "QueueBench", "begin"]
+
+CLOSE = 0
+"""So many entries appended close a queue."""
+
+
+@dataclass
+class Queue(Task):
+    """A queue task. `blocks` is not used."""
+
+    size: int = 8
+    per_block: int = 1
+    first: int = 0
+    """Entries that are there when it is launched."""
+    put: int = 0
+    closed: bool = False
+    taken: int = 0
+    """Blocks that went to rows."""
+    faulty: bool = False
+
+    def __post_init__(self) -> None:
+        self.put = self.first
+
+    @property
+    def word(self) -> int:
+        log = self.per_block.bit_length() - 1
+        self.fields = {"is_queue": 1, "queue_size": self.size, "entries_log": log} | self.fields
+        self.fields["inner_put"] = self.first
+        self.blocks = 1
+        return super().word
+
+    @property
+    def total(self) -> int:
+        """Blocks for what was appended so far."""
+        return -(-self.put // self.per_block) if self.closed else self.put // self.per_block
+
+
+@dataclass
+class Ask:
+    """Something that was asked for, and the answer."""
+
+    task: Task
+    action: LaunchAction = LaunchAction.SCHEDULE
+    count: int = 0
+    verdict: int | None = None
+
+
+class QueueBench(Bench):
+    """Every task has an address space of its own, by which its rows are known."""
+
+    asks: list[Ask]
+
+    def ask(
+        self,
+        task: Task,
+        action: LaunchAction = LaunchAction.SCHEDULE,
+        count: int = 0,
+        start: int | None = None,
+        behind: bool = False,
+    ) -> Ask:
+        """Have something done, after what was asked for before. A task that is scheduled gets its
+        record written."""
+        ask = Ask(task, action, count)
+        if action is LaunchAction.SCHEDULE:
+            self.know(task)
+        self.asks.append(ask)
+        pointer = {"page": task.page, "asid": task.asid, "channel": 3, "depth": 1}
+
+        def word() -> dict[str, int]:
+            put = task.put if isinstance(task, Queue) and start is None else start or 0
+            span = put % (1 << 24) | count << 24 | behind << 32
+            return {
+                "context": task.context,
+                "task": POINTER.pack(pointer),
+                "action": action.value,
+                "span": span,
+            }
+
+        self.launch.put(0, word)
+        return ask
+
+    def know(self, task: Task) -> None:
+        """Write its record."""
+        self.tasks[task.asid, task.page] = task
+        self.contents.write((task.asid, 0), task.page << 8, task.word.to_bytes(256, "little"))
+
+    async def did(self, ask: Ask) -> int:
+        """Its verdict, once it is there."""
+        await self.until(lambda: ask.verdict is not None, f"answer to {ask.action}")
+        assert ask.verdict is not None
+        return ask.verdict
+
+    async def append(self, queue: Queue, count: int, **kind: Any) -> int:
+        """Append entries, or close; the verdict."""
+        return await self.did(self.ask(queue, LaunchAction.INCREMENT_PUT, count, **kind))
+
+    def freed(self, queue: Task) -> int:
+        """OUTER_GET in memory."""
+        found = self.contents.read((queue.asid, 0), (queue.page << 8) + 4, 4)
+        return int.from_bytes(found, "little")
+
+    # -- what should have been ---------------------------------------------------------------------
+
+    def _launched(self, verdict: int) -> None:
+        ask = next(one for one in self.asks if one.verdict is None)
+        task, ask.verdict = ask.task, verdict
+        if verdict:
+            return
+        if not self.answer["nothing"]:
+            assert ask.action is not LaunchAction.INCREMENT_PUT
+            self.accepted.append(task)
+        if isinstance(task, Queue):
+            task.put += ask.count
+            closes = ask.action is LaunchAction.INCREMENT_PUT and ask.count == CLOSE
+            task.closed = task.closed or closes
+            runs = task.row is not None and not self.rows.rows[task.row].stopped
+            if runs and not task.faulty:
+                assert task.taken == task.total, "entries without a block"
+
+    def _opened(self, row: Opened) -> None:
+        waiting = (one for one in self.tasks.values() if one.row is None)
+        over = ("ended", "failed")
+        task = next(t for t in waiting if t.asid == row.asid and t.outcome not in over)
+        assert row.priority == task.priority
+        if isinstance(task, Queue):
+            assert row.grid == ENDLESS and row.next == task.taken, "it does not go on"
+            task.taken += row.left
+            assert task.taken == task.total, "blocks without entries, or too few"
+        else:
+            assert row.next == len(task.done)
+        task.row, self.held[row.row] = row.row, task
+        task.outcome = "runs"
+
+    def _added(self, row: Opened, blocks: int) -> None:
+        task = self.held[row.row]
+        assert isinstance(task, Queue)
+        task.taken += blocks
+
+    def _stopped(self, row: Opened) -> None:
+        task = self.held[row.row]
+        task.stops += 1
+        if isinstance(task, Queue):
+            task.taken = row.next
+
+    def _closed(self, row: Opened) -> None:
+        task = self.held.pop(row.row)
+        task.row = None
+        task.done += row.placed
+
+    def _ends(self, task: Task, outcome: str) -> None:
+        assert task.outcome != "ended"
+        assert not isinstance(task, Queue) or task.closed, "ends although it is open"
+        task.outcome = outcome
+
+    def _fails(self, task: Task) -> None:
+        task.outcome = "failed"
+
+    async def finish(self) -> None:
+        """Until the unit says that it is idle: then everything is done, once."""
+        await self.until(lambda: all(ask.verdict is not None for ask in self.asks), "answers")
+        for _ in range(3):
+            await self.step()
+        await self.until(lambda: int(self.dut.idle.value), "idle", 40 * TIMEOUT)
+        assert not self.held
+        for task in self.accepted:
+            assert task.outcome in ("ended", "failed"), task
+            if task.outcome == "ended":
+                blocks = task.total if isinstance(task, Queue) else task.blocks
+                assert task.done == list(range(blocks)), task
+                assert not isinstance(task, Queue) or self.freed(task) == task.put, task
+
+    async def rest(self, queue: Queue) -> None:
+        """Until it has done everything and holds nothing."""
+        await self.until(
+            lambda: queue.row is None and len(queue.done) == queue.total, f"{queue.number} rests"
+        )
+
+
+async def begin(dut: Any, **kind: float) -> QueueBench:
+    """The bench, after reset."""
+    bench = QueueBench(dut, Random(cocotb.RANDOM_SEED), **kind)
+    bench.asks = []
+    bench.rows.added = bench._added
+    assert CONFIG.asids >= 64
+    await reset(dut)
+    return bench
