@@ -87,11 +87,11 @@ async def refused(dut: Any) -> None:
     queue, other = Queue(1, priority=5, asid=1), Queue(2, priority=5, asid=2)
     assert await bench.append(other, 1) == NO_QUEUE
     assert await bench.did(bench.ask(queue)) == 0
+    assert await bench.did(bench.ask(queue)) == NO_QUEUE, "it is open"
     assert await bench.append(other, 1) == NO_QUEUE
     assert await bench.append(queue, 9) == TOO_MUCH
     assert await bench.append(queue, 1, start=1) == ELSEWHERE
     assert await bench.append(queue, 1, start=7, behind=True) == 0
-    assert await bench.did(bench.ask(queue)) == NO_QUEUE, "it is open"
     wrong = Queue(3, priority=5, asid=3, size=7)
     assert await bench.did(bench.ask(wrong)) == CHECK | SkedCheck.QUEUE_SIZE << 4
     full = [Queue(10 + n, priority=5, asid=10 + n) for n in range(CONFIG.queues)]
