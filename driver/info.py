@@ -34,6 +34,7 @@ class DeviceInfo:
     walks: int
     contexts: int
     slots: int
+    queues: int
     sms: int
     sm_warps: int
     sm_blocks: int
@@ -78,6 +79,7 @@ class DeviceInfo:
             walks=await control.read("WALKS"),
             contexts=await control.read("CONTEXTS"),
             slots=await control.read("SLOTS"),
+            queues=await control.read("QUEUES"),
             sms=await control.read("SMS"),
             sm_warps=await control.read("SM_WARPS"),
             sm_blocks=await control.read("SM_BLOCKS"),

@@ -84,6 +84,14 @@ def _page(address: int, bits: int, what: str) -> tuple[int, int]:
     return upper, lower >> 12
 
 
+def _shifted(record: int) -> int:
+    """What SEND_PCAS_A has of a record's address."""
+    upper, shifted = _record(record)
+    if upper:
+        raise ValueError(f"record {record:#x} is past 40 bits")
+    return shifted
+
+
 def _record(address: int) -> tuple[int, int]:
     """Halves of a task record's address, which is written >> 8."""
     if address % QMD_BYTES:
@@ -384,10 +392,7 @@ class Pushbuffer:
 
         What follows does not wait for it, but for `wait_own`, releases with `wfi`, and copies.
         """
-        upper, shifted = _record(record)
-        if upper:
-            raise ValueError(f"record {record:#x} is past 40 bits")
-        self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, shifted)
+        self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, _shifted(record))
         return self.method(
             COMPUTE_SUBCHANNEL, ComputeMethod.SEND_SIGNALING_PCAS2_B, PcasAction.SCHEDULE
         )
@@ -400,6 +405,41 @@ class Pushbuffer:
         first = ComputeMethod.SET_INLINE_QMD_ADDRESS_A
         self.inc(COMPUTE_SUBCHANNEL, first, *_record(record), *words)
         return self.launch_task(record)
+
+    def append(self, record: int, start: int, count: int) -> "Pushbuffer":
+        """Tell the open queue task of `record` that its entries from number `start` on are there,
+        `count` of them, 1 … 255. They have to follow those before them."""
+        if not 1 <= count < 1 << 8:
+            raise ValueError(f"count = {count}: 1 … 255")
+        return self._increment_put(record, start, count)
+
+    def close_queue(self, record: int, start: int) -> "Pushbuffer":
+        """No entries follow the `start` that were appended to the queue task: it ends when all are
+        done. So an INCREMENT_PUT of no entries is understood here; the public class does not say
+        how a queue ends."""
+        return self._increment_put(record, start, 0)
+
+    def _increment_put(self, record: int, start: int, count: int) -> "Pushbuffer":
+        span = start % (1 << 24) | count << 24
+        self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, _shifted(record), span)
+        return self.method(
+            COMPUTE_SUBCHANNEL, ComputeMethod.SEND_SIGNALING_PCAS2_B, PcasAction.INCREMENT_PUT
+        )
+
+    def decrement_dependence(self, record: int) -> "Pushbuffer":
+        """Count a record's dependence counter down; at 0 its task is launched."""
+        self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, _shifted(record))
+        return self.method(
+            COMPUTE_SUBCHANNEL,
+            ComputeMethod.SEND_SIGNALING_PCAS2_B,
+            PcasAction.DECREMENT_DEPENDENCE,
+        )
+
+    def limit_slots(self, count: int) -> "Pushbuffer":
+        """Tasks of the channel's context hold no more than `count` slots; 0: all there are."""
+        if not 0 <= count < 1 << 8:
+            raise ValueError(f"count = {count}: 0 … 255")
+        return self.method(COMPUTE_SUBCHANNEL, ComputeMethod.SET_CWD_SLOT_COUNT, count)
 
     def wait_tasks(self) -> "Pushbuffer":
         """WAIT_FOR_IDLE of the compute class: until the channel's tasks are over."""

@@ -16,9 +16,10 @@ _CHECKS = {
     SkedCheck.SHARED_MEMORY: "a block needs more shared memory than an SM has",
     SkedCheck.DIMENSION_ZERO: "a grid or a block without extent",
     SkedCheck.REGISTERS: "a block needs more registers than an SM has",
-    SkedCheck.QUEUE_GET_PUT: "the queue's pointers are past its size",
-    SkedCheck.QUEUE_SIZE: "the queue's size",
+    SkedCheck.QUEUE_GET_PUT: "more entries in a queue than it has room for, or it is closed",
+    SkedCheck.QUEUE_SIZE: "the size of a queue: a power of two, not less than a block takes",
     SkedCheck.RESUME: "it goes on outside its grid",
+    SkedCheck.SPAN: "entries that do not follow those before them were appended to a queue",
     SkedCheck.WARPS: "a block needs more warps than an SM has",
     SkedCheck.DEPENDENCE: "the dependence counter",
 }

@@ -17,6 +17,7 @@ from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
 from hw.trace import TracePort
 from hw.work.compute import Compute
+from hw.work.tasks import LaunchAction
 
 __all__ = ["Signalbox"]
 
@@ -166,8 +167,9 @@ class Signalbox(wiring.Component):
     def _trace_compute(self, m: Module, compute: Compute) -> None:
         trace, placed, over = self.trace, compute.placement.placed, compute.host.over
         launch, opens = compute.tasks.launch, compute.tasks.port.open
+        schedules = launch.p.action == LaunchAction.SCHEDULE
         m.d.comb += [
-            trace.launched.valid.eq(launch.valid & launch.ready),
+            trace.launched.valid.eq(launch.valid & launch.ready & schedules),
             [trace.launched[name].eq(launch.p.task[name]) for name in ("channel", "asid", "page")],
             trace.opened.valid.eq(opens.valid & opens.ready),
             trace.opened.row.eq(opens.p.row),

@@ -11,7 +11,18 @@ from hw.methods import HostMethod
 from hw.registers import Wait
 from hw.work.metadata import Refusal
 from tb.host.bench import Bench, in_order
-from tb.host.computing import OBJECT, SUBCHANNEL, Computer, Task, launch, mark, spin
+from tb.host.computing import (
+    OBJECT,
+    PCAS_A,
+    SIGNALING2_B,
+    SIGNALING_B,
+    SUBCHANNEL,
+    Computer,
+    Task,
+    launch,
+    mark,
+    spin,
+)
 from tb.sim.trace import (
     BlockPlaced,
     TaskLaunched,
@@ -24,7 +35,7 @@ from tb.sm.jobs import JOBS
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 
-PCAS_A, SIGNALING_B, SIGNALING2_B, WAIT_FOR_IDLE = 0x2B4, 0x2BC, 0x2C0, 0x110
+WAIT_FOR_IDLE = 0x110
 INLINE_A, INLINE_B, INLINE_DATA = 0x318, 0x31C, 0x320
 REPORT_A, REPORT_D = 0x1B00, 0x1B0C
 SM_CLIENT, GPC = 0, 0
@@ -232,9 +243,8 @@ async def refused_launches(dut: Any) -> None:
     await computer.finish(channel)
     good.check()
     for commands in (
-        compute(SIGNALING2_B, 6),
+        compute(SIGNALING2_B, 4),
         compute(SIGNALING2_B, 15),
-        compute(0x2B8, 1),
         compute(INLINE_A, 1),
     ):
         await channel.submit(commands)
@@ -263,8 +273,7 @@ async def failing_tasks(dut: Any) -> None:
     channel.segment(Pushbuffer().release(mark(channel), 1))
     await channel.kick()
     await other.kick()
-    halt = await channel.until_halted(Cause.TASK_KERNEL)
-    await bench.until(lambda: True, "")
+    await channel.until_halted(Cause.TASK_KERNEL)
     while (await channel.status())["TASKS"]:
         pass
     halt = await channel.halt()
@@ -377,7 +386,7 @@ async def methods_without_effect(dut: Any) -> None:
     await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     commands = Pushbuffer()
-    for method in (0x310, 0x288, 0x2B0, 0x1FFC, 0x700):
+    for method in (0x310, 0x288, 0x2A0, 0x1FFC, 0x700):
         commands.inc(SUBCHANNEL, method, 0x1234_5678)
     for method, value in ((0x100, 0), (0x298, 0), (SIGNALING_B, 1), (SIGNALING2_B, 0)):
         commands.inc(SUBCHANNEL, method, value)

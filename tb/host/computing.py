@@ -10,11 +10,23 @@ from driver.pagetables import PageTables
 from driver.pushbuffer import Pushbuffer
 from hw.registers import context_address
 from tb.host.bench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
-from tb.models.tasks import record
+from tb.models.tasks import record_of
 from tb.sim.sizes import COMPUTE
 from tb.sm.jobs import JOBS, Job
 
-__all__ = ["OBJECT", "Computer", "Space", "Task", "launch", "mark", "spin"]
+__all__ = [
+    "OBJECT",
+    "PCAS_A",
+    "SIGNALING2_B",
+    "SIGNALING_B",
+    "SUBCHANNEL",
+    "Computer",
+    "Space",
+    "Task",
+    "launch",
+    "mark",
+    "spin",
+]
 
 CLASS, SUBCHANNEL = 0xC6C0, 1
 PCAS_A, SIGNALING_B, SIGNALING2_B = 0x2B4, 0x2BC, 0x2C0
@@ -101,36 +113,16 @@ class Space:
         `memory` False: only the record and the program."""
         at, self._next = self._next, self._next + PAGE
         info = job.launch()
-        x, y, z = info["grid"]
-        width, height, depth = info["block"]
         program, constants = info["program"], info["constants"]
-        # Arguments of its own, for tasks of one space run at once.
-        own = constants + (at - RECORDS)
-        asked = {
-            "major": 3,
-            "grid_x": x,
-            "grid_y": y,
-            "grid_z": z,
-            "block_x": width,
-            "block_y": height,
-            "block_z": depth,
-            "registers": info["registers"],
-            "shared": info["shared"],
-            "barriers": int(info["barrier"]),
-            "program_low": (program + at - RECORDS) & 0xFFFF_FFFF,
-            "program_high": (program + at - RECORDS) >> 32,
-            "buffer": 1,
-            "buffer_low": own & 0xFFFF_FFFF,
-            "buffer_high": own >> 32,
-            "buffer_size": info["constant_bytes"] // 16,
-        }
+        # Program and arguments of its own, for tasks of one space run at once.
+        own = {"program": program + at - RECORDS, "constants": constants + at - RECORDS}
         more = fields.pop("more", 0)
-        word = record(**(asked | fields)) | more
+        word = record_of(info | own, **fields) | more
         for va, content in job.memory().items():
             if va == constants:
-                self.write(own, content)
+                self.write(own["constants"], content)
             elif va == program:
-                self.write(program + at - RECORDS, content)
+                self.write(own["program"], content)
             elif memory:
                 self.write(va, content)
         self.write(at, word.to_bytes(256, "little"))

@@ -13,3 +13,13 @@ def test_compute(simulator: str) -> None:
         name="host-compute",
         minimum=12,
     )
+
+
+def test_queues(simulator: str) -> None:
+    simulate_top(
+        Signalbox(COMPUTE),
+        "tb.host.cocotb_queues",
+        simulator=simulator,
+        name="host-queues",
+        minimum=4,
+    )

@@ -3,9 +3,11 @@
 Bit positions are written here anew, so that they are compared with those of the design.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["FIELDS", "FOREIGN", "Machine", "Task", "judge", "record"]
+__all__ = ["FIELDS", "FOREIGN", "Machine", "Task", "judge", "record", "record_of"]
 
 FIELDS = {
     "outer_get": (32, 31),
@@ -92,6 +94,32 @@ def record(**fields: int) -> int:
         assert 0 <= value < 1 << width, (name, value)
         word |= value << low
     return word
+
+
+def record_of(launch: Mapping[str, Any], **fields: int) -> int:
+    """The record of a launch, as `tb.sm.jobs.Job.launch` describes it; `fields` go before."""
+    x, y, z = launch["grid"]
+    width, height, depth = launch["block"]
+    program, constants = launch["program"], launch["constants"]
+    asked = {
+        "major": 3,
+        "grid_x": x,
+        "grid_y": y,
+        "grid_z": z,
+        "block_x": width,
+        "block_y": height,
+        "block_z": depth,
+        "registers": launch["registers"],
+        "shared": launch["shared"],
+        "barriers": int(launch["barrier"]),
+        "program_low": program & 0xFFFF_FFFF,
+        "program_high": program >> 32,
+        "buffer": 1,
+        "buffer_low": constants & 0xFFFF_FFFF,
+        "buffer_high": constants >> 32,
+        "buffer_size": launch["constant_bytes"] // 16,
+    }
+    return record(**(asked | fields))
 
 
 def judge(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hw.config import CONFIGS, Config
 from tb.sim.top import MEMORY_BYTES
+from tb.work import configs
 
 __all__ = ["COMPUTE", "SIZES"]
 
@@ -32,19 +33,12 @@ SIZES = {
     )
 }
 
-COMPUTE = Config(
+COMPUTE = replace(
+    configs.COMPUTE,
     channels=4,
     semaphores=16,
     counters=4,
     asids=8,
-    contexts=2,
-    slots=4,
-    sms=2,
-    sm_warps=6,
-    sm_blocks=3,
-    sm_registers=2048,
-    sm_shared=4096,
-    lanes=8,
     memory_bytes=MEMORY_BYTES,
     trace=True,
 )

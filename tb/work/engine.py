@@ -18,7 +18,7 @@ from hw.work.port import compute_answer, compute_method, compute_setting
 from hw.work.records import task_pointer
 from tb.copy.memory import Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Sink, Source
-from tb.models.tasks import record
+from tb.models.tasks import record_of
 from tb.reset import reset
 from tb.work.configs import COMPUTE
 
@@ -66,29 +66,7 @@ class Launch:
 
     @property
     def record(self) -> int:
-        info = self.job.launch()
-        x, y, z = info["grid"]
-        width, height, depth = info["block"]
-        program, constants = info["program"], info["constants"]
-        return self.more | record(
-            major=3,
-            group=self.priority,
-            grid_x=x,
-            grid_y=y,
-            grid_z=z,
-            block_x=width,
-            block_y=height,
-            block_z=depth,
-            registers=info["registers"],
-            shared=info["shared"],
-            barriers=int(info["barrier"]),
-            program_low=program & 0xFFFF_FFFF,
-            program_high=program >> 32,
-            buffer=1,
-            buffer_low=constants & 0xFFFF_FFFF,
-            buffer_high=constants >> 32,
-            buffer_size=info["constant_bytes"] // 16,
-        )
+        return self.more | record_of(self.job.launch(), group=self.priority)
 
 
 class Engine:

@@ -1,0 +1,153 @@
+"""Queue tasks, dependence counters and limited slots, by methods of channels (HOST-9, ASID-26)."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from hw.errors import Cause
+from hw.work.metadata import Refusal
+from tb.host.bench import Bench
+from tb.host.computing import (
+    PCAS_A,
+    SIGNALING2_B,
+    SUBCHANNEL,
+    Computer,
+    Task,
+    launch,
+    mark,
+    spin,
+)
+from tb.sim.trace import BlockPlaced, TaskOpened, TaskOver
+from tb.sm.jobs import JOBS
+
+LIMIT: dict[str, Any] = {"timeout_time": 30, "timeout_unit": "ms"}
+SLOT_COUNT = 0x2B0
+INCREMENT_PUT, DECREMENT_DEPENDENCE = 6, 7
+ACTION = {"increment": 0, "decrement": 4}
+"""DEPENDENT_QMD0_ACTION."""
+IS_QUEUE = {"is_queue": 1, "queue_size": 16}
+
+
+def append(task: Task, start: int, count: int) -> Pushbuffer:
+    """Entries of a queue; none: it is closed."""
+    span = start | count << 24
+    return (
+        Pushbuffer()
+        .inc(SUBCHANNEL, PCAS_A, task.record_at >> 8, span)
+        .inc(SUBCHANNEL, SIGNALING2_B, INCREMENT_PUT)
+    )
+
+
+def decrement(task: Task) -> Pushbuffer:
+    return (
+        Pushbuffer()
+        .inc(SUBCHANNEL, PCAS_A, task.record_at >> 8)
+        .inc(SUBCHANNEL, SIGNALING2_B, DECREMENT_DEPENDENCE)
+    )
+
+
+def behind(task: Task, action: str) -> dict[str, int]:
+    """Fields of a task at whose end something is done to another."""
+    return {"more": task.record_at >> 8 << 480 | 1 << 512 | ACTION[action] << 513}
+
+
+@cocotb.test(**LIMIT)
+async def queue_fed_by_another_channel(dut: Any) -> None:
+    """One channel launches a queue and waits for its end; another one of the same space appends and
+    closes. The kernel's results are right (ASID-26)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0, 1)
+    owner, feeder = await computer.channel(0, 1), await computer.channel(1, 1)
+    blocks = JOBS[0].grid[0]
+    queue = space.task(JOBS[0], **IS_QUEUE)
+    owner.segment(launch(queue))
+    owner.segment(Pushbuffer().release(mark(owner), 1))
+    await owner.kick()
+    await bench.events(TaskOpened)
+    for start in range(blocks):
+        await feeder.submit(append(queue, start, 1))
+        await bench.until_idle(feeder)
+    assert (await owner.status())["TASKS"] == 1, "it is open"
+    assert not int(bench.word(mark(owner)))
+    await feeder.submit(append(queue, blocks, 0))
+    await bench.until_word(mark(owner), 1)
+    queue.check()
+    found = int.from_bytes(space.read(queue.record_at + 4, 4), "little")
+    assert found == blocks, "OUTER_GET"
+    placed = await bench.events(BlockPlaced)
+    assert len(placed) == blocks
+    await computer.finish(owner, feeder)
+
+
+@cocotb.test(**LIMIT)
+async def refused_appends(dut: Any) -> None:
+    """INCREMENT_PUT that cannot be halts its own channel alone, says why and can be skipped."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0, 1)
+    owner, feeder = await computer.channel(0, 1), await computer.channel(1, 1)
+    queue, grid = space.task(spin(10), **IS_QUEUE), space.task(spin(10))
+    await owner.submit(launch(queue))
+    await bench.until_idle(owner)
+    cases = [
+        (grid, append(grid, 0, 1), Cause.TASK_QUEUE, 0),
+        (queue, append(queue, 1, 1), Cause.TASK_CHECK, 27),
+        (queue, append(queue, 0, 17), Cause.TASK_CHECK, 20),
+    ]
+    for task, commands, cause, check in cases:
+        await feeder.submit(commands)
+        halt = await feeder.until_halted(cause)
+        assert (halt.va, halt.method, halt.data) == (task.record_at, SIGNALING2_B, INCREMENT_PUT)
+        assert (await bench.control.read_channel_fields(1, "CAUSE"))["SKEDCHECK"] == check
+        await feeder.skip()
+    await feeder.submit(append(queue, 0, 0))
+    await computer.finish(owner, feeder)
+    assert await bench.control.read("TASKS") == 1
+
+
+@cocotb.test(**LIMIT)
+async def tasks_feed_queues(dut: Any) -> None:
+    """The end of a task appends an entry to a queue, or counts a dependence counter down; a task
+    with several of them before it starts after the last one (HOST-10)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    queue = space.task(spin(5), **IS_QUEUE)
+    last = space.task(JOBS[0], dependence=3)
+    feeders = [space.task(spin(10), **behind(queue, "increment")) for _ in range(3)]
+    before = [space.task(spin(300 * n), **behind(last, "decrement")) for n in (1, 2)]
+    for task in (queue, *feeders, *before):
+        channel.segment(launch(task))
+    channel.segment(decrement(last))
+    await channel.kick()
+    await bench.until(lambda: space.read(queue.record_at + 4, 1)[0] == 3, "three entries done")
+    await channel.submit(append(queue, 3, 0).release(mark(channel), 1))
+    await bench.until_word(mark(channel), 1)
+    last.check()
+    (opened,) = await bench.events(TaskOpened, page=last.record_at >> 8)
+    over = [one.cycle for one in await bench.events(TaskOver, refusal=Refusal.NONE)]
+    assert sum(cycle < opened.cycle for cycle in over) >= 1, "before the last one it waited for"
+    await computer.finish(channel)
+
+
+@cocotb.test(**LIMIT)
+async def slots_of_a_context(dut: Any) -> None:
+    """SET_CWD_SLOT_COUNT bounds how many tasks of the context are in slots (HOST-9)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    tasks = [space.task(replace(spin(400), grid=(1, 1, 1))) for _ in range(4)]
+    await channel.submit(Pushbuffer().inc(SUBCHANNEL, SLOT_COUNT, 1))
+    for task in tasks:
+        channel.segment(launch(task))
+    await channel.kick()
+    await computer.finish(channel)
+    placed = await bench.events(BlockPlaced)
+    apart = [b.cycle - a.cycle for a, b in pairwise(placed)]
+    assert len(placed) == 4 and min(apart) > 400, apart
