@@ -12,9 +12,9 @@ from pathlib import Path
 
 from amaranth.lib import data
 
-from hw import methods, options, pagetables
+from hw import methods, options, pagetables, qmd
 from hw.config import SLOT_BYTES, WINDOW_BASE, Config
-from hw.errors import CODE_OF, Cause, Code
+from hw.errors import CODE_OF, Cause, Code, CoreCause
 from hw.registers import ADDRESS_BITS, GLOBAL, ID, REGISTERS, VERSION, Block, MmuOperation, Register
 
 __all__ = ["header", "main", "markdown"]
@@ -43,17 +43,23 @@ _BRING_UP = f"""\
    METHOD0 was written before with another one, NOP to skip it.
 6. CONTROL.ENABLE = 0 switches it off; its memory is free when STATUS.ACTIVE is 0.
 
+For tasks: TASK_LISTS, TASK_LISTS_HI and TASK_LISTS_SIZE give memory for 64 lists of each context;
+each context's registers name its instance block, which says which address spaces are bound before
+its tasks run; CONFIG.CONTEXT of a channel says where its tasks belong. A task's record is written
+to memory, SEND_PCAS_A gives its address, SEND_SIGNALING_PCAS2_B launches it.
+
 Numbers of methods, bit fields of ring entries, headers and methods are in the C header. Where they
 are public they are NVIDIA's, from <https://github.com/NVIDIA/open-gpu-doc>: class headers
-`classes/host/clc56f.h` and `classes/dma-copy/clc7b5.h`; `manuals/ampere/ga100/dev_pbdma.ref.txt`
-and `dev_ram.ref.txt` describe rings, headers, host methods and USERD, `pascal/gp100-mmu-format.pdf`
-the page tables, `manuals/volta/gv100/dev_mmu_fault.ref.txt` the records of faults."""
+`classes/host/clc56f.h`, `classes/dma-copy/clc7b5.h`, `classes/compute/clc6c0.h` and `clc6c0qmd.h`;
+`manuals/ampere/ga100/dev_pbdma.ref.txt` and `dev_ram.ref.txt` describe rings, headers, host methods
+and USERD, `pascal/gp100-mmu-format.pdf` the page tables,
+`manuals/volta/gv100/dev_mmu_fault.ref.txt` the records of faults."""
 
 _WORD = 64
 """Bits of the words that records in memory are described by."""
 
-_SECTIONS = re.compile(r" \((?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*\)")
-"""Sections of the specification, as docstrings name them: " (1.2)", " (section 4)"."""
+_SECTIONS = re.compile(r" \((?:(?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*|[A-Z]+-\d+)\)")
+"""What docstrings name of the specification: " (1.2)", " (section 4)", " (HOST-9)"."""
 
 _RULES = {
     "ro": "read only; a write is answered with SLVERR",
@@ -77,6 +83,14 @@ _NUMBERS = {
     "LAUNCH_TRANSFER": methods.LaunchTransfer,
     "LAUNCH_SEMAPHORE": methods.LaunchSemaphore,
     "LAUNCH_INTERRUPT": methods.Interrupt,
+    "COMPUTE": methods.ComputeMethod,
+    "PCAS_ACTION": methods.PcasAction,
+    "REPORT_OP": methods.ReportOp,
+    "RELEASE_OP": qmd.ReleaseOp,
+    "DEPENDENT_ACTION": qmd.DependentAction,
+    "PLACEMENT": qmd.Placement,
+    "SKEDCHECK": qmd.SkedCheck,
+    "CORE_CAUSE": CoreCause,
     "MMU": MmuOperation,
     "FAULT_TYPE": pagetables.FaultType,
     "ACCESS_TYPE": pagetables.AccessType,
@@ -94,6 +108,8 @@ _LAYOUTS = {
     "MEM_OP_A": methods.MemOpA,
     "MEM_OP_C": methods.MemOpC,
     "MEM_OP_D": methods.MemOpD,
+    "SEND_SIGNALING_PCAS_B": methods.SignalingPcas,
+    "REPORT_SEMAPHORE": methods.ReportSemaphore,
     "FAULT_RECORD": pagetables.FaultRecord,
     "PDE": pagetables.Pde,
     "DUAL_PDE": pagetables.DualPde,
@@ -147,9 +163,8 @@ def header(config: Config) -> str:
     lines += [_define(f"CODE_OF_{cause.name}", code.value) for cause, code in CODE_OF.items()]
     for prefix, layout in _LAYOUTS.items():
         lines += ["", f"/* {_summary(layout)} */"]
-        for name, field in data.Layout.cast(layout):
-            if not name.startswith("reserved"):
-                lines += _member_defines(f"{prefix}_{name.upper()}", layout, field)
+        lines += _layout_defines(prefix, data.Layout.cast(layout))
+    lines += ["", "/* Task metadata, 256 bytes in memory. */", *_layout_defines("QMD", qmd.QMD)]
     lines += ["", "#endif"]
     return "\n".join(lines) + "\n"
 
@@ -221,9 +236,18 @@ def _field_defines(name: str, lo: int, width: int) -> list[str]:
     return [_define(f"{name}_SHIFT", lo), _define(f"{name}_MASK", mask)]
 
 
-def _member_defines(name: str, layout: type[data.Struct], field: data.Field) -> list[str]:
+def _layout_defines(prefix: str, layout: data.Layout) -> list[str]:
+    """All fields of a record that mean something."""
+    lines = []
+    for name, field in layout:
+        if not str(name).startswith("reserved"):
+            lines += _member_defines(f"{prefix}_{str(name).upper()}", layout, field)
+    return lines
+
+
+def _member_defines(name: str, layout: data.Layout, field: data.Field) -> list[str]:
     """A field of a record; of one of several 64-bit words, which of them, and its place there."""
-    if data.Layout.cast(layout).size <= _WORD:
+    if layout.size <= _WORD:
         return _field_defines(name, field.offset, field.width)
     word, low = divmod(field.offset, _WORD)
     return [_define(f"{name}_WORD", word), *_field_defines(name, low, field.width)]

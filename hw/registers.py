@@ -54,7 +54,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 1)
+VERSION = (2, 2)
 """Major and minor number of this register map; the major number changes when drivers must."""
 
 

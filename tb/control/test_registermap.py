@@ -10,7 +10,7 @@ import pytest
 from hw import registermap
 from hw.config import CONFIGS
 from hw.methods import CeMethod, CopyLaunch, HostMethod, pack
-from hw.registers import CHANNEL, GLOBAL, REGISTERS, SEMAPHORE
+from hw.registers import CHANNEL, CONTEXT, GLOBAL, REGISTERS, SEMAPHORE
 
 LARGE = CONFIGS["large"]
 
@@ -67,7 +67,7 @@ def test_header_compiles_and_agrees(tmp_path: Path, compiler: str, standard: str
 
     for register in GLOBAL:
         assert values[f"SIGNALBOX_{register.name}"] == GLOBAL.address(register.name)
-    for block in (CHANNEL, SEMAPHORE):
+    for block in (CHANNEL, SEMAPHORE, CONTEXT):
         for register in block:
             name = f"SIGNALBOX_{block.name}_{register.name}"
             assert values[name] == block.address(register.name, 3)
@@ -78,6 +78,10 @@ def test_header_compiles_and_agrees(tmp_path: Path, compiler: str, standard: str
         assert values[f"SIGNALBOX_HOST_{method.name}"] == method
     assert values["SIGNALBOX_COPY_LAUNCH_DMA"] == CeMethod.LAUNCH_DMA == 0x300
     assert values["SIGNALBOX_CLASS_COPY"] == 0xC7B5
+    assert values["SIGNALBOX_COMPUTE_SEND_PCAS_A"] == 0x2B4
+    assert values["SIGNALBOX_QMD_RELEASE1_ENABLE_WORD"] == 951 // 64
+    assert values["SIGNALBOX_QMD_RELEASE1_ENABLE_MASK"] == 1 << 951 % 64
+    assert values["SIGNALBOX_SKEDCHECK_DEPENDENCE"] == 36
     assert values["SIGNALBOX_SEC_OP_ONE_INC"] == 5
     assert values["SIGNALBOX_CAUSE_SEM_UNDERFLOW"] == 17
     assert values["SIGNALBOX_CODE_OF_SEM_UNDERFLOW"] == values["SIGNALBOX_CODE_SEMAPHORE"] == 25
