@@ -7,12 +7,13 @@ are vectors, `clk` and `rst` are added when the design is clocked.
 import os
 import re
 
-from amaranth import Value
 from amaranth._toolchain.yosys import find_yosys  # `write_verilog -sv` has no public switch
 from amaranth.back import rtlil
-from amaranth.hdl import Const, ValueCastable
-from amaranth.hdl._ir import PortDirection
+from amaranth.hdl import Fragment
 from amaranth.lib import wiring
+
+from hw.lib.ports import ports
+from hw.lib.shared import instances
 
 __all__ = ["ports", "verilog"]
 
@@ -40,30 +41,18 @@ _PART = re.compile(
 """Of a net, part of which becomes a value as it is: no operator takes its width from it."""
 
 
-def ports(design: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
-    """Exported name, value and direction of every port but `clk` and `rst`.
-
-    A member that is constant by its type (`always_ready`, `always_valid`) is no port.
-    """
-    found = {}
-    for path, member, value in design.signature.flatten(design):
-        signal = value.as_value() if isinstance(value, ValueCastable) else value
-        if isinstance(signal, Value) and not isinstance(signal, Const):
-            inward = member.flow == wiring.In
-            direction = PortDirection.Input if inward else PortDirection.Output
-            found["__".join(map(str, path))] = (signal, direction)
-    return found
-
-
 def verilog(design: wiring.Component, name: str = "top") -> str:
     """SystemVerilog of `design` as module `name`, with Amaranth's own Yosys.
 
     SystemVerilog on purpose: `always_comb` runs at time 0, Amaranth's plain Verilog does not in
     Icarus (amaranth-lang/amaranth#1629). Icarus itself sees `always @*` with a start of its own.
-    Source locations are left out, they differ between machines.
+    Source locations are left out, they differ between machines. A shared component is a module of
+    its own (`hw.lib.shared`).
+
+    Raises `ValueError` for two shared components of one name.
     """
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    text = rtlil.convert(design, name=name, ports=ports(design), emit_src=False)
+    text = _rtlil(design, name)
     # `x[1]` as a name: Yosys 0.70 takes it for bit 1 of `x` when it maps to LUTs, and stops.
     text = re.sub(r"\\\S*\[\S*", lambda found: found[0].replace("[", ".").replace("]", ""), text)
     remove = " ".join(f"-remove {attribute}" for attribute in _HIDDEN)
@@ -77,6 +66,23 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
     ]
     yosys = find_yosys(lambda version: version >= (0, 40))
     return _portable(_joined(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)))
+
+
+def _rtlil(design: wiring.Component, name: str) -> str:
+    """Modules of `design` and, once each, of what instances share."""
+    known, waiting, texts = {name: design}, [name], []
+    while waiting:
+        module = waiting.pop(0)
+        fragment = Fragment.get(known[module], None)
+        for instance, shared in instances(fragment):
+            instance.type = f"{name}.{shared.module}"
+            if instance.type not in known:
+                waiting.append(instance.type)
+            if known.setdefault(instance.type, shared.design) is not shared.design:
+                raise ValueError(f"two components are shared as module {shared.module!r}")
+        flat = ports(known[module])
+        texts.append(rtlil.convert(fragment, name=module, ports=flat, emit_src=False))
+    return "\n".join(texts)
 
 
 def _joined(text: str) -> str:

@@ -126,7 +126,7 @@ class Signalbox(wiring.Component):
     def _count_compute(self, m: Module, events, host: Host, compute: Compute) -> None:
         """Report what the performance counters count of the compute engine."""
         over, refused = compute.host.over, compute.placement.refused
-        starts = (sm.controller.port.start for sm in compute.sms)
+        starts = (sm.events.start.valid for sm in compute.sms)
         m.d.sync += [
             events.launches.eq(compute.host.began.valid),
             events.tasks.eq(over.valid & over.ready),
@@ -139,7 +139,7 @@ class Signalbox(wiring.Component):
             events.no_lower.eq(refused.valid & refused.lower),
             events.ignored.eq(host.ignored),
         ]
-        m.d.comb += events.warps.eq(tally(m, (one.valid & one.ready for one in starts), "warps"))
+        m.d.comb += events.warps.eq(tally(m, starts, "warps"))
 
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Report what the performance counters count."""
@@ -183,14 +183,11 @@ class Signalbox(wiring.Component):
             [trace.placed[name].eq(placed.at[name]) for name in ("x", "y", "z")],
         ]
         for number, sm in enumerate(compute.sms):
-            port = sm.controller.port
-            start, end = port.start, port.end
+            start, end = sm.events.start, sm.events.end
             warp, left = trace.warp[number], trace.exit[number]
             m.d.comb += [
-                warp.valid.eq(start.valid & start.ready),
-                [warp[name].eq(start.p[name]) for name in ("warp", "row", "slot", "index")],
-                left.valid.eq(end.valid & end.ready),
-                left.warp.eq(end.p),
+                [warp[name].eq(start[name]) for name in ("valid", "warp", "row", "slot", "index")],
+                left.eq(end),
             ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:

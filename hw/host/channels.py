@@ -480,13 +480,14 @@ class Channels(wiring.Component):
 
     def _serve(self, m: Module) -> None:
         request, response, channel = self.port.request, self.port.response, self._channel
-        clear = Signal(self._config.channels)
-        """CLEAR_FAULTED is to be done."""
+        clear, first = Signal(self._config.channels), Signal(self._config.channels)
+        """CLEAR_FAULTED is to be done, of all and of the next one."""
         due, target, clearing = Signal(), Signal(self._config.channel_bits), Signal()
         aims = {name: Signal(name=f"aims_at_{name.lower()}") for name in _HELD}
         for name, aim in aims.items():
             m.d.sync += aim.eq((self._word == channel_word(name)) & self._halted)
-        m.d.sync += [due.eq(clear.any()), target.eq(encode(lowest(clear)))]
+        m.d.comb += first.eq(lowest(clear))
+        m.d.sync += [due.eq(clear.any()), target.eq(encode(first))]
         m.d.sync += self.setting.valid.eq(0)
         m.d.comb += [
             self.restart.payload.channel.eq(channel),

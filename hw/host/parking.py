@@ -1,6 +1,6 @@
 """Which channels can proceed, and what the others wait for (COPY-5, COPY-7, COPY-10, COPY-13)."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -114,9 +114,8 @@ class Parking(wiring.Component):
             ]
 
         def after(group: Value, joins: Value, leaves: Value, cleared: Value) -> Value:
-            return (joining & joins.replicate(counters)) | (
-                group & ~(leaving & leaves.replicate(counters)) & ~cleared.replicate(counters)
-            )
+            stays = group & ~Mux(leaves, leaving, 0)
+            return Mux(joins, joining, 0) | Mux(cleared, 0, stays)
 
         groups, served = [], Signal(counters)
         for channel in range(self._config.channels):
@@ -132,7 +131,7 @@ class Parking(wiring.Component):
             with m.Switch(self.unpark.channel):
                 for channel, group in enumerate(groups):
                     with m.Case(channel):
-                        m.d.sync += served.eq(group & ~cleared.replicate(counters))
+                        m.d.sync += served.eq(Mux(cleared, 0, group))
         m.d.comb += self.held.eq((served & ~self.zero) == 0)
         return groups
 

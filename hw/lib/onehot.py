@@ -1,5 +1,8 @@
 """A word with one bit set: the bit's number, the word of several that it chooses, and how to get
-such a word."""
+such a word.
+
+Where one is an expression, Amaranth writes it anew for each of its bits: pass a signal.
+"""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -38,4 +41,4 @@ def lowest(bits: Value) -> Value:
         return bits
     middle = (len(bits) + 1) // 2
     low, high = lowest(bits[:middle]), lowest(bits[middle:])
-    return Cat(low, high & (~bits[:middle].any()).replicate(len(high)))
+    return Cat(low, Mux(bits[:middle].any(), 0, high))

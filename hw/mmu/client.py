@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.lib.arbiter import SteadyRoundRobin
 from hw.lib.onehot import encode, select
-from hw.mmu.bursts import SLOT_BITS, Bursts
-from hw.mmu.lookups import Access, answer, lookup
+from hw.mmu.bursts import SLOT_BITS
+from hw.mmu.lookups import answer, lookup
 
 __all__ = ["CLIENT_TAG", "Client"]
 
@@ -25,19 +25,15 @@ class Client(wiring.Component):
 
     Parameters
     ----------
-    accesses : what each port does.
+    ports : a `Bursts` for each port.
 
     Members
     -------
     lookup, answer : to and from translation.
-
-    Attributes
-    ----------
-    ports : a `Bursts` for each port.
     """
 
-    def __init__(self, config: Config, accesses: Sequence[Access]) -> None:
-        self.ports = [Bursts(config, access) for access in accesses]
+    def __init__(self, config: Config, ports: Sequence[wiring.Component]) -> None:
+        self.ports = ports
         super().__init__({
             "lookup": Out(stream.Signature(lookup(config, CLIENT_TAG))),
             "answer": In(stream.Signature(answer(config, CLIENT_TAG))),

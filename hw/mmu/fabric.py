@@ -9,7 +9,8 @@ from hw.bus.axi4 import Axi4, Burst
 from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import select
-from hw.mmu.bursts import SLOTS, fault_report
+from hw.lib.shared import Shared
+from hw.mmu.bursts import SLOTS, Bursts, fault_report
 from hw.mmu.channels import connect_in, connect_out
 from hw.mmu.client import CLIENT_TAG, Client
 from hw.mmu.lookups import Access, answer, lookup
@@ -119,12 +120,19 @@ class MemoryFabric(wiring.Component):
         self._reads = ReadPath(config, reads, id_width, urgent=urgent)
         self._writes = WritePath(config, writes, id_width, urgent=urgent)
         self._physical, self._numbers = range(physical), range(physical, clients)
-        self._clients = [Client(config, self._accesses(number)) for number in self._numbers]
+        used = dict.fromkeys(one for number in self._numbers for one in self._accesses(number))
+        self._bursts = {access: Bursts(config, access) for access in used}
+        self._clients = [Client(config, self._fronts(number)) for number in self._numbers]
 
     def _accesses(self, client: int) -> list[Access]:
         """What the ports of a client do."""
         reads, writes = client < self._readers, client < self._writers
         return [Access.READ] * reads + [Access.WRITE] * writes
+
+    def _fronts(self, client: int) -> list[Shared]:
+        """The ports of a client whose addresses are virtual."""
+        accesses = self._accesses(client)
+        return [Shared(self._bursts[one], f"bursts_{one.name.lower()}") for one in accesses]
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -303,19 +303,19 @@ class L1Tlb(wiring.Component):
     def _fill(self, m: Module) -> None:
         """A page that has come takes the place of all that it overlaps."""
         held, use = self.held, self._recency.use
-        spare, choice = Signal(self._entries), Signal(self._entries)
+        spare, choice, free = (Signal(self._entries, name=n) for n in ("spare", "choice", "free"))
         full, came, fits = Signal(), Signal(), Signal()
-        valid = Cat(tag.valid for tag in self.tags) & ~self.gone
         unused = Mux(full, self._recency.oldest, spare)
         looks = held.new | held.again
         m.d.comb += [
             came.eq(held.came & ~held.stale.any()),
             fits.eq(~held.matches.any()),
+            free.eq(~Cat(tag.valid for tag in self.tags) | self.gone),
             choice.eq(lowest(held.matches) | Mux(fits, unused, 0)),
         ]
         m.d.sync += [
-            spare.eq(lowest(~valid)),
-            full.eq(valid.all()),
+            spare.eq(lowest(free)),
+            full.eq(~free.any()),
             # Counts one cycle later than the entry, early enough for the next result.
             use.eq(Mux(came, choice, Mux(looks, held.matches, 0))),
         ]

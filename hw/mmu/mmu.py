@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode, select
+from hw.lib.shared import Shared
 from hw.lib.stream import StreamRegister
 from hw.mmu.l1 import L1Tlb
 from hw.mmu.l2 import L2Tlb
@@ -80,7 +81,9 @@ class Mmu(wiring.Component):
             raise ValueError(f"clients = {clients!r} is not at least 1")
         self._config, self._clients = config, clients
         sizes = {"entries": config.l1_entries, "misses": config.l1_misses}
-        self._l1 = [L1Tlb(config, tag, **sizes) for _ in range(clients)]
+        l1 = L1Tlb(config, tag, **sizes)
+        self._l1 = [Shared(l1, "l1") for _ in range(clients)]
+        self._results = Results(config, config.l1_misses)
         self._number = number = miss_number(config, clients)
         self._l2 = L2Tlb(config, number.size, entries=config.l2_entries, ways=config.l2_ways)
         self._request = page_request(config, number.size)
@@ -134,7 +137,7 @@ class Mmu(wiring.Component):
         came = self._l2.result
         number = data.View(self._number, came.tag)
         for client, l1 in enumerate(self._l1):
-            results = Results(self._config, self._config.l1_misses)
+            results = Shared(self._results, "results")
             m.submodules[f"l1_{client}"], m.submodules[f"results_{client}"] = l1, results
             connect(m, flipped(self.request[client]), l1.request)
             connect(m, l1.answer, flipped(self.answer[client]))

@@ -117,10 +117,11 @@ class Blocks(wiring.Component):
         """A block takes the lowest free slot, in the next cycle."""
         arrive, order = self.arrive, self._order
         needs, name = self._needs.write_port(), self._names.write_port()
-        used, place = self.valid | order.placed, Signal(self._config.sm_blocks)
+        free, place = Signal(self._config.sm_blocks), Signal(self._config.sm_blocks)
         m.d.comb += [
-            arrive.ready.eq(~used.all()),
-            place.eq(lowest(~used)),
+            free.eq(~(self.valid | order.placed)),
+            arrive.ready.eq(free.any()),
+            place.eq(lowest(free)),
             order.arrive.valid.eq(arrive.valid & arrive.ready),
             order.arrive.place.eq(place),
             order.arrive.priority.eq(arrive.p.needs.priority),

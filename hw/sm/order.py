@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,6 +17,7 @@ class Order(wiring.Component):
     Whether a block precedes another never changes while both are there, so it is found out once,
     when the later one arrives, and kept, a flip-flop per pair. A choice is a gate of two inputs per
     pair and a tree of depth log(slots), all of them side by side; no priorities are compared in it.
+    What is done with all pairs of one slot is written as one word: the text grows with the slots.
 
     Parameters
     ----------
@@ -39,9 +40,11 @@ class Order(wiring.Component):
 
     def __init__(self, slots: int, choices: int) -> None:
         self._slots = slots
+        # Of each slot those of higher number that precede it.
+        self._rows = [Signal(slots - 1 - slot, name=f"turned_{slot}") for slot in range(slots - 1)]
         self.turned = {
-            pair: Signal(name=f"turned_{pair[0]}_{pair[1]}")
-            for pair in combinations(range(slots), 2)
+            (one, other): self._rows[one][other - one - 1]
+            for one, other in combinations(range(slots), 2)
         }
         arrival = data.StructLayout({"valid": 1, "place": slots, "priority": LEVEL_BITS - 1})
         super().__init__({
@@ -57,22 +60,21 @@ class Order(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        slots = range(self._slots)
         self._arrive(m)
-        for (one, other), turned in self.turned.items():
+        for slot, row in enumerate(self._rows):
+            later, lower = self.placed[slot + 1 :], self.behind[slot + 1 :]
             # Who arrives precedes only what is of lower priority.
-            with m.If(self.placed[one] | self.placed[other]):
-                m.d.sync += turned.eq(
-                    (self.placed[one] & ~self.behind[other])
-                    | (self.placed[other] & self.behind[one])
-                )
-        for slot in slots:
-            others = [other for other in slots if other != slot]
+            with m.If(self.placed[slot]):
+                m.d.sync += row.eq(~lower)
+            with m.Elif(self.behind[slot]):
+                m.d.sync += row.eq(row | later)
+            with m.Else():
+                m.d.sync += row.eq(row & ~later)
+        for slot in range(self._slots):
+            ahead = self._ahead(m, slot)
             for candidates, first in zip(self.candidates, self.first, strict=True):
-                ahead = Cat(candidates[one] & self._precedes(one, slot) for one in others)
-                m.d.comb += first[slot].eq(candidates[slot] & ~ahead.any())
-            after = Cat(self.last_of[one] & self._precedes(slot, one) for one in others)
-            m.d.comb += self.last[slot].eq(self.last_of[slot] & ~after.any())
+                m.d.comb += first[slot].eq(candidates[slot] & ~(candidates & ahead).any())
+            m.d.comb += self.last[slot].eq((self.last_of & ~ahead) == 1 << slot)
         return m
 
     def _arrive(self, m: Module) -> None:
@@ -88,6 +90,10 @@ class Order(wiring.Component):
             with m.If(self.placed[slot]):
                 m.d.sync += level.eq(priority + 1)
 
-    def _precedes(self, one: int, other: int) -> Value:
-        """Whether the block in slot `one` comes before that in slot `other`."""
-        return ~self.turned[one, other] if one < other else self.turned[other, one]
+    def _ahead(self, m: Module, slot: int) -> Signal:
+        """The slots whose blocks come before that in `slot`."""
+        ahead = Signal(self._slots, name=f"ahead_{slot}")
+        before = Cat(~self.turned[one, slot] for one in range(slot))
+        after = self._rows[slot] if slot < len(self._rows) else ()
+        m.d.comb += ahead.eq(Cat(before, 0, after))
+        return ahead

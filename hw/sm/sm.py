@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
 from hw.records import ReadPort, WritePort
-from hw.sm.controller import SmController
+from hw.sm.controller import SmController, sm_events
 from hw.sm.core.core import Core
 from hw.sm.gate import Gate
 from hw.sm.port import SmMemory, core_fault
@@ -27,12 +27,12 @@ class Sm(wiring.Component):
     kill : per kernel row, its warps are to end.
     fault : a warp cannot go on.
     read, write : the memory, virtual.
+    events : see `sm_events`.
     """
 
     def __init__(self, config: Config, core: wiring.Component | None = None) -> None:
         self._config = config
         self.core = core or (TimingCore if config.timing_core else Core)(config)
-        self.controller = SmController(config)
         super().__init__({
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),
@@ -40,12 +40,13 @@ class Sm(wiring.Component):
             "fault": Out(stream.Signature(core_fault(config))),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
+            "events": Out(sm_events(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, core = self._config, self.core
-        m.submodules.controller = controller = self.controller
+        m.submodules.controller = controller = SmController(config)
         m.submodules.core = core
         m.submodules.gate = gate = Gate(config)
         connect(m, flipped(self.link), controller.link)
@@ -62,5 +63,6 @@ class Sm(wiring.Component):
             controller.kernel.eq(self.kernel),
             gate.kernel.eq(self.kernel),
             core.kill.eq(self.kill),
+            self.events.eq(controller.events),
         ]
         return m

@@ -57,10 +57,10 @@ class Warps(wiring.Component):
         return m
 
     def _pick(self, m: Module) -> None:
-        free, pick = self.free, self.pick
-        m.d.comb += [self.found.eq(pick.any()), self.warp.eq(encode(pick))]
+        free, pick, others = self.free, self.pick, Signal(self._config.sm_warps)
+        m.d.comb += [others.eq(free & ~pick), self.found.eq(pick.any()), self.warp.eq(encode(pick))]
         with m.If(self.start.valid | ~self.found):
-            m.d.sync += pick.eq(lowest(free & ~pick))
+            m.d.sync += pick.eq(lowest(others))
         for number in range(self._config.sm_warps):
             with m.If(self.start.valid & pick[number]):
                 m.d.sync += free[number].eq(0)

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
+from hw.lib.shared import Shared
 from hw.records import COMPUTE_CLIENTS, MmuPort, ReadPort, SemaphorePort, WritePort
 from hw.sm.sm import Sm
 from hw.work.contexts import Contexts, context_setting
@@ -40,7 +41,8 @@ class Compute(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         self.placement, self.tasks = Placement(config), Tasks(config)
-        self.sms = [Sm(config) for _ in range(config.sms)]
+        sm = Sm(config)
+        self.sms = [Shared(sm, "sm") for _ in range(config.sms)]
         super().__init__({
             "host": In(ComputePort(config)),
             "control": In(ComputeControl(config)),

@@ -66,9 +66,9 @@ class KernelOrder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        first = Signal(self._config.rows)
-        wanted = Cat(one.there & one.filled & ~one.walked for one in self.entries)
+        first, wanted = Signal(self._config.rows), Signal(self._config.rows)
         m.d.comb += [
+            wanted.eq(Cat(one.there & one.filled & ~one.walked for one in self.entries)),
             first.eq(lowest(wanted)),
             self.next.valid.eq(wanted.any()),
             self.next.row.eq(select(first, (one.row for one in self.entries))),

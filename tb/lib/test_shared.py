@@ -1,0 +1,82 @@
+"""Shared components: one module each, however many instances, and the same behaviour."""
+
+import gc
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw import export
+from hw.lib.shared import Shared
+from tb.runner import simulate
+
+
+class Count(wiring.Component):
+    """Sums up `step`."""
+
+    def __init__(self) -> None:
+        super().__init__({"step": In(4), "sum": Out(8, init=3)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.sum.eq(self.sum + self.step)
+        return m
+
+
+class Row(wiring.Component):
+    """Instances of `parts`, all with the step of the one before, the first one with `step`."""
+
+    def __init__(self, *parts: Shared) -> None:
+        self._parts = parts
+        super().__init__({"step": In(4), "sum": Out(8).array(len(parts))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        step = self.step
+        for number, part in enumerate(self._parts):
+            m.submodules[f"part_{number}"] = part
+            m.d.comb += [part.step.eq(step), self.sum[number].eq(part.sum)]
+            step = part.sum[:4]
+        return m
+
+
+class Outer(wiring.Component):
+    """A shared component inside of a shared one."""
+
+    def __init__(self) -> None:
+        self._inner = Shared(Count(), "count")
+        super().__init__({"step": In(4), "sum": Out(8, init=3)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.inner = self._inner
+        m.d.comb += [self._inner.step.eq(self.step), self.sum.eq(self._inner.sum)]
+        return m
+
+
+def test_behaviour(simulator: str) -> None:
+    count = Count()
+    row = Row(*(Shared(count, "count") for _ in range(3)))
+    simulate(row, "tb.lib.cocotb_shared", simulator=simulator, name="lib-shared")
+
+
+def test_one_module() -> None:
+    count = Count()
+    text = export.verilog(Row(*(Shared(count, "count") for _ in range(5))), "row")
+    assert text.count("module \\row.count (") == 1
+    assert text.count("\n  \\row.count  part_") == 5
+
+
+def test_inside_another() -> None:
+    outer = Outer()
+    text = export.verilog(Row(Shared(outer, "outer"), Shared(outer, "outer")), "row")
+    for module in ("row.outer", "row.count"):
+        assert text.count(f"module \\{module} (") == 1
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+def test_two_of_one_name() -> None:
+    with pytest.raises(ValueError, match="two components are shared as module 'count'"):
+        export.verilog(Row(Shared(Count(), "count"), Shared(Count(), "count")), "row")
+    gc.collect()  # what was begun warns that it was never used
