@@ -9,13 +9,13 @@ import re
 
 from amaranth._toolchain.yosys import find_yosys  # `write_verilog -sv` has no public switch
 from amaranth.back import rtlil
-from amaranth.hdl import Fragment
+from amaranth.hdl import Elaboratable, Fragment
 from amaranth.lib import wiring
 
-from hw.lib.ports import ports
+from hw.lib.ports import Ports, ports
 from hw.lib.shared import instances
 
-__all__ = ["ports", "verilog"]
+__all__ = ["intermediate", "ports", "verilog"]
 
 _HIDDEN = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding")
 
@@ -52,7 +52,7 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
     Raises `ValueError` for two shared components of one name.
     """
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    text = _rtlil(design, name)
+    text = intermediate(design, name, ports(design))
     # `x[1]` as a name: Yosys 0.70 takes it for bit 1 of `x` when it maps to LUTs, and stops.
     text = re.sub(r"\\\S*\[\S*", lambda found: found[0].replace("[", ".").replace("]", ""), text)
     remove = " ".join(f"-remove {attribute}" for attribute in _HIDDEN)
@@ -68,19 +68,20 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
     return _portable(_joined(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)))
 
 
-def _rtlil(design: wiring.Component, name: str) -> str:
-    """Modules of `design` and, once each, of what instances share."""
-    known, waiting, texts = {name: design}, [name], []
+def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: object = None) -> str:
+    """RTLIL of `design` as module `name` with ports `flat`, and of what instances in it share, each
+    once. Raises as `verilog`."""
+    known: dict[str, Elaboratable] = {name: design}
+    waiting, texts = [(name, flat)], []
     while waiting:
-        module = waiting.pop(0)
-        fragment = Fragment.get(known[module], None)
+        module, flat = waiting.pop(0)
+        fragment = Fragment.get(known[module], platform)
         for instance, shared in instances(fragment):
             instance.type = f"{name}.{shared.module}"
             if instance.type not in known:
-                waiting.append(instance.type)
+                waiting.append((instance.type, ports(shared.design)))
             if known.setdefault(instance.type, shared.design) is not shared.design:
                 raise ValueError(f"two components are shared as module {shared.module!r}")
-        flat = ports(known[module])
         texts.append(rtlil.convert(fragment, name=module, ports=flat, emit_src=False))
     return "\n".join(texts)
 

@@ -5,10 +5,13 @@ from amaranth.hdl import Const, ValueCastable
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
-__all__ = ["ports"]
+__all__ = ["Ports", "ports"]
+
+Ports = dict[str, tuple[Value, PortDirection]]
+"""Value and direction by name."""
 
 
-def ports(design: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
+def ports(design: wiring.Component) -> Ports:
     """Exported name, value and direction of every port but `clk` and `rst`.
 
     A member that is constant by its type (`always_ready`, `always_valid`) is no port.

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth import Module, ResetSignal
-from amaranth.back import rtlil
 
 import tb.proofs
+from hw import export
 from tb.proofs.formal import BREAKS, Assume, Proof
 from tb.runner import SIM_BUILD
 
@@ -110,7 +110,7 @@ def _rtlil(proof: Proof, broken: str | None) -> str:
     m = Module()
     proof.build(m, BREAKS[broken] if broken else lambda component: component)
     m.d.comb += Assume(~ResetSignal())
-    return rtlil.convert(m, name="top", ports=[], platform="formal")
+    return export.intermediate(m, "top", {}, platform="formal")
 
 
 def _tasks(proof: Proof, broken: str | None) -> Iterator[tuple[str, int]]:
