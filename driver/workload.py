@@ -46,9 +46,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from driver.channel import ChannelSettings
+from driver.entries import LONGEST, Entry, WorkloadError
 from driver.policy import (
     CountFirstPolicy,
     NoPriorityPolicy,
@@ -81,18 +81,11 @@ DATA = ("random", "picture")
 UNMAPPED = ("source", "destination")
 """What of a copy may be mapped only once it has faulted."""
 
-_LONGEST = 1 << 40
-"""Bound of times and counts, far beyond what can be simulated."""
-
 _POLICIES = {
     "priority": PriorityPolicy,
     "count-first": CountFirstPolicy,
     "none": NoPriorityPolicy,
 }
-
-
-class WorkloadError(ValueError):
-    """A workload file that says something impossible; names file, entry and field."""
 
 
 @dataclass(frozen=True)
@@ -187,14 +180,14 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"{file}: not TOML: {error}") from error
-    top = _Entry(file, "the top level", tables)
+    top = Entry(file, "the top level", tables)
     top.known({"machine", "policy", "space", "stream", "copy"})
     spaces = _spaces(top)
     streams = _streams(top, spaces)
     workload = Workload(
         name=name or file,
-        config=_config(_Entry(file, "[machine]", top.table("machine"))),
-        policy=_policy(_Entry(file, "[policy]", top.table("policy")), streams),
+        config=_config(Entry(file, "[machine]", top.table("machine"))),
+        policy=_policy(Entry(file, "[policy]", top.table("policy")), streams),
         spaces=spaces,
         streams=streams,
         copies=_copies(top, {stream.name for stream in streams}),
@@ -205,67 +198,7 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
     return workload
 
 
-@dataclass
-class _Entry:
-    """A table of the file, and what to call it."""
-
-    file: str
-    what: str
-    values: Mapping[str, Any]
-
-    def error(self, message: str) -> WorkloadError:
-        return WorkloadError(f"{self.file}: {self.what}: {message}")
-
-    def known(self, keys: set[str]) -> None:
-        for key in self.values:
-            if key not in keys:
-                raise self.error(f"unknown key {key!r}; known are {', '.join(sorted(keys))}")
-
-    def table(self, key: str) -> Mapping[str, Any]:
-        value = self.values.get(key, {})
-        if not isinstance(value, dict):
-            raise self.error(f"{key} is not a table: write [{key}]")
-        return value
-
-    def tables(self, key: str) -> list["_Entry"]:
-        value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.error(f"{key} is not a list of tables: write [[{key}]]")
-        entries = []
-        for number, item in enumerate(value, 1):
-            name = item.get("name")
-            title = f" ({name!r})" if isinstance(name, str) else ""
-            entries.append(_Entry(self.file, f"{key} {number}{title}", item))
-        return entries
-
-    def number(self, key: str, default: int | None, low: int = 0, high: int = _LONGEST) -> int:
-        value = self.values.get(key, default)
-        if value is None:
-            raise self.error(f"{key} is missing")
-        if type(value) is not int:
-            raise self.error(f"{key} = {value!r} is not an integer")
-        if not low <= value <= high:
-            raise self.error(f"{key} = {value} is outside {low} … {high}")
-        return value
-
-    def text(self, key: str, default: str | None, choices: Sequence[str] = ()) -> str:
-        value = self.values.get(key, default)
-        if value is None:
-            raise self.error(f"{key} is missing")
-        if not isinstance(value, str) or not value:
-            raise self.error(f"{key} = {value!r} is not a text")
-        if choices and value not in choices:
-            raise self.error(f"{key} = {value!r} is none of {', '.join(map(repr, choices))}")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(f"{key} = {value!r} is not a list of texts")
-        return tuple(value)
-
-
-def _config(entry: _Entry) -> Config:
+def _config(entry: Entry) -> Config:
     entry.known({item.name for item in fields(Config)})
     try:
         return Config(**entry.values)
@@ -273,7 +206,7 @@ def _config(entry: _Entry) -> Config:
         raise entry.error(str(error)) from error
 
 
-def _spaces(top: _Entry) -> tuple[str, ...]:
+def _spaces(top: Entry) -> tuple[str, ...]:
     spaces: list[str] = []
     for entry in top.tables("space"):
         entry.known({"name"})
@@ -284,7 +217,7 @@ def _spaces(top: _Entry) -> tuple[str, ...]:
     return tuple(spaces)
 
 
-def _streams(top: _Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
+def _streams(top: Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
     streams: list[StreamSpec] = []
     for entry in top.tables("stream"):
         entry.known({"name", "priority", "space"})
@@ -294,13 +227,13 @@ def _streams(top: _Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
         space = entry.text("space", None) if "space" in entry.values else None
         if space is not None and space not in spaces:
             raise entry.error(f"space = {space!r}: there is no such address space")
-        streams.append(StreamSpec(name, entry.number("priority", 0, -_LONGEST), space))
+        streams.append(StreamSpec(name, entry.number("priority", 0, -LONGEST), space))
     if not streams:
         raise top.error("there is no [[stream]]")
     return tuple(streams)
 
 
-def _policy(entry: _Entry, streams: tuple[StreamSpec, ...]) -> PolicySpec:
+def _policy(entry: Entry, streams: tuple[StreamSpec, ...]) -> PolicySpec:
     entry.known({item.name for item in fields(PolicySpec)})
     counts = entry.values.get("channels_per_level")
     if counts is not None and (
@@ -361,7 +294,7 @@ def _check_asids(workload: Workload, file: str) -> None:
         )
 
 
-def _copies(top: _Entry, streams: set[str]) -> tuple[CopySpec, ...]:
+def _copies(top: Entry, streams: set[str]) -> tuple[CopySpec, ...]:
     entries = top.tables("copy")
     copies: list[CopySpec] = []
     for number, entry in enumerate(entries, 1):
@@ -376,7 +309,7 @@ def _copies(top: _Entry, streams: set[str]) -> tuple[CopySpec, ...]:
     return tuple(copies)
 
 
-def _copy(entry: _Entry, default_name: str, streams: set[str]) -> CopySpec:
+def _copy(entry: Entry, default_name: str, streams: set[str]) -> CopySpec:
     entry.known({item.name for item in fields(CopySpec)} | {"size"})
     stream = entry.text("stream", None)
     if stream not in streams:
@@ -409,7 +342,7 @@ def _copy(entry: _Entry, default_name: str, streams: set[str]) -> CopySpec:
     )
 
 
-def _unmapped(entry: _Entry) -> str | None:
+def _unmapped(entry: Entry) -> str | None:
     """What of a copy is mapped only once it has faulted."""
     if "unmapped" not in entry.values:
         if "repair_after" in entry.values:
@@ -421,7 +354,7 @@ def _unmapped(entry: _Entry) -> str | None:
     return unmapped
 
 
-def _check_dependencies(entry: _Entry, copy: CopySpec, by_name: Mapping[str, CopySpec]) -> None:
+def _check_dependencies(entry: Entry, copy: CopySpec, by_name: Mapping[str, CopySpec]) -> None:
     for key, names in (("after", copy.after), ("source", (copy.source,) if copy.source else ())):
         for name in names:
             other = by_name.get(name)
