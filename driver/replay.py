@@ -17,6 +17,9 @@ from driver.workload import CopySpec, KernelSpec, Request, Workload, requests
 
 __all__ = ["CopyRecord", "KernelRecord", "Replay", "Result", "SpaceRecord", "VerifyError", "run"]
 
+_LISTS = "task lists"
+"""Name of the driver's space for lists of tasks."""
+
 
 @dataclass(frozen=True)
 class CopyRecord:
@@ -76,7 +79,7 @@ class KernelRecord:
 @dataclass(frozen=True)
 class SpaceRecord:
     """An address space in which streams ran, its ASID, and the (first, last) virtual addresses of
-    their memory, rising."""
+    their memory, rising; the one for lists of tasks has none."""
 
     name: str
     asid: int
@@ -221,7 +224,7 @@ class Replay:
             self._streams[spec.name] = stream
 
     def _space_records(self) -> tuple[SpaceRecord, ...]:
-        """The spaces of the streams, in the order of their ASIDs."""
+        """The spaces of the streams, and the driver's own, in the order of their ASIDs."""
         found: dict[AddressSpace, list[tuple[int, int]]] = {
             stream.space: [] for stream in self._streams.values()
         }
@@ -232,6 +235,8 @@ class Replay:
             for space, addresses in found.items()
             if space.asid is not None
         ]
+        if self._workload.kernels:
+            records += [SpaceRecord(_LISTS, asid, ()) for asid in self._device.spaces.reserved]
         return tuple(sorted(records, key=lambda record: record.asid))
 
     async def _take_away(self) -> None:
