@@ -55,7 +55,7 @@ def gains_table(runs: Mapping[str, Computing]) -> str:
     for title in runs:
         groups += [title, None]
     gain = ["gain"] if others else []
-    head = ["", "priority", *["first warp", "end"] * len(runs), *gain]
+    head = ["", "priority", *["to first warp", "to end"] * len(runs), *gain]
     return table(rows, [*groups, *([""] if others else [])], head)
 
 

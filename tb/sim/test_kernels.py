@@ -3,15 +3,14 @@
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from driver.workload import load
 from tb import timeline, workload
@@ -19,6 +18,7 @@ from tb.sim import trace
 from tb.sim.activity import OWN_KERNEL, Activity, activity
 from tb.sim.computing import Computing, Lost, computing
 from tb.sim.kerneltables import sms_table
+from tb.sim.readback import Events, read_back
 from tb.sim.sizes import COMPUTE
 from tb.sim.workload import Run, machine, simulate_workload
 
@@ -128,24 +128,6 @@ def test_what_is_lost_is_noticed(change: Callable, message: str):
 # The timeline
 
 
-def read_back(file: Path, runs: Mapping[str, Activity]) -> dict[tuple[str, ...], list]:
-    """Write a timeline; (cycle, event) of its tracks, by their names from the process on."""
-    timeline.write(file, runs)
-    tracks: dict[int, tuple[str, ...]] = {}
-    events = defaultdict(list)
-    for packet in Trace.FromString(file.read_bytes()).packet:
-        if packet.HasField("track_descriptor"):
-            track = packet.track_descriptor
-            tracks[track.uuid] = (
-                *tracks.get(track.parent_uuid, ()),
-                track.name or track.process.process_name,
-            )
-        if packet.HasField("track_event"):
-            event = packet.track_event
-            events[tracks[event.track_uuid]].append((packet.timestamp, event))
-    return events
-
-
 def slices(listed: Sequence[tuple[int, TrackEvent]]) -> list[tuple[str, int, int]]:
     """Name, start and end of the slices of a track without nesting; in order, none overlap."""
     begun = [(cycle, e.name) for cycle, e in listed if e.type == TrackEvent.TYPE_SLICE_BEGIN]
@@ -157,13 +139,13 @@ def slices(listed: Sequence[tuple[int, TrackEvent]]) -> list[tuple[str, int, int
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], list]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Events:
     """The timeline of the run with priorities."""
     file = tmp_path_factory.mktemp("timeline") / "timeline.pftrace"
     return read_back(file, {"run": done("priority")})
 
 
-def test_timeline_has_each_block_once(shown: dict):
+def test_timeline_has_each_block_once(shown: Events):
     """Blocks and warps, and when each began, are those of the trace."""
     run = played("priority")
     start = run.result.start
@@ -199,7 +181,7 @@ def test_timeline_has_each_block_once(shown: dict):
     assert Counter(name.partition(" ")[0] for name in names) == BLOCKS
 
 
-def test_timeline_of_kernels(shown: dict):
+def test_timeline_of_kernels(shown: Events):
     """A kernel's slice, and inside of it what it waits for, without gaps."""
     kernels = lives(done("priority").computing)
     seen = []
@@ -221,7 +203,7 @@ def test_timeline_of_kernels(shown: dict):
     assert sorted(seen) == sorted(BLOCKS)
 
 
-def test_arrows_of_kernels(shown: dict):
+def test_arrows_of_kernels(shown: Events):
     """From each launch in its channel to the first warp to the end, in this order."""
     run, flows = played("priority"), defaultdict(list)
     for track, listed in shown.items():
