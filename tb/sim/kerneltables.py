@@ -1,9 +1,10 @@
 """Tables of kernels and SMs: what was launched, what became of it, how busy SMs were.
 
-`runs` are those of one workload by name, the baseline last. Tables fit 100 columns for two runs.
+`runs` are those of one workload by name, the baseline last. Tables fit 100 columns for two runs. Of
+many kernels the first are listed, in the order of their launches; the timeline has all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from driver.report import number, table, times
@@ -11,6 +12,9 @@ from hw.config import Config
 from tb.sim.computing import Computing, KernelLife, SmLife
 
 __all__ = ["gains_table", "kernels_table", "lives_table", "sms_table"]
+
+_FEW_KERNELS = 24
+"""So many kernels are listed, the first ones."""
 
 _FEW_SMS = 16
 """Up to so many SMs are listed one by one."""
@@ -21,7 +25,7 @@ _FEW_COUNTS = 4
 
 def kernels_table(done: Computing) -> str:
     """What was launched."""
-    rows = [
+    rows: list[Sequence[object]] = [
         (
             kernel.title,
             kernel.record.kernel,
@@ -33,8 +37,10 @@ def kernels_table(done: Computing) -> str:
             number(len(kernel.blocks)),
             number(len(kernel.blocks) * kernel.warps_each),
         )
-        for kernel in done.kernels
+        for kernel in done.kernels[:_FEW_KERNELS]
     ]
+    if (more := len(done.kernels) - len(rows)) > 0:
+        rows.append((f"and {number(more)} more", *[""] * 8))
     head = ("", "kernel", "stream", "ASID", "priority", "grid", "block", "blocks", "warps")
     return table(rows, head)
 
@@ -43,7 +49,7 @@ def gains_table(runs: Mapping[str, Computing]) -> str:
     """Cycles from each launch to its first warp and its end, in all runs."""
     first, *others = runs.values()
     rows = []
-    for kernel in first.kernels:
+    for kernel in first.kernels[:_FEW_KERNELS]:
         same = [kernel, *(_namesake(kernel, other) for other in others)]
         row: list[object] = [kernel.title, kernel.record.priority]
         for one in same:
@@ -62,7 +68,7 @@ def gains_table(runs: Mapping[str, Computing]) -> str:
 def lives_table(done: Computing) -> str:
     """Cycle of each launch, then cycles from each moment to the next, and where its blocks went."""
     rows = []
-    for kernel in done.kernels:
+    for kernel in done.kernels[:_FEW_KERNELS]:
         moments = (
             kernel.launched,
             kernel.opened[0],
