@@ -128,7 +128,9 @@ def test_timing_kernels():
     """The arguments of "timing" are the record of a timing core, and fit their memory."""
     args = {"ACCESSES": 3, "STRIDE": 16, "CYCLES": 7, "SPREAD": 15, "BLOCK_BYTES": 64}
     text = HEAD + "[machine]\ntiming_core = true\n" + copy("data", 4096)
-    (spec,) = parse(text + kernel("k", "timing", 60, 32, args | {"BASE": "data"})).kernels
+    workload = parse(text + kernel("k", "timing", 60, 32, args | {"BASE": "data"}))
+    assert [record.grid for record in play(workload).kernels] == [(60, 1, 1)]
+    (spec,) = workload.kernels
     assert not spec.size and spec.words == {"BASE": (59 * 64 + 2 * 16 + 64) // 4}
     task = TimingTask(
         cycles=7, spread=15, accesses=3, base=0x12_3456_7890, block_bytes=64, stride=16

@@ -47,6 +47,7 @@ def test_examples_are_there():
     assert list(EXAMPLES) == [
         "eight-priorities",
         "fault-repair",
+        "many-sms",
         "published-order",
         "two-applications",
         "two-spaces",
