@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
+from driver.replay import KernelRecord
 from driver.workload import load
 from tb import timeline, workload
 from tb.sim import trace
@@ -218,6 +219,15 @@ def test_timeline_of_kernels(shown: Events):
     assert sorted(seen) == sorted(BLOCKS)
 
 
+def first_warp(run: Run, record: KernelRecord) -> int:
+    """Cycle in which the trace has the first warp of the row that a kernel got."""
+    mine = record.asid, record.page
+    events = iter(run.events)
+    opened = next(e for e in events if isinstance(e, trace.TaskOpened) and (e.asid, e.page) == mine)
+    started = (e for e in events if isinstance(e, trace.WarpStarted) and e.row == opened.row)
+    return next(started).cycle
+
+
 def test_arrows_of_kernels(shown: Events):
     """From each launch in its channel to the first warp to the end, in this order."""
     run, flows = played("priority"), defaultdict(list)
@@ -252,6 +262,7 @@ def test_arrows_of_kernels(shown: Events):
         ]
         assert ([launch[0]], [end[0]]) == (launched, over)
         assert launch[0] < warp[0] < end[0]
+        assert warp[0] == first_warp(run, record) - start
 
 
 # What is printed
