@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from driver.compute import Launch
 from driver.entries import Entry
 from driver.occupancy import BlockError, occupancy
 from driver.placement import NAMES
 from driver.references import REFERENCES, Reference, Shape
-from hw.config import PRIORITIES, SHARED_UNIT, Config
+from hw.config import PRIORITIES, Config
 
 if TYPE_CHECKING:
     from driver.workload import CopySpec
@@ -180,10 +181,9 @@ def _check_machine(entry: Entry, spec: KernelSpec, config: Config) -> None:
             f"{str(config.timing_core).lower()}, whose SMs run {what}"
         )
     kernel, block = spec.reference.kernel, spec.shape.block
-    threads = block[0] * block[1] * block[2]
-    shared = -(-threads * kernel.shared_per_thread // SHARED_UNIT) * SHARED_UNIT
+    launch = Launch(kernel=kernel, grid=spec.shape.grid, block=block, args={})
     try:
-        occupancy(config, registers=kernel.registers, block=block, shared=shared)
+        occupancy(config, registers=kernel.registers, block=block, shared=launch.shared_bytes)
     except BlockError as error:
         raise entry.error(f"block: {error}") from error
 
