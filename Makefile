@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
 
-# What `make sim` runs; empty: the video pipeline.
+# What `make sim` runs; empty: two applications and an urgent kernel.
 WORKLOAD ?=
 # 1: record a waveform (FST).
 WAVES ?= 0
@@ -22,7 +22,7 @@ ARGS ?=
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim kernels raw picture test lint prove bench soak coverage verilog synth plan clean
+.PHONY: help venv sim raw picture test lint prove bench soak coverage verilog synth plan clean
 
 help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
@@ -46,11 +46,8 @@ $(VENV)/.checks: pyproject.toml | $(VENV)/bin/python
 	$(PIP) -e '.[check]'
 	@touch $@ $(VENV)/.tools
 
-sim: $(VENV)/.tools ## run a workload on the RTL, show latencies and a timeline | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
+sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show what became of them | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
 	$(RUN) -m tb.workload $(WORKLOAD) $(ARGS)
-
-kernels: $(VENV)/.tools ## run kernels of two applications and an urgent one on the RTL, show tasks and SMs | ARGS='--seed N --simulator icarus --waves'
-	$(RUN) -m tb.spine $(ARGS)
 
 raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report what became of it | PUSHBUFFER=file  IMAGE=file  WAVES=1  ARGS='--events N --patience N --channels N ...'
 	$(RUN) -m tb.sim.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from hw.qmd import Placement
 
-__all__ = ["AUTO", "VARIABLE", "PlacementError", "from_environment", "placement"]
+__all__ = ["AUTO", "NAMES", "VARIABLE", "PlacementError", "from_environment", "placement"]
 
 VARIABLE = "SIGNALBOX_PLACEMENT"
 """Environment variable that says how contexts place blocks for which nothing else is said."""
@@ -13,12 +13,13 @@ VARIABLE = "SIGNALBOX_PLACEMENT"
 AUTO = Placement.CONTEXT
 """Of a context: deep when it has several address spaces, else wide. Of a task: as its context."""
 
-_NAMES = {
+NAMES = {
     "auto": AUTO,
     "wide": Placement.WIDE,
     "deep": Placement.DEEP,
     "affinity": Placement.AFFINITY,
 }
+"""What placements are called."""
 
 
 class PlacementError(ValueError):
@@ -29,9 +30,9 @@ def placement(wanted: Placement | str) -> Placement:
     """A placement by its name, or itself. Raises `PlacementError`."""
     if isinstance(wanted, Placement):
         return wanted
-    found = _NAMES.get(wanted.strip().lower())
+    found = NAMES.get(wanted.strip().lower())
     if found is None:
-        raise PlacementError(f"{wanted!r} is no placement: there are {', '.join(_NAMES)}")
+        raise PlacementError(f"{wanted!r} is no placement: there are {', '.join(NAMES)}")
     return found
 
 

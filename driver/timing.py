@@ -7,12 +7,28 @@ task.computes(number=3, warp=0)         cycles, before, between and after its ac
 
 from dataclasses import asdict, dataclass
 
+from driver.kernels import Kernel
 from hw.config import VA_BITS
 from hw.sm.timing.layouts import RECORD_BYTES, timing_record
 
-__all__ = ["TimingTask"]
+__all__ = ["TIMING", "TimingTask"]
 
 _WORD = 0xFFFF_FFFF
+
+TIMING = Kernel(
+    "timing",
+    "mov r0, 0\nexit",
+    {
+        "ACCESSES": 4,
+        "STRIDE": 4,
+        "BASE": 8,
+        "CYCLES": 4,
+        "SPREAD": 4,
+        "BLOCK_BYTES": 4,
+        "WARP_BYTES": 4,
+    },
+)
+"""For `Stream.launch`: a task as a kernel, whose arguments are its record; it loads."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Workload files: streams, copies, times and dependencies in TOML, read and checked.
+"""Workload files: streams, copies, kernels, times, dependencies in TOML, read and checked.
 
     [machine]                  # optional; members of hw.config.Config, for who builds the machine
     channels = 8
@@ -25,30 +25,48 @@
     size = 4096                # bytes; or an image: width (bytes) and height (lines), with
                                # src_pitch and dst_pitch (default width)
     at = 100                   # cycle of the request, from the start of the run; default 0
-    after = ["other"]          # copies that must have ended before this one begins
-    source = "other"           # copy what that copy brought, after it; default: fresh data
+    after = ["other"]          # copies and kernels that must have ended before this one begins
+    source = "other"           # copy what that copy brought, or what that kernel left, after it;
+                               # default: fresh data
     count = 4                  # so many copies: frame[0] … frame[3]
     period = 1000              # cycles between their requests
     src_offset = 0             # bytes off the start of a page, below 256
     dst_offset = 0
-    data = "random"            # or "picture": a moving test picture, one frame for each of `count`
+    data = "random"            # or "picture": a moving test picture, one frame for each of `count`;
+                               # or "permutation": of the numbers of its words, in words
     unmapped = "destination"   # or "source": not mapped until the copy has faulted; then the driver
                                # maps it and resumes the channel
     repair_after = 0           # cycles from the fault until it does so, at least
 
+    [[kernel]]                 # needs a machine with SMs
+    name = "sums"              # default "kernel 1", …; no copy's name
+    stream = "low"
+    kernel = "saxpy"           # one of driver/references.py
+    grid = 8                   # blocks in x, or [x, y, z]
+    block = 64                 # threads of each, likewise
+    args = { X = "x", Y = "y", N = 512, ALPHA = 3 }     # numbers; of pointers, the copy or kernel
+                               # whose data they lead to. The one for its results may be left out:
+                               # then they go to memory of their own. Else that is overwritten, and
+                               # has the kernel's name from then on
+    priority = 63              # 0 … 63; default: that of the stream, from 0 on
+    policy = "wide"            # of its blocks: "deep", "affinity", "auto" (default)
+    at = 100                   # as of copies, after, count, period too
+
 A dependency between two series of the same `count` goes from each to its namesake, frame[2] after
 other[2]; on a single copy it holds for all of the series. Each copy's memory is mapped in the
 address space of its stream, and all spaces hand out the same addresses; with `source`, in two
-spaces, that memory is shared. `driver.replay` runs workloads.
+spaces, that memory is shared. Of machines with `timing_core` SMs only take time: the one kernel
+there is "timing" (`driver/timing.py`). `driver.replay` runs workloads.
 """
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from driver.channel import ChannelSettings
+from driver.entries import LONGEST, Entry, WorkloadError
+from driver.kernelspec import KernelSpec, check_kernels, read_kernels
 from driver.policy import (
     CountFirstPolicy,
     NoPriorityPolicy,
@@ -62,6 +80,7 @@ __all__ = [
     "DATA",
     "UNMAPPED",
     "CopySpec",
+    "KernelSpec",
     "PolicySpec",
     "Request",
     "StreamSpec",
@@ -75,24 +94,17 @@ __all__ = [
 _BOUNDARY = 256
 """Offsets from the start of a page are below this."""
 
-DATA = ("random", "picture")
+DATA = ("random", "picture", "permutation")
 """What fresh data may be."""
 
 UNMAPPED = ("source", "destination")
 """What of a copy may be mapped only once it has faulted."""
-
-_LONGEST = 1 << 40
-"""Bound of times and counts, far beyond what can be simulated."""
 
 _POLICIES = {
     "priority": PriorityPolicy,
     "count-first": CountFirstPolicy,
     "none": NoPriorityPolicy,
 }
-
-
-class WorkloadError(ValueError):
-    """A workload file that says something impossible; names file, entry and field."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +178,15 @@ class Workload:
     spaces: tuple[str, ...]
     streams: tuple[StreamSpec, ...]
     copies: tuple[CopySpec, ...]
+    kernels: tuple[KernelSpec, ...] = ()
+
+    @property
+    def work(self) -> "tuple[Spec, ...]":
+        """Copies and kernels."""
+        return (*self.copies, *self.kernels)
+
+
+Spec = CopySpec | KernelSpec
 
 
 # Reading
@@ -187,85 +208,28 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"{file}: not TOML: {error}") from error
-    top = _Entry(file, "the top level", tables)
-    top.known({"machine", "policy", "space", "stream", "copy"})
+    top = Entry(file, "the top level", tables)
+    top.known({"machine", "policy", "space", "stream", "copy", "kernel"})
     spaces = _spaces(top)
     streams = _streams(top, spaces)
+    config = _config(Entry(file, "[machine]", top.table("machine")))
+    copies, kernels = _work(top, streams, config)
     workload = Workload(
         name=name or file,
-        config=_config(_Entry(file, "[machine]", top.table("machine"))),
-        policy=_policy(_Entry(file, "[policy]", top.table("policy")), streams),
+        config=config,
+        policy=_policy(Entry(file, "[policy]", top.table("policy")), streams),
         spaces=spaces,
         streams=streams,
-        copies=_copies(top, {stream.name for stream in streams}),
+        copies=copies,
+        kernels=kernels,
     )
     _check_policy(workload, file)
     _check_asids(workload, file)
-    _refuse_circles(workload.copies, file)
+    _refuse_circles(workload.work, file)
     return workload
 
 
-@dataclass
-class _Entry:
-    """A table of the file, and what to call it."""
-
-    file: str
-    what: str
-    values: Mapping[str, Any]
-
-    def error(self, message: str) -> WorkloadError:
-        return WorkloadError(f"{self.file}: {self.what}: {message}")
-
-    def known(self, keys: set[str]) -> None:
-        for key in self.values:
-            if key not in keys:
-                raise self.error(f"unknown key {key!r}; known are {', '.join(sorted(keys))}")
-
-    def table(self, key: str) -> Mapping[str, Any]:
-        value = self.values.get(key, {})
-        if not isinstance(value, dict):
-            raise self.error(f"{key} is not a table: write [{key}]")
-        return value
-
-    def tables(self, key: str) -> list["_Entry"]:
-        value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.error(f"{key} is not a list of tables: write [[{key}]]")
-        entries = []
-        for number, item in enumerate(value, 1):
-            name = item.get("name")
-            title = f" ({name!r})" if isinstance(name, str) else ""
-            entries.append(_Entry(self.file, f"{key} {number}{title}", item))
-        return entries
-
-    def number(self, key: str, default: int | None, low: int = 0, high: int = _LONGEST) -> int:
-        value = self.values.get(key, default)
-        if value is None:
-            raise self.error(f"{key} is missing")
-        if type(value) is not int:
-            raise self.error(f"{key} = {value!r} is not an integer")
-        if not low <= value <= high:
-            raise self.error(f"{key} = {value} is outside {low} … {high}")
-        return value
-
-    def text(self, key: str, default: str | None, choices: Sequence[str] = ()) -> str:
-        value = self.values.get(key, default)
-        if value is None:
-            raise self.error(f"{key} is missing")
-        if not isinstance(value, str) or not value:
-            raise self.error(f"{key} = {value!r} is not a text")
-        if choices and value not in choices:
-            raise self.error(f"{key} = {value!r} is none of {', '.join(map(repr, choices))}")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(f"{key} = {value!r} is not a list of texts")
-        return tuple(value)
-
-
-def _config(entry: _Entry) -> Config:
+def _config(entry: Entry) -> Config:
     entry.known({item.name for item in fields(Config)})
     try:
         return Config(**entry.values)
@@ -273,7 +237,7 @@ def _config(entry: _Entry) -> Config:
         raise entry.error(str(error)) from error
 
 
-def _spaces(top: _Entry) -> tuple[str, ...]:
+def _spaces(top: Entry) -> tuple[str, ...]:
     spaces: list[str] = []
     for entry in top.tables("space"):
         entry.known({"name"})
@@ -284,7 +248,7 @@ def _spaces(top: _Entry) -> tuple[str, ...]:
     return tuple(spaces)
 
 
-def _streams(top: _Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
+def _streams(top: Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
     streams: list[StreamSpec] = []
     for entry in top.tables("stream"):
         entry.known({"name", "priority", "space"})
@@ -294,13 +258,13 @@ def _streams(top: _Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
         space = entry.text("space", None) if "space" in entry.values else None
         if space is not None and space not in spaces:
             raise entry.error(f"space = {space!r}: there is no such address space")
-        streams.append(StreamSpec(name, entry.number("priority", 0, -_LONGEST), space))
+        streams.append(StreamSpec(name, entry.number("priority", 0, -LONGEST), space))
     if not streams:
         raise top.error("there is no [[stream]]")
     return tuple(streams)
 
 
-def _policy(entry: _Entry, streams: tuple[StreamSpec, ...]) -> PolicySpec:
+def _policy(entry: Entry, streams: tuple[StreamSpec, ...]) -> PolicySpec:
     entry.known({item.name for item in fields(PolicySpec)})
     counts = entry.values.get("channels_per_level")
     if counts is not None and (
@@ -353,30 +317,41 @@ def _check_channels(workload: Workload, policy: Policy) -> None:
 
 def _check_asids(workload: Workload, file: str) -> None:
     """Whether all address spaces can be in use at once."""
-    used = {stream.space for stream in workload.streams}
-    if len(used) > workload.config.asids:
+    used = len({stream.space for stream in workload.streams})
+    asids = workload.config.asids
+    own = 1 if workload.kernels and asids > 1 else 0
+    if used > asids - own:
+        note = ", one of them the driver's for the lists of tasks" if own else ""
         raise WorkloadError(
-            f"{file}: its streams are in {len(used)} address spaces, the machine has "
-            f"{workload.config.asids} ASIDs (asids)"
+            f"{file}: its streams are in {used} address spaces, the machine has {asids} ASIDs "
+            f"(asids){note}"
         )
 
 
-def _copies(top: _Entry, streams: set[str]) -> tuple[CopySpec, ...]:
-    entries = top.tables("copy")
-    copies: list[CopySpec] = []
-    for number, entry in enumerate(entries, 1):
-        copies.append(_copy(entry, f"copy {number}", streams))
-        if any(copy.name == copies[-1].name for copy in copies[:-1]):
-            raise entry.error(f"name = {copies[-1].name!r} is there twice")
-    if not copies:
-        raise top.error("there is no [[copy]]")
-    by_name = {copy.name: copy for copy in copies}
-    for entry, copy in zip(entries, copies, strict=True):
+def _work(
+    top: Entry, streams: tuple[StreamSpec, ...], config: Config
+) -> tuple[tuple[CopySpec, ...], tuple[KernelSpec, ...]]:
+    """Copies and kernels."""
+    spaces = {stream.name: stream.space for stream in streams}
+    copies = [
+        (entry, _copy(entry, f"copy {number}", set(spaces)))
+        for number, entry in enumerate(top.tables("copy"), 1)
+    ]
+    kernels = read_kernels(top, set(spaces), config)
+    by_name: dict[str, Spec] = {}
+    for entry, spec in (*copies, *kernels):
+        if spec.name in by_name:
+            raise entry.error(f"name = {spec.name!r} is there twice")
+        by_name[spec.name] = spec
+    if not by_name:
+        raise top.error("there is no [[copy]] and no [[kernel]]")
+    for entry, copy in copies:
         _check_dependencies(entry, copy, by_name)
-    return tuple(copies)
+    check_kernels(kernels, copies, spaces)
+    return tuple(copy for _, copy in copies), tuple(kernel for _, kernel in kernels)
 
 
-def _copy(entry: _Entry, default_name: str, streams: set[str]) -> CopySpec:
+def _copy(entry: Entry, default_name: str, streams: set[str]) -> CopySpec:
     entry.known({item.name for item in fields(CopySpec)} | {"size"})
     stream = entry.text("stream", None)
     if stream not in streams:
@@ -389,6 +364,9 @@ def _copy(entry: _Entry, default_name: str, streams: set[str]) -> CopySpec:
         height = entry.number("height", None, 1, (1 << 32) - 1)
     else:
         width, height = entry.number("size", None, 1, (1 << 32) - 1), 1
+    data = entry.text("data", "random", DATA)
+    if data == "permutation" and (image or width % 4):
+        raise entry.error(f"data = {data!r} goes with a size that is a multiple of 4")
     return CopySpec(
         name=entry.text("name", default_name),
         stream=stream,
@@ -403,13 +381,13 @@ def _copy(entry: _Entry, default_name: str, streams: set[str]) -> CopySpec:
         period=entry.number("period", 0),
         src_offset=entry.number("src_offset", 0, 0, _BOUNDARY - 1),
         dst_offset=entry.number("dst_offset", 0, 0, _BOUNDARY - 1),
-        data=entry.text("data", "random", DATA),
+        data=data,
         unmapped=_unmapped(entry),
         repair_after=entry.number("repair_after", 0),
     )
 
 
-def _unmapped(entry: _Entry) -> str | None:
+def _unmapped(entry: Entry) -> str | None:
     """What of a copy is mapped only once it has faulted."""
     if "unmapped" not in entry.values:
         if "repair_after" in entry.values:
@@ -421,12 +399,12 @@ def _unmapped(entry: _Entry) -> str | None:
     return unmapped
 
 
-def _check_dependencies(entry: _Entry, copy: CopySpec, by_name: Mapping[str, CopySpec]) -> None:
+def _check_dependencies(entry: Entry, copy: CopySpec, by_name: "Mapping[str, Spec]") -> None:
     for key, names in (("after", copy.after), ("source", (copy.source,) if copy.source else ())):
         for name in names:
             other = by_name.get(name)
             if other is None:
-                raise entry.error(f"{key} = {name!r}: there is no such copy")
+                raise entry.error(f"{key} = {name!r}: there is no such copy or kernel")
             if other.count not in {1, copy.count}:
                 raise entry.error(
                     f"{key} = {name!r}: that is a series of {other.count}, this one of {copy.count}"
@@ -437,10 +415,23 @@ def _check_dependencies(entry: _Entry, copy: CopySpec, by_name: Mapping[str, Cop
     for key in ("data", "src_pitch", "src_offset"):
         if key in entry.values:
             raise entry.error(f"{key} is settled by source = {copy.source!r}")
-    if (other.width, other.height) != (copy.width, copy.height):
+    if isinstance(other, KernelSpec):
+        _check_result(entry, copy, other)
+    elif (other.width, other.height) != (copy.width, copy.height):
         raise entry.error(
             f"source = {copy.source!r}: that copy is {other.width} × {other.height} bytes, "
             f"this one {copy.width} × {copy.height}"
+        )
+
+
+def _check_result(entry: Entry, copy: CopySpec, kernel: KernelSpec) -> None:
+    """Whether a copy brings all that a kernel leaves."""
+    if not kernel.size:
+        raise entry.error(f"source = {kernel.name!r}: {kernel.kernel!r} leaves nothing")
+    if copy.height > 1 or copy.width != kernel.size:
+        raise entry.error(
+            f"source = {kernel.name!r}: that leaves {kernel.size} bytes, this is a copy of "
+            f"{copy.width} × {copy.height}"
         )
 
 
@@ -449,10 +440,10 @@ def _check_dependencies(entry: _Entry, copy: CopySpec, by_name: Mapping[str, Cop
 
 @dataclass(frozen=True)
 class Request:
-    """Copy `index` of a series, asked for in cycle `at`; `needs` are the (name, index) of those
-    that must have ended before."""
+    """Copy or kernel `index` of a series, asked for in cycle `at`; `needs` are the (name, index) of
+    those that must have ended before."""
 
-    spec: CopySpec
+    spec: Spec
     index: int
     at: int
     needs: tuple[tuple[str, int], ...]
@@ -463,13 +454,13 @@ class Request:
         return self.spec.name, self.index
 
 
-def requests(copies: Sequence[CopySpec]) -> list[Request]:
-    """All copies in the order of their requests; one that depends on another is asked for behind
-    it and not earlier. The dependencies must be without circles."""
-    by_name = {copy.name: copy for copy in copies}
+def requests(work: Sequence[Spec]) -> list[Request]:
+    """All copies and kernels in the order of their requests; one that depends on another is asked
+    for behind it and not earlier. The dependencies must be without circles."""
+    by_name = {spec.name: spec for spec in work}
     found: dict[tuple[str, int], Request] = {}
 
-    def settle(spec: CopySpec) -> int:
+    def settle(spec: Spec) -> int:
         """Make the requests of a series and of all that it needs; gives the longest chain."""
         chain = 1 + max((settle(by_name[name]) for name in spec.before), default=-1)
         for index in range(spec.count):
@@ -478,19 +469,19 @@ def requests(copies: Sequence[CopySpec]) -> list[Request]:
             found[spec.name, index] = Request(spec, index, at, needs)
         return chain
 
-    chains = {spec.name: settle(spec) for spec in copies}
-    in_file = [found[spec.name, index] for spec in copies for index in range(spec.count)]
+    chains = {spec.name: settle(spec) for spec in work}
+    in_file = [found[spec.name, index] for spec in work for index in range(spec.count)]
     return sorted(in_file, key=lambda request: (request.at, chains[request.spec.name]))
 
 
-def _refuse_circles(copies: Sequence[CopySpec], file: str) -> None:
-    by_name = {copy.name: copy for copy in copies}
+def _refuse_circles(work: Sequence[Spec], file: str) -> None:
+    by_name = {spec.name: spec for spec in work}
     done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
             circle = " → ".join((*path[path.index(name) :], name))
-            raise WorkloadError(f"{file}: copies wait for each other: {circle}")
+            raise WorkloadError(f"{file}: copies or kernels wait for each other: {circle}")
         if name not in done:
             for other in by_name[name].before:
                 visit(other, (*path, name))

@@ -10,7 +10,6 @@ from tb.runner import ROOT
 
 COMMANDS = {
     "sim": "tb.workload",
-    "kernels": "tb.spine",
     "raw": "tb.sim.raw",
     "prove": "tb.proofs.run",
     "verilog": "hw.verilog",

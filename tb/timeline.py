@@ -3,41 +3,49 @@
     write(Path("timeline.pftrace"), {"priorities": activity, "baseline": other})
 
 One process for each run; below it the holder of the time slice, the copy engines, the channels, the
-on-chip semaphores, and translation: of each address space the page walks under way and the misses,
-and what was invalidated or refused. Arrows lead from a doorbell to its copy on the engine and to
-its end.
+on-chip semaphores; the kernels of each stream, with what they wait for; of each SM its block slots,
+its hardware warps and how many of them are in use; and translation: of each address space the page
+walks under way and the misses, and what was invalidated or refused. Arrows lead from a doorbell to
+its copy on the engine and to its end, and from a launch to its kernel's first warp and to its end.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
-    Trace,
-    TracePacket,
-    TrackDescriptor,
-    TrackEvent,
-)
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from driver.mmufault import client_name
 from tb.sim.activity import Activity, CopySpan
+from tb.sim.computing import BlockLife, KernelLife, SmLife
 from tb.sim.trace import Fault
 from tb.sim.translation import Translation
+from tb.tracks import Process
 
 __all__ = [
     "FAULTS",
     "FLOOR",
     "INVALIDATIONS",
+    "KERNELS",
     "TRANSLATION",
+    "WARPS",
+    "block_track",
     "channel_track",
     "engine_track",
     "misses_track",
+    "sm_track",
     "walks_track",
+    "warp_track",
     "write",
 ]
 
 FLOOR = "time slice"
 """Name of the track that shows who holds the time slice."""
+
+KERNELS = "kernels"
+"""Name of the group of tracks of kernels, one for each stream, with its name."""
+
+WARPS = "warps"
+"""Name of the counter of an SM's warps."""
 
 TRANSLATION = "translation"
 """Name of the group of tracks of translation."""
@@ -45,7 +53,6 @@ TRANSLATION = "translation"
 INVALIDATIONS, FAULTS = "invalidations", "faults"
 """Names of its tracks of instants."""
 
-_SEQUENCE = 1
 _RUN_FLOWS = 1 << 32
 """Numbers of flows of one run."""
 
@@ -65,11 +72,25 @@ def misses_track(space: str) -> str:
     return f"{space}: L1 misses"
 
 
+def sm_track(sm: int) -> str:
+    """Name of an SM's group of tracks."""
+    return f"SM {sm}"
+
+
+def block_track(slot: int) -> str:
+    """Name of the track of an SM's block slot."""
+    return f"block slot {slot}"
+
+
+def warp_track(warp: int) -> str:
+    """Name of the track of an SM's hardware warp."""
+    return f"warp {warp}"
+
+
 def channel_track(activity: Activity, channel: int) -> str:
     """Name of a channel's track: its number and its streams."""
-    copies = [copy.record for copy in activity.copies if copy.record.channel == channel]
-    streams = ", ".join(sorted({record.stream for record in copies}))
-    return f"channel {channel} ({streams})" if streams else f"channel {channel}"
+    streams = activity.channels.get(channel)
+    return f"channel {channel} ({', '.join(streams)})" if streams else f"channel {channel}"
 
 
 def write(file: Path, runs: Mapping[str, Activity]) -> None:
@@ -77,147 +98,149 @@ def write(file: Path, runs: Mapping[str, Activity]) -> None:
     trace = Trace()
     numbers = iter(range(1, 1 << 62))
     for pid, (name, activity) in enumerate(runs.items(), 1):
-        process = _Process(trace, numbers, pid, name)
-        process.fill(activity)
+        flows = iter(range(pid * _RUN_FLOWS, (pid + 1) * _RUN_FLOWS))
+        _Run(activity, Process(trace, numbers, pid, name), flows).write()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(trace.SerializeToString())
 
 
-class _Process:
-    """The tracks of one run."""
+class _Run:
+    """The tracks of one run; `flows` are numbers for its arrows."""
 
-    def __init__(self, trace: Trace, numbers: Iterator[int], pid: int, name: str) -> None:
-        self._trace = trace
-        self._numbers = numbers
-        self._pid = pid
-        self._order = 0
-        self._uuid = next(numbers)
-        track = self._packet().track_descriptor
-        track.uuid = self._uuid
-        track.process.pid = pid
-        track.process.process_name = name
-        track.child_ordering = TrackDescriptor.EXPLICIT
-
-    def fill(self, activity: Activity) -> None:
-        """Write all tracks."""
-        flows = {
-            id(copy): self._pid * _RUN_FLOWS + number for number, copy in enumerate(activity.copies)
+    def __init__(self, activity: Activity, process: Process, flows: Iterator[int]) -> None:
+        self._activity = activity
+        self._process = process
+        works = [*activity.copies, *activity.computing.kernels]
+        self._flows = {id(work): next(flows) for work in works}
+        self._first = {
+            id(kernel.first_warp): [self._flows[id(kernel)]]
+            for kernel in activity.computing.kernels
         }
-        floor = self._track(FLOOR)
+
+    def write(self) -> None:
+        """All tracks."""
+        activity, process = self._activity, self._process
+        floor = process.track(FLOOR)
         for span in activity.floor:
-            self._slice(floor, span.start, span.end, f"channel {span.name}")
+            process.slice(floor, span.start, span.end, f"channel {span.name}")
         for engine in sorted({copy.engine for copy in activity.copies}):
-            track = self._track(engine_track(engine))
+            track = process.track(engine_track(engine))
             for copy in activity.of_engine(engine):
                 name = f"{copy.record.stream}: {copy.name}{' (faulted)' if copy.failed else ''}"
-                self._slice(track, copy.start, copy.end, name, _copy(copy), [flows[id(copy)]])
-        for channel in sorted({copy.record.channel for copy in activity.copies}):
-            self._channel(activity, channel, flows)
+                flow = self._flows[id(copy)]
+                process.slice(track, copy.start, copy.end, name, _copy(copy), [flow])
+        for channel in activity.channels:
+            self._channel(channel)
         for index, values in sorted(activity.semaphores.items()):
-            self._counter(activity.semaphore_name(index), values)
+            process.counter(activity.semaphore_name(index), values)
+        self._kernels()
+        for number, sm in enumerate(activity.computing.sms):
+            self._sm(number, sm)
         self._translation(activity.translation)
 
-    def _channel(self, activity: Activity, channel: int, flows: Mapping[int, int]) -> None:
-        """Methods and waits of a channel; its doorbells, and the ends of its copies."""
-        track = self._track(channel_track(activity, channel))
+    def _channel(self, channel: int) -> None:
+        """Methods and waits of a channel; its doorbells and launches, and the ends of its work."""
+        activity, process = self._activity, self._process
+        track = process.track(channel_track(activity, channel))
         spans = [*activity.waits[channel], *activity.methods[channel]]
         for span in sorted(spans, key=lambda span: (span.start, span.end)):
-            self._slice(track, span.start, span.end, span.name)
+            process.slice(track, span.start, span.end, span.name)
         copies = [copy for copy in activity.copies if copy.record.channel == channel]
-        announced: dict[int, list[Any]] = {}
+        announced: dict[int, list[CopySpan]] = {}
         for copy in copies:
             announced.setdefault(copy.doorbell, []).append(copy)
         for cycle in activity.doorbells[channel]:
-            event = self._event(track, cycle, TrackEvent.TYPE_INSTANT)
-            names = ", ".join(copy.name for copy in announced.get(cycle, []))
-            event.name = f"doorbell: {names}" if names else "doorbell"
-            event.flow_ids.extend(flows[id(copy)] for copy in announced.get(cycle, []))
+            these = announced.get(cycle, [])
+            name = f"doorbell: {', '.join(copy.name for copy in these)}" if these else "doorbell"
+            process.instant(track, cycle, name, flows=[self._flows[id(copy)] for copy in these])
         for copy in copies:
-            event = self._event(track, copy.end, TrackEvent.TYPE_INSTANT)
-            event.name = f"{'fault' if copy.failed else 'end'} of {copy.name}"
-            event.terminating_flow_ids.append(flows[id(copy)])
+            name = f"{'fault' if copy.failed else 'end'} of {copy.name}"
+            process.instant(track, copy.end, name, last=[self._flows[id(copy)]])
+        for kernel in activity.computing.kernels:
+            if kernel.record.channel == channel:
+                flow = [self._flows[id(kernel)]]
+                process.instant(track, kernel.launched, f"launch of {kernel.title}", flows=flow)
+                process.instant(track, kernel.over, f"end of {kernel.title}", last=flow)
         for cycle, halted, cause in activity.errors:
             if halted == channel:
-                event = self._event(track, cycle, TrackEvent.TYPE_INSTANT)
-                event.name = f"halted: {cause}"
+                process.instant(track, cycle, f"halted: {cause}")
+
+    def _kernels(self) -> None:
+        """What became of kernels; those of a stream come one after the other."""
+        process, kernels = self._process, self._activity.computing.kernels
+        group = process.track(KERNELS) if kernels else 0
+        for stream in dict.fromkeys(kernel.record.stream for kernel in kernels):
+            track = process.track(stream, group)
+            for kernel in kernels:
+                if kernel.record.stream == stream:
+                    self._kernel(track, kernel)
+
+    def _kernel(self, track: int, kernel: KernelLife) -> None:
+        """A kernel, and inside of that what it waits for."""
+        process = self._process
+        cycles = (kernel.launched, kernel.opened[0], kernel.first_block, kernel.last_exit)
+        names = ("waits for a slot", "waits for an SM", "runs", "completes")
+        process.begin(track, kernel.launched, kernel.title, _kernel(kernel))
+        for name, start, end in zip(names, cycles, (*cycles[1:], kernel.over), strict=True):
+            process.slice(track, start, end, name)
+        process.end(track, kernel.over)
+
+    def _sm(self, number: int, sm: SmLife) -> None:
+        """Blocks and warps of an SM."""
+        process = self._process
+        group = process.track(sm_track(number))
+        process.counter(WARPS, sm.resident_warps(), group)
+        slots = {block.slot for block in sm.blocks}
+        tracks = {slot: process.track(block_track(slot), group) for slot in sorted(slots)}
+        for block in sm.blocks:
+            process.slice(tracks[block.slot], block.placed, block.end, block.name, _block(block))
+        warps = [(block, warp) for block in sm.blocks for warp in block.warps]
+        places = {warp.warp for _, warp in warps}
+        tracks = {place: process.track(warp_track(place), group) for place in sorted(places)}
+        for block, warp in sorted(warps, key=lambda pair: pair[1].start):
+            name, flows = f"{block.name} warp {warp.index}", self._first.get(id(warp), [])
+            process.slice(tracks[warp.warp], warp.start, warp.end, name, flows=flows)
 
     def _translation(self, found: Translation) -> None:
         """Walks and misses of every address space; invalidations; faults."""
-        group = self._track(TRANSLATION)
+        process = self._process
+        group = process.track(TRANSLATION)
         for space in found.spaces.values():
-            self._counter(walks_track(space.title), space.walks_under_way(), group)
+            process.counter(walks_track(space.title), space.walks_under_way(), group)
             misses = ((cycle, count) for count, cycle in enumerate([0, *space.misses]))
-            self._counter(misses_track(space.title), misses, group)
-        track = self._track(INVALIDATIONS, group)
+            process.counter(misses_track(space.title), misses, group)
+        track = process.track(INVALIDATIONS, group)
         for one in found.invalidations:
-            event = self._event(track, one.cycle, TrackEvent.TYPE_INSTANT)
-            event.name = f"{one.scope.name}: {found.title(one.asid)}"
-        track = self._track(FAULTS, group)
+            process.instant(track, one.cycle, f"{one.scope.name}: {found.title(one.asid)}")
+        track = process.track(FAULTS, group)
         for space in found.spaces.values():
             for fault in space.faults:
                 notes = _fault(fault)
-                event = self._event(track, fault.cycle, TrackEvent.TYPE_INSTANT)
-                event.name = f"{notes['cause']}: {notes['access']} of {notes['va']}, {space.title}"
-                _annotate(event, notes)
-
-    def _counter(
-        self, name: str, values: Iterable[tuple[int, int]], parent: int | None = None
-    ) -> None:
-        """A track of (cycle, value)."""
-        track = self._track(name, parent, counter=True)
-        for cycle, value in values:
-            self._event(track, cycle, TrackEvent.TYPE_COUNTER).counter_value = value
-
-    def _packet(self) -> TracePacket:
-        packet = self._trace.packet.add()
-        packet.trusted_packet_sequence_id = _SEQUENCE
-        return packet
-
-    def _track(self, name: str, parent: int | None = None, *, counter: bool = False) -> int:
-        """A new track below another, or the process, behind the earlier ones; gives its uuid."""
-        track = self._packet().track_descriptor
-        track.uuid = next(self._numbers)
-        track.parent_uuid = self._uuid if parent is None else parent
-        track.child_ordering = TrackDescriptor.EXPLICIT
-        track.name = name
-        self._order += 1
-        track.sibling_order_rank = self._order
-        if counter:
-            track.counter.SetInParent()
-        return track.uuid
-
-    def _event(self, track: int, cycle: int, kind: Any) -> TrackEvent:
-        packet = self._packet()
-        packet.timestamp = cycle
-        packet.track_event.track_uuid = track
-        packet.track_event.type = kind
-        return packet.track_event
-
-    def _slice(
-        self,
-        track: int,
-        start: int,
-        end: int,
-        name: str,
-        notes: Mapping[str, object] | None = None,
-        flows: tuple[int, ...] | list[int] = (),
-    ) -> None:
-        event = self._event(track, start, TrackEvent.TYPE_SLICE_BEGIN)
-        event.name = name
-        event.flow_ids.extend(flows)
-        _annotate(event, notes or {})
-        self._event(track, end, TrackEvent.TYPE_SLICE_END)
+                name = f"{notes['cause']}: {notes['access']} of {notes['va']}, {space.title}"
+                process.instant(track, fault.cycle, name, notes)
 
 
-def _annotate(event: TrackEvent, notes: Mapping[str, object]) -> None:
-    """What is shown of an event when it is chosen."""
-    for key, value in notes.items():
-        note = event.debug_annotations.add()
-        note.name = key
-        if isinstance(value, int):
-            note.int_value = value
-        else:
-            note.string_value = str(value)
+def _kernel(kernel: KernelLife) -> dict[str, object]:
+    """Notes of a kernel."""
+    record = kernel.record
+    return {
+        "kernel": record.kernel,
+        "stream": record.stream,
+        "asid": record.asid,
+        "priority": record.priority,
+        "grid": record.grid,
+        "block": record.block,
+        "blocks": len(kernel.blocks),
+    }
+
+
+def _block(block: BlockLife) -> dict[str, object]:
+    """Notes of a block."""
+    return {
+        "step": block.step.name,
+        "warps": len(block.warps),
+        "first warp after": block.warps[0].start - block.placed,
+    }
 
 
 def _copy(copy: CopySpan) -> dict[str, object]:

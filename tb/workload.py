@@ -1,9 +1,9 @@
-"""Runs a workload on the RTL, with priorities and without, and shows what became of it.
+"""`make sim`: runs a workload on the RTL, with priorities and without, and shows what became of it.
 
     python -m tb.workload [FILE] [--policy none] [--simulator icarus] [--waves]
 
-Exit status: 0 when every byte of both runs was verified, 1 when a run went wrong, 2 when the
-workload or the machine is not usable as given.
+Exit status: 0 when every byte and every block of both runs was verified, 1 when a run went wrong, 2
+when the workload or the machine is not usable as given.
 """
 
 import argparse
@@ -22,17 +22,22 @@ from hw.config import Config
 from tb import timeline
 from tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
 from tb.sim.activity import Activity, activity
+from tb.sim.computing import Lost
+from tb.sim.kerneltables import gains_table, kernels_table, lives_table, sms_table
 from tb.sim.workload import Progress, Run, RunError, machine, simulate_workload
 
 __all__ = ["main"]
 
-DEFAULT = ROOT / "driver" / "workloads" / "video.toml"
+DEFAULT = ROOT / "driver" / "workloads" / "two-applications.toml"
 
 WITH, WITHOUT = "with priorities", "without priorities"
 """Names of the two runs in tables."""
 
 _TITLES = {"priority": WITH, "count-first": WITH, "none": WITHOUT}
 """What the run under a policy is called."""
+
+_FEW_SMS = 4
+"""Up to so many SMs are built soon."""
 
 _FEW_COPIES = 12
 """Up to so many copies are listed one by one."""
@@ -50,7 +55,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except RunError as error:
+    except (RunError, Lost) as error:
         print(f"FAILED: {error}", file=sys.stderr)
         return 1
 
@@ -61,7 +66,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a workload on the RTL, with priorities and without.",
     )
     parser.add_argument(
-        "file", nargs="?", type=Path, default=DEFAULT, help="workload; default: the video pipeline"
+        "file",
+        nargs="?",
+        type=Path,
+        default=DEFAULT,
+        help="workload; default: two applications and an urgent kernel",
     )
     parser.add_argument("--policy", choices=tuple(_TITLES), help="instead of the file's own")
     parser.add_argument("--no-baseline", action="store_true", help="one run only")
@@ -100,11 +109,11 @@ def _introduce(
     copies = sum(copy.count for copy in workload.copies)
     size = sum(copy.count * copy.size for copy in workload.copies)
     counted = report.counted
-    print(
-        f"Workload {workload.name}: {counted(copies, 'copy', 'copies')}, {counted(size, 'byte')}, "
-        f"{counted(len(workload.streams), 'stream')} (seed {seed})",
-        file=out,
-    )
+    work = f"{counted(copies, 'copy', 'copies')} of {counted(size, 'byte')}"
+    if workload.kernels:
+        work += f", {counted(sum(kernel.count for kernel in workload.kernels), 'kernel')}"
+    streams = counted(len(workload.streams), "stream")
+    print(f"Workload {workload.name}: {work}, {streams} (seed {seed})", file=out)
     print(
         f"Machine: {counted(config.channels, 'channel')}, "
         f"{counted(config.copy_engines, 'copy engine')}, {config.data_width}-bit memory port, "
@@ -112,8 +121,16 @@ def _introduce(
         f"on {chosen.simulator.capitalize()}",
         file=out,
     )
+    if workload.kernels:
+        core = "timing cores" if config.timing_core else counted(config.lanes, "lane")
+        print(
+            f"SMs: {config.sms}, each with {counted(config.sm_warps, 'warp')}, "
+            f"{counted(config.sm_blocks, 'block slot')}, {core}.",
+            file=out,
+        )
     print(f"Memory: {config.memory_bytes >> 20} MiB.", file=out)
-    print("A machine that was not simulated before is built first: one to three minutes.", file=out)
+    minutes = "one to three minutes" if config.sms <= _FEW_SMS else "many minutes"
+    print(f"A machine that was not simulated before is built first: {minutes}.", file=out)
     out.flush()
 
 
@@ -138,10 +155,12 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
             waves=chosen.waves,
             progress=show,
         )
-    copies = report.counted(len(run.result.records), "copy", "copies")
+    work = report.counted(len(run.result.records), "copy", "copies")
+    if run.result.kernels:
+        work += f", {report.counted(len(run.result.kernels), 'kernel')}"
     cycles = report.counted(run.result.total_cycles, "cycle")
     print(
-        f"  all done, every byte verified: {copies} in {cycles} ({time.monotonic() - began:.0f} s)",
+        f"  all done, every byte verified: {work} in {cycles} ({time.monotonic() - began:.0f} s)",
         file=out,
         flush=True,
     )
@@ -149,10 +168,11 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
 
 
 def _progress_line(progress: Progress, passed: str) -> str:
-    """How far a run is. Copies may end late in it, so time and cycles show that it goes on."""
+    """How far a run is. All may end late in it, so time and cycles show that it goes on."""
+    total = report.number(progress.total)
     return (
         f"  {passed}: cycle {report.number(progress.cycle)}, "
-        f"{progress.done} of {report.counted(progress.total, 'copy', 'copies')} done, "
+        f"{progress.done} of {total} done, "
         f"{report.number(progress.rate)} cycles per second"
     )
 
@@ -162,6 +182,8 @@ def _progress_line(progress: Progress, passed: str) -> str:
 
 def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], out: TextIO) -> None:
     results = {title: run.result for title, run in runs.items()}
+    if workload.kernels:
+        _show_kernels(workload, done, out)
     line = report.pipeline(workload)
     if line is not None:
         print(
@@ -176,12 +198,41 @@ def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], o
     if len(next(iter(results.values())).records) <= _FEW_COPIES:
         print("\nCopies in the order of their ends (cycles from the start of the run):\n", file=out)
         print(report.order_table(results), file=out)
-    print("\nLatency of copies by stream, in cycles (lower priority numbers are more", file=out)
-    print("urgent, as in CUDA), from when a copy could begin to its last byte:\n", file=out)
-    print(report.streams_table(results), file=out)
+    if workload.copies:
+        print("\nLatency of copies by stream, in cycles (lower priority numbers are more", file=out)
+        print("urgent, as in CUDA), from when a copy could begin to its last byte:\n", file=out)
+        print(report.streams_table(results), file=out)
     print("\nThe machine:\n", file=out)
     print(_machine_table(workload, runs, done), file=out)
     _show_translation(results, done, out)
+
+
+def _show_kernels(workload: Workload, done: dict[str, Activity], out: TextIO) -> None:
+    """What was launched, what became of it, how busy SMs were."""
+    runs = {title: run.computing for title, run in done.items()}
+    first = next(iter(runs.values()))
+    if workload.config.timing_core:
+        print("\nKernels; each block ran exactly once (SMs that only take time):\n", file=out)
+    else:
+        print("\nKernels; each block ran exactly once, each result is numpy's:\n", file=out)
+    print(kernels_table(first), file=out)
+    print(
+        "\nCycles from each launch to its first warp and to its end (63 is the most urgent):\n",
+        file=out,
+    )
+    print(gains_table(runs), file=out)
+    for title, run in runs.items():
+        print(
+            f"\nKernels {title}: when they were launched, and cycles from then on (steps: A",
+            file=out,
+        )
+        print(
+            "room for a block, B room for a warp, C no room, but less urgent blocks there):\n",
+            file=out,
+        )
+        print(lives_table(run), file=out)
+        print(f"\nSMs {title}, from the first warp to the end of the last:\n", file=out)
+        print(sms_table(run, workload.config), file=out)
 
 
 def _show_translation(results: dict[str, Result], done: dict[str, Activity], out: TextIO) -> None:
@@ -198,7 +249,8 @@ def _show_translation(results: dict[str, Result], done: dict[str, Activity], out
 
 
 def _spaces_line(spaces: Sequence[SpaceRecord]) -> str:
-    """How much of their virtual addresses spaces have in common."""
+    """How much of their virtual addresses the spaces of streams have in common."""
+    spaces = [space for space in spaces if space.addresses]
     common = report.common_addresses(spaces)
     if len(spaces) == 1 or not common:
         return str(len(spaces))
@@ -245,8 +297,8 @@ def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:
     print(f"\nTimeline: {file.relative_to(ROOT)}", file=out)
     print(
         "  Open https://ui.perfetto.dev in a browser and drop the file there (it stays on your\n"
-        "  machine): channels, waits, semaphores, copy engines and translation of every run,\n"
-        "  1 ns = 1 cycle.\n"
+        "  machine): channels, waits, semaphores, copy engines, kernels, blocks and warps on SMs,\n"
+        "  and translation of every run, 1 ns = 1 cycle.\n"
         "  There a copy ends when its release was answered, in the tables when it was written.",
         file=out,
     )

@@ -25,7 +25,10 @@ from driver.stream import Stream
 from driver.workload import Workload, WorkloadError, load, parse, requests
 from tb.driver.fake import SPACE, FakeMachine
 
-EXAMPLES = sorted(Path(driver.__file__).parent.glob("workloads/*.toml"))
+EXAMPLES = {
+    path.stem: path for path in sorted(Path(driver.__file__).parent.glob("workloads/*.toml"))
+}
+COPIES = ("eight-priorities", "fault-repair", "published-order", "two-spaces")
 IN_OUT = ("in", "out")
 STREAM = "[[stream]]\nname = 's'\n"
 
@@ -41,20 +44,21 @@ def play(workload: Workload, kind: str | None = None, machine: FakeMachine | Non
 
 
 def test_examples_are_there():
-    names = [path.stem for path in EXAMPLES]
-    assert names == [
+    assert list(EXAMPLES) == [
         "eight-priorities",
         "fault-repair",
+        "many-sms",
         "published-order",
+        "two-applications",
         "two-spaces",
         "video",
     ]
-    assert len(load(EXAMPLES[0]).streams) == 8
+    assert len(load(EXAMPLES["eight-priorities"]).streams) == 8
 
 
-@pytest.mark.parametrize("path", EXAMPLES[:4], ids=lambda path: path.stem)
-def test_examples_run(path: Path):
-    workload = load(path)
+@pytest.mark.parametrize("name", COPIES)
+def test_examples_run(name: str):
+    workload = load(EXAMPLES[name])
     results = {kind: play(workload, kind) for kind in ("priority", "none")}
     for result in results.values():
         assert len(result.records) == sum(copy.count for copy in workload.copies)
@@ -66,7 +70,7 @@ def test_examples_run(path: Path):
     assert all(copy.name in text for copy in workload.copies)
     shown = records_table(results["none"])
     assert all(results["none"].title(record) in shown for record in results["none"].records)
-    assert (pipeline(workload) is not None) == (path.stem == "two-spaces")
+    assert (pipeline(workload) is not None) == (name == "two-spaces")
 
 
 def test_copies_of_a_series_are_told_apart():
@@ -85,7 +89,7 @@ def test_numbers_of_things():
 
 
 def test_video_is_a_chain():
-    workload = load(EXAMPLES[4])
+    workload = load(EXAMPLES["video"])
     stages = [copy.name for copy in workload.copies if "bulk" not in copy.name]
     assert stages == [f"{s} {d}" for s in ("decode", "scale", "filter", "encode") for d in IN_OUT]
     priorities = {stream.name: stream.priority for stream in workload.streams}
@@ -141,7 +145,7 @@ def test_spaces(monkeypatch: pytest.MonkeyPatch):
         await submit(self, dst, src, size, **options)
 
     monkeypatch.setattr(Stream, "memcpy_async", watched)
-    result = play(load(EXAMPLES[3]))
+    result = play(load(EXAMPLES["two-spaces"]))
     assert copied["first"] & copied["second"], "the same addresses"
     spaces = {space.name: space for space in result.spaces}
     assert sorted(spaces) == ["device", "first program", "second program"]
@@ -163,7 +167,7 @@ def test_common_addresses():
 
 def test_fault_repair_resume():
     """A copy and those behind it wait for the repair, nobody else does; both faults are told."""
-    workload = load(EXAMPLES[1])
+    workload = load(EXAMPLES["fault-repair"])
     result = play(workload)
     told = [(fault.name, fault.index, fault.stream) for fault in result.faults]
     assert told == [("late destination", 0, "faulting"), ("late source", 0, "faulting")]
@@ -230,7 +234,7 @@ def test_other_errors_end_the_run(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(Repairs, "take_away", lose)
     with pytest.raises(ChannelError, match="the copy's destination is not mapped"):
-        play(load(EXAMPLES[1]))
+        play(load(EXAMPLES["fault-repair"]))
 
 
 def test_wrong_bytes_are_noticed():
@@ -319,7 +323,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ),
         (COPY + "size = 4\nafter = 'x'", r"after = 'x' is not a list of texts"),
         (COPY + "size = 4\nafter = ['x']", r"copy 1 \('c'\): after = 'x': there is no such copy"),
-        (COPY + "size = 4\nafter = ['c']", r"copies wait for each other: c → c"),
+        (COPY + "size = 4\nafter = ['c']", r"copies or kernels wait for each other: c → c"),
         (STREAM + "[[copy]]\nstream='t'\nsize=1", r"copy 1: stream = 't': there is no such stream"),
         (
             COPY
@@ -336,7 +340,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ),
         (
             COPY + "size=4\nafter=['d']\n[[copy]]\nname='d'\nstream='s'\nsize=4\nafter=['c']",
-            r"w: copies wait for each other: c → d → c",
+            r"w: copies or kernels wait for each other: c → d → c",
         ),
         (
             "[machine]\nchannels = 65\n" + COPY + "size=1",

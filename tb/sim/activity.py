@@ -1,5 +1,5 @@
-"""What channels, engines, semaphores and translation did during a run, made of its trace and its
-records.
+"""What channels, engines, semaphores, SMs and translation did during a run, made of its trace and
+its records.
 
 Cycles count from the start of the run; what came before, setting channels up, is left out.
 """
@@ -9,14 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from driver.disassemble import method_name
-from driver.replay import CopyRecord, Result
+from driver.pushbuffer import COMPUTE_SUBCHANNEL
+from driver.replay import CopyRecord, KernelRecord, Result
 from driver.workload import requests
 from hw.config import SLOT_BYTES, WINDOW_BASE
-from hw.methods import CeMethod, HostMethod, Reduction, SemaphoreExecute, SemOp
+from hw.methods import (
+    CeMethod,
+    ComputeMethod,
+    HostMethod,
+    ObjectClass,
+    Reduction,
+    SemaphoreExecute,
+    SemOp,
+)
 from tb.sim import trace
+from tb.sim.computing import Computing, KernelLife, computing
 from tb.sim.translation import Translation, translation
 
-__all__ = ["HALTED", "OWN_COPY", "Activity", "CopySpan", "Span", "activity"]
+__all__ = ["HALTED", "OWN_COPY", "OWN_KERNEL", "Activity", "CopySpan", "Span", "activity"]
 
 _SHORTEST_WAIT = 16
 """Gaps between methods shorter than this are the pipeline's own time, not waits."""
@@ -24,10 +34,14 @@ _SHORTEST_WAIT = 16
 OWN_COPY = "own copy runs"
 """Name of the wait for a copy of the same channel."""
 
+OWN_KERNEL = "own kernel runs"
+"""Name of the wait for a kernel of the same channel."""
+
 HALTED = "halted"
 """Name of the wait for the driver, which is to clear an error."""
 
 _ENGINE = "waits for a copy engine"
+_TASK_UNIT = "waits for the task unit"
 _TURN = "waits for commands or turn"
 
 
@@ -71,6 +85,7 @@ class Activity:
     semaphores : (cycle, value) of every change, by number on chip, from (0, 0).
     errors : (cycle, channel, cause).
     translation : look-ups, page walks, invalidations, faults.
+    computing : kernels, blocks, warps, SMs.
     """
 
     end: int = 0
@@ -82,6 +97,7 @@ class Activity:
     semaphores: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     errors: list[tuple[int, int, str]] = field(default_factory=list)
     translation: Translation = field(default_factory=lambda: Translation({}))
+    computing: Computing = field(default_factory=Computing)
 
     priorities: bool = True
     """Whether on-chip semaphores are those of a priority policy, S2, S3, …"""
@@ -89,6 +105,17 @@ class Activity:
     def semaphore_name(self, index: int) -> str:
         """Name of an on-chip semaphore: S(p) of COPY-20, or its number."""
         return f"S{index + 2}" if self.priorities else f"semaphore {index}"
+
+    @property
+    def channels(self) -> dict[int, list[str]]:
+        """Channels that had work, and the names of their streams."""
+        found: dict[int, set[str]] = defaultdict(set)
+        for record in (
+            *(copy.record for copy in self.copies),
+            *(kernel.record for kernel in self.computing.kernels),
+        ):
+            found[record.channel].add(record.stream)
+        return {channel: sorted(found[channel]) for channel in sorted(found)}
 
     def of_engine(self, engine: int) -> list[CopySpan]:
         """Copies of one engine, in order and without overlaps."""
@@ -100,8 +127,10 @@ class Activity:
 
 
 def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
-    """Interpret the trace of a run."""
-    found = _Reader(result)
+    """Interpret the trace of a run. Raises `tb.sim.computing.Lost`."""
+    workload = result.workload
+    kernels = computing(result, events, workload.config) if workload.kernels else Computing()
+    found = _Reader(result, kernels)
     for event in events:
         found.take(event)
     done = found.finish()
@@ -111,9 +140,9 @@ def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
 
 @dataclass
 class _Channel:
-    """What is known of a channel: its copies to come, its semaphore registers, its last method."""
+    """What is known of a channel: its work to come, its semaphore registers, its last method."""
 
-    records: list[CopyRecord]
+    records: list[CopyRecord | KernelRecord]
     launched: int = 0
     fences: int = 0
     address_low: int = 0
@@ -126,14 +155,15 @@ class _Channel:
 class _Reader:
     """Takes events in order."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Result, kernels: Computing) -> None:
         self._result = result
-        self._activity = Activity(priorities=result.policy != "none")
-        self._names = {(r.name, r.index): result.title(r) for r in result.records}
-        self._needs = {request.key: request.needs for request in requests(result.workload.copies)}
-        self._channel_of = {(r.name, r.index): r.channel for r in result.records}
+        self._activity = Activity(priorities=result.policy != "none", computing=kernels)
+        records = sorted([*result.records, *result.kernels], key=lambda record: record.submitted)
+        self._names = {(r.name, r.index): result.title(r) for r in records}
+        self._needs = {request.key: request.needs for request in requests(result.workload.work)}
+        self._channel_of = {(r.name, r.index): r.channel for r in records}
         self._channels: dict[int, _Channel] = {}
-        for record in result.records:
+        for record in records:
             self._channels.setdefault(record.channel, _Channel([])).records.append(record)
         self._running: dict[int, list[tuple[int, CopyRecord]]] = defaultdict(list)
         self._floor: tuple[int, int | None] = 0, None
@@ -156,14 +186,20 @@ class _Reader:
             case trace.Doorbell(_, channel):
                 done.doorbells[channel].append(cycle)
             case trace.Start(_, engine, channel):
-                state = self._channels[channel]
-                self._running[engine].append((cycle, state.records[state.launched]))
-                state.launched += 1
-                state.fences = 0
+                record = self._begun(self._channels[channel])
+                assert isinstance(record, CopyRecord), record
+                self._running[engine].append((cycle, record))
             case trace.Done(_, engine, _, failed):
                 self._ended(cycle, engine, failed)
             case trace.Error(_, channel, cause):
                 done.errors.append((cycle, channel, cause.name))
+
+    @staticmethod
+    def _begun(state: _Channel) -> CopyRecord | KernelRecord:
+        """The channel's next copy or kernel begins."""
+        state.launched += 1
+        state.fences = 0
+        return state.records[state.launched - 1]
 
     def _floor_to(self, cycle: int, channel: int | None) -> None:
         since, holder = self._floor
@@ -196,11 +232,16 @@ class _Reader:
                 state.payload = event.data
         if cycle < 0:
             return
-        name, wait = method_name(event.offset), _TURN
+        launches = event.subchannel == COMPUTE_SUBCHANNEL
+        kind = ObjectClass.COMPUTE if launches else ObjectClass.COPY
+        name, wait = method_name(event.offset, kind), _TURN
         if event.offset == HostMethod.SEM_EXECUTE:
             name, wait = self._semaphore(state, event.data)
         elif event.offset == CeMethod.LAUNCH_DMA:
             wait = _ENGINE
+        elif launches and event.offset == ComputeMethod.SEND_SIGNALING_PCAS2_B:
+            self._begun(state)
+            wait = _TASK_UNIT
         state.methods.append((cycle, name, wait))
 
     def _semaphore(self, state: _Channel, word: int) -> tuple[str, str]:
@@ -229,7 +270,7 @@ class _Reader:
         return self._activity.semaphore_name(index)
 
     def _awaited(self, state: _Channel) -> str:
-        """Which copy the channel's next fence in memory stands for."""
+        """Which copy or kernel the channel's next fence in memory stands for."""
         record = state.records[state.launched]
         needs = self._needs[record.name, record.index]
         others = [need for need in needs if self._channel_of[need] != record.channel]
@@ -243,18 +284,34 @@ class _Reader:
         done = self._activity
         self._floor_to(done.end, None)
         for channel, state in self._channels.items():
+            kernels = [one for one in done.computing.kernels if one.record.channel == channel]
             copies = [copy for copy in done.copies if copy.record.channel == channel]
-            self._waits(channel, state, copies)
+            self._waits(channel, state, copies, kernels)
         return done
 
-    def _waits(self, channel: int, state: _Channel, copies: list[CopySpan]) -> None:
+    def _waits(
+        self,
+        channel: int,
+        state: _Channel,
+        copies: list[CopySpan],
+        kernels: list[KernelLife],
+    ) -> None:
         """Spans of methods, and what happens in the gaps between them."""
         done, before = self._activity, 0
         for cycle, name, wait in [*state.methods, (done.end, "", "")]:
-            self._gap(channel, copies, before, cycle, wait)
+            start = self._own_kernel(channel, kernels, before, cycle)
+            self._gap(channel, copies, start, cycle, wait)
             if name:
                 done.methods[channel].append(Span(cycle, cycle + 1, name))
             before = cycle + 1
+
+    def _own_kernel(self, channel: int, kernels: list[KernelLife], start: int, end: int) -> int:
+        """Until when a kernel of the channel runs, if one does at `start`."""
+        ends = [one.over for one in kernels if one.launched <= start < one.over]
+        until = min(end, max(ends, default=start))
+        if until - start >= _SHORTEST_WAIT:
+            self._activity.waits[channel].append(Span(start, until, OWN_KERNEL))
+        return until
 
     def _gap(self, channel: int, copies: list[CopySpan], start: int, end: int, wait: str) -> None:
         """Name the time from `start` to `end`, when the channel executed nothing."""

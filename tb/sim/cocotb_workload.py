@@ -13,6 +13,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import Timer
 
+from driver.contexts import OutOfContexts
 from driver.device import Device, DeviceError
 from driver.fault import ChannelError
 from driver.memory import OutOfMemory
@@ -28,13 +29,14 @@ _LOOK_CYCLES = 2000
 _REPORT_SECONDS = 1.0
 
 _PATIENCE_CYCLES = 100_000
-"""So long nothing may end, besides the time of the largest copy, until the last request, and of the
-latest repair."""
+"""So long nothing may end, and no block be placed, besides the time of the largest copy, until the
+last request, and of the latest repair."""
 
 _KINDS: dict[type[Exception], str] = {
     VerifyError: "failed",
     ChannelError: "failed",
     OutOfMemory: "refused",
+    OutOfContexts: "refused",
     DeviceError: "refused",
 }
 
@@ -73,7 +75,7 @@ async def _run(replay: Replay, outcome: dict[str, Any]) -> None:
     try:
         result = await replay.run()
         outcome["start"] = result.start
-        for name in ("records", "spaces", "faults"):
+        for name in ("records", "spaces", "faults", "kernels"):
             outcome[name] = [asdict(record) for record in getattr(result, name)]
     except tuple(_KINDS) as error:
         outcome["error"] = _described(error)
@@ -88,39 +90,47 @@ def _described(error: Exception) -> dict[str, str]:
 class _Watch:
     """Looks at a run from time to time, reports how far it is, and notices when it is stuck.
 
-    `rate`: simulated cycles per second while copies ran, without the preparation of their data.
+    `rate`: simulated cycles per second while copies and kernels ran, without the preparation of
+    their data.
     """
 
     def __init__(self, spec: Workload, device: Device, replay: Replay, progress: Path) -> None:
         self._machine = device.machine
         self._replay = replay
         self._progress = progress
-        self._quiet = _PATIENCE_CYCLES + 4 * max(copy.size for copy in spec.copies)
-        self._quiet += max(request.at for request in requests(spec.copies))
-        self._quiet += max(copy.repair_after for copy in spec.copies)
+        copies = spec.copies
+        self._quiet = _PATIENCE_CYCLES + 4 * max((copy.size for copy in copies), default=0)
+        self._quiet += max(request.at for request in requests(spec.work))
+        self._quiet += max((copy.repair_after for copy in copies), default=0)
+        self._blocks = device.control if spec.kernels else None
         self.rate = 0.0
 
     async def until(self, outcome: dict[str, Any]) -> bool:
         """Go on until there is an outcome; False when nothing ends any more."""
-        done, changed = 0, self._machine.now()
+        done, changed = (0, 0), self._machine.now()
         first, reported = None, self._moment()
         while True:
             await Timer(_LOOK_CYCLES * CLOCK_NS, unit="ns")
             if outcome:
                 return True
             now, moment = self._machine.now(), self._moment()
-            if (found := self._replay.finished()) != done:
+            if (found := await self._ended()) != done:
                 done, changed = found, now
             if now - changed > self._quiet:
                 return False
             if first is not None:
                 self.rate = _rate(first, moment)
-            elif done:
+            elif done[0]:
                 first = moment
             if moment[1] - reported[1] >= _REPORT_SECONDS:
                 with self._progress.open("a") as file:
-                    file.write(f"{done} {now} {_rate(reported, moment):.0f}\n")
+                    file.write(f"{done[0]} {now} {_rate(reported, moment):.0f}\n")
                 reported = moment
+
+    async def _ended(self) -> tuple[int, int]:
+        """Copies and kernels that have ended; blocks that were placed, for a kernel may be long."""
+        blocks = await self._blocks.read("BLOCKS") if self._blocks else 0
+        return self._replay.finished(), blocks
 
     def _moment(self) -> tuple[int, float]:
         return self._machine.now(), time.monotonic()
@@ -133,7 +143,9 @@ def _rate(earlier: tuple[int, float], later: tuple[int, float]) -> float:
 
 async def _stuck(device: Device, replay: Replay) -> str:
     """What every channel waits for, when nothing ends any more."""
-    lines = [f"stuck at cycle {device.machine.now()}, {replay.finished()} copies have ended"]
+    lines = [
+        f"stuck at cycle {device.machine.now()}, {replay.finished()} copies and kernels have ended"
+    ]
     for index in device.channels:
         status = await device.control.read_channel_fields(index, "STATUS")
         wait = Wait(status["WAIT"])

@@ -3,20 +3,21 @@
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from driver import report
 from driver.workload import WorkloadError, load, parse
 from tb import timeline, workload
 from tb.runner import ROOT
 from tb.sim import trace
-from tb.sim.activity import HALTED, OWN_COPY, Activity, activity
+from tb.sim.activity import HALTED, OWN_COPY, activity
+from tb.sim.readback import Events, read_back
 from tb.sim.workload import RESULT, Progress, Run, RunError, machine, read_run, simulate_workload
 
 EXAMPLES = ROOT / "driver" / "workloads"
@@ -107,7 +108,7 @@ def test_timeline_says_what_the_trace_says(tmp_path: Path):
     runs = both("published-order")
     done = {policy: activity(run.result, run.events) for policy, run in runs.items()}
     events = read_back(tmp_path / "timeline.pftrace", done)
-    assert {process for process, _ in events} == {"priority", "none"}
+    assert {track[0] for track in events} == {"priority", "none"}
     for policy, run in runs.items():
         later = [event for event in run.events if event.cycle >= run.result.start]
         check_process(policy, run, later, events)
@@ -122,31 +123,12 @@ def test_timeline_says_what_the_trace_says(tmp_path: Path):
     assert set(flows.values()) == {3}
 
 
-def read_back(file: Path, runs: Mapping[str, Activity]) -> dict:
-    """Write a timeline; (cycle, event) of its tracks by process and name, groups before names."""
-    timeline.write(file, runs)
-    read = Trace.FromString(file.read_bytes())
-    tracks, events = {}, defaultdict(list)
-    for packet in read.packet:
-        if packet.HasField("track_descriptor"):
-            track = packet.track_descriptor
-            if track.HasField("process"):
-                tracks[track.uuid] = track.process.process_name, ""
-            else:
-                process, group = tracks[track.parent_uuid]
-                tracks[track.uuid] = process, f"{group}/{track.name}" if group else track.name
-        if packet.HasField("track_event"):
-            event = packet.track_event
-            events[tracks[event.track_uuid]].append((packet.timestamp, event))
-    return events
-
-
-def check_translation(policy: str, run: Run, later: list, events: dict) -> None:
+def check_translation(policy: str, run: Run, later: list, events: Events) -> None:
     """The tracks of translation of one run."""
     start = run.result.start
 
     def listed(name: str) -> list:
-        return events.get((policy, f"{timeline.TRANSLATION}/{name}"), [])
+        return events.get((policy, timeline.TRANSLATION, name), [])
 
     titles = {space.asid: f"{space.name} (ASID {space.asid})" for space in run.result.spaces}
     for asid, title in titles.items():
@@ -180,7 +162,7 @@ def check_translation(policy: str, run: Run, later: list, events: dict) -> None:
     assert shown == faults
 
 
-def check_process(policy: str, run: Run, later: list, events: dict) -> None:
+def check_process(policy: str, run: Run, later: list, events: Events) -> None:
     """One run's tracks."""
     start = run.result.start
     starts = [event.cycle - start for event in later if isinstance(event, trace.Start)]
@@ -333,7 +315,7 @@ def test_unusable_workloads(tmp_path: Path, capsys: pytest.CaptureFixture, text:
 
 
 def test_progress(monkeypatch: pytest.MonkeyPatch):
-    """A slow run shows that it goes on, also while no copy has ended."""
+    """A slow run shows that it goes on, also while nothing has ended."""
 
     def stand_in(*arguments: object, progress: Callable[[Progress], None], **options: object):
         progress(Progress(0, 1, 0, 0.0))
@@ -344,7 +326,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch):
     out = io.StringIO()
     assert workload.main([str(PUBLISHED)], out) == 1
     assert "  preparing the simulation ... 0 s\n" in out.getvalue()
-    assert "  0 s: cycle 2,346, 0 of 1 copy done, 233 cycles per second\n" in out.getvalue()
+    assert "  0 s: cycle 2,346, 0 of 1 done, 233 cycles per second\n" in out.getvalue()
 
 
 def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from driver.memory import page_for
 from driver.repairs import FaultRecord
-from driver.replay import CopyRecord, Result, SpaceRecord
+from driver.replay import CopyRecord, KernelRecord, Result, SpaceRecord
 from driver.workload import Workload, WorkloadError, load
 from hw.config import Config
 from hw.top import Signalbox
@@ -38,8 +39,8 @@ JOB = "WORKLOAD_JOB"
 one line "<copies done> <cycle> <cycles per second>" about every second."""
 
 RESULT = "result.json"
-"""In the run's directory: `records`, `start`, `spaces` and `faults`, or `error` with `kind`
-("failed" or "refused") and `message`; `policy`; `rate`, simulated cycles per second."""
+"""In the run's directory: `records`, `start`, `spaces`, `faults` and `kernels`, or `error` with
+`kind` ("failed" or "refused") and `message`; `policy`; `rate`, simulated cycles per second."""
 
 _LOG = "simulation.log"
 
@@ -55,8 +56,8 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: copies that ended, of `total`; simulated `cycle`, 0 while the simulation is
-    being built; cycles per second."""
+    """How far a run is: copies and kernels that ended, of `total`; simulated `cycle`, 0 while the
+    simulation is being built; cycles per second."""
 
     done: int
     total: int
@@ -91,16 +92,19 @@ def machine(workload: Workload) -> Config:
     for copy in workload.copies:
         for size in (copy.src_pitch * copy.height, copy.dst_pitch * copy.height):
             needed += copy.count * (size + page_for(size))
+    for kernel in workload.kernels:
+        needed += kernel.count * (kernel.size + page_for(kernel.size))
     size = MEMORY_BYTES
     while size < needed:
         size *= 2
     if size > LARGEST_MEMORY:
         raise WorkloadError(
-            f"{workload.name}: its copies need {needed >> 20} MiB of memory, more than the "
+            f"{workload.name}: it needs {needed >> 20} MiB of memory, more than the "
             f"{LARGEST_MEMORY >> 20} MiB that a simulation has"
         )
-    # Workloads are copies: what they do not use is not simulated.
-    return replace(asked, sms=0, trace=True, memory_bytes=min(size, asked.memory_bytes))
+    # Without kernels there are no SMs to be built.
+    sms = asked.sms if workload.kernels else 0
+    return replace(asked, sms=sms, trace=True, memory_bytes=min(size, asked.memory_bytes))
 
 
 def simulate_workload(
@@ -121,7 +125,7 @@ def simulate_workload(
     """
     workload = load(file)
     config = machine(workload)
-    total = sum(copy.count for copy in workload.copies)
+    total = sum(spec.count for spec in workload.work)
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "progress"
         lines.touch()
@@ -154,9 +158,15 @@ def read_run(folder: Path, workload: Workload) -> Run:
     records = tuple(CopyRecord(**record) for record in outcome["records"])
     spaces = tuple(_space_record(**record) for record in outcome["spaces"])
     faults = tuple(FaultRecord(**record) for record in outcome["faults"])
-    result = Result(workload, outcome["policy"], records, outcome["start"], spaces, faults)
+    kernels = tuple(_kernel_record(**record) for record in outcome["kernels"])
+    result = Result(workload, outcome["policy"], records, outcome["start"], spaces, faults, kernels)
     events = trace.read(folder / TRACE)
     return Run(result, events, folder, outcome["rate"])
+
+
+def _kernel_record(grid: list[int], block: list[int], **rest: Any) -> KernelRecord:
+    (x, y, z), (width, height, depth) = grid, block
+    return KernelRecord(grid=(x, y, z), block=(width, height, depth), **rest)
 
 
 def _space_record(name: str, asid: int, addresses: list[list[int]]) -> SpaceRecord:

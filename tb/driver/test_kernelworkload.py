@@ -1,0 +1,270 @@
+"""Kernels in workload files: what they leave is what numpy says, and what is refused."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import driver
+from driver.device import Device
+from driver.kernels import KERNELS, SAXPY
+from driver.kernelspec import KernelSpec
+from driver.references import REFERENCES, Shape
+from driver.replay import Result, VerifyError, run
+from driver.timing import TIMING, TimingTask
+from driver.workload import CopySpec, Workload, WorkloadError, load, parse, requests
+from tb.driver.fake import SPACE, FakeMachine
+
+DEFAULT = Path(driver.__file__).parent / "workloads" / "two-applications.toml"
+
+HEAD = """
+[[space]]
+name = "a"
+[[space]]
+name = "b"
+[[stream]]
+name = "s"
+space = "a"
+[[stream]]
+name = "t"
+space = "b"
+"""
+
+
+def copy(name: str, size: int, **more: Any) -> str:
+    return entry("copy", name=name, size=size, **more)
+
+
+def kernel(name: str, kind: str, grid: Any, block: Any, args: dict[str, Any], **more: Any) -> str:
+    pairs = ", ".join(f"{key} = {value!r}" for key, value in args.items())
+    text = entry("kernel", name=name, kernel=kind, grid=grid, block=block, **more)
+    return f"{text}args = {{ {pairs} }}\n"
+
+
+def entry(kind: str, **values: Any) -> str:
+    given = {"stream": "s"} | values
+    return f"[[{kind}]]\n" + "".join(f"{key} = {value!r}\n" for key, value in given.items())
+
+
+def play(workload: Workload, kind: str | None = None, machine: type = FakeMachine) -> Result:
+    fake = machine(replace(workload.config, memory_bytes=SPACE))
+
+    async def main():
+        device = await Device.open(fake, workload.policy.make(kind), workload.policy.settings())
+        return await asyncio.wait_for(run(device, workload, seed=1), 60)
+
+    return asyncio.run(main())
+
+
+EVERY_KERNEL = HEAD + "".join((
+    copy("x", 256, count=2),
+    copy("y", 256, count=2),
+    copy("z", 260, count=2),
+    copy("m", 36),
+    copy("next", 400, data="permutation"),
+    kernel("add", "vector add", 3, 20, {"A": "x", "B": "z", "N": 64}, count=2, priority=5),
+    kernel("scaled", "saxpy", 2, 40, {"X": "add", "Y": "y", "N": 64, "ALPHA": 7}, count=2),
+    kernel("product", "matrix multiply", [2, 1, 1], [2, 2], {"A": "m", "B": "m", "N": 3}),
+    kernel("sums", "reduction", 3, 30, {"X": "scaled", "N": 64}, count=2, stream="t"),
+    kernel("scan", "prefix sum", 2, 30, {"X": "x"}, count=2, period=10, policy="deep"),
+    kernel("chase", "pointer chase", 2, 50, {"NEXT": "next", "STEPS": 9}, after=["scan"], count=2),
+    kernel("spin", "spin", [2, 2, 2], 1, {"CYCLES": 5}),
+    copy("out", 256, source="scaled", stream="t", count=2),
+    copy("sums out", 12, source="sums", count=2),
+))
+"""The vector addition has fewer threads than words, the product fewer rows; memory of the other
+space is read; what is scaled lies in `y`."""
+
+
+@pytest.mark.parametrize("kind", ["priority", "none"])
+def test_every_kernel(kind: str):
+    result = play(parse(EVERY_KERNEL), kind)
+    assert {record.kernel for record in result.kernels} == {each.name for each in KERNELS}
+    assert {result.title(record) for record in result.kernels} >= {"add[1]", "product", "spin"}
+    priorities = {record.name: record.priority for record in result.kernels}
+    assert priorities["add"] == (5 if kind == "priority" else 0)
+    for record in result.kernels:
+        assert record.submitted <= record.ready <= record.completed <= result.total_cycles
+
+
+def test_the_default_workload():
+    workload = load(DEFAULT)
+    result = play(workload)
+    order = [record.name for record in sorted(result.kernels, key=lambda r: r.completed)]
+    assert sorted(order) == ["long", "product", "running", "sums", "urgent", "weighted"]
+    assert len({record.asid for record in result.kernels}) == 3
+    names = [space.name for space in result.spaces if space.addresses]
+    assert sorted(names) == ["alarm", "filter", "solver"]
+    assert result.spaces[-1].name == "task lists"
+
+
+@pytest.mark.parametrize("name", ["weighted", "product", "running", "sums", "urgent"])
+def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
+    """numpy is told something else of one kernel."""
+    spec = next(spec for spec in load(DEFAULT).kernels if spec.name == name)
+    reference = spec.reference
+
+    def wrong(shape: Shape, values: dict[str, Any]) -> None:
+        reference.compute(shape, values)
+        values[reference.output][-1] ^= 1
+
+    monkeypatch.setitem(REFERENCES, spec.kernel, replace(reference, compute=wrong))
+    with pytest.raises(VerifyError, match=r" of \d+ bytes are wrong"):
+        play(load(DEFAULT))
+
+
+def test_order_of_requests():
+    """Copies before the kernel that needs them, whatever their times say."""
+    text = HEAD + copy("x", 4, at=70) + copy("y", 4) + copy("out", 4, source="k")
+    text += kernel("k", "saxpy", 1, 1, {"X": "x", "Y": "y", "N": 1, "ALPHA": 1}, at=5)
+    order = [(one.spec.name, one.at) for one in requests(parse(text).work)]
+    assert order == [("y", 0), ("x", 70), ("k", 70), ("out", 70)]
+
+
+def test_timing_kernels():
+    """The arguments of "timing" are the record of a timing core, and fit their memory."""
+    args = {"ACCESSES": 3, "STRIDE": 16, "CYCLES": 7, "SPREAD": 15, "BLOCK_BYTES": 64}
+    text = HEAD + "[machine]\ntiming_core = true\n" + copy("data", 4096)
+    workload = parse(text + kernel("k", "timing", 60, 32, args | {"BASE": "data"}))
+    assert [record.grid for record in play(workload).kernels] == [(60, 1, 1)]
+    (spec,) = workload.kernels
+    assert not spec.size and spec.words == {"BASE": (59 * 64 + 2 * 16 + 64) // 4}
+    task = TimingTask(
+        cycles=7, spread=15, accesses=3, base=0x12_3456_7890, block_bytes=64, stride=16
+    )
+    assert TIMING.arguments(**spec.numbers, BASE=task.base) == task.pack()
+    with pytest.raises(WorkloadError, match="that has 4096 bytes, 'timing' needs 4128"):
+        parse(text + kernel("k", "timing", 64, 32, args | {"BASE": "data"}))
+    with pytest.raises(WorkloadError, match="whose SMs run only 'timing'"):
+        parse(text + kernel("k", "spin", 1, 1, {"CYCLES": 1}))
+
+
+def test_supplied_kernels_have_references():
+    assert {each.name for each in KERNELS} | {"timing"} == set(REFERENCES)
+    spec = KernelSpec("k", "s", SAXPY.name, Shape((1, 1, 1), (1, 1, 1)), {"X": "x", "N": 2})
+    assert spec.words == {"X": 2, "Y": 2} and spec.size == 8 and spec.before == ("x",)
+    assert CopySpec("c", "s", 4).before == ()
+
+
+DATA = copy("x", 400) + copy("y", 400)
+ADD = {"A": "x", "B": "y", "N": 100}
+
+
+def add(**changes: Any) -> str:
+    """A good [[kernel]] behind its copies, but for the changes."""
+    values = {"grid": 2, "block": 50, "args": ADD, "kind": "vector add"} | changes
+    return HEAD + DATA + kernel("k", **values)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (add(kind="fft"), r"kernel 1 \('k'\): kernel = 'fft' is none of 'vector add', 'saxpy'"),
+        (add(stream="u"), r"stream = 'u': there is no such stream"),
+        (add(grid=0), r"kernel 1 \('k'\): grid = 0: 0 is outside 1 … 2147483647"),
+        (add(grid=[1, 70000]), r"grid = \[1, 70000\]: 70000 is outside 1 … 65535"),
+        (add(grid=[2, 2]), r"grid = \[2, 2\]: 'vector add' extends in x only"),
+        (add(grid="2"), r"grid = '2' is neither an integer nor a list of up to three"),
+        (add(block=[]), r"block = \[\] is neither"),
+        (add(block=2000), r"block: a block of \(2000, 1, 1\) has 2000 threads: 1024 at most"),
+        (add(block=1000), r"block: warps: a block needs 32, an SM has 16"),
+        (add(priority=64), r"priority = 64 is outside 0 … 63"),
+        (add(policy="best"), r"policy = 'best' is none of 'auto', 'wide'"),
+        (add(count=0), r"count = 0 is outside 1"),
+        (add(cycles=1), r"unknown key 'cycles'; known are after, args"),
+        (add(args={"A": "x", "B": "y"}), r"args: N of 'vector add' is missing"),
+        (add(args=ADD | {"M": 1}), r"args: 'vector add' has no 'M'; it takes A, B, C, N"),
+        (add(args=ADD | {"N": "x"}), r"args: N = 'x' is not an integer from 0"),
+        (add(args=ADD | {"N": -1}), r"args: N = -1 is not an integer from 0"),
+        (add(args=ADD | {"N": 0}), r"args: A would have 0 words: 1 … "),
+        (add(args=ADD | {"A": 4096}), r"args: A = 4096 is a pointer: name the copy or kernel"),
+        (add(args=ADD | {"A": "z"}), r"args: A = 'z': there is no such copy or kernel"),
+        (
+            add(args=ADD | {"N": 101}),
+            r"args: A = 'x': that has 400 bytes, 'vector add' needs 404",
+        ),
+        (add(after=["z"]), r"after = 'z': there is no such copy or kernel"),
+        (add() + copy("k", 400), r"kernel 1 \('k'\): name = 'k' is there twice"),
+        (add() + copy("o", 40, source="k"), r"that leaves 400 bytes, this is a copy of 40 × 1"),
+        (
+            add(kind="spin", args={"CYCLES": 1}) + copy("o", 4, source="k"),
+            r"source = 'k': 'spin' leaves nothing",
+        ),
+        (add() + copy("o", 400, source="m"), r"source = 'm': there is no such copy or kernel"),
+        (
+            add(args=ADD | {"C": "x"}) + copy("o", 400, source="x"),
+            r"'x' is overwritten by 'k': name that one, or copy it first",
+        ),
+        (
+            add(args=ADD | {"C": "x"}) + kernel("l", "vector add", 1, 1, ADD),
+            r"kernel 2 \('l'\): 'x' is overwritten by 'k'",
+        ),
+        (
+            add(args=ADD | {"C": "x"}, stream="t"),
+            r"C = 'x': the kernel would write it, and it is in another address space",
+        ),
+        (add(args=ADD | {"C": "x"}, count=2), r"C = 'x': the kernel would write it 2 times"),
+        (
+            add(args=ADD | {"C": "x", "N": 99}),
+            r"C = 'x': that has 400 bytes, the kernel leaves 396",
+        ),
+        (
+            add(args=ADD | {"C": "k"}),
+            r"copies or kernels wait for each other: k → k",
+        ),
+        (
+            HEAD
+            + copy("x", 400, count=3)
+            + copy("y", 400)
+            + kernel("k", "vector add", 1, 1, ADD, count=2),
+            r"'x' is a series of 3, this one of 2",
+        ),
+        (
+            HEAD
+            + copy("x", 402, dst_offset=2)
+            + copy("y", 400)
+            + kernel("k", "vector add", 1, 1, ADD),
+            r"A = 'x': that is not in words, one behind the other",
+        ),
+        (
+            HEAD + DATA + kernel("k", "pointer chase", 1, 9, {"NEXT": "x", "STEPS": 1}),
+            r"NEXT = 'x': only a copy with data = 'permutation' can be followed",
+        ),
+        (HEAD + copy("x", 6, data="permutation"), r"goes with a size that is a multiple of 4"),
+        (
+            add(kind="pointer chase", args={"NEXT": "x", "STEPS": 0}),
+            r"args: STEPS = 0: at least one",
+        ),
+        (add() + "[machine]\nsms = 0\n", r"\[machine\] has sms = 0: nothing there runs kernels"),
+        (
+            add(kind="timing", args={"BASE": "x", "CYCLES": 1}),
+            r"kernel = 'timing': \[machine\] has timing_core = false",
+        ),
+        (
+            add() + "[machine]\nasids = 2\n",
+            r"in 2 address spaces, the machine has 2 ASIDs \(asids\), one of them the driver's",
+        ),
+    ],
+)
+def test_refused(text: str, message: str):
+    with pytest.raises(WorkloadError, match=message):
+        parse(text, "w")
+
+
+def test_permutations_are_permutations():
+    text = HEAD + copy("next", 400, data="permutation")
+    text += kernel("k", "pointer chase", 1, 50, {"NEXT": "next", "STEPS": 1})
+    seen: list[np.ndarray] = []
+    chase = REFERENCES["pointer chase"]
+
+    def watch(shape: Shape, values: dict[str, Any]) -> None:
+        seen.append(values["NEXT"])
+        chase.compute(shape, values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(REFERENCES, "pointer chase", replace(chase, compute=watch))
+        play(parse(text))
+    assert sorted(seen[0].tolist()) == list(range(100))

@@ -1,0 +1,260 @@
+"""What kernels, blocks, warps and SMs did during a run, made of its trace and its records.
+
+Cycles count from the start of the run. `Lost` is raised when the trace and the records do not
+agree: a block that never ran, or ran twice, is noticed whether or not its results show it.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from math import prod
+
+from driver.replay import KernelRecord, Result
+from hw.config import WARP_THREADS, Config
+from hw.work.placement import Step
+from tb.sim import trace
+
+__all__ = ["BlockLife", "Computing", "KernelLife", "Lost", "SmLife", "WarpLife", "computing"]
+
+STEPS = {Step.WHOLE: "A", Step.WARP: "B", Step.LOWER: "C"}
+"""How blocks were placed, as PLACE calls it."""
+
+
+class Lost(Exception):
+    """Not every block of every kernel ran exactly once."""
+
+
+@dataclass
+class WarpLife:
+    """Warp `index` of its block was hardware warp `warp` from `start` to `end`, -1 before that."""
+
+    warp: int
+    index: int
+    start: int
+    end: int = -1
+
+
+@dataclass
+class BlockLife:
+    """A block of a kernel: it was `placed` on `sm`, by `step`, and got block slot `slot` there with
+    its first warp."""
+
+    kernel: "KernelLife"
+    at: tuple[int, int, int]
+    sm: int
+    step: Step
+    placed: int
+    slot: int = -1
+    warps: list[WarpLife] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """When its last warp ended."""
+        return max(warp.end for warp in self.warps)
+
+    @property
+    def name(self) -> str:
+        """Kernel and place in the grid."""
+        return f"{self.kernel.title} {self.at}"
+
+
+@dataclass
+class KernelLife:
+    """A kernel: the task unit began with its launch, it had a slot (`opened`, more than one cycle
+    when it was evicted), and was `over`. `title`: its name, with its index in a series."""
+
+    record: KernelRecord
+    title: str
+    launched: int = -1
+    opened: list[int] = field(default_factory=list)
+    over: int = -1
+    blocks: list[BlockLife] = field(default_factory=list)
+
+    @property
+    def warps_each(self) -> int:
+        """Warps of a block."""
+        return -(-prod(self.record.block) // WARP_THREADS)
+
+    @property
+    def first_block(self) -> int:
+        """When its first block was placed."""
+        return min(block.placed for block in self.blocks)
+
+    @property
+    def first_warp(self) -> WarpLife:
+        """The one that started first."""
+        warps = (warp for block in self.blocks for warp in block.warps)
+        return min(warps, key=lambda warp: warp.start)
+
+    @property
+    def last_exit(self) -> int:
+        """When its last warp ended."""
+        return max(block.end for block in self.blocks)
+
+    @property
+    def steps(self) -> Counter[str]:
+        """How its blocks were placed."""
+        return Counter(STEPS[block.step] for block in self.blocks)
+
+    def on_sms(self, sms: int) -> list[int]:
+        """How many of its blocks each SM ran."""
+        counts = Counter(block.sm for block in self.blocks)
+        return [counts[sm] for sm in range(sms)]
+
+    def check(self) -> None:
+        """Raises `Lost` unless each of its blocks ran exactly once, with all of its warps."""
+        if min(self.launched, self.over) < 0 or not self.opened:
+            raise Lost(f"{self.title}: it was not launched and ended")
+        ran = Counter(block.at for block in self.blocks)
+        wanted = set(product(*map(range, self.record.grid)))
+        for at in sorted(wanted ^ set(ran)):
+            raise Lost(f"{self.title}: block {at} {'never ran' if at in wanted else 'is none'}")
+        for block in self.blocks:
+            if ran[block.at] > 1:
+                raise Lost(f"{self.title}: block {block.at} ran {ran[block.at]} times")
+            indices = sorted(warp.index for warp in block.warps if warp.end >= 0)
+            if indices != list(range(self.warps_each)):
+                raise Lost(f"{self.title}: of block {block.at} warps {indices} ran and ended")
+
+
+@dataclass
+class SmLife:
+    """Blocks and warps of an SM, its look-ups. `busy`: cycles with a warp; `resident`: warp cycles;
+    `peak`: most blocks that were there at once."""
+
+    blocks: list[BlockLife] = field(default_factory=list)
+    warps: int = 0
+    busy: int = 0
+    resident: int = 0
+    peak: int = 0
+    look_ups: int = 0
+    hits: int = 0
+
+    def resident_warps(self) -> list[tuple[int, int]]:
+        """(cycle, number from then on) of every change, from (0, 0)."""
+        warps = [warp for block in self.blocks for warp in block.warps]
+        return _levels((warp.start, warp.end) for warp in warps)
+
+    def measure(self) -> None:
+        """Counts that follow from its blocks."""
+        levels = self.resident_warps()
+        for (cycle, count), (until, _) in pairwise(levels):
+            self.resident += count * (until - cycle)
+            self.busy += (until - cycle) * (count > 0)
+        self.warps = sum(len(block.warps) for block in self.blocks)
+        placed = _levels((block.placed, block.end) for block in self.blocks)
+        self.peak = max(count for _, count in placed)
+
+
+@dataclass
+class Computing:
+    """Everything of a run's kernels, in the order of their launches, and of its SMs."""
+
+    kernels: list[KernelLife] = field(default_factory=list)
+    sms: list[SmLife] = field(default_factory=list)
+
+    @property
+    def cycles(self) -> int:
+        """From the first warp to the end of the last."""
+        warps = [warp for sm in self.sms for block in sm.blocks for warp in block.warps]
+        return max(warp.end for warp in warps) - min(warp.start for warp in warps)
+
+
+def computing(result: Result, events: Iterable[trace.Event], config: Config) -> Computing:
+    """Interpret the trace of a run on a machine. Raises `Lost`."""
+    reader = _Reader(result, config)
+    for event in events:
+        reader.take(event)
+    return reader.finish()
+
+
+class _Reader:
+    """Takes events in order. A record's page stands for a task until that is over, a row until it
+    is opened again; an SM starts its blocks in the order in which they were placed."""
+
+    def __init__(self, result: Result, config: Config) -> None:
+        self._start = result.start
+        self._first_client = config.memory_clients - config.sms
+        self._done = Computing(sms=[SmLife() for _ in range(config.sms)])
+        self._coming: dict[int, deque[KernelLife]] = {}
+        for record in sorted(result.kernels, key=lambda record: record.submitted):
+            life = KernelLife(record, result.title(record))
+            self._coming.setdefault(record.channel, deque()).append(life)
+        self._channels: dict[tuple[int, int], KernelLife] = {}
+        self._spaces: dict[tuple[int, int], KernelLife] = {}
+        self._rows: dict[int, KernelLife] = {}
+        self._placed: list[deque[BlockLife]] = [deque() for _ in self._done.sms]
+        self._slots: dict[tuple[int, int], BlockLife] = {}
+        self._warps: dict[tuple[int, int], WarpLife] = {}
+
+    def take(self, event: trace.Event) -> None:
+        """One more event."""
+        cycle = event.cycle - self._start
+        match event:
+            case trace.TaskLaunched(_, channel, asid, page):
+                self._launched(cycle, channel, asid, page)
+            case trace.TaskOpened(_, row, asid, page):
+                self._rows[row] = self._spaces[asid, page]
+                self._rows[row].opened.append(cycle)
+            case trace.TaskOver(_, channel, page):
+                self._channels[channel, page].over = cycle
+            case trace.BlockPlaced(_, row, sm, step, x, y, z):
+                block = BlockLife(self._rows[row], (x, y, z), sm, step, cycle)
+                block.kernel.blocks.append(block)
+                self._placed[sm].append(block)
+            case trace.WarpStarted():
+                self._warp(cycle, event)
+            case trace.WarpEnded(_, sm, warp):
+                self._warps.pop((sm, warp)).end = cycle
+            case trace.Lookup(_, client, _, hit) if client >= self._first_client and cycle >= 0:
+                sm = self._done.sms[client - self._first_client]
+                sm.look_ups += 1
+                sm.hits += hit
+
+    def _launched(self, cycle: int, channel: int, asid: int, page: int) -> None:
+        coming = self._coming.get(channel)
+        if not coming or (coming[0].record.asid, coming[0].record.page) != (asid, page):
+            raise Lost(f"channel {channel} launched a record at {page << 8:#x} that is no kernel's")
+        life = coming.popleft()
+        life.launched = cycle
+        self._channels[channel, page] = self._spaces[asid, page] = life
+        self._done.kernels.append(life)
+
+    def _warp(self, cycle: int, event: trace.WarpStarted) -> None:
+        """The first warp of a block tells its slot."""
+        key = event.sm, event.slot
+        block = self._slots.get(key)
+        if block is None or len(block.warps) == block.kernel.warps_each:
+            if not self._placed[event.sm]:
+                raise Lost(f"SM {event.sm} started a warp of no block in cycle {event.cycle}")
+            block = self._slots[key] = self._placed[event.sm].popleft()
+            block.slot = event.slot
+            self._done.sms[event.sm].blocks.append(block)
+        if block.kernel is not self._rows[event.row]:
+            raise Lost(f"{block.name}: SM {event.sm} started a warp of another kernel instead")
+        warp = WarpLife(event.warp, event.index, cycle)
+        block.warps.append(warp)
+        self._warps[event.sm, event.warp] = warp
+
+    def finish(self) -> Computing:
+        """All of it, checked."""
+        for life in (*self._done.kernels, *(one for left in self._coming.values() for one in left)):
+            life.check()
+        for sm in self._done.sms:
+            sm.measure()
+        return self._done
+
+
+def _levels(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """How many spans there are: (cycle, number from then on) of every change, from (0, 0)."""
+    steps: Counter[int] = Counter()
+    for start, end in spans:
+        steps[start] += 1
+        steps[end] -= 1
+    levels, count = [(0, 0)], 0
+    for cycle in sorted(steps):
+        if steps[cycle]:
+            count += steps[cycle]
+            levels.append((cycle, count))
+    return levels

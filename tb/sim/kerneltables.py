@@ -1,0 +1,141 @@
+"""Tables of kernels and SMs: what was launched, what became of it, how busy SMs were.
+
+`runs` are those of one workload by name, the baseline last. Tables fit 100 columns for two runs. Of
+many kernels the first are listed, in the order of their launches; the timeline has all.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from driver.report import number, table, times
+from hw.config import Config
+from tb.sim.computing import Computing, KernelLife, SmLife
+
+__all__ = ["gains_table", "kernels_table", "lives_table", "sms_table"]
+
+_FEW_KERNELS = 24
+"""So many kernels are listed, the first ones."""
+
+_FEW_SMS = 16
+"""Up to so many SMs are listed one by one."""
+
+_FEW_COUNTS = 4
+"""Up to so many SMs, blocks are counted for each."""
+
+
+def kernels_table(done: Computing) -> str:
+    """What was launched."""
+    rows: list[Sequence[object]] = [
+        (
+            kernel.title,
+            kernel.record.kernel,
+            kernel.record.stream,
+            kernel.record.asid,
+            kernel.record.priority,
+            _extent(kernel.record.grid),
+            _extent(kernel.record.block),
+            number(len(kernel.blocks)),
+            number(len(kernel.blocks) * kernel.warps_each),
+        )
+        for kernel in done.kernels[:_FEW_KERNELS]
+    ]
+    if (more := len(done.kernels) - len(rows)) > 0:
+        rows.append((f"and {number(more)} more", *[""] * 8))
+    head = ("", "kernel", "stream", "ASID", "priority", "grid", "block", "blocks", "warps")
+    return table(rows, head)
+
+
+def gains_table(runs: Mapping[str, Computing]) -> str:
+    """Cycles from each launch to its first warp and its end, in all runs."""
+    first, *others = runs.values()
+    rows = []
+    for kernel in first.kernels[:_FEW_KERNELS]:
+        same = [kernel, *(_namesake(kernel, other) for other in others)]
+        row: list[object] = [kernel.title, kernel.record.priority]
+        for one in same:
+            row += [number(one.first_warp.start - one.launched), number(one.over - one.launched)]
+        if others:
+            row.append(times(same[-1].over - same[-1].launched, kernel.over - kernel.launched))
+        rows.append(row)
+    groups: list[object] = ["", ""]
+    for title in runs:
+        groups += [title, None]
+    gain = ["gain"] if others else []
+    head = ["", "priority", *["to first warp", "to end"] * len(runs), *gain]
+    return table(rows, [*groups, *([""] if others else [])], head)
+
+
+def lives_table(done: Computing) -> str:
+    """Cycle of each launch, then cycles from each moment to the next, and where its blocks went."""
+    rows = []
+    for kernel in done.kernels[:_FEW_KERNELS]:
+        moments = (
+            kernel.launched,
+            kernel.opened[0],
+            kernel.first_block,
+            kernel.first_warp.start,
+            kernel.last_exit,
+            kernel.over,
+        )
+        counts = kernel.on_sms(len(done.sms))
+        shown = " ".join(map(str, counts))
+        if len(counts) > _FEW_COUNTS:
+            shown = f"{min(counts)} … {max(counts)}"
+        steps = " ".join(f"{step}:{count}" for step, count in sorted(kernel.steps.items()))
+        rows.append((
+            kernel.title,
+            number(kernel.launched),
+            *(number(moment - kernel.launched) for moment in moments[1:]),
+            shown,
+            steps,
+        ))
+    head = ("", "launched", "slot", "first block", "first warp", "last exit", "over")
+    return table(rows, (*head, "on each SM", "steps"))
+
+
+def sms_table(done: Computing, config: Config) -> str:
+    """A row for each SM, or the least, mean and most of many."""
+    cycles = done.cycles
+    numbers = [_sm(sm, cycles) for sm in done.sms]
+    if len(numbers) <= _FEW_SMS:
+        named = {f"SM {index}": values for index, values in enumerate(numbers)}
+    else:
+        columns = list(zip(*numbers, strict=True))
+        named = {
+            "least": tuple(map(min, columns)),
+            "mean": tuple(map(fmean, columns)),
+            "most": tuple(map(max, columns)),
+        }
+    rows = [
+        (
+            title,
+            number(blocks),
+            number(warps),
+            f"{100 * busy:.0f} %",
+            f"{peak:.0f} of {config.sm_blocks}",
+            f"{resident:.1f} of {config.sm_warps}",
+            number(look_ups),
+            f"{100 * hits:.0f} %",
+        )
+        for title, (blocks, warps, busy, peak, resident, look_ups, hits) in named.items()
+    ]
+    head = ("", "blocks", "warps", "busy", "most blocks", "mean warps", "look-ups", "L1 hits")
+    return table(rows, head)
+
+
+def _sm(sm: SmLife, cycles: int) -> tuple[float, ...]:
+    """Numbers of an SM, of a run of so many cycles."""
+    hits = sm.hits / max(1, sm.look_ups)
+    busy, resident = sm.busy / cycles, sm.resident / cycles
+    return len(sm.blocks), sm.warps, busy, sm.peak, resident, sm.look_ups, hits
+
+
+def _namesake(kernel: KernelLife, other: Computing) -> KernelLife:
+    """The same kernel in another run."""
+    return next(one for one in other.kernels if one.title == kernel.title)
+
+
+def _extent(sizes: tuple[int, int, int]) -> str:
+    """Sizes without those at the end that are 1."""
+    last = max((place for place in range(3) if sizes[place] > 1), default=0)
+    return "x".join(map(str, sizes[: last + 1]))

@@ -1,1 +1,0 @@
-"""From launches to warps: two applications on the whole machine (`make kernels`)."""
