@@ -140,15 +140,15 @@ class Space:
 class Computer:
     """The compute engine of a bench: its lists, contexts and address spaces."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, contexts: int) -> None:
         self.bench = bench
-        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(COMPUTE.contexts)]
+        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(contexts)]
 
     @classmethod
-    async def start(cls, bench: Bench) -> "Computer":
+    async def start(cls, bench: Bench, contexts: int = COMPUTE.contexts) -> "Computer":
         """With empty contexts."""
-        computer = cls(bench)
-        size = (64 * COMPUTE.contexts * 8) << LOG_SIZE
+        computer = cls(bench, contexts)
+        size = (64 * contexts * 8) << LOG_SIZE
         lists = bench.allocate(size, PAGE)
         await bench.control.write("TASK_LISTS_LO", lists)
         await bench.control.write("TASK_LISTS_HI", ADDRESS=0)

@@ -1,0 +1,76 @@
+"""Kernels of `tb.bench.spread`."""
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from tb.bench.computing import MACHINE
+from tb.bench.grids import Grid, lives, once
+from tb.bench.scenes import report
+from tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, WARPS, key
+from tb.host.bench import Bench, semaphore
+from tb.host.cocotb_order import joined
+from tb.host.computing import PAGE, Computer, launch
+from tb.models.timing import Timing
+from tb.sim.trace import Lookup, Semaphore, Walk
+
+LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
+
+SLOT, FAR = 7, 100
+"""The semaphore that all channels wait for; memory latency."""
+
+BASE = 0x10_0000_0000
+FIRST_SM = MACHINE.memory_clients - MACHINE.sms
+"""Memory client that is the first SM."""
+
+
+def grid(pages: int) -> Grid:
+    """Warps read every page of their space, each at another place of it."""
+    width = MACHINE.beat_bytes
+    timing = Timing(
+        accesses=pages,
+        stride=PAGE,
+        base=BASE,
+        cycles=8,
+        spread=15,
+        block_bytes=WARPS * width,
+        warp_bytes=width,
+    )
+    return Grid(blocks=BLOCKS, warps=WARPS, timing=timing)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(policy=list(POLICIES), pages=PAGES)
+async def spread(dut, policy: str, pages: int):
+    """All kernels are launched at once, of all spaces in turn."""
+    bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
+    computer = await Computer.start(bench, MACHINE.contexts)
+    work = grid(pages)
+    page = bench.allocate(PAGE, PAGE)
+    channels = []
+    for index in range(SPACES):
+        space = await computer.space(1 + index, index)
+        for number in range(pages):
+            space.tables.map(BASE + number * PAGE, page, PAGE, page_size=PAGE)
+        channel = await computer.channel(index, 1 + index)
+        tasks = [space.task(work, placement=POLICIES[policy].value) for _ in range(TASKS)]
+        wait = Pushbuffer().acquire(semaphore(SLOT), 1)
+        await channel.submit(joined(wait, *(launch(task) for task in tasks)))
+        channels.append(channel)
+    await bench.wait(3000)
+    await bench.let_go(SLOT, 1)
+    await computer.finish(*channels, limit=200_000)
+    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=1)]
+    found = lives(await bench.all_events())
+    assert len(found) == SPACES * TASKS
+    for life in found:
+        once(life, work)
+    looks = [look for look in await bench.events(Lookup) if look.client >= FIRST_SM]
+    reads = SPACES * TASKS * BLOCKS * WARPS * pages
+    assert len(looks) >= reads
+    report(**{
+        key("misses", policy, pages): sum(not look.hit for look in looks),
+        key("walks", policy, pages): len([
+            walk for walk in await bench.events(Walk) if walk.cycle > begun
+        ]),
+        key("cycles", policy, pages): max(life.over for life in found) - begun,
+    })
