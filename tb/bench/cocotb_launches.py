@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import cocotb
 
+from tb.bench.computing import LOG_SIZE
 from tb.bench.grids import Grid, lives, once
 from tb.bench.launches import LATENCIES, STEPS, TRANSLATED, key
 from tb.bench.scenes import report
@@ -22,7 +23,7 @@ GRID = Grid(blocks=4, warps=4, timing=Timing())
 async def launches(dut, latency: int):
     """The same task twice: the first time nothing is translated yet."""
     bench = await Bench.start(dut, read_latency=latency, write_latency=latency)
-    computer = await Computer.start(bench)
+    computer = await Computer.start(bench, log_size=LOG_SIZE)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     task = space.task(GRID)

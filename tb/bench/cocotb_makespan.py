@@ -5,7 +5,7 @@ from itertools import pairwise
 import cocotb
 
 from driver.pushbuffer import Pushbuffer
-from tb.bench.computing import MACHINE
+from tb.bench.computing import LOG_SIZE, MACHINE
 from tb.bench.grids import Grid, lives, once
 from tb.bench.makespan import COUNTS, TIMING, WARPS, WAYS, key
 from tb.bench.scenes import report
@@ -39,7 +39,7 @@ async def setup(computer: Computer, count: int, way: str) -> list[tuple[RawChann
 async def makespan(dut, way: str, count: int):
     """From the semaphore that lets the first one begin to the end of the last."""
     bench = await Bench.start(dut)
-    computer = await Computer.start(bench, MACHINE.contexts)
+    computer = await Computer.start(bench, MACHINE.contexts, LOG_SIZE)
     own = await setup(computer, count, way)
     for index, (channel, space) in enumerate(own):
         turn = 1 + index if way == "turns" else 1

@@ -3,7 +3,7 @@
 import cocotb
 
 from driver.pushbuffer import Pushbuffer
-from tb.bench.computing import MACHINE
+from tb.bench.computing import LOG_SIZE, MACHINE
 from tb.bench.grids import Grid, lives, once
 from tb.bench.scenes import report
 from tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, WARPS, key
@@ -43,7 +43,7 @@ def grid(pages: int) -> Grid:
 async def spread(dut, policy: str, pages: int):
     """All kernels are launched at once, of all spaces in turn."""
     bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
-    computer = await Computer.start(bench, MACHINE.contexts)
+    computer = await Computer.start(bench, log_size=LOG_SIZE)
     work = grid(pages)
     page = bench.allocate(PAGE, PAGE)
     channels = []

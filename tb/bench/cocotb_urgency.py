@@ -6,6 +6,7 @@ import cocotb
 
 from hw.qmd import Placement
 from hw.work.placement import Step
+from tb.bench.computing import LOG_SIZE
 from tb.bench.grids import Grid, Life, lives, once
 from tb.bench.scenes import report
 from tb.bench.urgency import (
@@ -50,7 +51,7 @@ async def play(dut, policy: Policy, length: int) -> Scene:
     """Urgent kernels come while the machine is full; they have run before, so that their
     translations are known."""
     bench = await Bench.start(dut)
-    computer = await Computer.start(bench)
+    computer = await Computer.start(bench, log_size=LOG_SIZE)
     spaces = [await computer.space(1, 0, 1), await computer.space(2, 2)]
     first, second, third = [await computer.channel(n, 1 + n // 2) for n in range(3)]
     low = Grid(blocks=LOW_BLOCKS, warps=LOW_WARPS, timing=low_timing(length))

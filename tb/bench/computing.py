@@ -3,10 +3,13 @@
 from hw.config import Config
 from tb.sim.top import MEMORY_BYTES
 
-__all__ = ["MACHINE", "MOST_TASKS"]
+__all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS"]
 
 MOST_TASKS = 32
 """Channels, slots, and blocks that can be on SMs at once."""
+
+LOG_SIZE = 7
+"""Lists of 128 places: as many as there are rows are kept for tasks that come back."""
 
 MACHINE = Config(
     channels=MOST_TASKS,
