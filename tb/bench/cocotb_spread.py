@@ -4,10 +4,10 @@ import cocotb
 
 from driver.pushbuffer import Pushbuffer
 from tb.bench.computing import LOG_SIZE, MACHINE
-from tb.bench.grids import Grid, lives, once
+from tb.bench.grids import Grid, lives, once, until_over
 from tb.bench.scenes import report
 from tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, WARPS, key
-from tb.host.bench import Bench, semaphore
+from tb.host.bench import Bench, RawChannel, semaphore
 from tb.host.cocotb_order import joined
 from tb.host.computing import PAGE, Computer, launch
 from tb.models.timing import Timing
@@ -38,14 +38,9 @@ def grid(pages: int) -> Grid:
     return Grid(blocks=BLOCKS, warps=WARPS, timing=timing)
 
 
-@cocotb.test(**LIMIT)
-@cocotb.parametrize(policy=list(POLICIES), pages=PAGES)
-async def spread(dut, policy: str, pages: int):
-    """All kernels are launched at once, of all spaces in turn."""
-    bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
-    computer = await Computer.start(bench, log_size=LOG_SIZE)
-    work = grid(pages)
-    page = bench.allocate(PAGE, PAGE)
+async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list[RawChannel]:
+    """Channels of all spaces, whose tasks wait for the semaphore to be 1, and then for 2."""
+    page = computer.bench.allocate(PAGE, PAGE)
     channels = []
     for index in range(SPACES):
         space = await computer.space(1 + index, index)
@@ -53,24 +48,35 @@ async def spread(dut, policy: str, pages: int):
             space.tables.map(BASE + number * PAGE, page, PAGE, page_size=PAGE)
         channel = await computer.channel(index, 1 + index)
         tasks = [space.task(work, placement=POLICIES[policy].value) for _ in range(TASKS)]
-        wait = Pushbuffer().acquire(semaphore(SLOT), 1)
-        await channel.submit(joined(wait, *(launch(task) for task in tasks)))
+        for turn in (1, 2):
+            wait = Pushbuffer().acquire(semaphore(SLOT), turn)
+            await channel.submit(joined(wait, *(launch(task) for task in tasks)).wait_own())
         channels.append(channel)
-    await bench.wait(3000)
-    await bench.let_go(SLOT, 1)
-    await computer.finish(*channels, limit=200_000)
-    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=1)]
-    found = lives(await bench.all_events())
-    assert len(found) == SPACES * TASKS
+    return channels
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(policy=list(POLICIES), pages=PAGES)
+async def spread(dut, policy: str, pages: int):
+    """All kernels are launched at once, of all spaces in turn."""
+    bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
+    computer, work = await Computer.start(bench, log_size=LOG_SIZE), grid(pages)
+    channels = await setup(computer, work, policy, pages)
+    for turn in (1, 2):
+        await bench.wait(3000)
+        await bench.let_go(SLOT, turn)
+        await until_over(bench, turn * TASKS * SPACES)
+    await computer.finish(*channels)
+    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=2)]
+    found = lives(await bench.all_events())[-TASKS * SPACES :]
+    assert min(life.launched for life in found) > begun
     for life in found:
         once(life, work)
-    looks = [look for look in await bench.events(Lookup) if look.client >= FIRST_SM]
-    reads = SPACES * TASKS * BLOCKS * WARPS * pages
-    assert len(looks) >= reads
+    looks = [one for one in await bench.events(Lookup) if one.client >= FIRST_SM]
+    looks = [one for one in looks if one.cycle > begun]
+    assert len(looks) >= SPACES * TASKS * BLOCKS * WARPS * pages
     report(**{
-        key("misses", policy, pages): sum(not look.hit for look in looks),
-        key("walks", policy, pages): len([
-            walk for walk in await bench.events(Walk) if walk.cycle > begun
-        ]),
+        key("misses", policy, pages): sum(not one.hit for one in looks),
+        key("walks", policy, pages): sum(one.cycle > begun for one in await bench.events(Walk)),
         key("cycles", policy, pages): max(life.over for life in found) - begun,
     })

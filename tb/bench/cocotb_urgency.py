@@ -7,7 +7,7 @@ import cocotb
 from hw.qmd import Placement
 from hw.work.placement import Step
 from tb.bench.computing import LOG_SIZE
-from tb.bench.grids import Grid, Life, lives, once
+from tb.bench.grids import Grid, Life, lives, once, until_over
 from tb.bench.scenes import report
 from tb.bench.urgency import (
     ARRIVALS,
@@ -69,7 +69,8 @@ async def play(dut, policy: Policy, length: int) -> Scene:
     for at, task in zip(ARRIVALS, tasks, strict=True):
         await bench.wait(max(1, begun + round(at * length) - bench.now()))
         await third.submit(launch(task))
-    await computer.finish(first, second, third, limit=20 * length + 20_000)
+    await until_over(bench, 2 + 2 * len(tasks))
+    await computer.finish(first, second, third)
     found = lives(await bench.all_events())
     found = found[len(tasks) :]
     for life, grid in zip(found, (other, low, *[urgent] * len(tasks)), strict=True):

@@ -9,6 +9,7 @@ from typing import Any
 from hw.work.metadata import Refusal
 from hw.work.placement import Step
 from tb.bench.computing import MACHINE
+from tb.host.bench import Bench
 from tb.models.timing import Timing
 from tb.sim.trace import (
     BlockPlaced,
@@ -21,7 +22,7 @@ from tb.sim.trace import (
 )
 from tb.sm.jobs import ARGUMENTS
 
-__all__ = ["Grid", "Life", "Placed", "lives", "once"]
+__all__ = ["Grid", "Life", "Placed", "lives", "once", "until_over"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,14 @@ def lives(events: Iterable[Event]) -> list[Life]:
                 life = channels[channel, page]
                 life.over, life.refusal = cycle, refusal
     return found
+
+
+async def until_over(bench: Bench, count: int, limit: int = 200_000) -> None:
+    """Wait until so many tasks are over; Python sleeps most of the time."""
+    end = bench.now() + limit
+    while len(await bench.events(TaskOver)) < count:
+        assert bench.now() < end, f"not {count} tasks over within {limit} cycles"
+        await bench.wait(400)
 
 
 def once(life: Life, grid: Grid) -> None:

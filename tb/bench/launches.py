@@ -2,56 +2,52 @@
 
 from collections.abc import Mapping
 
-__all__ = ["LATENCIES", "STEPS", "TRANSLATED", "key", "keys", "table"]
+__all__ = ["LATENCIES", "NUMBERS", "STEPS", "key", "keys", "table"]
 
 LATENCIES = (16, 64, 200)
 """Memory latencies, of reads and of writes."""
 
-TRANSLATED = {
-    False: "first launch: no translation is known",
-    True: "the same again: translations are known",
-}
+NUMBERS = {0: "cold", 2: "warm"}
+"""Which of several launches of a task are measured: the first one, for which its address space is
+bound; after that the second one, too, finds no translations."""
 
 STEPS = {
-    "doorbell": "doorbell → launch method executed",
-    "accepted": "→ task unit takes the launch",
-    "slot": "→ record read and checked, task has its slot",
-    "block": "→ first block valid at an SM",
-    "warp": "→ its first warp starts",
-    "over": "→ task over (4 blocks of 4 warps that do nothing, record of the core read)",
+    "doorbell": "doorbell → the task unit takes the launch",
+    "slot": "→ the record is read and checked, the task has its slot",
+    "block": "→ the first block is valid at an SM",
+    "warp": "→ its core has read what the kernel is, the first warp starts",
+    "over": "→ the task is over: 4 blocks of 4 warps that end at once",
 }
 """Of each the cycles since the one before."""
 
+_INNER = ("slot", "block", "warp")
 
-def key(step: str, latency: int, known: bool) -> str:
+_TITLE = """\
+Cycles of a launch on an idle machine, by memory latency. Cold: the first launch, its address space
+is bound before, and no translation is known. Warm: the same task again."""
+
+
+def key(step: str, latency: int, number: int) -> str:
     """Name of one measurement."""
-    return f"launch, {step}, latency {latency}, {'warm' if known else 'cold'}"
+    return f"launch, {step}, latency {latency}, {NUMBERS[number]}"
+
+
+def _columns() -> list[tuple[int, int]]:
+    return [(latency, number) for number in NUMBERS for latency in LATENCIES]
 
 
 def keys() -> list[str]:
     """Names of all measurements."""
-    return [
-        key(step, latency, known) for known in TRANSLATED for latency in LATENCIES for step in STEPS
-    ]
+    return [key(step, *column) for column in _columns() for step in STEPS]
 
 
 def table(values: Mapping[str, int]) -> str:
     """All measurements in Markdown."""
-    heads = [f"{'warm' if known else 'cold'}, {n}" for known in TRANSLATED for n in LATENCIES]
-    lines = [
-        "Cycles of a launch on an idle machine, by memory latency; cold: the first launch, no",
-        "translation is known; warm: the same again.",
-        "",
-        f"| what | {' | '.join(heads)} |",
-        "|---|" + "--:|" * len(heads),
-    ]
+    heads = [f"{NUMBERS[number]}, {latency}" for latency, number in _columns()]
+    lines = [_TITLE, "", f"| what | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
     for step, what in STEPS.items():
-        cells = [str(values[key(step, n, known)]) for known in TRANSLATED for n in LATENCIES]
+        cells = [str(values[key(step, *column)]) for column in _columns()]
         lines.append(f"| {what} | {' | '.join(cells)} |")
-    sums = [
-        str(sum(values[key(step, n, known)] for step in ("accepted", "slot", "block", "warp")))
-        for known in TRANSLATED
-        for n in LATENCIES
-    ]
-    lines.append(f"| launch method → first warp | {' | '.join(sums)} |")
+    sums = [str(sum(values[key(step, *column)] for step in _INNER)) for column in _columns()]
+    lines.append(f"| launch taken → first warp | {' | '.join(sums)} |")
     return "\n".join(lines)
