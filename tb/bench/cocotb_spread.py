@@ -6,7 +6,7 @@ from driver.pushbuffer import Pushbuffer
 from tb.bench.computing import LOG_SIZE, MACHINE
 from tb.bench.grids import Grid, lives, once, until_over
 from tb.bench.scenes import report
-from tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, WARPS, key
+from tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key
 from tb.host.bench import Bench, RawChannel, semaphore
 from tb.host.cocotb_order import joined
 from tb.host.computing import PAGE, Computer, launch
@@ -39,7 +39,7 @@ def grid(pages: int) -> Grid:
 
 
 async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list[RawChannel]:
-    """Channels of all spaces, whose tasks wait for the semaphore to be 1, and then for 2."""
+    """Channels of all spaces, whose tasks wait for the semaphore to be 1, then 2."""
     page = computer.bench.allocate(PAGE, PAGE)
     channels = []
     for index in range(SPACES):
@@ -48,7 +48,7 @@ async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list
             space.tables.map(BASE + number * PAGE, page, PAGE, page_size=PAGE)
         channel = await computer.channel(index, 1 + index)
         tasks = [space.task(work, placement=POLICIES[policy].value) for _ in range(TASKS)]
-        for turn in (1, 2):
+        for turn in TURNS:
             wait = Pushbuffer().acquire(semaphore(SLOT), turn)
             await channel.submit(joined(wait, *(launch(task) for task in tasks)).wait_own())
         channels.append(channel)
@@ -62,21 +62,28 @@ async def spread(dut, policy: str, pages: int):
     bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
     computer, work = await Computer.start(bench, log_size=LOG_SIZE), grid(pages)
     channels = await setup(computer, work, policy, pages)
-    for turn in (1, 2):
+    for turn in TURNS:
         await bench.wait(3000)
         await bench.let_go(SLOT, turn)
         await until_over(bench, turn * TASKS * SPACES)
+        await measure(bench, work, policy, turn)
     await computer.finish(*channels)
-    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=2)]
+
+
+async def measure(bench: Bench, work: Grid, policy: str, turn: int) -> None:
+    """What became of the tasks since the semaphore was written."""
+    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=turn)]
     found = lives(await bench.all_events())[-TASKS * SPACES :]
     assert min(life.launched for life in found) > begun
     for life in found:
         once(life, work)
     looks = [one for one in await bench.events(Lookup) if one.client >= FIRST_SM]
     looks = [one for one in looks if one.cycle > begun]
+    pages = work.timing.accesses
     assert len(looks) >= SPACES * TASKS * BLOCKS * WARPS * pages
-    report(**{
-        key("misses", policy, pages): sum(not one.hit for one in looks),
-        key("walks", policy, pages): sum(one.cycle > begun for one in await bench.events(Walk)),
-        key("cycles", policy, pages): max(life.over for life in found) - begun,
-    })
+    values = {
+        "misses": sum(not one.hit for one in looks),
+        "walks": sum(one.cycle > begun for one in await bench.events(Walk)),
+        "cycles": max(life.over for life in found) - begun,
+    }
+    report(**{key(what, policy, pages, turn): value for what, value in values.items()})
