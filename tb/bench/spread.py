@@ -34,15 +34,16 @@ POLICIES = {
 TURNS = {1: "first time", 2: "second time"}
 
 MEASURES = {
-    "misses": "misses in L1",
-    "walks": "walks",
+    "misses": "SMs' misses in L1",
+    "walks": "misses in L2",
     "cycles": "cycles",
 }
 
 _TITLE = f"""\
 {SPACES} address spaces, each with {TASKS} kernels of {BLOCKS} blocks of {WARPS} warps, all launched
 at once on 4 SMs, memory latency 100. Every warp reads every page of its space once. The same
-is done twice: the first time no translation is known."""
+is done twice: the first time no translation is known. Of a miss in L2 there is a walk, but walks
+of one page that are under way together read memory once."""
 
 
 def key(what: str, policy: str, pages: int, turn: int) -> str:
