@@ -66,9 +66,9 @@ _WHAT = {"first": "to its first warp", "last": "to its last warp", "worst": "to 
 _TITLE = f"""\
 Cycles from the launch of an urgent kernel of {URGENT_BLOCKS} blocks of {URGENT_WARPS} warps, on 4
 SMs full of a low kernel ({LOW_BLOCKS} blocks of {LOW_WARPS} warps), by how long its warps last; in
-brackets: divided by those of this design. Mean of {len(ARRIVALS)} launches. First come: all
-are equally urgent, and the low kernel's blocks are placed before. Whole blocks: the urgent ones have
-a barrier, and a warp of equal priority is on every SM, so that only step A places them; such a warp,
+brackets: divided by those of this design. Mean of {len(ARRIVALS)} launches. First come: all are
+equally urgent, and the low kernel's blocks are placed before. Whole blocks: the urgent ones have a
+barrier, and a warp of equal priority is on every SM, so that only step A places them; such a warp,
 but of low priority, is there under the other policies, too."""
 
 
