@@ -1,4 +1,4 @@
-"""What the benchmarks of the compute engine read from a trace, and that they notice what is wrong."""
+"""What the benchmarks of the compute engine read from a trace; they notice what is wrong."""
 
 import pytest
 
