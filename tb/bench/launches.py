@@ -1,8 +1,11 @@
 """How long a launch takes on an idle machine: what is measured, its table and its plot."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
-__all__ = ["LATENCIES", "NUMBERS", "STEPS", "key", "keys", "table"]
+from tb.bench.plots import Panel, save_plot
+
+__all__ = ["LATENCIES", "NUMBERS", "STEPS", "key", "keys", "plot", "table"]
 
 LATENCIES = (16, 64, 200)
 """Memory latencies, of reads and of writes."""
@@ -19,6 +22,14 @@ STEPS = {
     "over": "→ the task is over: 4 blocks of 4 warps that end at once",
 }
 """Of each the cycles since the one before."""
+
+_SHORT = {
+    "doorbell": "launch taken",
+    "slot": "slot",
+    "block": "first block",
+    "warp": "first warp",
+    "over": "task over",
+}
 
 _INNER = ("slot", "block", "warp")
 
@@ -51,3 +62,15 @@ def table(values: Mapping[str, int]) -> str:
     sums = [str(sum(values[key(step, *column)] for step in _INNER)) for column in _columns()]
     lines.append(f"| launch taken → first warp | {' | '.join(sums)} |")
     return "\n".join(lines)
+
+
+def plot(values: Mapping[str, int], file: Path) -> None:
+    """Draw what adds up: one panel per launch, one line from its doorbell to each step."""
+    panels = []
+    for number, title in NUMBERS.items():
+        lines, sums = {}, dict.fromkeys(LATENCIES, 0)
+        for step in STEPS:
+            sums = {n: before + values[key(step, n, number)] for n, before in sums.items()}
+            lines[_SHORT[step]] = list(sums.values())
+        panels.append(Panel(title, "memory latency", LATENCIES, lines))
+    save_plot(file, "A launch on an idle machine", "cycles from the doorbell", panels)

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from itertools import product
+from pathlib import Path
 
 from hw.qmd import Placement
+from tb.bench.plots import Panel, save_plot
 
 __all__ = [
     "BLOCKS",
@@ -16,6 +18,7 @@ __all__ = [
     "WARPS",
     "key",
     "keys",
+    "plot",
     "table",
 ]
 
@@ -77,3 +80,20 @@ def table(values: Mapping[str, int]) -> str:
         ]
         lines.append(f"| {pages} | {TURNS[turn]} | {reads * pages} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def plot(values: Mapping[str, int], file: Path) -> None:
+    """Draw run times: one panel per time, one line per policy."""
+    panels = [
+        Panel(
+            title,
+            "pages of each address space",
+            PAGES,
+            {
+                policy: [values[key("cycles", policy, pages, turn)] for pages in PAGES]
+                for policy in POLICIES
+            },
+        )
+        for turn, title in TURNS.items()
+    ]
+    save_plot(file, f"Kernels of {SPACES} address spaces", "cycles until all are over", panels)
