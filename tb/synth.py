@@ -63,6 +63,7 @@ from hw.sm.timing.core import TimingCore
 from hw.top import Signalbox
 from hw.work.choice import Choice
 from hw.work.placement import Placement
+from hw.work.tasks import Tasks
 from tb.runner import ROOT, SIM_BUILD
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
@@ -141,6 +142,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.maintenance": lambda config: Maintenance(config, requesters(config)),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, requesters(config)),
+    "work.tasks": Tasks,
     "work.choice": Choice,
     "work.choice-132": lambda config: Choice(replace(config, sms=132)),
     "work.placement": Placement,

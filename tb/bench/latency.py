@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tb.bench.plots import Panel, save_plot
+
 __all__ = ["NUMBERS", "SERIES", "SIZES", "URGENT", "key", "keys", "save", "table"]
 
 NUMBERS = (1, 2, 4, 8, 16)
@@ -70,26 +72,17 @@ def save(values: Mapping[str, int], folder: Path) -> None:
 
 def _plot(values: Mapping[str, int], file: Path) -> None:
     """Draw all measurements: one panel per series, one line per size."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.ticker import NullLocator, ScalarFormatter
-
-    figure, panels = pyplot.subplots(1, len(SERIES), figsize=(12, 4.2), sharey=True)
-    for panel, (name, series) in zip(panels, SERIES.items(), strict=True):
-        for size in SIZES:
-            latencies = [values[key(name, number, size)] for number in NUMBERS]
-            panel.plot(NUMBERS, latencies, marker="o", label=f"{size >> 10} KiB")
-        panel.set(title=series.title, xscale="log", yscale="log")
-        panel.set_xlabel("low copies queued when the urgent one is asked for")
-        panel.set_xticks(NUMBERS)
-        panel.xaxis.set_major_formatter(ScalarFormatter())
-        panel.xaxis.set_minor_locator(NullLocator())
-        panel.grid(True, which="major", alpha=0.4)
-    panels[0].set_ylabel("cycles from doorbell to end")
-    panels[0].legend(title="size of a low copy")
-    figure.suptitle(f"Latency of an urgent copy of {URGENT >> 10} KiB (memory latency 16)")
-    figure.tight_layout()
-    figure.savefig(file, dpi=100, metadata={"Software": None})
-    pyplot.close(figure)
+    panels = [
+        Panel(
+            series.title,
+            "low copies queued when the urgent one is asked for",
+            NUMBERS,
+            {
+                f"{size >> 10} KiB": [values[key(name, number, size)] for number in NUMBERS]
+                for size in SIZES
+            },
+        )
+        for name, series in SERIES.items()
+    ]
+    title = f"Latency of an urgent copy of {URGENT >> 10} KiB (memory latency 16)"
+    save_plot(file, title, "cycles from doorbell to end", panels, "size of a low copy")

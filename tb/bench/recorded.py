@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tb.bench import latency, translation
+from tb.bench import latency, launches, makespan, spread, translation, urgency
 from tb.bench.rows import ROWS
 from tb.runner import ROOT
 from tb.work import rates
@@ -36,7 +36,9 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if recording():
         recorded |= measured
-        known = [*ROWS, *latency.keys(), *translation.keys(), *rates.all_keys()]
+        known = [*ROWS]
+        for part in (latency, translation, rates, launches, urgency, makespan, spread):
+            known += part.keys()
         kept = {name: recorded[name] for name in known if name in recorded}
         RECORDED.write_text(json.dumps(kept, indent=2) + "\n")
     else:

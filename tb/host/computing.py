@@ -132,19 +132,21 @@ class Space:
 class Computer:
     """The compute engine of a bench: its lists, contexts and address spaces."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, contexts: int) -> None:
         self.bench = bench
-        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(COMPUTE.contexts)]
+        self.instances = [bench.allocate(PAGE, PAGE) for _ in range(contexts)]
 
     @classmethod
-    async def start(cls, bench: Bench) -> "Computer":
-        """With empty contexts."""
-        computer = cls(bench)
-        size = (64 * COMPUTE.contexts * 8) << LOG_SIZE
+    async def start(
+        cls, bench: Bench, contexts: int = COMPUTE.contexts, log_size: int = LOG_SIZE
+    ) -> "Computer":
+        """With empty contexts, and lists of 2^log_size tasks."""
+        computer = cls(bench, contexts)
+        size = (64 * contexts * 8) << log_size
         lists = bench.allocate(size, PAGE)
         await bench.control.write("TASK_LISTS_LO", lists)
         await bench.control.write("TASK_LISTS_HI", ADDRESS=0)
-        await bench.control.write("TASK_LISTS_SIZE", LOG_SIZE=LOG_SIZE, ASID=0)
+        await bench.control.write("TASK_LISTS_SIZE", LOG_SIZE=log_size, ASID=0)
         for number, instance in enumerate(computer.instances):
             await computer.write_context(number, "INSTANCE_LO", instance)
         return computer

@@ -1,11 +1,14 @@
 """What `cocotb_rates` measures, and its table."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
-__all__ = ["CHURN", "KERNELS", "SIZES", "all_keys", "key", "keys", "table"]
+from tb.bench.plots import Panel, save_plot
 
-SIZES = (4, 16)
-"""SMs; of larger machines the simulation takes minutes to build."""
+__all__ = ["CHURN", "KERNELS", "SIZES", "key", "keys", "of_size", "plot", "table"]
+
+SIZES = (4, 16, 64, 132)
+"""SMs."""
 
 KERNELS = (4, 16, 64)
 CHURN = 400
@@ -22,15 +25,15 @@ def key(what: str, sms: int, kernels: int = 0) -> str:
     return f"placement, {what}, {sms} SMs" + (f", {kernels} kernels" if kernels else "")
 
 
-def keys(sms: int) -> list[str]:
+def of_size(sms: int) -> list[str]:
     """Names of all measurements of a machine of so many SMs."""
     rates = [key(what, sms, count) for what in ("burst", "churn") for count in KERNELS]
     return [key("open", sms), key("freed", sms), *rates]
 
 
-def all_keys() -> list[str]:
+def keys() -> list[str]:
     """Names of all measurements."""
-    return [name for sms in SIZES for name in keys(sms)]
+    return [name for sms in SIZES for name in of_size(sms)]
 
 
 def table(values: Mapping[str, int]) -> str:
@@ -44,6 +47,23 @@ def table(values: Mapping[str, int]) -> str:
         "|" + "--:|" * (3 + len(what) * len(KERNELS)),
     ]
     for sms in SIZES:
-        cells = [str(values.get(name, "–")) for name in keys(sms)]
+        cells = [str(values.get(name, "–")) for name in of_size(sms)]
         lines.append(f"| {sms} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def plot(values: Mapping[str, int], file: Path) -> None:
+    """Draw the rates: one panel each, one line per number of kernels."""
+    panels = [
+        Panel(
+            title,
+            "SMs",
+            SIZES,
+            {
+                f"{count} kernels": [values[key(what, sms, count)] for sms in SIZES]
+                for count in KERNELS
+            },
+        )
+        for what, title in (("burst", "all block slots fall free"), ("churn", "blocks end"))
+    ]
+    save_plot(file, "Placement of blocks", "blocks per 1000 cycles", panels)

@@ -9,7 +9,7 @@ import pytest
 from hw import export
 from hw.config import CONFIGS, Config
 from hw.work.placement import Placement
-from tb.bench.recorded import compare, document
+from tb.bench.recorded import DOCS, compare, document, recording
 from tb.bench.scenes import collect
 from tb.runner import simulate
 from tb.work import rates
@@ -65,5 +65,7 @@ def test_rates() -> None:
         options: dict[str, Any] = {"build_args": FAST_BUILD["verilator"], "log": "bench.log"}
         run = place("verilator", "cocotb_rates", config, f"rates-{sms}", seed=0, **options)
         measured |= collect(run)
-    document("placement", "Placement of blocks", rates.table(measured))
-    compare(measured, rates.all_keys())
+    if recording():
+        rates.plot(measured, DOCS / "placement.png")
+    document("placement", "Placement of blocks", "![plot](placement.png)", rates.table(measured))
+    compare(measured, rates.keys())

@@ -1,0 +1,40 @@
+"""Launches of `tb.bench.launches`."""
+
+from itertools import pairwise
+
+import cocotb
+
+from tb.bench.computing import LOG_SIZE
+from tb.bench.grids import Grid, lives, once
+from tb.bench.launches import LATENCIES, NUMBERS, STEPS, key
+from tb.bench.scenes import report
+from tb.host.bench import Bench
+from tb.host.computing import Computer, launch
+from tb.models.timing import Timing
+from tb.sim.trace import Doorbell
+
+LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
+
+GRID = Grid(blocks=4, warps=4, timing=Timing())
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(latency=LATENCIES)
+async def launches(dut, latency: int):
+    """The same task several times."""
+    bench = await Bench.start(dut, read_latency=latency, write_latency=latency)
+    computer = await Computer.start(bench, log_size=LOG_SIZE)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    task = space.task(GRID)
+    for number in range(max(NUMBERS) + 1):
+        await channel.submit(launch(task))
+        await computer.finish(channel)
+        life = lives(await bench.all_events())[-1]
+        once(life, GRID)
+        rung = (await bench.events(Doorbell))[-1]
+        moments = [rung.cycle, life.launched, life.opened, life.placed[0].cycle]
+        moments += [life.first, life.over]
+        if number in NUMBERS:
+            spans = zip(STEPS, pairwise(moments), strict=True)
+            report(**{key(step, latency, number): b - a for step, (a, b) in spans})

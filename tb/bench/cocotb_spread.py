@@ -1,0 +1,89 @@
+"""Kernels of `tb.bench.spread`."""
+
+import cocotb
+
+from driver.pushbuffer import Pushbuffer
+from tb.bench.computing import LOG_SIZE, MACHINE
+from tb.bench.grids import Grid, lives, once, until_over
+from tb.bench.scenes import report
+from tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key
+from tb.host.bench import Bench, RawChannel, semaphore
+from tb.host.cocotb_order import joined
+from tb.host.computing import PAGE, Computer, launch
+from tb.models.timing import Timing
+from tb.sim.trace import Lookup, Semaphore, Walk
+
+LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
+
+SLOT, FAR = 7, 100
+"""The semaphore that all channels wait for; memory latency."""
+
+BASE = 0x10_0000_0000
+FIRST_SM = MACHINE.memory_clients - MACHINE.sms
+"""Memory client that is the first SM."""
+
+
+def grid(pages: int) -> Grid:
+    """Warps read every page of their space, each at another place of it."""
+    width = MACHINE.beat_bytes
+    timing = Timing(
+        accesses=pages,
+        stride=PAGE,
+        base=BASE,
+        cycles=8,
+        spread=15,
+        block_bytes=WARPS * width,
+        warp_bytes=width,
+    )
+    return Grid(blocks=BLOCKS, warps=WARPS, timing=timing)
+
+
+async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list[RawChannel]:
+    """Channels of all spaces, whose tasks wait for the semaphore to be 1, then 2."""
+    page = computer.bench.allocate(PAGE, PAGE)
+    channels = []
+    for index in range(SPACES):
+        space = await computer.space(1 + index, index)
+        for number in range(pages):
+            space.tables.map(BASE + number * PAGE, page, PAGE, page_size=PAGE)
+        channel = await computer.channel(index, 1 + index)
+        tasks = [space.task(work, placement=POLICIES[policy].value) for _ in range(TASKS)]
+        for turn in TURNS:
+            wait = Pushbuffer().acquire(semaphore(SLOT), turn)
+            await channel.submit(joined(wait, *(launch(task) for task in tasks)).wait_own())
+        channels.append(channel)
+    return channels
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(policy=list(POLICIES), pages=PAGES)
+async def spread(dut, policy: str, pages: int):
+    """All kernels are launched at once, of all spaces in turn."""
+    bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
+    computer, work = await Computer.start(bench, log_size=LOG_SIZE), grid(pages)
+    channels = await setup(computer, work, policy, pages)
+    for turn in TURNS:
+        await bench.wait(3000)
+        await bench.let_go(SLOT, turn)
+        await until_over(bench, turn * TASKS * SPACES)
+        await measure(bench, work, policy, turn)
+    await computer.finish(*channels)
+
+
+async def measure(bench: Bench, work: Grid, policy: str, turn: int) -> None:
+    """What became of the tasks since the semaphore was written."""
+    (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=turn)]
+    found = lives(await bench.all_events())[-TASKS * SPACES :]
+    assert min(life.launched for life in found) > begun
+    for life in found:
+        once(life, work)
+    looks = [one for one in await bench.events(Lookup) if one.client >= FIRST_SM]
+    looks = [one for one in looks if one.cycle > begun]
+    pages = work.timing.accesses
+    assert len(looks) >= SPACES * TASKS * BLOCKS * WARPS * pages
+    values = {
+        "misses": sum(not one.hit for one in looks),
+        "walks": sum(one.cycle > begun for one in await bench.events(Walk)),
+        "cycles": max(life.over for life in found) - begun,
+    }
+    report(**{key(what, policy, pages, turn): value for what, value in values.items()})

@@ -1,0 +1,112 @@
+"""Urgent kernels of `tb.bench.urgency`."""
+
+from dataclasses import dataclass
+
+import cocotb
+
+from hw.qmd import Placement
+from hw.work.placement import Step
+from tb.bench.computing import LOG_SIZE
+from tb.bench.grids import Grid, Life, lives, once, until_over
+from tb.bench.scenes import report
+from tb.bench.urgency import (
+    ARRIVALS,
+    LENGTHS,
+    LOW,
+    LOW_BLOCKS,
+    LOW_WARPS,
+    POLICIES,
+    URGENT,
+    URGENT_BLOCKS,
+    URGENT_WARPS,
+    WAVES,
+    Policy,
+    key,
+    low_timing,
+)
+from tb.host.bench import Bench
+from tb.host.computing import Computer, launch
+from tb.models.timing import Timing
+from tb.sim.trace import WarpStarted
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+WIDE = Placement.WIDE.value
+
+SETTLE = 100
+"""Cycles that a warp may start later than what it waits for is over: decision, way to the SM,
+start of the warps before it."""
+
+
+@dataclass
+class Scene:
+    """What ran: the low kernel, the one that has a warp on every SM, urgent ones."""
+
+    low: Life
+    other: Life
+    urgent: list[Life]
+
+
+async def play(dut, policy: Policy, length: int) -> Scene:
+    """Urgent kernels come while the machine is full; they have run before, so that their
+    translations are known."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench, log_size=LOG_SIZE)
+    spaces = [await computer.space(1, 0, 1), await computer.space(2, 2)]
+    first, second, third = [await computer.channel(n, 1 + n // 2) for n in range(3)]
+    low = Grid(blocks=LOW_BLOCKS, warps=LOW_WARPS, timing=low_timing(length))
+    other = Grid(blocks=4, warps=1, timing=Timing(cycles=(WAVES + 1) * length + 3000))
+    urgent = Grid(blocks=URGENT_BLOCKS, warps=URGENT_WARPS, timing=URGENT, barrier=policy.barrier)
+    tasks = [spaces[1].task(urgent, group=policy.urgent, placement=WIDE) for _ in ARRIVALS]
+    for task in tasks:
+        await third.submit(launch(task))
+    await computer.finish(third)
+    await second.submit(launch(spaces[0].task(other, group=policy.other, placement=WIDE)))
+    await bench.wait(500)
+    await first.submit(launch(spaces[0].task(low, group=LOW, placement=WIDE)))
+    await bench.wait(500)
+    begun = (await bench.events(WarpStarted))[URGENT_BLOCKS * URGENT_WARPS * len(tasks) + 4].cycle
+    for at, task in zip(ARRIVALS, tasks, strict=True):
+        await bench.wait(max(1, begun + round(at * length) - bench.now()))
+        await third.submit(launch(task))
+    await until_over(bench, 2 + 2 * len(tasks))
+    await computer.finish(first, second, third)
+    found = lives(await bench.all_events())
+    found = found[len(tasks) :]
+    for life, grid in zip(found, (other, low, *[urgent] * len(tasks)), strict=True):
+        once(life, grid)
+    return Scene(found[1], found[0], found[2:])
+
+
+def check(name: str, scene: Scene, length: int) -> None:
+    """The machine was full all the time, and the policy was what it is meant to be."""
+    assert len({placed.sm for placed in scene.other.placed}) == 4
+    assert scene.other.ended > max(life.last for life in scene.urgent)
+    steps = {placed.step for life in scene.urgent for placed in life.placed}
+    if name == "arrival":
+        end = max(placed.cycle for placed in scene.low.placed)
+        assert all(life.placed[0].cycle > end for life in scene.urgent)
+    else:
+        assert scene.low.last > max(life.last for life in scene.urgent)
+    if name == "whole":
+        assert steps == {Step.WHOLE}
+    if name == "design":
+        # PLACE-5, PLACE-22: no later than the first low warp there to end.
+        timing = low_timing(length)
+        bound = timing.cycles + timing.spread + SETTLE
+        assert all(life.first - life.opened < bound for life in scene.urgent)
+
+
+@cocotb.test(**LIMIT)
+@cocotb.parametrize(name=list(POLICIES), length=LENGTHS)
+async def urgency(dut, name: str, length: int):
+    """One policy, one length."""
+    scene = await play(dut, POLICIES[name], length)
+    check(name, scene, length)
+    first = [life.first - life.launched for life in scene.urgent]
+    last = [life.last - life.launched for life in scene.urgent]
+    report(**{
+        key("first", name, length): round(sum(first) / len(first)),
+        key("last", name, length): round(sum(last) / len(last)),
+        key("worst", name, length): max(first),
+    })

@@ -1,0 +1,140 @@
+"""Grids that only take time and access memory, and what became of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from hw.work.metadata import Refusal
+from hw.work.placement import Step
+from tb.bench.computing import MACHINE
+from tb.host.bench import Bench
+from tb.models.timing import Timing
+from tb.sim.trace import (
+    BlockPlaced,
+    Event,
+    TaskLaunched,
+    TaskOpened,
+    TaskOver,
+    WarpEnded,
+    WarpStarted,
+)
+from tb.sm.jobs import ARGUMENTS
+
+__all__ = ["Grid", "Life", "Placed", "lives", "once", "until_over"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A job, as `tb.host.computing.Space` takes it: `blocks` of `warps` each, which do what
+    `timing` says. `place`: by which policy, as records name it."""
+
+    blocks: int
+    warps: int
+    timing: Timing
+    barrier: bool = False
+    results: dict[int, Any] = field(default_factory=dict)
+
+    def memory(self) -> dict[int, bytes]:
+        """All content of memory, by address."""
+        return {ARGUMENTS: self.timing.record()}
+
+    def launch(self) -> dict[str, Any]:
+        """What its record says."""
+        return {
+            "program": 0,
+            "constants": ARGUMENTS,
+            "constant_bytes": 32,
+            "grid": (self.blocks, 1, 1),
+            "block": (32 * self.warps, 1, 1),
+            "registers": 8,
+            "shared": 0,
+            "barrier": self.barrier,
+        }
+
+    def stores(self) -> Iterator[tuple[int, bytes]]:
+        """Address and content of every beat that its warps write."""
+        timing = self.timing
+        every = product(range(self.blocks), range(self.warps), range(timing.accesses))
+        for at in every:
+            yield timing.at(*at), timing.pattern(*at) * (MACHINE.beat_bytes // 8)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A block: which one, when, where, by which step."""
+
+    block: int
+    cycle: int
+    sm: int
+    step: Step
+
+
+@dataclass
+class Life:
+    """What became of a launch; cycles. `first`, `last`: of its warps began."""
+
+    channel: int
+    launched: int
+    opened: int = 0
+    placed: list[Placed] = field(default_factory=list)
+    started: list[int] = field(default_factory=list)
+    ended: int = 0
+    over: int = 0
+    refusal: Refusal | None = None
+
+    @property
+    def first(self) -> int:
+        """Cycle in which the first of its warps starts."""
+        return self.started[0]
+
+    @property
+    def last(self) -> int:
+        """Cycle in which the last of its warps starts."""
+        return self.started[-1]
+
+
+def lives(events: Iterable[Event]) -> list[Life]:
+    """Every launch, in the order in which the task unit took them."""
+    found: list[Life] = []
+    spaces: dict[tuple[int, int], Life] = {}
+    channels: dict[tuple[int, int], Life] = {}
+    rows: dict[int, Life] = {}
+    warps: dict[tuple[int, int], Life] = {}
+    for event in events:
+        match event:
+            case TaskLaunched(cycle, channel, asid, page):
+                life = Life(channel, cycle)
+                found.append(life)
+                spaces[asid, page] = channels[channel, page] = life
+            case TaskOpened(cycle, row, asid, page):
+                rows[row] = life = spaces[asid, page]
+                life.opened = life.opened or cycle
+            case BlockPlaced(cycle, row, sm, step, x):
+                rows[row].placed.append(Placed(x, cycle, sm, step))
+            case WarpStarted(cycle, sm, warp, row):
+                rows[row].started.append(cycle)
+                warps[sm, warp] = rows[row]
+            case WarpEnded(cycle, sm, warp):
+                warps[sm, warp].ended = cycle
+            case TaskOver(cycle, channel, page, refusal):
+                life = channels[channel, page]
+                life.over, life.refusal = cycle, refusal
+    return found
+
+
+async def until_over(bench: Bench, count: int, limit: int = 200_000) -> None:
+    """Wait until so many tasks are over; Python sleeps most of the time."""
+    end = bench.now() + limit
+    while len(await bench.events(TaskOver)) < count:
+        assert bench.now() < end, f"not {count} tasks over within {limit} cycles"
+        await bench.wait(400)
+
+
+def once(life: Life, grid: Grid) -> None:
+    """It came to its end, every block was placed once and every warp started once."""
+    assert life.over and life.refusal is Refusal.NONE, life
+    blocks = Counter(placed.block for placed in life.placed)
+    assert blocks == Counter(range(grid.blocks)), blocks
+    assert len(life.started) == grid.blocks * grid.warps

@@ -1,0 +1,46 @@
+"""Plots of measurements, for `docs/`: panels side by side, both axes logarithmic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Panel", "save_plot"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """`lines`: values at `places`, by what they are called."""
+
+    title: str
+    across: str
+    places: Sequence[int]
+    lines: Mapping[str, Sequence[float]]
+
+
+def save_plot(
+    file: Path, title: str, upward: str, panels: Sequence[Panel], legend: str | None = None
+) -> None:
+    """Draw panels, which share what goes `upward`; `legend`: its title."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import NullLocator, ScalarFormatter
+
+    width = 4 * len(panels) if len(panels) > 1 else 6.5
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(width, 4.2), sharey=True, squeeze=False)
+    for one, panel in zip(axes[0], panels, strict=True):
+        for name, values in panel.lines.items():
+            one.plot(panel.places, values, marker="o", label=name)
+        one.set(title=panel.title, xscale="log", yscale="log")
+        one.set_xlabel(panel.across)
+        one.set_xticks(panel.places)
+        one.xaxis.set_major_formatter(ScalarFormatter())
+        one.xaxis.set_minor_locator(NullLocator())
+        one.grid(True, which="major", alpha=0.4)
+    axes[0][0].set_ylabel(upward)
+    axes[0][0].legend(title=legend)
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(file, dpi=100, metadata={"Software": None})
+    pyplot.close(figure)

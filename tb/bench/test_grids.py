@@ -1,0 +1,44 @@
+"""What the benchmarks of the compute engine read from a trace; they notice what is wrong."""
+
+import pytest
+
+from hw.work.metadata import Refusal
+from hw.work.placement import Step
+from tb.bench.grids import Grid, Life, lives, once
+from tb.models.timing import Timing
+from tb.sim.trace import BlockPlaced, TaskLaunched, TaskOpened, TaskOver, WarpEnded, WarpStarted
+
+GRID = Grid(blocks=2, warps=1, timing=Timing())
+
+
+def life(blocks: list[int], warps: int, refusal: Refusal = Refusal.NONE) -> Life:
+    """Of one launch: these blocks were placed, so many warps started."""
+    (found,) = lives([
+        TaskLaunched(1, 0, 1, 5),
+        TaskOpened(2, 0, 1, 5),
+        *(BlockPlaced(3, 0, 0, Step.WHOLE, block, 0, 0) for block in blocks),
+        *(WarpStarted(4 + warp, 0, warp, 0, 0, 0) for warp in range(warps)),
+        *(WarpEnded(7, 0, warp) for warp in range(warps)),
+        TaskOver(8, 0, 5, refusal),
+    ])
+    return found
+
+
+def test_life():
+    found = life([1, 0], 2)
+    once(found, GRID)
+    moments = (found.launched, found.opened, found.first, found.last, found.ended, found.over)
+    assert moments == (1, 2, 4, 5, 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "warps"), [([0, 0], 2), ([0], 2), ([0, 1, 1], 2), ([0, 1], 1), ([0, 1], 3)]
+)
+def test_not_once(blocks: list[int], warps: int):
+    with pytest.raises(AssertionError):
+        once(life(blocks, warps), GRID)
+
+
+def test_failed():
+    with pytest.raises(AssertionError):
+        once(life([0, 1], 2, Refusal.KERNEL), GRID)
