@@ -16,7 +16,7 @@ from driver.kernels import (
     Kernel,
 )
 
-__all__ = ["JOBS", "PROGRAM", "Job"]
+__all__ = ["JOBS", "PROGRAM", "Job", "vectors"]
 
 PROGRAM, ARGUMENTS = 0x1_0000_0000, 0x1_2345_6780
 A, B, C = 0x10_0000_1F80, 0x2000_0000, 0x1_FFFF_FFF0_0010
@@ -73,7 +73,8 @@ def _words(numbers: np.random.Generator, *shape: int) -> np.ndarray:
     return numbers.integers(0, 1 << 32, shape, np.uint32)
 
 
-def _vectors(count: int, grid: int, block: int) -> list[Job]:
+def vectors(count: int, grid: int, block: int) -> list[Job]:
+    """Vector addition, saxpy and more of `count` words, by `grid` blocks of `block` threads."""
     numbers = np.random.default_rng(count)
     a, b = _words(numbers, count), _words(numbers, count)
     size, shape = (grid, 1, 1), (block, 1, 1)
@@ -113,7 +114,7 @@ def _chase(count: int, steps: int, threads: int) -> Job:
 
 
 JOBS = (
-    *_vectors(150, 3, 50),
+    *vectors(150, 3, 50),
     _scan(2, 45),
     _matmul(7, (2, 2, 1), (4, 5, 1)),
     _chase(64, 5, 40),

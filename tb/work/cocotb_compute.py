@@ -7,9 +7,12 @@ import cocotb
 from hw.records import MemoryStatus
 from hw.work.metadata import Refusal
 from tb.copy.memory import Bad
-from tb.sm.jobs import JOBS
+from tb.sm.jobs import JOBS, vectors
 from tb.work.cocotb_finish import release
 from tb.work.engine import CONFIG, Engine, Launch
+
+IS_QUEUE = 1 << 136 | 64 << 160
+"""A queue of 64 entries, one for each block."""
 
 
 @cocotb.test()
@@ -93,6 +96,38 @@ async def many_dependent_tasks(dut: Any) -> None:
         engine.launch(parent)
     await engine.finish()
     assert all(task.over is not None for task in (*parents, *children))
+
+
+@cocotb.test()
+async def queues(dut: Any) -> None:
+    """Blocks of queues are placed as entries come, while others of them run or rest, beside other
+    tasks; the kernels' results are right (ASID-26)."""
+    engine = Engine(dut, slice_cycles=600)
+    await engine.begin()
+    jobs = vectors(300, grid=20, block=16)[:2]
+    queues = [Launch(n, job, asid=n + 1, context=n) for n, job in enumerate(jobs)]
+    others = [Launch(10 + n, JOBS[-1], asid=8 + n, priority=2 * n) for n in range(4)]
+    for queue in queues:
+        queue.more = IS_QUEUE
+    for task in (*queues, *others):
+        engine.launch(task)
+    await engine.until(lambda: not engine.waiting, "launches answered")
+    left = {queue.number: queue.job.launch()["grid"][0] for queue in queues}
+    start = dict.fromkeys(left, 0)
+    while any(left.values()):
+        queue = engine.rng.choice([one for one in queues if left[one.number]])
+        count = engine.rng.randint(1, min(3, left[queue.number]))
+        assert await engine.append(queue, start[queue.number], count) == 0
+        start[queue.number] += count
+        left[queue.number] -= count
+        for _ in range(engine.rng.choice((0, 10, 400))):
+            await engine.step()
+    assert all(queue.over is None for queue in queues)
+    for queue in queues:
+        assert await engine.append(queue, start[queue.number], 0) == 0
+    await engine.finish()
+    for task in (*queues, *others):
+        engine.check(task)
 
 
 @cocotb.test()

@@ -8,7 +8,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
-from hw.methods import ComputeMethod
+from hw.methods import ComputeMethod, PcasAction
 from hw.qmd import Placement
 from hw.records import COMPUTE_CLIENTS, mmu_command, semaphore_request, semaphore_response
 from hw.work.contexts import context_setting
@@ -161,6 +161,21 @@ class Engine:
         word |= {"address": method >> 2, "data": value}
         self.answer = None
         self.methods.put(0, lambda: word)
+
+    async def append(self, task: Launch, start: int, count: int) -> int:
+        """Append entries to a queue task, by methods of another channel; the answer's cause."""
+        channel = (task.number + 1) % CONFIG.channels
+        for method, value in (
+            (ComputeMethod.SEND_PCAS_A, task.page),
+            (ComputeMethod.SEND_PCAS_B, start | count << 24),
+        ):
+            self.setting(channel, method, value)
+            await self.step()
+        action = PcasAction.INCREMENT_PUT
+        self.act(channel, ComputeMethod.SEND_SIGNALING_PCAS2_B, action, task.asid, task.context)
+        await self.until(lambda: self.answer is not None, "answer")
+        assert self.answer is not None
+        return self.answer
 
     def _launch(self) -> None:
         """Methods of the launch that is the next one."""

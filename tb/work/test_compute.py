@@ -13,7 +13,7 @@ def test_compute(simulator: str) -> None:
         "tb.work.cocotb_compute",
         simulator=simulator,
         name="work-compute",
-        minimum=6,
+        minimum=7,
     )
 
 
