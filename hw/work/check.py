@@ -54,7 +54,8 @@ class Check(wiring.Component):
     -------
     start : strobe, a new record is going to be read.
     resumed : the task goes on where CTA_RASTER_*_RESUME say; else it begins at its first block.
-    entered : it is an open queue: its pointers are no longer those of the record.
+    entered : it was accepted before: a queue's pointers are no longer those of the record, and its
+        dependence counter may be that of its next launch.
     decrements : its dependence counter is about to be counted down; else it has to be 0.
     record, dwords : of the reader.
     done : everything below counts, until `start`.
@@ -161,7 +162,7 @@ class Check(wiring.Component):
             SkedCheck.QUEUE_SIZE: qmd.IS_QUEUE & _size_wrong(qmd),
             SkedCheck.RESUME: (first.x >= grid.x) | (first.y >= grid.y) | (first.z >= grid.z),
             SkedCheck.WARPS: self.needs.warps > config.sm_warps,
-            SkedCheck.DEPENDENCE: (qmd.DEPENDENCE_COUNTER == 0) == self.decrements,
+            SkedCheck.DEPENDENCE: self._counter_wrong(),
         }
         return select(lowest(Cat(conditions.values())), [Value.cast(one) for one in conditions])
 
@@ -171,6 +172,9 @@ class Check(wiring.Component):
         gets = (qmd.INNER_GET | qmd.OUTER_GET) != 0
         wrong = gets | (qmd.INNER_PUT > qmd.CIRCULAR_QUEUE_SIZE)
         return qmd.IS_QUEUE & ~self.entered & wrong
+
+    def _counter_wrong(self) -> Value:
+        return ~self.entered & ((self.record.DEPENDENCE_COUNTER == 0) == self.decrements)
 
     def _foreign(self) -> Value:
         qmd = self.record

@@ -128,7 +128,7 @@ def judge(
     """The task, or the SKEDCHECK number of the first thing that is wrong, or None when the record
     is not of this version or asks for what is not modelled.
 
-    `entered`: the queue has been looked at before. `decrements`: its dependence counter is about to
+    `entered`: the task has been accepted before. `decrements`: its dependence counter is about to
     go down. Where a queue goes on does not stand in the record: `first` and `blocks` are 0.
     """
     of = {name: word >> low & (1 << width) - 1 for name, (low, width) in FIELDS.items()}
@@ -155,7 +155,7 @@ def judge(
         21: of["is_queue"] and _size_wrong(of["queue_size"], of["entries_log"]),
         24: any(one >= size for one, size in zip(first, grid, strict=True)),
         34: warps > machine.warps,
-        36: not of["dependence"] if decrements else of["dependence"],
+        36: not entered and bool(of["dependence"]) != decrements,
     }
     wrong = [number for number, fault in faults.items() if fault]
     if wrong:

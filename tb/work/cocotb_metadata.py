@@ -187,6 +187,9 @@ async def dependence(dut: Any) -> None:
     for count in (1, 2, 65535):
         assert isinstance(await _compare(bench, dependence=count), Task)
     assert await _compare(bench) == 36
+    dut.decrements.value, dut.entered.value = 0, 1  # that of the next launch, perhaps
+    for count in (0, 1):
+        assert isinstance(await _compare(bench, dependence=count), Task)
 
 
 @cocotb.test()

@@ -191,6 +191,21 @@ async def dependence(dut: Any) -> None:
 
 
 @cocotb.test()
+async def dependence_of_the_next_launch(dut: Any) -> None:
+    """Once a task is accepted, its counter may be set for the next time (HOST-10)."""
+    bench = await begin(dut, place=0.0, end=0.5)
+    tasks = [Task(n, priority=5, asid=1 + n, blocks=2) for n in range(CONFIG.slots + 2)]
+    for task in tasks:
+        assert await bench.did(bench.ask(task)) == 0
+    for task in tasks:
+        task.fields["dependence"] = 3
+        bench.know(task)
+    bench.rows.place = 0.5
+    await bench.finish()
+    assert all(task.outcome == "ended" for task in tasks)
+
+
+@cocotb.test()
 async def dependence_refused(dut: Any) -> None:
     """A task that cannot be launched keeps its counter, so that it can be tried again."""
     bench = await begin(dut, place=0.0, end=0.5)

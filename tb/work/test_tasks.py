@@ -26,5 +26,5 @@ def test_queues(simulator: str) -> None:
         simulator=simulator,
         name="work-queues",
         env={"WORK_CONFIG": "default"},
-        minimum=11,
+        minimum=12,
     )
