@@ -17,7 +17,7 @@ from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
 from hw.trace import TracePort
 from hw.work.compute import Compute
-from hw.work.tasks import LaunchAction
+from hw.work.launch import LaunchAction
 
 __all__ = ["Signalbox"]
 

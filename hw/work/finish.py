@@ -9,12 +9,12 @@ from hw.lib.onehot import select
 from hw.methods import SemOp
 from hw.qmd import RELEASES, DependentAction
 from hw.records import MemoryStatus, ReadPort, SemaphoreError, SemaphorePort, WritePort
+from hw.work.fields import RESUME
 from hw.work.metadata import Refusal, task_verdict
 from hw.work.reader import QmdReader
 from hw.work.records import task_pointer
 from hw.work.reductions import reduction_of
-from hw.work.tasks import RESUME_OFFSET
-from hw.work.word import WORD_BYTES, WordAccess
+from hw.work.word import WordAccess
 
 __all__ = ["Finish", "task_action", "task_completed"]
 
@@ -81,9 +81,9 @@ class Finish(wiring.Component):
             self._reader.request.p.asid.eq(task.asid),
             self._reader.request.p.page.eq(task.page),
             word.p.asid.eq(task.asid),
-            word.p.va.eq(Cat(Const(RESUME_OFFSET, 8), task.page)),
+            word.p.va.eq(Cat(Const(RESUME.offset, 8), task.page)),
             word.p.write.eq(1),
-            word.p.strobe.eq((1 << WORD_BYTES) - 1),
+            word.p.strobe.eq(RESUME.strobe),
             self.act.p.task.page.eq(record.DEPENDENT_QMD0_POINTER),
             [
                 self.act.p.task[name].eq(task[name])

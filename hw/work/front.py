@@ -18,10 +18,10 @@ from hw.methods import (
 from hw.records import MemoryStatus, SemaphoreError, SemaphorePort, WritePort
 from hw.semaphore.causes import CAUSE_OF as SEMAPHORE_CAUSES
 from hw.work.inline import InlineRecords
+from hw.work.launch import LaunchAction, slot_limit, task_launch, task_launched
 from hw.work.metadata import Refusal
 from hw.work.port import ComputePort, cause_of, compute_method
 from hw.work.reductions import reduction_of
-from hw.work.tasks import LaunchAction, slot_limit, task_launch, task_launched
 
 __all__ = ["Front"]
 

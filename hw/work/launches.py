@@ -8,9 +8,9 @@ from hw.config import Config
 from hw.lib.arbiter import SteadyRoundRobin
 from hw.qmd import DependentAction, SkedCheck
 from hw.work.finish import task_action, task_completed
+from hw.work.launch import LaunchAction, task_failure, task_launch, task_launched
 from hw.work.metadata import Refusal, task_verdict
 from hw.work.records import task_pointer
-from hw.work.tasks import LaunchAction, task_failure, task_launch, task_launched
 
 __all__ = ["Launches"]
 

@@ -9,6 +9,8 @@ from hw.config import PRIORITIES, Config
 from hw.lib.onehot import encode, lowest
 from hw.qmd import Placement, SkedCheck
 from hw.records import MemoryStatus, ReadPort, WritePort
+from hw.work.fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME
+from hw.work.launch import LaunchAction, slot_limit, task_failure, task_launch, task_launched
 from hw.work.lists import ListOutcome, Lists, list_area
 from hw.work.metadata import Metadata, Refusal, task_verdict
 from hw.work.queues import QueueNext, QueueOp, Queues
@@ -25,39 +27,10 @@ from hw.work.slots import Slots
 from hw.work.word import WORD_BYTES, WordAccess
 from hw.work.words import KernelWords
 
-__all__ = [
-    "RESUME_OFFSET",
-    "LaunchAction",
-    "Tasks",
-    "slot_limit",
-    "task_failure",
-    "task_launch",
-    "task_launched",
-]
-
-RESUME_OFFSET = 24
-"""Where CTA_RASTER_*_RESUME lie in a record, 8 bytes."""
-
-_COUNTER_OFFSET = 16
-"""Where the 8 bytes with DEPENDENCE_COUNTER lie; its bits there, and the bytes that have them."""
-_COUNTER = slice(14, 30)
-_COUNTER_BYTES = 0b1110
-
-_GET_BYTES = 0b1111_0000
-"""Those of OUTER_GET in a record's first 8 bytes."""
+__all__ = ["Tasks"]
 
 _SETTLE = 3
 """Cycles until choices count what has changed; see `Slots`."""
-
-
-class LaunchAction(enum.Enum, shape=2):
-    """What is to be done with a task."""
-
-    SCHEDULE = 0
-    INCREMENT_PUT = 1
-    """It is an open queue: `span` was appended."""
-    DECREMENT_DEPENDENCE = 2
-    """Its dependence counter goes down by 1; when it comes to 0 the task is scheduled."""
 
 
 class _Store(enum.Enum, shape=2):
@@ -71,29 +44,6 @@ class _Store(enum.Enum, shape=2):
     """The counter as it was."""
     GET = 3
     """How many entries of a queue are done."""
-
-
-def task_launch(config: Config) -> data.StructLayout:
-    """Something is to be done with a task of a context."""
-    return data.StructLayout({
-        "context": config.context_bits,
-        "task": task_pointer,
-        "action": LaunchAction,
-        "span": queue_span,
-    })
-
-
-task_launched = data.StructLayout({"valid": 1, "verdict": task_verdict, "nothing": 1})
-"""What became of it, a strobe; `nothing`: no task was launched, nor was one refused."""
-
-
-def slot_limit(config: Config) -> data.StructLayout:
-    """A context's tasks may hold `count` slots; 0, or more than there are: all. A strobe."""
-    return data.StructLayout({"valid": 1, "context": config.context_bits, "count": 8})
-
-
-task_failure = data.StructLayout({"task": task_pointer, "verdict": task_verdict})
-"""A task that had been accepted has ended, and this is why."""
 
 
 class Tasks(wiring.Component):
@@ -556,7 +506,8 @@ class Tasks(wiring.Component):
         value."""
         request = self._word.request.p
         offset, counter = Signal(8), Signal(8 * WORD_BYTES)
-        dwords = self._metadata.record.as_value()[8 * _COUNTER_OFFSET :][: 8 * WORD_BYTES]
+        place_of, bits = DEPENDENCE_COUNTER.offset, DEPENDENCE_COUNTER.bits
+        dwords = self._metadata.record.as_value()[8 * place_of :][: 8 * WORD_BYTES]
         m.d.comb += [
             request.asid.eq(self.task.asid),
             request.va.eq(Cat(offset, self.task.page)),
@@ -565,17 +516,17 @@ class Tasks(wiring.Component):
         ]
         with m.Switch(self._store):
             with m.Case(_Store.PLACE):
-                m.d.comb += [offset.eq(RESUME_OFFSET), request.data.eq(place)]
-                m.d.comb += request.strobe.eq((1 << WORD_BYTES) - 1)
+                m.d.comb += [offset.eq(RESUME.offset), request.data.eq(place)]
+                m.d.comb += request.strobe.eq(RESUME.strobe)
             with m.Case(_Store.GET):
-                m.d.comb += request.data.eq(self._queues.freed << 32)
-                m.d.comb += request.strobe.eq(_GET_BYTES)
+                m.d.comb += request.data.eq(self._queues.freed << OUTER_GET.bits.start)
+                m.d.comb += request.strobe.eq(OUTER_GET.strobe)
             with m.Default():
-                m.d.comb += [offset.eq(_COUNTER_OFFSET), request.data.eq(counter)]
-                m.d.comb += request.strobe.eq(_COUNTER_BYTES)
+                m.d.comb += [offset.eq(place_of), request.data.eq(counter)]
+                m.d.comb += request.strobe.eq(DEPENDENCE_COUNTER.strobe)
                 with m.If(self._store == _Store.COUNTER):
-                    m.d.comb += counter[_COUNTER].eq(dwords[_COUNTER] - 1)
-        return counter[_COUNTER]
+                    m.d.comb += counter[bits].eq(dwords[bits] - 1)
+        return counter[bits]
 
     def _write(self, m: Module, counter: Value) -> None:
         """Something is written into the record."""

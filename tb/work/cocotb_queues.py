@@ -6,8 +6,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.qmd import SkedCheck
+from hw.work.launch import LaunchAction
 from hw.work.metadata import Refusal
-from hw.work.tasks import LaunchAction
 from tb.work.queuebench import CLOSE, Queue, QueueBench, begin
 from tb.work.taskbench import CONFIG, LOG_SIZE, Task
 
