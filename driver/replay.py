@@ -15,19 +15,27 @@ from driver.repairs import FaultRecord, Repairs
 from driver.stream import Event, Stream
 from driver.workload import CopySpec, KernelSpec, Request, Workload, requests
 
-__all__ = ["CopyRecord", "KernelRecord", "Replay", "Result", "SpaceRecord", "VerifyError", "run"]
+__all__ = [
+    "CopyRecord",
+    "KernelRecord",
+    "Replay",
+    "Result",
+    "SpaceRecord",
+    "VerifyError",
+    "WorkRecord",
+    "run",
+]
 
 _LISTS = "task lists"
 """Name of the driver's space for lists of tasks."""
 
 
-@dataclass(frozen=True)
-class CopyRecord:
-    """What became of one copy; cycles from the start of the run.
+@dataclass(frozen=True, kw_only=True)
+class WorkRecord:
+    """What became of a copy or a kernel; cycles from the start of the run.
 
     `requested` is the time that the file asks for; `submitted` is when its doorbell was rung;
-    `ready` the later of that and the end of the last copy that it waits for; `completed` when its
-    last byte was written.
+    `ready` the later of that and the end of the last one that it waits for.
     """
 
     name: str
@@ -35,7 +43,6 @@ class CopyRecord:
     stream: str
     channel: int
     priority: int
-    size: int
     requested: int
     submitted: int
     ready: int
@@ -47,33 +54,23 @@ class CopyRecord:
         return self.completed - self.ready
 
 
-@dataclass(frozen=True)
-class KernelRecord:
-    """What became of one kernel; cycles as of copies, the sizes and numbers of its launch.
+@dataclass(frozen=True, kw_only=True)
+class CopyRecord(WorkRecord):
+    """A copy of `size` bytes; `completed` when its last byte was written."""
 
-    Its task record lay at `page` << 8 of address space `asid`; `completed` is when the event behind
-    it was recorded.
-    """
+    size: int
 
-    name: str
-    index: int
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRecord(WorkRecord):
+    """A kernel, with the sizes and numbers of its launch; `completed` is when the event behind it
+    was recorded. Its task record lay at `page` << 8 of address space `asid`."""
+
     kernel: str
-    stream: str
-    channel: int
     asid: int
-    priority: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     page: int
-    requested: int
-    submitted: int
-    ready: int
-    completed: int
-
-    @property
-    def latency(self) -> int:
-        """Cycles from when it could have begun to its end."""
-        return self.completed - self.ready
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ class Result:
         """Records of the series called `name`, in order."""
         return [record for record in self.records if record.name == name]
 
-    def title(self, record: CopyRecord | KernelRecord) -> str:
+    def title(self, record: WorkRecord) -> str:
         """Name of a copy or kernel, with its index when it is one of a series."""
         series = any(spec.name == record.name and spec.count > 1 for spec in self.workload.work)
         return f"{record.name}[{record.index}]" if series else record.name
