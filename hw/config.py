@@ -132,7 +132,7 @@ class Config:
     cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
     contexts : contexts that may have tasks; one of them runs.
     slots : tasks that hold a slot of the task table, from which blocks are placed.
-    queues : queue tasks that may be open.
+    queues : queue tasks that may be open; a place is kept for each context, so no fewer than those.
     sms : streaming multiprocessors; 0: there is no compute engine, and no compute class.
     sm_warps, sm_blocks : hardware warps and block slots of each.
     sm_registers : 32-bit registers of each, for all its warps together.
@@ -181,6 +181,11 @@ class Config:
         for name, unit in (("sm_registers", REGISTER_UNIT), ("sm_shared", SHARED_UNIT)):
             if getattr(self, name) % unit:
                 raise ConfigError(f"{name} = {getattr(self, name)} is not a multiple of {unit}")
+        if self.queues < self.contexts:
+            raise ConfigError(
+                f"queues = {self.queues} is less than contexts = {self.contexts}: "
+                "a place is kept for each"
+            )
 
     def _check_type(self) -> None:
         for field in fields(self):

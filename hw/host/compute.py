@@ -44,6 +44,7 @@ class ComputeMethods(wiring.Component):
     Members
     -------
     port : the compute engine.
+    on : per channel, it is switched on.
     setting : a method that only sets state was executed. clear : the channel starts anew.
     ask : a method waits from now on, and begins when the channels before it are done. drop : it
         waits no longer, and its wait is not over.
@@ -63,6 +64,7 @@ class ComputeMethods(wiring.Component):
         event = channel_event(config)
         super().__init__({
             "port": Out(ComputePort(config)),
+            "on": In(config.channels),
             "setting": In(channel_event(config, address=12, data=32)),
             "clear": In(event),
             "ask": In(channel_event(config, asid=config.asid_bits, context=4, address=12, data=32)),
@@ -90,6 +92,7 @@ class ComputeMethods(wiring.Component):
         for outer, inner in ((port.setting, self.setting), (port.clear, self.clear)):
             m.d.sync += outer.eq(inner)
         answered = later(m, port.answer, "answered")
+        m.d.sync += port.on.eq(self.on)
         over = self._hear(m)
         self._take_turns(m, answered)
         self._count(m, answered, over)

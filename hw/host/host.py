@@ -246,6 +246,7 @@ class Host(wiring.Component):
             memops.clear.channel.eq(pipeline.served),
             memops.ask.eq(execute.invalidate),
             memops.drop.eq(execute.drop),
+            computes.on.eq(channels.enabled),
             computes.setting.eq(execute.set_compute),
             computes.clear.eq(memops.clear),
             computes.ask.eq(execute.compute),

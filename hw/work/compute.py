@@ -89,9 +89,9 @@ class Compute(wiring.Component):
         connect(m, launches.over, flipped(self.host.over))
         m.d.comb += [
             launches.launched.eq(tasks.launched),
-            launches.context.eq(tasks.context),
             front.launched.eq(launches.answer),
             tasks.limit.eq(front.limit),
+            tasks.on.eq(self.host.on),
             self.host.answer.eq(front.host.answer),
             self.control.lost.eq(tasks.lost),
             tasks.area.eq(self.control.area),
@@ -120,7 +120,7 @@ class Compute(wiring.Component):
             contexts.slice.eq(control.slice),
             contexts.mend.eq(control.mend),
             contexts.waiting.eq(tasks.waiting),
-            # What is at its end belongs to the context, and so do tasks that depend on it.
+            # A task at its end may launch another one: its context has something left.
             contexts.empty.eq(tasks.empty & self._finish.idle & self._launches.calm),
             control.broken.eq(contexts.broken),
             control.active.eq(contexts.active),

@@ -16,13 +16,21 @@ from hw.work.records import task_pointer
 from hw.work.reductions import reduction_of
 from hw.work.word import WordAccess
 
-__all__ = ["Finish", "task_action", "task_completed"]
+__all__ = ["Finish", "task_action", "task_completed", "task_ended"]
 
 _FOUR_WORDS = 0
 """RELEASEn_STRUCTURE_SIZE with a timestamp."""
 
-task_action = data.StructLayout({"task": task_pointer, "action": DependentAction})
-"""What is to be done to a task."""
+
+def task_ended(config: Config) -> data.StructLayout:
+    """All blocks of a task of `context` have ended."""
+    return data.StructLayout({"task": task_pointer, "context": config.context_bits})
+
+
+def task_action(config: Config) -> data.StructLayout:
+    """What is to be done to a task."""
+    return data.StructLayout({**task_ended(config).members, "action": DependentAction})
+
 
 task_completed = data.StructLayout({"task": task_pointer, "verdict": task_verdict, "trap": 1})
 """A task is complete, or what went wrong at its end; `trap`: it asks for an interrupt."""
@@ -40,7 +48,7 @@ class Finish(wiring.Component):
     -------
     ended : a task all of whose blocks have ended.
     semaphore : the semaphore unit, for releases.
-    act : what its end does to a dependent task.
+    act : what its end does to a dependent task, which is of the same context.
     completed : a task is complete.
     read, write : the memory.
     idle : no task is at its end.
@@ -49,9 +57,9 @@ class Finish(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "ended": In(stream.Signature(task_pointer)),
+            "ended": In(stream.Signature(task_ended(config))),
             "semaphore": Out(SemaphorePort(config)),
-            "act": Out(stream.Signature(task_action)),
+            "act": Out(stream.Signature(task_action(config))),
             "completed": Out(stream.Signature(task_completed)),
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
@@ -59,6 +67,7 @@ class Finish(wiring.Component):
         })
         self._reader, self._word = QmdReader(config), WordAccess(config)
         self._task, self._verdict = Signal(task_pointer), Signal(task_verdict)
+        self._context = Signal(config.context_bits)
         self._trap, self._turn = Signal(), Signal(len(RELEASES))
 
     def elaborate(self, platform: object) -> Module:
@@ -89,6 +98,7 @@ class Finish(wiring.Component):
                 self.act.p.task[name].eq(task[name])
                 for name in ("asid", "channel", "depth", "epoch")
             ],
+            self.act.p.context.eq(self._context),
             self.act.p.action.eq(record.DEPENDENT_QMD0_ACTION),
             self.completed.p.task.eq(task),
             self.completed.p.verdict.eq(self._verdict),
@@ -102,8 +112,13 @@ class Finish(wiring.Component):
         reader, word = self._reader, self._word
         with m.State("IDLE"):
             m.d.comb += self.ended.ready.eq(1)
-            m.d.sync += [self._task.eq(self.ended.p), self._verdict.eq(0), self._trap.eq(0)]
-            m.d.sync += self._turn.eq(1)
+            m.d.sync += [
+                self._task.eq(self.ended.p.task),
+                self._context.eq(self.ended.p.context),
+                self._verdict.eq(0),
+                self._trap.eq(0),
+                self._turn.eq(1),
+            ]
             with m.If(self.ended.valid):
                 m.next = "READ"
         with m.State("READ"):

@@ -33,7 +33,7 @@ class Launches(wiring.Component):
     Members
     -------
     channel : launches of channels. answer : strobe, what became of it; before the next is taken.
-    act : what an ended task does to another, of context `context`.
+    act : what an ended task does to another.
     launch, launched : to and from the task unit.
     failed : tasks that were given up; see `Tasks`. completed : tasks that are complete; `Finish`.
     began : strobe, a dependent task is launched; in no cycle with `answer`, nor with one in which a
@@ -46,10 +46,9 @@ class Launches(wiring.Component):
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "context": In(config.context_bits),
             "channel": In(stream.Signature(task_launch(config))),
             "answer": Out(task_launched),
-            "act": In(stream.Signature(task_action)),
+            "act": In(stream.Signature(task_action(config))),
             "launch": Out(stream.Signature(task_launch(config))),
             "launched": In(task_launched),
             "failed": In(stream.Signature(task_failure)),
@@ -86,7 +85,7 @@ class Launches(wiring.Component):
                 with m.If(acts):
                     m.d.sync += [
                         self._from.task.eq(act.p.task),
-                        self._from.context.eq(self.context),
+                        self._from.context.eq(act.p.context),
                         self._from.action.eq(action),
                         self._from.span.count.eq(1),
                         self._from.span.behind.eq(1),

@@ -75,6 +75,7 @@ class ComputePort(wiring.Signature):
 
     Members
     -------
+    on : per channel, it is switched on; when it is no more, queues that it has launched are closed.
     setting : a method that sets state. clear : strobe: `channel` starts anew, and has set nothing.
     method, answer : one at a time: the next is offered after the answer to the one before.
     began : strobe: a task of `channel` is launched, also by another task; in no cycle with
@@ -85,6 +86,7 @@ class ComputePort(wiring.Signature):
     def __init__(self, config: Config) -> None:
         channel = {"valid": 1, "channel": config.channel_bits}
         super().__init__({
+            "on": Out(config.channels),
             "setting": Out(compute_setting(config)),
             "clear": Out(data.StructLayout(channel)),
             "method": Out(stream.Signature(compute_method(config))),

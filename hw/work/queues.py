@@ -35,6 +35,9 @@ class QueueOp(enum.Enum, shape=3):
     """The row's blocks have ended."""
     RECALL = 5
     """Only tell of it."""
+    SHUT = 6
+    """One that the task's channel has launched is closed, and entries that make no whole block are
+    dropped."""
 
 
 class QueueNext(enum.Enum, shape=2):
@@ -59,7 +62,7 @@ class _Place(enum.Enum, shape=2):
 
 
 def queue_request(config: Config) -> data.StructLayout:
-    """`queue`: which one, but for ENTER and APPEND, which go by `task`. `row` for TAKE; with
+    """`queue`: which one, but for ENTER, APPEND and SHUT, which go by `task`. `row` for TAKE; with
     `stopped` a DRAIN goes on at block `next`."""
     return data.StructLayout({
         "op": QueueOp,
@@ -75,12 +78,13 @@ class Queues(wiring.Component):
     1 << QUEUE_ENTRIES_PER_CTA_LOG2 entries, and starts when all of them are there, or those that
     are when the queue is closed.
 
-    One request at a time, answered after 7 cycles, ENTER and APPEND after up to two more per queue.
+    One request at a time, answered after 7 cycles; ENTER, APPEND and SHUT after up to two more per
+    queue, and one. Of the free places one is kept for each other context that has no queue.
 
     Members
     -------
     request : what is to be done. done : strobe; everything below counts, until the next request.
-    task, context, level : whose it is: for ENTER and APPEND. span : what APPEND brings.
+    task, context, level : whose it is: for ENTER, APPEND and SHUT. span : what APPEND brings.
     record : of a task that enters.
     runs : per row, blocks can be added to it.
     leave : strobe: a queue is no more.
@@ -134,6 +138,12 @@ class Queues(wiring.Component):
         self._asked, self._kept = Signal(queue_request(config)), Signal(self._shape)
         self._held, self._ends = Signal(config.queues), Signal(config.queues)
         self._total = Signal(BLOCK_COUNT_BITS)
+        self._others = Signal(config.contexts)
+        """Contexts of which queues were found."""
+        self._room = Signal(range(config.queues + config.contexts))
+        """Places that were found free, and other contexts that have one."""
+        self._rest = Signal(_COUNT_BITS)
+        """Entries that make no whole block."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -185,6 +195,7 @@ class Queues(wiring.Component):
             self.rank.eq(kept.level),
             self.row.eq(kept.row),
             self.freed.eq(kept.freed),
+            self._rest.eq(kept.put & ((1 << kept.group) - 1)),
             self.some.eq(self._held.any()),
             first.eq(lowest(self._ends)),
         ]
@@ -192,30 +203,31 @@ class Queues(wiring.Component):
 
     def _begin(self, m: Module) -> None:
         request = self.request
-        op = request.p.op
         with m.State("IDLE"):
             m.d.comb += request.ready.eq(1)
-            m.d.sync += [self._asked.eq(request.p), self.verdict.eq(0)]
+            m.d.sync += [
+                self._asked.eq(request.p),
+                self.verdict.eq(0),
+                self._others.eq(0),
+                self._room.eq(0),
+            ]
             with m.If(request.valid):
-                with m.If((op == QueueOp.ENTER) | (op == QueueOp.APPEND)):
-                    m.d.sync += self.queue.eq(0)
-                    m.next = "SEEK"
-                with m.Else():
-                    m.d.sync += self.queue.eq(request.p.queue)
-                    m.next = "READ"
+                with m.Switch(request.p.op):
+                    with m.Case(QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT):
+                        m.d.sync += self.queue.eq(0)
+                        m.next = "SEEK"
+                    with m.Default():
+                        m.d.sync += self.queue.eq(request.p.queue)
+                        m.next = "READ"
 
     def _search(self, m: Module, read: data.View) -> None:
-        """Is a queue open that has this record?"""
+        """Look at one queue after another, for one that has this record, or this channel."""
         enters = self._asked.op == QueueOp.ENTER
-        own = Cat(read.task.asid, read.task.page, read.context)
-        found = self._held.bit_select(self.queue, 1) & (
-            own == Cat(self.task.asid, self.task.page, self.context)
-        )
-        free = Signal(self._config.queues)
-        m.d.comb += free.eq(lowest(~self._held))
+        found = self._fits(m, read)
         with m.State("SEEK"):
             m.next = "SEEN"
         with m.State("SEEN"):
+            self._count(m, read)
             m.d.sync += self.queue.eq(self.queue + 1)
             m.next = "SEEK"
             with m.If(found & enters):
@@ -225,11 +237,33 @@ class Queues(wiring.Component):
                 m.d.sync += self.queue.eq(self.queue)
                 m.next = "READ"
             with m.Elif(self.queue == self._config.queues - 1):
-                m.d.sync += self.queue.eq(encode(free))
-                m.next = "CHANGE"
-                with m.If(~enters | self._held.all()):
-                    self._refuse(m, Refusal.QUEUE)
-                    m.next = "DONE"
+                m.next = "ROOM"
+        free = Signal(self._config.queues)
+        m.d.comb += free.eq(lowest(~self._held))
+        with m.State("ROOM"):
+            m.d.sync += self.queue.eq(encode(free))
+            m.next = "CHANGE"
+            with m.If(~enters | (self._room < self._config.contexts)):
+                self._refuse(m, Refusal.QUEUE)
+                m.next = "DONE"
+
+    def _fits(self, m: Module, read: data.View) -> Signal:
+        """The queue that is looked at is the one that is sought."""
+        found, held = Signal(), self._held.bit_select(self.queue, 1)
+        own = Cat(read.task.asid, read.task.page, read.context)
+        record = own == Cat(self.task.asid, self.task.page, self.context)
+        channel = (read.task.channel == self.task.channel) & ~read.closed
+        m.d.comb += found.eq(held & Mux(self._asked.op == QueueOp.SHUT, channel, record))
+        return found
+
+    def _count(self, m: Module, read: data.View) -> None:
+        """The place that is looked at is free, or its context needs no other one."""
+        held = self._held.bit_select(self.queue, 1)
+        others = self._others.bit_select(read.context, 1)
+        new = (read.context != self.context) & ~others
+        m.d.sync += self._room.eq(self._room + (~held | new))
+        with m.If(held & new):
+            m.d.sync += others.eq(1)
 
     def _refuse(self, m: Module, refusal: Refusal, check: SkedCheck = SkedCheck.NONE) -> None:
         m.d.sync += [self.verdict.refusal.eq(refusal), self.verdict.check.eq(check)]
@@ -249,6 +283,8 @@ class Queues(wiring.Component):
                     self._refuse(m, Refusal.CHECK, SkedCheck.QUEUE_GET_PUT)
                 with m.Else():
                     m.d.sync += [kept.put.eq(after), kept.closed.eq(span.count == 0)]
+            with m.Case(QueueOp.SHUT):
+                m.d.sync += [kept.put.eq(kept.put - self._rest), kept.closed.eq(1)]
             with m.Case(QueueOp.UNDO):
                 m.d.sync += [
                     kept.put.eq(kept.put - span.count),
@@ -274,9 +310,7 @@ class Queues(wiring.Component):
     def _sum(self, m: Module) -> None:
         """How many blocks there are in all."""
         kept = self._kept
-        rest = Signal(_COUNT_BITS)
-        m.d.comb += rest.eq(kept.put & ((1 << kept.group) - 1))
-        m.d.sync += self._total.eq((kept.put >> kept.group) + (kept.closed & rest.any()))
+        m.d.sync += self._total.eq((kept.put >> kept.group) + (kept.closed & self._rest.any()))
 
     def _decide(self, m: Module) -> None:
         """Where its task belongs now."""
@@ -292,6 +326,9 @@ class Queues(wiring.Component):
                     self._place(m)
                 with m.Elif((kept.place == _Place.ROW) & row_runs & (blocks != 0)):
                     m.d.sync += [kept.taken.eq(taken), self.outcome.eq(QueueNext.ADD)]
+            with m.Case(QueueOp.SHUT):
+                with m.If(kept.place == _Place.REST):
+                    self._place(m)
             with m.Case(QueueOp.TAKE):
                 m.d.sync += [
                     kept.taken.eq(taken),
@@ -316,7 +353,8 @@ class Queues(wiring.Component):
         """Which queues are open, and which of them rest and are to end."""
         asked, here = self._asked, Signal(self._config.queues)
         done = self.done & (self.verdict.refusal == Refusal.NONE)
-        ends = (asked.op == QueueOp.APPEND) & (self.outcome == QueueNext.END)
+        closes = (asked.op == QueueOp.APPEND) | (asked.op == QueueOp.SHUT)
+        ends = closes & (self.outcome == QueueNext.END)
         gone = Signal(self._config.queues)
         one = Const(1, self._config.queues)
         m.d.comb += [

@@ -10,6 +10,7 @@ from hw.lib.onehot import encode, lowest
 from hw.qmd import Placement, SkedCheck
 from hw.records import MemoryStatus, ReadPort, WritePort
 from hw.work.fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME
+from hw.work.finish import task_ended
 from hw.work.launch import LaunchAction, slot_limit, task_failure, task_launch, task_launched
 from hw.work.lists import ListOutcome, Lists, list_area
 from hw.work.metadata import Metadata, Refusal, task_verdict
@@ -51,15 +52,17 @@ class Tasks(wiring.Component):
 
     1. a task with a fault is stopped;
     2. a task that has come to its end is handed on, and its row freed; a queue that is not closed
-       rests, in no list and no row, until entries are appended;
+       rests, in no list and no row, until entries are appended; one whose channel was switched off
+       is closed;
     3. one that was stopped too early and whose blocks have ended goes back to the head of its list:
        where it stopped is written into its record (CTA_RASTER_*_RESUME);
     4. while `leave` is 1, one that runs is stopped;
     5. a free slot is given to the first task of the highest list that holds one;
     6. while no slot is free, the one of lowest priority is stopped, if a higher one waits;
     7. a launch is accepted, which goes before 5 and 6 when one of them was done last. Its record is
-       checked, and it goes to its list; or at once into a free slot, if it would be the next. If
-       entries were appended to a queue, its row gets blocks, or it goes to its list.
+       checked, and it goes to its list; or at once into a free slot, if no task of its level or a
+       higher one waits. If entries were appended to a queue, its row gets blocks, or it goes to its
+       list.
 
     A record is read and checked again when its task gets a slot, for memory may have changed; but
     the priority of a task stays that of its list.
@@ -71,16 +74,19 @@ class Tasks(wiring.Component):
         change only while `leave` and `empty` are 1, or nothing has been launched.
     leave : all its tasks are to give up their slots.
     automatic : placement of tasks that leave it to the context (ASID-32).
-    limit : how many slots a context's tasks may hold; what holds more keeps them.
+    limit : how many slots a context's tasks may hold. What holds more keeps them, until a task of
+        higher priority waits: then tasks of lower priority are stopped until it has a slot.
+    on : per channel, it is switched on. Queues of others are closed, without the entries that make
+        no whole block.
     launch : a task. launched : strobe, what became of the launch.
-    ended : a task has come to its end: all its blocks have ended. failed : it has, before its time.
+    ended : a task has come to its end. failed : it has, before its time.
     lost : strobe, a task of a list could not be read: memory of the system is broken, and nothing
-        else will be heard of that task.
+        else will be heard of that task; a queue keeps its place in the table of queues.
     port, kernel : to global logic controller and SMs.
     fault, kill : per row, strobe: a warp cannot go on; its blocks are to end.
     read, write : the memory.
     waiting : per context, one of its lists holds a task.
-    empty : no row is held, nor is a task on its way into one; with `leave` this lasts.
+    empty : no row is held, nor is a task on its way into one; with `leave`, none will be.
     idle : nor does any list hold a task, nor is a queue open.
 
     Attributes
@@ -99,7 +105,8 @@ class Tasks(wiring.Component):
             "launch": In(stream.Signature(task_launch(config))),
             "launched": Out(task_launched),
             "limit": In(slot_limit(config)),
-            "ended": Out(stream.Signature(task_pointer)),
+            "on": In(config.channels),
+            "ended": Out(stream.Signature(task_ended(config))),
             "failed": Out(stream.Signature(task_failure)),
             "lost": Out(1),
             "port": Out(GlobalPort(config)),
@@ -126,6 +133,8 @@ class Tasks(wiring.Component):
         self._store, self._op = Signal(_Store), Signal(QueueOp)
         self._counted, self._wakes = Signal(), Signal()
         """A dependence counter has come to 0; a queue that rested is on its way to its list."""
+        self._left, self._forget = Signal(config.channels), Signal(config.channels)
+        """Channels that were switched off and may have launched open queues; strobe: none is."""
         self._verdict = Signal(task_verdict)
         self._settle = Signal(range(_SETTLE + 1))
 
@@ -142,6 +151,7 @@ class Tasks(wiring.Component):
         kept, place = self._tables(m)
         counter = self._store_what(m, place)
         self._wire_queues(m, place)
+        self._follow_channels(m)
         with m.FSM(name="task") as fsm:
             self._begin(m)
             self._fill(m)
@@ -264,7 +274,11 @@ class Tasks(wiring.Component):
         evicts = slots.crowded & (slots.victim.priority < best.level)
         fills = places & (slots.free.valid | (slots.victim.valid & evicts))
         ends = slots.ended.valid & ~self.ended.valid
+        gone = Signal(self._config.channels)
+        m.d.comb += gone.eq(lowest(self._left))
         with m.State("IDLE"):
+            with m.If(~self._queues.some):
+                m.d.comb += self._forget.eq(~0)
             with m.If(self._settle != 0):
                 m.d.sync += self._settle.eq(self._settle - 1)
             with m.Elif(slots.faulty.valid):
@@ -279,6 +293,9 @@ class Tasks(wiring.Component):
             with m.Elif(self._queues.over.valid & ~self.ended.valid):
                 m.d.sync += self._holds.eq(0)
                 m.next = "RECALL"
+            with m.Elif(self._left.any() & self._queues.some):
+                m.d.sync += self.task.channel.eq(encode(gone))
+                m.next = "SHUT"
             with m.Elif(slots.victim.valid & self.leave):
                 m.d.sync += self._row.eq(slots.victim.row)
                 m.next = "STOP"
@@ -379,8 +396,7 @@ class Tasks(wiring.Component):
     def _go(self, m: Module) -> None:
         """To a list, or into a slot."""
         best, level = self._best, self._metadata.needs.priority
-        head = self._metadata.record.ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST
-        first = (level > best.level) | (level == best.level) & head
+        first = level > best.level
         place = self.active & ~self.leave & (self._of == self.context) & self._slots.free.valid
         with m.If(self._launches & ~(place & (first | ~best.valid))):
             m.next = "PUSH"
@@ -492,10 +508,14 @@ class Tasks(wiring.Component):
             with m.Else():
                 m.next = "END"
         with m.State("END"):  # there is room: nothing here waits for the end of another task
-            m.d.sync += [self.ended.valid.eq(1), self.ended.p.eq(self.task)]
+            m.d.sync += [
+                self.ended.valid.eq(1),
+                self.ended.p.task.eq(self.task),
+                self.ended.p.context.eq(self._of),
+            ]
             m.d.comb += self._queues.leave.valid.eq(self.task.is_queue)
             with m.If(self.task.is_queue):  # there is nothing to be put right in its record
-                m.d.sync += self.ended.p.resumed.eq(0)
+                m.d.sync += self.ended.p.task.resumed.eq(0)
             with m.If(self._holds):
                 m.next = "CLOSE"
             with m.Else():
@@ -594,13 +614,28 @@ class Tasks(wiring.Component):
             add.p.blocks.eq(queues.blocks),
         ]
 
+    def _follow_channels(self, m: Module) -> None:
+        """Which of them are gone. A queue may be opened for one that is gone already."""
+        was, channel = Signal(self._config.channels), self.task.channel
+        late = self._queues.done & (self._op == QueueOp.ENTER) & ~self.on.bit_select(channel, 1)
+        m.d.sync += [
+            was.eq(self.on),
+            self._left.eq(
+                (self._left & ~self._forget) | (was & ~self.on) | Mux(late, 1 << channel, 0)
+            ),
+        ]
+
     def _queue(self, m: Module) -> None:
         """Everything about queues, one request after another."""
         queues, add = self._queues, self.port.add
         for op in QueueOp:
             self._ask_queue(m, op)
         with m.State("QUEUE"):
-            with m.If(queues.done & (queues.verdict.refusal != Refusal.NONE)):
+            with m.If(queues.done & (self._op == QueueOp.SHUT)):
+                with m.If(queues.verdict.refusal != Refusal.NONE):
+                    m.d.comb += self._forget.eq(1 << self.task.channel)
+                self._rest(m)
+            with m.Elif(queues.done & (queues.verdict.refusal != Refusal.NONE)):
                 m.d.sync += [self._verdict.eq(queues.verdict), self.task.is_queue.eq(0)]
                 self._give_up(m)
             with m.Elif(queues.done):
@@ -640,7 +675,7 @@ class Tasks(wiring.Component):
                 m.d.sync += self._store.eq(_Store.GET)
                 m.next = "STORE"
             with m.Case(QueueOp.RECALL):
-                m.d.sync += self.task.eq(queues.owner)
+                m.d.sync += [self.task.eq(queues.owner), self._of.eq(queues.home)]
                 m.next = "END"
             with m.Case(QueueOp.UNDO):
                 m.next = "FAIL"

@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge
 
 from hw.config import CONFIGS
 from hw.records import MemoryStatus, SemaphoreError, semaphore_request, semaphore_response
-from hw.work.finish import task_action, task_completed
+from hw.work.finish import task_action, task_completed, task_ended
 from hw.work.metadata import Refusal
 from hw.work.records import task_pointer
 from tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
@@ -16,7 +16,7 @@ from tb.copy.streams import Fields, Sink, Source
 from tb.reset import reset
 
 CONFIG = CONFIGS["default"]
-ASID, PAGE = 5, 0x1234_5678
+ASID, PAGE, CONTEXT = 5, 0x1234_5678, 2
 TIMEOUT = 600
 POINTER = Fields(task_pointer)
 RELEASE = {
@@ -55,12 +55,12 @@ class Bench:
 
         self.read = ReadMemory(dut, CONFIG, self.contents, pace, lambda: rng.randint(0, 5))
         self.write = WriteMemory(dut, CONFIG, self.contents, pace, lambda: rng.randint(0, 5))
-        self.ended = Source(dut, "ended", task_pointer, pace)
+        self.ended = Source(dut, "ended", task_ended(CONFIG), pace)
         dut.ended__payload.value = 0
         self.request = Sink(dut, "semaphore__request", semaphore_request(CONFIG), pace)
         self.response = Source(dut, "semaphore__response", semaphore_response(), pace)
         dut.semaphore__response__payload.value = 0
-        self.act = Sink(dut, "act", task_action, pace)
+        self.act = Sink(dut, "act", task_action(CONFIG), pace)
         self.completed = Sink(dut, "completed", task_completed, pace)
         self.events: list[tuple[str, dict[str, int]]] = []
         self.refuse: set[int] = set()
@@ -90,7 +90,7 @@ class Bench:
         self.events, self.releases = [], 0
         self.contents.write((ASID, 0), PAGE << 8, word.to_bytes(256, "little"))
         pointer = {"page": PAGE, "asid": ASID, "channel": 6, "depth": 2, "resumed": resumed}
-        self.ended.put(0, lambda: pointer)
+        self.ended.put(0, lambda: {"task": POINTER.pack(pointer), "context": CONTEXT})
         for _ in range(TIMEOUT):
             await self.step()
             if self.events and self.events[-1][0] == "completed":
@@ -154,7 +154,7 @@ async def dependent_task(dut: Any) -> None:
         task = POINTER.unpack(act["task"])
         assert act["action"] == action and task["page"] == 0x8765_4321
         assert (task["asid"], task["channel"], task["depth"]) == (ASID, 6, 2)
-        assert not task["resumed"]
+        assert not task["resumed"] and act["context"] == CONTEXT
 
 
 @cocotb.test()

@@ -94,9 +94,10 @@ async def refused(dut: Any) -> None:
     assert await bench.append(queue, 1, start=7, behind=True) == 0
     wrong = Queue(3, priority=5, asid=3, size=7)
     assert await bench.did(bench.ask(wrong)) == CHECK | SkedCheck.QUEUE_SIZE << 4
-    full = [Queue(10 + n, priority=5, asid=10 + n) for n in range(CONFIG.queues)]
+    most = CONFIG.queues - CONFIG.contexts + 1
+    full = [Queue(10 + n, priority=5, asid=10 + n) for n in range(most)]
     verdicts = [await bench.did(bench.ask(one)) for one in full]
-    assert verdicts == [0] * (CONFIG.queues - 1) + [NO_QUEUE]
+    assert verdicts == [0] * (most - 1) + [NO_QUEUE]
     for one in (queue, *full[:-1]):
         assert await bench.append(one, CLOSE) == 0
     assert await bench.append(queue, 1) in (TOO_MUCH, NO_QUEUE), "it is closed, or over"
@@ -104,6 +105,89 @@ async def refused(dut: Any) -> None:
     assert len(queue.done) == 1
     assert await bench.did(bench.ask(full[-1])) == 0
     assert await bench.append(full[-1], CLOSE) == 0
+    await bench.finish()
+
+
+@cocotb.test()
+async def places_of_contexts(dut: Any) -> None:
+    """However many queues the others have opened, a context can open one (ASID-26)."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    most, number = CONFIG.queues - CONFIG.contexts + 1, 0
+    opened: list[Queue] = []
+
+    async def opens(context: int) -> bool:
+        nonlocal number
+        number += 1
+        queue = Queue(number, priority=5, asid=number, context=context)
+        verdict = await bench.did(bench.ask(queue))
+        assert verdict in (0, NO_QUEUE)
+        if verdict == 0:
+            opened.append(queue)
+        return verdict == 0
+
+    assert [await opens(0) for _ in range(most + 1)] == [True] * most + [False]
+    for context in range(1, CONFIG.contexts):
+        assert await opens(context) and not await opens(context)
+    assert len(opened) == CONFIG.queues
+    assert await bench.append(opened[0], CLOSE) == 0
+    await bench.until(lambda: opened[0].outcome == "ended", "its place is free")
+    assert await opens(1), "all others have one"
+    for queue in opened[1:]:
+        assert await bench.append(queue, CLOSE) == 0
+    await bench.finish()
+
+
+@cocotb.test()
+async def closed_in_absence(dut: Any) -> None:
+    """A queue that rests ends for its own context, also while another one runs (ASID-26)."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    queue = Queue(1, priority=5, asid=1)
+    assert await bench.did(bench.ask(queue)) == 0
+    assert await bench.append(queue, 3) == 0
+    await bench.rest(queue)
+    await _leave(bench, to=1)
+    other = Task(2, priority=5, asid=2, context=1)
+    assert await bench.did(bench.ask(other)) == 0
+    assert await bench.append(queue, CLOSE) == 0
+    await bench.until(lambda: queue.outcome == "ended", "queue over")
+    await bench.finish()
+
+
+@cocotb.test()
+async def channel_switched_off(dut: Any) -> None:
+    """Queues that a channel has launched are closed when it is switched off, whether they rest, wait
+    or run; entries that make no whole block are dropped. Those of others stay (ASID-26)."""
+    bench = await begin(dut, place=0.01, end=0.3)
+    counts = {1: 0, 2: 3, 3: 9, 4: 40, 5: 22}
+    queues = [
+        Queue(n, priority=5, asid=n, channel=5, size=64, per_block=4, first=count)
+        for n, count in counts.items()
+    ]
+    queues += [
+        Queue(20 + n, priority=4, asid=20 + n, channel=5, size=64, per_block=4, first=7)
+        for n in range(3)
+    ]
+    other = Queue(50, priority=5, asid=50, channel=6, size=64, per_block=4, first=5)
+    urgent = [Task(60 + n, priority=9, asid=51 + n, blocks=4) for n in range(CONFIG.slots - 4)]
+    for one in (*queues, other, *urgent):
+        assert await bench.did(bench.ask(one)) == 0
+    bench.switch_off(5)
+    late = Queue(8, priority=5, asid=8, channel=5, size=64, per_block=4, first=6)
+    assert await bench.did(bench.ask(late)) == 0, "it had been on its way"
+    bench.switch_off(5)
+    bench.rows.place = 0.3
+    for queue in (*queues, late):
+        await bench.until(lambda one=queue: one.outcome == "ended", f"queue {queue.number} over")
+    assert other.outcome != "ended"
+    assert [len(queue.done) for queue in queues] == [0, 0, 2, 10, 5, 1, 1, 1]
+    dut.on.value = (1 << CONFIG.channels) - 1
+    again = Queue(9, priority=5, asid=9, channel=5)
+    assert await bench.did(bench.ask(again)) == 0
+    for _ in range(100):
+        await bench.step()
+    for queue in (other, again):
+        assert queue.outcome != "ended"
+        assert await bench.append(queue, CLOSE) == 0
     await bench.finish()
 
 
@@ -127,7 +211,7 @@ async def evicted(dut: Any) -> None:
             ask.task.asid = 1000
     assert queue.stops
     assert await bench.append(queue, CLOSE) == 0
-    await bench.until(lambda: queue.outcome == "ended", "queue over", 40_000)
+    await bench.finish()
     assert queue.done == list(range(100))
 
 
@@ -287,12 +371,13 @@ async def random_queues(dut: Any) -> None:
     assert total > 100
 
 
-async def _leave(bench: QueueBench) -> None:
-    """The context has to leave, and comes back."""
+async def _leave(bench: QueueBench, to: int = 0) -> None:
+    """The context has to leave, and comes back, or another one comes."""
     bench.dut.leave.value = 1
     await bench.step()
     await bench.until(lambda: int(bench.dut.empty.value), "context has left", 20_000)
     bench.dut.active.value = 0
+    bench.dut.context.value = to
     await bench.step()
     bench.dut.leave.value = 0
     bench.dut.active.value = 1

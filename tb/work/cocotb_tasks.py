@@ -122,6 +122,38 @@ async def full_list(dut: Any) -> None:
 
 
 @cocotb.test()
+async def room_for_the_evicted(dut: Any) -> None:
+    """Tasks that go to the head of a full list do not take the places of those that come back."""
+    bench = await begin(dut, place=0.0)
+    slots, room = CONFIG.slots, (1 << LOG_SIZE) - CONFIG.rows
+    for number in range(slots + room):
+        bench.submit(Task(number, priority=4, blocks=200 + number))
+    await bench.until(lambda: not bench.offered, "launches accepted", 20 * TIMEOUT)
+    for turn in range(3):
+        urgent = [Task(1000 + 100 * turn + n, priority=50, blocks=20 + n) for n in range(slots)]
+        for task in urgent:
+            bench.submit(task)
+        bench.rows.end = 1.0
+        await bench.until(
+            lambda those=urgent: all(one.outcome == "runs" for one in those), "urgent ones run"
+        )
+        heads = [Task(2000 + 100 * turn + n, priority=4, blocks=3, head=True) for n in range(slots)]
+        for task in heads:
+            bench.submit(task)
+        bench.rows.place = 1.0
+        await bench.until(
+            lambda those=urgent: all(one.outcome == "ended" for one in those), "urgent ones end"
+        )
+        bench.rows.place = 0.0
+        await bench.until(lambda: not bench.offered, "launches accepted", 20 * TIMEOUT)
+    for one in bench.tasks.values():
+        assert one.outcome != "failed", one
+    bench.rows.place = 1.0
+    await bench.finish()
+    assert all(task.outcome == "ended" for task in bench.accepted)
+
+
+@cocotb.test()
 async def contexts(dut: Any) -> None:
     """Nothing runs before its context is active; one that leaves takes its tasks along, and they go
     on when it is back (ASID-21)."""

@@ -80,6 +80,7 @@ class Engine:
         dut.control__slice.value = slice_cycles
         for name in ("control__mend", "mmu__done", "host__setting", "host__clear"):
             getattr(dut, name).value = 0
+        dut.host__on.value = (1 << CONFIG.channels) - 1
         semaphores = [f"semaphore__{number}" for number in range(COMPUTE_CLIENTS)]
         for name in ("host__method", *(f"{one}__response" for one in semaphores)):
             getattr(dut, f"{name}__payload").value = 0

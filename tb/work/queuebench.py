@@ -77,14 +77,13 @@ class QueueBench(Bench):
         if action is LaunchAction.SCHEDULE:
             self.know(task)
         self.asks.append(ask)
-        pointer = {"page": task.page, "asid": task.asid, "channel": 3, "depth": 1}
 
         def word() -> dict[str, int]:
             put = task.put if isinstance(task, Queue) and start is None else start or 0
             span = put % (1 << 24) | count << 24 | behind << 32
             return {
                 "context": task.context,
-                "task": POINTER.pack(pointer),
+                "task": POINTER.pack(task.pointer),
                 "action": action.value,
                 "span": span,
             }
@@ -106,6 +105,14 @@ class QueueBench(Bench):
     async def append(self, queue: Queue, count: int, **kind: Any) -> int:
         """Append entries, or close; the verdict."""
         return await self.did(self.ask(queue, LaunchAction.INCREMENT_PUT, count, **kind))
+
+    def switch_off(self, channel: int) -> None:
+        """Its open queues are closed, without the entries that make no whole block."""
+        self.dut.on.value = int(self.dut.on.value) & ~(1 << channel)
+        for task in self.tasks.values():
+            if isinstance(task, Queue) and task.channel == channel and not task.closed:
+                task.closed = True
+                task.put -= task.put % task.per_block
 
     def freed(self, queue: Task) -> int:
         """OUTER_GET in memory."""

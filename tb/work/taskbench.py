@@ -10,6 +10,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.config import Config
+from hw.work.finish import task_ended
 from hw.work.launch import task_failure, task_launch, task_launched
 from hw.work.lists import list_area
 from hw.work.records import Policy, task_pointer
@@ -42,6 +43,7 @@ class Task:
     head: bool = False
     context: int = 0
     asid: int = 0
+    channel: int = 3
     fields: dict[str, int] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
     outcome: str = "new"
@@ -52,6 +54,11 @@ class Task:
     @property
     def page(self) -> int:
         return 0x10_0000 + self.number
+
+    @property
+    def pointer(self) -> dict[str, int]:
+        """As it is launched."""
+        return {"page": self.page, "asid": self.asid, "channel": self.channel, "depth": 1}
 
     @property
     def word(self) -> int:
@@ -77,6 +84,7 @@ class Bench:
         dut.automatic.value = self.automatic
         dut.fault.value = 0
         dut.limit.value = 0
+        dut.on.value = (1 << CONFIG.channels) - 1
         dut.launch__payload.value = 0
         dut.port__stopped__payload.value = 0
         self.contents = Memory()
@@ -91,7 +99,7 @@ class Bench:
         self.read = ReadMemory(dut, CONFIG, self.contents, pace, latency, limit=beats)
         self.write = WriteMemory(dut, CONFIG, self.contents, pace, latency)
         self.launch = Source(dut, "launch", task_launch(CONFIG), lambda: True)
-        self.ended = Sink(dut, "ended", task_pointer, pace)
+        self.ended = Sink(dut, "ended", task_ended(CONFIG), pace)
         self.failed = Sink(dut, "failed", task_failure, pace)
         self.rows = Rows(dut, CONFIG, rng, place, end)
         self.rows.opened, self.rows.stopped = self._opened, self._stopped
@@ -117,7 +125,7 @@ class Bench:
         self.offered.append(task)
         word = {
             "context": task.context,
-            "task": POINTER.pack({"page": task.page, "asid": task.asid, "channel": 3, "depth": 1}),
+            "task": POINTER.pack(task.pointer),
         }
         self.launch.put(0, lambda: word)
 
@@ -132,7 +140,9 @@ class Bench:
         if self.answer["valid"]:
             self._launched(self.answer["verdict"])
         if (got := self.ended.step()) is not None:
-            self._ends(self._named(got), "ended")
+            task = self._named(POINTER.unpack(got["task"]))
+            assert got["context"] == task.context, "of another context"
+            self._ends(task, "ended")
         if (got := self.failed.step()) is not None:
             task = self._named(POINTER.unpack(got["task"]))
             self.verdicts[task.number] = got["verdict"]
@@ -160,8 +170,9 @@ class Bench:
     # -- what should have been ---------------------------------------------------------------------
 
     def _named(self, pointer: dict[str, int]) -> Task:
-        assert pointer["channel"] == 3 and pointer["depth"] == 1
-        return self.tasks[pointer["asid"], pointer["page"]]
+        task = self.tasks[pointer["asid"], pointer["page"]]
+        assert pointer["channel"] == task.channel and pointer["depth"] == 1
+        return task
 
     def _best(self) -> int:
         """The highest level of the context whose list holds a task; -1: none does."""
@@ -180,8 +191,7 @@ class Bench:
             task = self.lists[self.context, best].popleft()
         else:
             assert fresh and self._is(row, fresh), "not the first of the highest list"
-            ahead = fresh.priority > best or (fresh.priority == best and fresh.head)
-            assert ahead and fresh.context == self.context, "others were before it"
+            assert fresh.priority > best and fresh.context == self.context, "others were before it"
             task = fresh
         assert row.priority == task.priority
         asked = task.fields.get("placement", 0)

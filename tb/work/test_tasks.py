@@ -15,7 +15,7 @@ def test_tasks(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"work-tasks-{name}",
         env={"WORK_CONFIG": name},
-        minimum=10,
+        minimum=11,
     )
 
 
@@ -26,5 +26,5 @@ def test_queues(simulator: str) -> None:
         simulator=simulator,
         name="work-queues",
         env={"WORK_CONFIG": "default"},
-        minimum=12,
+        minimum=15,
     )
