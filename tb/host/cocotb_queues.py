@@ -8,6 +8,7 @@ import cocotb
 
 from driver.pushbuffer import Pushbuffer
 from hw.errors import Cause
+from hw.methods import HostMethod
 from hw.work.metadata import Refusal
 from tb.host.bench import Bench
 from tb.host.computing import (
@@ -151,3 +152,34 @@ async def slots_of_a_context(dut: Any) -> None:
     placed = await bench.events(BlockPlaced)
     apart = [b.cycle - a.cycle for a, b in pairwise(placed)]
     assert len(placed) == 4 and min(apart) > 400, apart
+
+
+@cocotb.test(**LIMIT)
+async def owner_is_switched_off(dut: Any) -> None:
+    """A queue is closed when the channel that launched it is switched off, and then complete: a
+    task behind it runs, and no wait of others hangs (ASID-26, HOST-10)."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench, 2)
+    one, two = await computer.space(1, 0), await computer.space(2, 1, context=1)
+    owner = await computer.channel(0, 1)
+    other = await computer.channel(1, 2, context=1)
+    last = one.task(JOBS[0])
+    follows = last.record_at >> 8 << 480 | 1 << 512 | 1 << 513
+    queue = one.task(spin(5), **IS_QUEUE, more=follows)
+    await owner.submit(launch(queue))
+    await bench.until_idle(owner)
+    await owner.submit(append(queue, 0, 3))
+    await bench.until_idle(owner)
+    long = two.task(spin(3000))
+    other.segment(launch(long))
+    other.segment(Pushbuffer().host(HostMethod.WFI, 1).release(mark(other), 1))
+    await other.kick()
+    await bench.wait(2000)
+    assert not int(bench.word(mark(other))), "a queue is open"
+    await owner.write("CONTROL", ENABLE=0)
+    await bench.until_word(mark(other), 1)
+    await owner.until_inactive(50_000)
+    last.check()
+    assert int.from_bytes(one.read(queue.record_at + 4, 4), "little") == 3
+    await computer.finish(other)
+    assert await bench.control.read("TASKS") == 3

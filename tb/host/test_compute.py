@@ -21,5 +21,5 @@ def test_queues(simulator: str) -> None:
         "tb.host.cocotb_queues",
         simulator=simulator,
         name="host-queues",
-        minimum=4,
+        minimum=5,
     )

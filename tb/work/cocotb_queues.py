@@ -155,8 +155,8 @@ async def closed_in_absence(dut: Any) -> None:
 
 @cocotb.test()
 async def channel_switched_off(dut: Any) -> None:
-    """Queues that a channel has launched are closed when it is switched off, whether they rest, wait
-    or run; entries that make no whole block are dropped. Those of others stay (ASID-26)."""
+    """Queues that a channel has launched are closed when it is switched off, whether they rest, run
+    or wait; entries that make no whole block are dropped. Those of others stay (ASID-26)."""
     bench = await begin(dut, place=0.01, end=0.3)
     counts = {1: 0, 2: 3, 3: 9, 4: 40, 5: 22}
     queues = [
