@@ -1,17 +1,18 @@
 """The task unit: which tasks hold slots (ASID-20 … 26)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import PRIORITIES, Config
-from hw.lib.onehot import encode, lowest
 from hw.qmd import Placement, SkedCheck
 from hw.records import MemoryStatus, ReadPort, WritePort
-from hw.work.fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME
+from hw.work.departed import DepartedChannels
 from hw.work.finish import task_ended
 from hw.work.launch import LaunchAction, slot_limit, task_failure, task_launch, task_launched
+from hw.work.levels import HighestLevel
+from hw.work.limits import SlotLimits
 from hw.work.lists import ListOutcome, Lists, list_area
 from hw.work.metadata import Metadata, Refusal, task_verdict
 from hw.work.queues import QueueNext, QueueOp, Queues
@@ -25,26 +26,13 @@ from hw.work.records import (
 )
 from hw.work.share import share_memory
 from hw.work.slots import Slots
-from hw.work.word import WORD_BYTES, WordAccess
+from hw.work.stores import RecordStores, Stored
 from hw.work.words import KernelWords
 
 __all__ = ["Tasks"]
 
 _SETTLE = 3
 """Cycles until choices count what has changed; see `Slots`."""
-
-
-class _Store(enum.Enum, shape=2):
-    """What is written into a record."""
-
-    PLACE = 0
-    """Where the task goes on."""
-    COUNTER = 1
-    """Its dependence counter, less 1."""
-    RESTORE = 2
-    """The counter as it was."""
-    GET = 3
-    """How many entries of a queue are done."""
 
 
 class Tasks(wiring.Component):
@@ -121,20 +109,19 @@ class Tasks(wiring.Component):
         })
         self._slots, self._lists = Slots(config), Lists(config)
         self._metadata, self._words = Metadata(config), KernelWords(config)
-        self._word, self._queues = WordAccess(config), Queues(config)
+        self._stores, self._queues = RecordStores(config), Queues(config)
+        self._levels, self._limits = HighestLevel(config), SlotLimits(config)
+        self._channels = DepartedChannels(config)
         self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
         self._of, self._launches = Signal(config.context_bits), Signal()
-        self._best = Signal(data.StructLayout({"valid": 1, "level": 6}))
         self._level, self._head = Signal(6), Signal()
         self._returns, self._holds = Signal(), Signal()
         self._due = Signal()
         """A launch goes before the next task of a list."""
         self._action, self._span = Signal(LaunchAction), Signal(queue_span)
-        self._store, self._op = Signal(_Store), Signal(QueueOp)
+        self._store, self._op = Signal(Stored), Signal(QueueOp)
         self._counted, self._wakes = Signal(), Signal()
         """A dependence counter has come to 0; a queue that rested is on its way to its list."""
-        self._left, self._forget = Signal(config.channels), Signal(config.channels)
-        """Channels that were switched off and may have launched open queues; strobe: none is."""
         self._verdict = Signal(task_verdict)
         self._settle = Signal(range(_SETTLE + 1))
 
@@ -142,16 +129,18 @@ class Tasks(wiring.Component):
         m = Module()
         m.submodules.slots, m.submodules.lists = self._slots, self._lists
         m.submodules.metadata, m.submodules.words = self._metadata, self._words
-        m.submodules.word, m.submodules.queues = self._word, self._queues
-        readers, writers = (self._metadata, self._lists, self._word), (self._lists, self._word)
+        m.submodules.stores, m.submodules.queues = self._stores, self._queues
+        m.submodules.levels, m.submodules.limits = self._levels, self._limits
+        m.submodules.channels = self._channels
+        readers, writers = (self._metadata, self._lists), (self._lists, self._stores)
         share_memory(m, self._config, self, readers, writers)
         self._wire(m)
         self._choose_policy(m)
-        self._choose_level(m)
         kept, place = self._tables(m)
-        counter = self._store_what(m, place)
+        self._wire_choices(m)
+        self._wire_stores(m, place)
         self._wire_queues(m, place)
-        self._follow_channels(m)
+        self._wire_channels(m)
         with m.FSM(name="task") as fsm:
             self._begin(m)
             self._fill(m)
@@ -160,7 +149,7 @@ class Tasks(wiring.Component):
             self._push(m)
             self._stop(m)
             self._end(m, kept)
-            self._write(m, counter)
+            self._write(m)
             self._queue(m)
             self._close(m)
         rests = fsm.ongoing("IDLE") & (self._settle == 0)
@@ -199,26 +188,13 @@ class Tasks(wiring.Component):
             self.failed.p.task.eq(self.task),
             self.failed.p.verdict.eq(self._verdict),
         ]
-
         with m.If(self.ended.ready):
             m.d.sync += self.ended.valid.eq(0)
-        self._limit(m)
 
     @property
     def _decrements(self) -> Value:
         """A dependence counter is to be counted down."""
         return self._launches & (self._action == LaunchAction.DECREMENT_DEPENDENCE)
-
-    def _limit(self, m: Module) -> None:
-        """How many slots may be held."""
-        slots, limit = self._config.slots, self.limit
-        limits = Signal(data.ArrayLayout(range(slots + 1), self._config.contexts))
-        with m.If(limit.valid):
-            all_slots = (limit.count == 0) | (limit.count > slots)
-            m.d.sync += limits[limit.context].eq(Mux(all_slots, 0, limit.count))
-        chosen = Signal(range(slots + 1))
-        m.d.comb += chosen.eq(limits[self.context])
-        m.d.sync += self._slots.limit.eq(Mux(chosen == 0, slots, chosen))
 
     def _choose_policy(self, m: Module) -> None:
         policy = self.port.open.p.policy
@@ -228,19 +204,6 @@ class Tasks(wiring.Component):
                     m.d.comb += policy.eq(name)
             with m.Default():
                 m.d.comb += policy.eq(self.automatic)
-
-    def _choose_level(self, m: Module) -> None:
-        """The highest list of the context that holds a task: the first, from the top."""
-        levels, downward, first = (Signal(PRIORITIES) for _ in range(3))
-        m.d.comb += [
-            levels.eq(self._lists.waiting.word_select(self.context, PRIORITIES)),
-            downward.eq(levels[::-1]),
-            first.eq(lowest(downward)),
-        ]
-        m.d.sync += [
-            self._best.valid.eq(levels.any()),
-            self._best.level.eq(PRIORITIES - 1 - encode(first)),
-        ]
 
     def _tables(self, m: Module) -> tuple[data.View, data.View]:
         """What is kept of each row: its task and level when it is opened, where it goes on when it
@@ -269,16 +232,13 @@ class Tasks(wiring.Component):
         m.next = "IDLE"
 
     def _begin(self, m: Module) -> None:
-        slots, best = self._slots, self._best
+        slots, best = self._slots, self._levels.highest
         places = self.active & ~self.leave & best.valid
         evicts = slots.crowded & (slots.victim.priority < best.level)
         fills = places & (slots.free.valid | (slots.victim.valid & evicts))
         ends = slots.ended.valid & ~self.ended.valid
-        gone = Signal(self._config.channels)
-        m.d.comb += gone.eq(lowest(self._left))
         with m.State("IDLE"):
-            with m.If(~self._queues.some):
-                m.d.comb += self._forget.eq(~0)
+            m.d.comb += self._channels.none.eq(~self._queues.some)
             with m.If(self._settle != 0):
                 m.d.sync += self._settle.eq(self._settle - 1)
             with m.Elif(slots.faulty.valid):
@@ -293,8 +253,8 @@ class Tasks(wiring.Component):
             with m.Elif(self._queues.over.valid & ~self.ended.valid):
                 m.d.sync += self._holds.eq(0)
                 m.next = "RECALL"
-            with m.Elif(self._left.any() & self._queues.some):
-                m.d.sync += self.task.channel.eq(encode(gone))
+            with m.Elif(self._channels.departed.valid & self._queues.some):
+                m.d.sync += self.task.channel.eq(self._channels.departed.channel)
                 m.next = "SHUT"
             with m.Elif(slots.victim.valid & self.leave):
                 m.d.sync += self._row.eq(slots.victim.row)
@@ -326,10 +286,11 @@ class Tasks(wiring.Component):
     def _fill(self, m: Module) -> None:
         """Take the first task of the highest list."""
         pop, popped = self._lists.pop, self._lists.popped
+        level = self._levels.highest.level
         with m.State("POP"):
             m.d.comb += [
                 pop.valid.eq(1),
-                pop.p.level.eq(self._best.level),
+                pop.p.level.eq(level),
                 pop.p.context.eq(self.context),
             ]
             with m.If(pop.ready):
@@ -337,7 +298,7 @@ class Tasks(wiring.Component):
         with m.State("POPPED"):
             m.d.sync += [
                 self.task.eq(popped.task),
-                self._level.eq(self._best.level),
+                self._level.eq(level),
                 self._launches.eq(0),
                 self._wakes.eq(0),
             ]
@@ -369,7 +330,7 @@ class Tasks(wiring.Component):
                     m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
                     m.next = "FAIL"
                 with m.Elif(self._decrements):
-                    m.d.sync += self._store.eq(_Store.COUNTER)
+                    m.d.sync += self._store.eq(Stored.COUNTER)
                     m.next = "STORE"
                 with m.Elif(self._launches & record.IS_QUEUE):
                     m.next = "ENTER"
@@ -395,7 +356,7 @@ class Tasks(wiring.Component):
 
     def _go(self, m: Module) -> None:
         """To a list, or into a slot."""
-        best, level = self._best, self._metadata.needs.priority
+        best, level = self._levels.highest, self._metadata.needs.priority
         first = level > best.level
         place = self.active & ~self.leave & (self._of == self.context) & self._slots.free.valid
         with m.If(self._launches & ~(place & (first | ~best.valid))):
@@ -412,7 +373,7 @@ class Tasks(wiring.Component):
         with m.If(self._wakes):
             m.next = "UNDO"
         with m.Elif(self._launches & self._counted):
-            m.d.sync += self._store.eq(_Store.RESTORE)
+            m.d.sync += self._store.eq(Stored.RESTORE)
             m.next = "STORE"
 
     def _open(self, m: Module) -> None:
@@ -495,7 +456,7 @@ class Tasks(wiring.Component):
                 self._launches.eq(0),
                 self._holds.eq(1),
                 self._wakes.eq(0),
-                self._store.eq(_Store.PLACE),
+                self._store.eq(Stored.PLACE),
                 self._verdict.refusal.eq(Refusal.KERNEL),
                 self._verdict.check.eq(SkedCheck.NONE),
             ]
@@ -521,58 +482,31 @@ class Tasks(wiring.Component):
             with m.Else():
                 self._rest(m)
 
-    def _store_what(self, m: Module, place: data.View) -> Value:
-        """What is written into the record, and where. Returns the dependence counter's new
-        value."""
-        request = self._word.request.p
-        offset, counter = Signal(8), Signal(8 * WORD_BYTES)
-        place_of, bits = DEPENDENCE_COUNTER.offset, DEPENDENCE_COUNTER.bits
-        dwords = self._metadata.record.as_value()[8 * place_of :][: 8 * WORD_BYTES]
-        m.d.comb += [
-            request.asid.eq(self.task.asid),
-            request.va.eq(Cat(offset, self.task.page)),
-            request.write.eq(1),
-            counter.eq(dwords),
-        ]
-        with m.Switch(self._store):
-            with m.Case(_Store.PLACE):
-                m.d.comb += [offset.eq(RESUME.offset), request.data.eq(place)]
-                m.d.comb += request.strobe.eq(RESUME.strobe)
-            with m.Case(_Store.GET):
-                m.d.comb += request.data.eq(self._queues.freed << OUTER_GET.bits.start)
-                m.d.comb += request.strobe.eq(OUTER_GET.strobe)
-            with m.Default():
-                m.d.comb += [offset.eq(place_of), request.data.eq(counter)]
-                m.d.comb += request.strobe.eq(DEPENDENCE_COUNTER.strobe)
-                with m.If(self._store == _Store.COUNTER):
-                    m.d.comb += counter[bits].eq(dwords[bits] - 1)
-        return counter[bits]
-
-    def _write(self, m: Module, counter: Value) -> None:
+    def _write(self, m: Module) -> None:
         """Something is written into the record."""
-        word = self._word
+        request, answer = self._stores.request, self._stores.answer
         with m.State("STORE"):
-            m.d.comb += word.request.valid.eq(1)
-            with m.If(word.request.ready):
+            m.d.comb += request.valid.eq(1)
+            with m.If(request.ready):
                 m.next = "STORED"
         with m.State("STORED"):
-            with m.If(word.answer.valid):
-                self._written(m, counter == 0)
+            with m.If(answer.valid):
+                self._written(m)
 
-    def _written(self, m: Module, last: Value) -> None:
+    def _written(self, m: Module) -> None:
         """Go on. A counter that cannot be put back was seen to be writable just before."""
-        status = self._word.answer.status
-        restores = self._store == _Store.RESTORE
+        status, last = self._stores.answer.status, self._stores.answer.last
+        restores = self._store == Stored.RESTORE
         with m.If((status != MemoryStatus.OK) & ~restores):
             bus = status == MemoryStatus.BUS
             m.d.sync += self._verdict.refusal.eq(Mux(bus, Refusal.BUS, Refusal.FAULT))
             m.next = "FAIL"
         with m.Else():
             with m.Switch(self._store):
-                with m.Case(_Store.PLACE):
+                with m.Case(Stored.PLACE):
                     m.d.sync += self.task.resumed.eq(1)
                     m.next = "PUSH"
-                with m.Case(_Store.COUNTER):
+                with m.Case(Stored.COUNTER):
                     m.d.sync += self._counted.eq(last)
                     m.next = "GO"
                     with m.If(~last):
@@ -580,9 +514,9 @@ class Tasks(wiring.Component):
                         self._rest(m)
                     with m.Elif(self._metadata.record.IS_QUEUE):
                         m.next = "ENTER"
-                with m.Case(_Store.RESTORE):
+                with m.Case(Stored.RESTORE):
                     m.next = "FAIL"
-                with m.Case(_Store.GET):
+                with m.Case(Stored.GET):
                     self._drained(m)
 
     def _drained(self, m: Module) -> None:
@@ -595,6 +529,36 @@ class Tasks(wiring.Component):
                 m.next = "END"
             with m.Default():
                 m.next = "CLOSE"
+
+    def _wire_choices(self, m: Module) -> None:
+        levels, limits = self._levels, self._limits
+        m.d.comb += [
+            levels.waiting.eq(self._lists.waiting),
+            levels.context.eq(self.context),
+            limits.limit.eq(self.limit),
+            limits.context.eq(self.context),
+            self._slots.limit.eq(limits.most),
+        ]
+
+    def _wire_stores(self, m: Module, place: data.View) -> None:
+        stores = self._stores
+        m.d.comb += [
+            stores.request.p.what.eq(self._store),
+            stores.request.p.asid.eq(self.task.asid),
+            stores.request.p.page.eq(self.task.page),
+            stores.place.eq(place),
+            stores.record.eq(self._metadata.record),
+            stores.got.eq(self._queues.freed),
+        ]
+
+    def _wire_channels(self, m: Module) -> None:
+        channels, queues, channel = self._channels, self._queues, self.task.channel
+        m.d.comb += [
+            channels.on.eq(self.on),
+            channels.opened.valid.eq(queues.done & (self._op == QueueOp.ENTER)),
+            channels.opened.channel.eq(channel),
+            channels.forget.channel.eq(channel),
+        ]
 
     def _wire_queues(self, m: Module, place: data.View) -> None:
         queues, add = self._queues, self.port.add
@@ -614,17 +578,6 @@ class Tasks(wiring.Component):
             add.p.blocks.eq(queues.blocks),
         ]
 
-    def _follow_channels(self, m: Module) -> None:
-        """Which of them are gone. A queue may be opened for one that is gone already."""
-        was, channel = Signal(self._config.channels), self.task.channel
-        late = self._queues.done & (self._op == QueueOp.ENTER) & ~self.on.bit_select(channel, 1)
-        m.d.sync += [
-            was.eq(self.on),
-            self._left.eq(
-                (self._left & ~self._forget) | (was & ~self.on) | Mux(late, 1 << channel, 0)
-            ),
-        ]
-
     def _queue(self, m: Module) -> None:
         """Everything about queues, one request after another."""
         queues, add = self._queues, self.port.add
@@ -632,8 +585,8 @@ class Tasks(wiring.Component):
             self._ask_queue(m, op)
         with m.State("QUEUE"):
             with m.If(queues.done & (self._op == QueueOp.SHUT)):
-                with m.If(queues.verdict.refusal != Refusal.NONE):
-                    m.d.comb += self._forget.eq(1 << self.task.channel)
+                none = queues.verdict.refusal != Refusal.NONE
+                m.d.comb += self._channels.forget.valid.eq(none)
                 self._rest(m)
             with m.Elif(queues.done & (queues.verdict.refusal != Refusal.NONE)):
                 m.d.sync += [self._verdict.eq(queues.verdict), self.task.is_queue.eq(0)]
@@ -672,7 +625,7 @@ class Tasks(wiring.Component):
                 m.d.comb += self._words.start.eq(1)
                 m.next = "WORDS"
             with m.Case(QueueOp.DRAIN):
-                m.d.sync += self._store.eq(_Store.GET)
+                m.d.sync += self._store.eq(Stored.GET)
                 m.next = "STORE"
             with m.Case(QueueOp.RECALL):
                 m.d.sync += [self.task.eq(queues.owner), self._of.eq(queues.home)]

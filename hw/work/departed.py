@@ -1,0 +1,49 @@
+"""Channels that were switched off, and may have launched queues that are open (ASID-26)."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import encode, lowest
+
+__all__ = ["DepartedChannels"]
+
+
+class DepartedChannels(wiring.Component):
+    """A channel is noted when it is switched off, and when a queue is opened for one that is off:
+    its launch had been on its way.
+
+    Members
+    -------
+    on : per channel, it is switched on.
+    opened : strobe: a queue of `channel` was opened.
+    departed : one of those that are noted.
+    forget : strobe: no queue of `channel` is open. none : no queue at all is open.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        channel = data.StructLayout({"valid": 1, "channel": config.channel_bits})
+        super().__init__({
+            "on": In(config.channels),
+            "opened": In(channel),
+            "departed": Out(channel),
+            "forget": In(channel),
+            "none": In(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        channels, opened, forget = self._config.channels, self.opened, self.forget
+        was, noted, first = (Signal(channels) for _ in range(3))
+        late, known = Signal(channels), Signal(channels)
+        m.d.comb += [
+            late.eq(Mux(opened.valid, 1 << opened.channel, 0) & ~self.on),
+            known.eq(Mux(forget.valid, 1 << forget.channel, self.none.replicate(channels))),
+            first.eq(lowest(noted)),
+            self.departed.valid.eq(noted.any()),
+            self.departed.channel.eq(encode(first)),
+        ]
+        m.d.sync += [was.eq(self.on), noted.eq((noted & ~known) | (was & ~self.on) | late)]
+        return m

@@ -1,0 +1,42 @@
+"""Which list of the running context is the highest that holds a task (ASID-23)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import PRIORITIES, Config
+from hw.lib.onehot import encode, lowest
+
+__all__ = ["HighestLevel"]
+
+
+class HighestLevel(wiring.Component):
+    """One cycle later.
+
+    Members
+    -------
+    waiting : for each level of each context, whether its list holds a task; see `Lists`.
+    context : the one that runs.
+    highest : of its lists; not `valid`: none holds a task.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "waiting": In(config.contexts * PRIORITIES),
+            "context": In(config.context_bits),
+            "highest": Out(data.StructLayout({"valid": 1, "level": 6})),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        levels, downward, first = (Signal(PRIORITIES) for _ in range(3))
+        m.d.comb += [
+            levels.eq(self.waiting.word_select(self.context, PRIORITIES)),
+            downward.eq(levels[::-1]),
+            first.eq(lowest(downward)),
+        ]
+        m.d.sync += [
+            self.highest.valid.eq(levels.any()),
+            self.highest.level.eq(PRIORITIES - 1 - encode(first)),
+        ]
+        return m
