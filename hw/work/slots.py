@@ -3,11 +3,12 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from hw.config import Config
 from hw.lib.onehot import encode, lowest
 
-__all__ = ["RowState", "Slots", "row_choice"]
+__all__ = ["RowState", "Slots", "row_choice", "row_victim"]
 
 
 class RowState(enum.Enum, shape=2):
@@ -28,9 +29,14 @@ def row_choice(config: Config) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "row": config.row_bits})
 
 
+def row_victim(config: Config) -> data.StructLayout:
+    """A row that may be stopped, and its priority."""
+    return data.StructLayout({"valid": 1, "row": config.row_bits, "priority": 6})
+
+
 class Slots(wiring.Component):
-    """Follows what the task unit does, and the choices from it one cycle later; they count from the
-    third cycle after a change on.
+    """Follows what the task unit does, and the choices from it one cycle later, the victim two;
+    they count from the third cycle after a change on.
 
     Members
     -------
@@ -59,7 +65,7 @@ class Slots(wiring.Component):
             "limit": In(range(config.slots + 1)),
             "free": Out(row_choice(config)),
             "crowded": Out(1),
-            "victim": Out(data.StructLayout({"valid": 1, "row": row, "priority": 6})),
+            "victim": Out(row_victim(config)),
             "faulty": Out(row_choice(config)),
             "ended": Out(row_choice(config)),
             "back": Out(row_choice(config)),
@@ -128,7 +134,7 @@ class Slots(wiring.Component):
             m.d.sync += [state.eq(RowState.FREE), kill.eq(0)]
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
-        """A tree; among equals the one with the highest number."""
+        """A tree, half of it in each cycle; among equals the one with the highest number."""
         shape = self.victim.shape()
         level = [Signal(shape, name=f"candidate_{number}") for number in range(len(runs))]
         for number, candidate in enumerate(level):
@@ -137,9 +143,15 @@ class Slots(wiring.Component):
                 candidate.priority.eq(priorities[number]),
                 candidate.valid.eq(runs[number]),
             ]
+        half = ceil_log2(len(runs)) // 2
         while len(level) > 1:
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
             level = [_lower(m, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+            half -= 1
+            if half == 0:
+                chosen = Signal(data.ArrayLayout(shape, len(level)))
+                m.d.sync += [one.eq(lower) for one, lower in zip(chosen, level, strict=True)]
+                level = list(chosen)
         m.d.sync += self.victim.eq(level[0])
 
 

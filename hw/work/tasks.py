@@ -6,8 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import PRIORITIES, Config
-from hw.qmd import Placement, SkedCheck
+from hw.qmd import Placement
 from hw.records import MemoryStatus, ReadPort, WritePort
+from hw.work.agenda import Agenda, Job
 from hw.work.departed import DepartedChannels
 from hw.work.finish import task_ended
 from hw.work.launch import LaunchAction, slot_limit, task_failure, task_launch, task_launched
@@ -31,26 +32,17 @@ from hw.work.words import KernelWords
 
 __all__ = ["Tasks"]
 
-_SETTLE = 3
-"""Cycles until choices count what has changed; see `Slots`."""
-
 
 class Tasks(wiring.Component):
-    """Lists, slots, and what goes on between them: one thing at a time, of these the first:
+    """Lists, slots, and what goes on between them: one thing at a time, in the order of `Agenda`.
 
-    1. a task with a fault is stopped;
-    2. a task that has come to its end is handed on, and its row freed; a queue that is not closed
-       rests, in no list and no row, until entries are appended; one whose channel was switched off
-       is closed;
-    3. one that was stopped too early and whose blocks have ended goes back to the head of its list:
-       where it stopped is written into its record (CTA_RASTER_*_RESUME);
-    4. while `leave` is 1, one that runs is stopped;
-    5. a free slot is given to the first task of the highest list that holds one;
-    6. while no slot is free, the one of lowest priority is stopped, if a higher one waits;
-    7. a launch is accepted, which goes before 5 and 6 when one of them was done last. Its record is
-       checked, and it goes to its list; or at once into a free slot, if no task of its level or a
-       higher one waits. If entries were appended to a queue, its row gets blocks, or it goes to its
-       list.
+    * A launch's record is checked, and it goes to its list; or at once into a free slot, if no task
+      of its level or a higher one waits. If entries were appended to a queue, its row gets blocks,
+      or it goes to its list.
+    * A task that was stopped too early goes back to the head of its list, when its blocks have
+      ended: where it stopped is written into its record (CTA_RASTER_*_RESUME).
+    * At its end a task is handed on. A queue that is not closed rests, in no list and no row, until
+      entries are appended; one whose channel was switched off is closed.
 
     A record is read and checked again when its task gets a slot, for memory may have changed; but
     the priority of a task stays that of its list.
@@ -111,19 +103,16 @@ class Tasks(wiring.Component):
         self._metadata, self._words = Metadata(config), KernelWords(config)
         self._stores, self._queues = RecordStores(config), Queues(config)
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
-        self._channels = DepartedChannels(config)
+        self._channels, self._agenda = DepartedChannels(config), Agenda(config)
         self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
         self._of, self._launches = Signal(config.context_bits), Signal()
         self._level, self._head = Signal(6), Signal()
         self._returns, self._holds = Signal(), Signal()
-        self._due = Signal()
-        """A launch goes before the next task of a list."""
         self._action, self._span = Signal(LaunchAction), Signal(queue_span)
         self._store, self._op = Signal(Stored), Signal(QueueOp)
         self._counted, self._wakes = Signal(), Signal()
         """A dependence counter has come to 0; a queue that rested is on its way to its list."""
         self._verdict = Signal(task_verdict)
-        self._settle = Signal(range(_SETTLE + 1))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -131,13 +120,14 @@ class Tasks(wiring.Component):
         m.submodules.metadata, m.submodules.words = self._metadata, self._words
         m.submodules.stores, m.submodules.queues = self._stores, self._queues
         m.submodules.levels, m.submodules.limits = self._levels, self._limits
-        m.submodules.channels = self._channels
+        m.submodules.channels, m.submodules.agenda = self._channels, self._agenda
         readers, writers = (self._metadata, self._lists), (self._lists, self._stores)
         share_memory(m, self._config, self, readers, writers)
         self._wire(m)
         self._choose_policy(m)
         kept, place = self._tables(m)
         self._wire_choices(m)
+        self._wire_agenda(m)
         self._wire_stores(m, place)
         self._wire_queues(m, place)
         self._wire_channels(m)
@@ -152,7 +142,7 @@ class Tasks(wiring.Component):
             self._write(m)
             self._queue(m)
             self._close(m)
-        rests = fsm.ongoing("IDLE") & (self._settle == 0)
+        rests = fsm.ongoing("IDLE") & self._agenda.settled
         m.d.sync += [
             self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
             self.idle.eq(
@@ -228,60 +218,50 @@ class Tasks(wiring.Component):
 
     def _rest(self, m: Module) -> None:
         """Done: begin anew when the choices count what has changed."""
-        m.d.sync += self._settle.eq(_SETTLE)
+        m.d.comb += self._agenda.done.eq(1)
         m.next = "IDLE"
 
     def _begin(self, m: Module) -> None:
-        slots, best = self._slots, self._levels.highest
-        places = self.active & ~self.leave & best.valid
-        evicts = slots.crowded & (slots.victim.priority < best.level)
-        fills = places & (slots.free.valid | (slots.victim.valid & evicts))
-        ends = slots.ended.valid & ~self.ended.valid
+        agenda = self._agenda
         with m.State("IDLE"):
-            m.d.comb += self._channels.none.eq(~self._queues.some)
-            with m.If(self._settle != 0):
-                m.d.sync += self._settle.eq(self._settle - 1)
-            with m.Elif(slots.faulty.valid):
-                m.d.sync += self._row.eq(slots.faulty.row)
-                m.next = "STOP"
-            with m.Elif(ends | slots.back.valid):
-                m.d.sync += [
-                    self._row.eq(Mux(ends, slots.ended.row, slots.back.row)),
-                    self._returns.eq(~ends),
-                ]
-                m.next = "LOOK"
-            with m.Elif(self._queues.over.valid & ~self.ended.valid):
-                m.d.sync += self._holds.eq(0)
-                m.next = "RECALL"
-            with m.Elif(self._channels.departed.valid & self._queues.some):
-                m.d.sync += self.task.channel.eq(self._channels.departed.channel)
-                m.next = "SHUT"
-            with m.Elif(slots.victim.valid & self.leave):
-                m.d.sync += self._row.eq(slots.victim.row)
-                m.next = "STOP"
-            with m.Elif(self.launch.valid & (self._due | ~fills)):
-                m.d.comb += self.launch.ready.eq(1)
-                m.d.sync += [
-                    self._due.eq(0),
-                    self.task.eq(self.launch.p.task),
-                    self._of.eq(self.launch.p.context),
-                    self._launches.eq(1),
-                    self._holds.eq(0),
-                    self._action.eq(self.launch.p.action),
-                    self._span.eq(self.launch.p.span),
-                    self._counted.eq(0),
-                    self._wakes.eq(0),
-                    self._verdict.eq(0),
-                ]
-                m.next = "READ"
-                with m.If(self.launch.p.action == LaunchAction.INCREMENT_PUT):
-                    m.next = "APPEND"
-            with m.Elif(places & slots.free.valid):
-                m.d.sync += [self._due.eq(1), self._holds.eq(0)]
-                m.next = "POP"
-            with m.Elif(fills):
-                m.d.sync += [self._due.eq(1), self._row.eq(slots.victim.row)]
-                m.next = "STOP"
+            m.d.comb += [agenda.take.eq(1), self._channels.none.eq(~self._queues.some)]
+            m.d.sync += [
+                self._row.eq(agenda.row),
+                self._returns.eq(agenda.job == Job.RETURN),
+                self._holds.eq(0),
+                self._launches.eq(0),
+                self._counted.eq(0),
+                self._wakes.eq(0),
+                self._verdict.eq(0),
+            ]
+            with m.Switch(agenda.job):
+                with m.Case(Job.STOP, Job.EVICT):
+                    m.next = "STOP"
+                with m.Case(Job.END, Job.RETURN):
+                    m.next = "LOOK"
+                with m.Case(Job.RECALL):
+                    m.next = "RECALL"
+                with m.Case(Job.SHUT):
+                    m.d.sync += self.task.channel.eq(self._channels.departed.channel)
+                    m.next = "SHUT"
+                with m.Case(Job.LAUNCH):
+                    self._accept(m)
+                with m.Case(Job.FILL):
+                    m.next = "POP"
+
+    def _accept(self, m: Module) -> None:
+        launch = self.launch
+        m.d.comb += launch.ready.eq(1)
+        m.d.sync += [
+            self.task.eq(launch.p.task),
+            self._of.eq(launch.p.context),
+            self._launches.eq(1),
+            self._action.eq(launch.p.action),
+            self._span.eq(launch.p.span),
+        ]
+        m.next = "READ"
+        with m.If(launch.p.action == LaunchAction.INCREMENT_PUT):
+            m.next = "APPEND"
 
     def _fill(self, m: Module) -> None:
         """Take the first task of the highest list."""
@@ -296,12 +276,7 @@ class Tasks(wiring.Component):
             with m.If(pop.ready):
                 m.next = "POPPED"
         with m.State("POPPED"):
-            m.d.sync += [
-                self.task.eq(popped.task),
-                self._level.eq(level),
-                self._launches.eq(0),
-                self._wakes.eq(0),
-            ]
+            m.d.sync += [self.task.eq(popped.task), self._level.eq(level)]
             with m.If(popped.valid):
                 m.next = "READ"
                 with m.If(popped.outcome != ListOutcome.DONE):
@@ -453,12 +428,9 @@ class Tasks(wiring.Component):
                 self._level.eq(kept.level),
                 self._of.eq(self.context),
                 self._head.eq(1),
-                self._launches.eq(0),
                 self._holds.eq(1),
-                self._wakes.eq(0),
                 self._store.eq(Stored.PLACE),
                 self._verdict.refusal.eq(Refusal.KERNEL),
-                self._verdict.check.eq(SkedCheck.NONE),
             ]
             with m.If(self._slots.kill.bit_select(self._row, 1)):
                 m.next = "FAIL"
@@ -538,6 +510,20 @@ class Tasks(wiring.Component):
             limits.limit.eq(self.limit),
             limits.context.eq(self.context),
             self._slots.limit.eq(limits.most),
+        ]
+
+    def _wire_agenda(self, m: Module) -> None:
+        agenda, slots = self._agenda, self._slots
+        choices = ("faulty", "ended", "back", "victim", "free", "crowded")
+        m.d.comb += [
+            [getattr(agenda, name).eq(getattr(slots, name)) for name in choices],
+            agenda.active.eq(self.active),
+            agenda.leave.eq(self.leave),
+            agenda.highest.eq(self._levels.highest),
+            agenda.delivers.eq(self.ended.valid),
+            agenda.over.eq(self._queues.over.valid),
+            agenda.departed.eq(self._channels.departed.valid & self._queues.some),
+            agenda.offered.eq(self.launch.valid),
         ]
 
     def _wire_stores(self, m: Module, place: data.View) -> None:

@@ -126,6 +126,12 @@ def test_limits_are_kept(name: str):
             replace(CONFIGS["large"], **{name: value})
 
 
+def test_queue_per_context():
+    """Fewer places for queues than contexts: none could be kept for each."""
+    with pytest.raises(ConfigError, match="queues = 3 is less than contexts = 4"):
+        replace(CONFIGS["default"], queues=3)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

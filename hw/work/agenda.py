@@ -1,0 +1,127 @@
+"""What the task unit does next (ASID-22 … ASID-26)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.work.slots import row_choice, row_victim
+
+__all__ = ["Agenda", "Job"]
+
+_SETTLE = 3
+"""Cycles until choices count what has changed; see `Slots`."""
+
+
+class Job(enum.Enum, shape=4):
+    """One thing to do."""
+
+    NONE = 0
+    STOP = 1
+    """`row` is to be stopped."""
+    END = 2
+    """The task of `row` has come to its end."""
+    RETURN = 3
+    """The one of `row` goes back to its list."""
+    RECALL = 4
+    """A queue that rests has come to its end."""
+    SHUT = 5
+    """A queue of a channel that was switched off is to be closed."""
+    LAUNCH = 6
+    """What is offered is to be taken."""
+    FILL = 7
+    """The first task of the highest list gets a slot."""
+    EVICT = 8
+    """`row` is to be stopped, for another task."""
+
+
+class Agenda(wiring.Component):
+    """One thing at a time, of these the first:
+
+    1. a task with a fault is stopped;
+    2. a task that has come to its end is handed on, and its row freed;
+    3. one that was stopped too early and whose blocks have ended goes back to its list;
+    4. a queue that rests and is closed is handed on; one whose channel is gone is closed;
+    5. while `leave` is 1, one that runs is stopped;
+    6. a launch is accepted, if one is offered and 7 or 8 was done since the last, or cannot be;
+    7. a free slot is given to the first task of the highest list that holds one;
+    8. while no slot is free, the task of lowest priority is stopped, if a higher one waits.
+
+    Members
+    -------
+    take : the job is begun. done : strobe: it is done.
+    job, row : the next one, combinational; none until the choices count what the last has changed.
+    settled : no job has been done just now.
+    active, leave : see `Tasks`. highest : of the lists that hold tasks.
+    faulty, ended, back, victim, free, crowded : see `Slots`.
+    delivers : a task at its end has not been taken yet, so no other can be handed on.
+    over : a queue that rests is to end. departed : one of a channel that is gone may be open.
+    offered : a launch is.
+    """
+
+    def __init__(self, config: Config) -> None:
+        choice = row_choice(config)
+        super().__init__({
+            "take": In(1),
+            "done": In(1),
+            "job": Out(Job),
+            "row": Out(config.row_bits),
+            "settled": Out(1),
+            "active": In(1),
+            "leave": In(1),
+            "highest": In(data.StructLayout({"valid": 1, "level": 6})),
+            "faulty": In(choice),
+            "ended": In(choice),
+            "back": In(choice),
+            "victim": In(row_victim(config)),
+            "free": In(choice),
+            "crowded": In(1),
+            "delivers": In(1),
+            "over": In(1),
+            "departed": In(1),
+            "offered": In(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        settle, due = Signal(range(_SETTLE + 1)), Signal()
+        m.d.comb += self.settled.eq(settle == 0)
+        with m.If(self.done):
+            m.d.sync += settle.eq(_SETTLE)
+        with m.Elif(~self.settled):
+            m.d.sync += settle.eq(settle - 1)
+        with m.If(self.settled):
+            self._choose(m, due)
+        with m.If(self.take):
+            with m.Switch(self.job):
+                with m.Case(Job.FILL, Job.EVICT):
+                    m.d.sync += due.eq(1)
+                with m.Case(Job.LAUNCH):
+                    m.d.sync += due.eq(0)
+        return m
+
+    def _choose(self, m: Module, due: Signal) -> None:
+        victim, highest = self.victim, self.highest
+        places = self.active & ~self.leave & highest.valid
+        fills = places & self.free.valid
+        lower = victim.valid & (victim.priority < highest.level)
+        evicts = places & self.crowded & lower
+        m.d.comb += self.row.eq(victim.row)
+        with m.If(self.faulty.valid):
+            m.d.comb += [self.job.eq(Job.STOP), self.row.eq(self.faulty.row)]
+        with m.Elif(self.ended.valid & ~self.delivers):
+            m.d.comb += [self.job.eq(Job.END), self.row.eq(self.ended.row)]
+        with m.Elif(self.back.valid):
+            m.d.comb += [self.job.eq(Job.RETURN), self.row.eq(self.back.row)]
+        with m.Elif(self.over & ~self.delivers):
+            m.d.comb += self.job.eq(Job.RECALL)
+        with m.Elif(self.departed):
+            m.d.comb += self.job.eq(Job.SHUT)
+        with m.Elif(victim.valid & self.leave):
+            m.d.comb += self.job.eq(Job.STOP)
+        with m.Elif(self.offered & (due | ~(fills | evicts))):
+            m.d.comb += self.job.eq(Job.LAUNCH)
+        with m.Elif(fills):
+            m.d.comb += self.job.eq(Job.FILL)
+        with m.Elif(evicts):
+            m.d.comb += self.job.eq(Job.EVICT)
