@@ -7,7 +7,6 @@ from amaranth.hdl import Cat
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.work.kernels import Kernels
 from hw.work.placement import Placement
 from hw.work.records import row_blocks
 from hw.work.sms import Rank
@@ -51,7 +50,7 @@ class BlocksProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = Placement(CONFIG)
-        dut.kernels = Abstract(Kernels(CONFIG))
+        dut.kernels = Abstract(dut.kernels)
         numbering, choice = Inside(dut.numbering), dut.choice
         self._inside = inside = Inside(dut)
         self._running, self._requests = inside.submodule("running"), inside.submodule("requests")

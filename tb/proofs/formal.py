@@ -108,6 +108,7 @@ class Abstract(wiring.Component):
 
     def __init__(self, component: wiring.Component) -> None:
         super().__init__(component.signature)
+        component._MustUse__used = True  # Amaranth warns of components that are never elaborated
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
