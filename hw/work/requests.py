@@ -52,7 +52,8 @@ class Requests(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        held, stops, begins = Signal(row_blocks(self._config)), Signal(), Signal()
+        held = Signal(row_blocks(self._config), name="held")
+        stops, begins = Signal(name="stops"), Signal(name="begins")
         with m.FSM(name="state"):
             with m.State("TAKE"):
                 self._take(m, held, stops, begins)

@@ -19,9 +19,12 @@ from amaranth import (
 )
 from amaranth.asserts import AnyConst, AnySeq, Initial
 from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
 
 __all__ = [
     "BREAKS",
+    "Abstract",
     "AnyConst",
     "AnySeq",
     "Assert",
@@ -97,6 +100,23 @@ class Inside:
     def submodule(self, name: str) -> Any:
         """The submodule of that name."""
         return getattr(self._module.submodules, name)
+
+
+class Abstract(wiring.Component):
+    """The ports of a component, whose outputs may have any value in any cycle: in its place, what
+    is shown holds whatever it does."""
+
+    def __init__(self, component: wiring.Component) -> None:
+        super().__init__(component.signature)
+        component._MustUse__used = True  # Amaranth warns of components that are never elaborated
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for path, member, signal in self.signature.flatten(self):
+            if member.flow is Out:
+                name = "_".join(map(str, path))
+                m.d.comb += Value.cast(signal).eq(anything(m, len(Value.cast(signal)), name))
+        return m
 
 
 def anything(m: Module, shape: ShapeLike, name: str) -> Any:

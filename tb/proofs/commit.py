@@ -1,0 +1,159 @@
+"""Proofs of the moment in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
+
+from typing import Any
+
+from amaranth import Module, Mux, Signal, Value
+from amaranth.hdl import Cat
+
+from hw.config import Config
+from hw.work.placement import Placement
+from hw.work.sms import Rank
+from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+CONFIG = Config(
+    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
+    sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
+)  # fmt: skip
+SLOTS = CONFIG.sm_blocks
+LEVELS = 2  # bits of a step: 3 is A, 2 is B, 1 is C, 0 is none
+
+
+class CommitProof(Proof):
+    """Any kernel may be served in any cycle, and SMs give back what they have at any moment."""
+
+    name = "work.commit"
+    shows = (
+        "when a block is placed, its SM has room in that very cycle: for the whole block in step A, "
+        "for its first warp in step B; in step C it has only less urgent work; it has a slot and "
+        "its link is free; no SM had qualified by a better step when the decision began"
+    )
+    induction = 2
+    cover = 10
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        self._dut = dut = Placement(CONFIG)
+        dut.kernels, dut.numbering = Abstract(dut.kernels), Abstract(dut.numbering)
+        Inside(dut)
+        m.submodules.dut = wrap(dut)
+        self._environment(m)
+        for one in (*dut._steps, dut._batch):
+            m.d.comb += self._fits_empty(one.needs, Assume if one is dut._steps[0] else Assert)
+        self._sms(m)
+        self._commit(m)
+        self._best(m)
+
+    def _environment(self, m: Module) -> None:
+        port = self._dut.port
+        for one in (port.open, port.add, port.stop, port.close):
+            payload = Value.cast(one.payload)
+            m.d.comb += [
+                one.valid.eq(anything(m, 1, "asks")),
+                payload.eq(anything(m, len(payload), "asked")),
+            ]
+        m.d.comb += port.stopped.ready.eq(anything(m, 1, "told"))
+
+    @staticmethod
+    def _fits_empty(needs: Any, check: Any) -> list:
+        return [
+            check(needs.warps <= CONFIG.sm_warps),
+            check(needs.block_registers <= CONFIG.register_units),
+            check(needs.shared <= CONFIG.shared_units),
+        ]
+
+    def _sms(self, m: Module) -> None:
+        """What blocks on an SM hold is what is not left; they give it back."""
+        for n, (row, link) in enumerate(zip(self._dut.rows, self._dut.sm, strict=True)):
+            for port, name in (
+                (link.freed, "freed"), (link.highest, "highest"), (link.received, "received"),
+                (link.block.ready, "ready"), (link.ended.payload, "end_of"),
+                (link.ended.valid, "ended"),
+            ):  # fmt: skip
+                value = Value.cast(port)
+                m.d.comb += value.eq(anything(m, len(value), f"{name}_{n}"))
+            freed = link.freed
+            m.d.comb += [
+                Assume(~freed.block | (row.blocks > link.block.valid)),
+                Assume(link.highest <= row.top),
+                Assert(row.blocks <= SLOTS),
+            ]
+            for left, size, free in (
+                (row.registers, CONFIG.register_units, freed.registers),
+                (row.warps, CONFIG.sm_warps, freed.warps),
+                (row.shared, CONFIG.shared_units, freed.shared),
+            ):
+                held = size - left
+                m.d.comb += [
+                    Assume((free <= held) & (held - free <= size * (row.blocks - freed.block))),
+                    Assert((held >= 0) & (held <= size * row.blocks)),
+                ]
+
+    @staticmethod
+    def _level(row: Any, needs: Any) -> tuple[Value, Value, Value]:
+        """Whether an SM has room for a block, for a warp of it, has only less urgent work."""
+        shared = row.shared >= needs.shared
+        whole = (row.registers >= needs.block_registers) & (row.warps >= needs.warps) & shared
+        warp = (row.registers >= needs.registers) & (row.warps > 0) & shared & ~needs.barrier
+        return whole, warp, row.top <= needs.priority
+
+    def _commit(self, m: Module) -> None:
+        """What qualified still does when it is taken, and what follows has room."""
+        dut, batch, steps = self._dut, self._dut._batch, self._dut._steps
+        best, number, begins = dut.choice.best.rank, dut.choice.number, steps[0]
+        for one, valid, check in (
+            (begins, batch.valid, Assume),
+            (steps[1], batch.valid, Assert),
+        ):  # a row's needs do not change
+            same = (one.row == batch.row) & valid
+            m.d.comb += check(~same | (one.needs == batch.needs))
+        same = steps[2].valid & (begins.row == steps[2].row)
+        m.d.comb += [
+            Assume(~same | (begins.needs == steps[2].needs)),
+            Assert(~batch.valid | (batch.at == 1 << batch.sm)),
+        ]
+        for n, (row, link) in enumerate(zip(dut.rows, dut.sm, strict=True)):
+            for rank, needs in (
+                (row.candidate.rank, steps[1].needs),
+                (Mux(number == n, best, Rank.NONE), steps[2].needs),
+            ):
+                whole, warp, lower = self._level(row, needs)
+                step = Mux(rank >= Rank.WHOLE, whole, Mux(rank >= Rank.WARP, warp, lower))
+                room = (row.blocks < SLOTS) & ~link.block.valid
+                m.d.comb += Assert((rank == Rank.NONE) | (room & step))
+            whole, _, _ = self._level(row, batch.needs)
+            follows = (batch.sm == n) & Mux(batch.just, row.two, row.one)
+            known = batch.valid & follows & (steps[1].row == batch.row)
+            m.d.comb += [
+                Assert(~known | (whole & (row.blocks < SLOTS))),
+                Assert(~row.taken | (row.blocks < SLOTS)),
+                Assert(~row.taken | ~link.block.valid | link.block.ready),
+                Assert(~(row.taken & batch.valid) | whole),
+                Cover(row.taken & (rank == Rank.LOWER)),
+                Cover(row.taken & (rank == Rank.WARP)),
+                Cover(row.taken & batch.valid),
+            ]
+
+    def _best(self, m: Module) -> None:
+        """The best step that any SM qualified for, when the decision began."""
+        dut = self._dut
+        level = Signal(LEVELS, name="level_0")
+        levels = []
+        for row in dut.rows:
+            whole, warp, lower = self._level(row, dut._steps[0].needs)
+            may = (row.blocks != SLOTS) & row.ready
+            levels.append(Mux(may, Mux(whole, 3, Mux(warp, 2, lower)), 0))
+        one, other = levels
+        m.d.comb += level.eq(Mux(one > other, one, other))
+        for n in range(1, len(dut._steps)):
+            later = Signal(LEVELS, name=f"level_{n}")
+            m.d.sync += later.eq(level)
+            level = later
+        rank = dut.choice.best.rank
+        step = Mux(rank >= Rank.WHOLE, 3, Mux(rank >= Rank.WARP, 2, rank != Rank.NONE))
+        started = Signal(2, name="started")
+        m.d.sync += started.eq(Cat(1, started[0]))
+        m.d.comb += Assert(~(dut.commit & ~dut._batch.valid & started[1]) | (step >= level))
+
+
+PROOFS = [CommitProof()]

@@ -1,0 +1,146 @@
+"""Proofs of the task table's slots (ASID-24, ASID-25)."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.hdl import Cat, Value
+
+from hw.config import Config
+from hw.work.slots import RowState, Slots
+from tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+CONFIG = Config(slots=4, sms=1)
+ROWS = CONFIG.rows
+
+
+class SlotsProof(Proof):
+    """The task unit does one thing at a time, with a row that a choice has named since the last
+    change counts. `busy` is what the kernel status register table has of each row: it gets blocks
+    when the row opens, or more while it runs, and loses them at any moment."""
+
+    name = "work.slots"
+    shows = (
+        "as many slots are held as rows run, never more than there are; a row that is given away "
+        "is free, one that is freed has no block, and is no unfinished task unless that had a "
+        "fault; the victim is a row of the lowest priority; idle is said after all rows were free"
+    )
+    induction = 3
+    cover = 20
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        self._dut = dut = Slots(CONFIG)
+        self._inside = Inside(dut)
+        m.submodules.dut = wrap(dut)
+        self._states = [Value.cast(state) for state in dut.states]
+        self._busy, self._age = Signal(ROWS), Signal(2)
+        m.d.comb += [
+            Value.cast(port).eq(anything(m, len(Value.cast(port)), name))
+            for port, name in ((dut.fault, "fault"), (dut.limit, "limit"))
+        ]
+        m.d.comb += [Assume(dut.limit <= CONFIG.slots), dut.drained.eq(~self._busy)]
+        self._events(m)
+        self._table(m)
+        self._choices(m)
+        self._victim(m)
+        idle = Signal(init=1)
+        m.d.sync += idle.eq(Cat(state == RowState.FREE for state in self._states).all())
+        was_first = Signal()
+        m.d.sync += was_first.eq(1)
+        m.d.comb += Assert(~was_first | (dut.idle == idle))
+
+    def _is(self, row: Value, state: RowState) -> Value:
+        return Cat(one == state for one in self._states).bit_select(row, 1)
+
+    def _events(self, m: Module) -> None:
+        """What the task unit does."""
+        dut, busy, counts = self._dut, self._busy, self._age == 2
+        ends, stops = Signal(ROWS, name="may_end"), Signal(ROWS, name="may_stop")
+        add = Signal(dut.closed.shape(), name="add")
+        events = (dut.opened, dut.stopped, dut.closed, add)
+        for n, event in enumerate(events):
+            m.d.comb += [
+                event.as_value().eq(anything(m, len(event.as_value()), f"event_{n}")),
+                Assume(~event.valid | counts),
+                Assume(event.row < ROWS),
+            ]
+        happens = Cat(event.valid for event in events)
+        named = [
+            Mux(counts & one.valid, 1 << one.row, 0)
+            for one in (dut.ended, dut.back, dut.faulty, dut.victim)
+        ]
+        m.d.comb += [
+            Assume((happens & (happens - 1)) == 0),
+            Assume(~dut.opened.valid | (dut.free.valid & (dut.opened.row == dut.free.row))),
+            Assume(~dut.stopped.valid | stops.bit_select(dut.stopped.row, 1)),
+            Assume(~dut.closed.valid | ends.bit_select(dut.closed.row, 1)),
+            Assume(~add.valid | self._is(add.row, RowState.RUNS)),
+            Assert(~dut.closed.valid | ~busy.bit_select(dut.closed.row, 1)),
+        ]
+        m.d.sync += [
+            self._age.eq(Mux(happens.any(), 0, Mux(counts, 2, self._age + 1))),
+            ends.eq(Mux(happens.any(), 0, ends | named[0] | named[1])),
+            stops.eq(Mux(happens.any(), 0, stops | named[2] | named[3])),
+        ]
+        gets = Mux(dut.opened.valid, 1 << dut.opened.row, Mux(add.valid, 1 << add.row, 0))
+        m.d.sync += busy.eq((busy & anything(m, ROWS, "stays")) | gets)
+        for number, state in enumerate(self._states):
+            m.d.comb += [
+                Assert(~ends[number] | ((state != RowState.FREE) & ~busy[number])),
+                Assert(~stops[number] | (state == RowState.RUNS)),
+                Assert(~busy[number] | (state != RowState.FREE)),
+                Assert(~dut.kill[number] | (state != RowState.FREE)),
+            ]
+        m.d.comb += Cover(dut.closed.valid & self._is(dut.closed.row, RowState.RETURNS))
+
+    def _table(self, m: Module) -> None:
+        dut, states = self._dut, self._states
+        m.d.comb += [
+            Assert(dut.running == sum((state == RowState.RUNS for state in states), start=0)),
+            Assert(dut.running <= CONFIG.slots),
+            Cover(dut.running == CONFIG.slots),
+        ]
+
+    def _choices(self, m: Module) -> None:
+        """What the choices say once they count."""
+        dut, counts = self._dut, self._age == 2
+        free, ended, back = dut.free, dut.ended, dut.back
+        unfinished = self._is(ended.row, RowState.RETURNS)
+        with m.If(counts):
+            m.d.comb += [
+                Assert(~free.valid | self._is(free.row, RowState.FREE)),
+                Assert(~(free.valid & dut.crowded)),
+                Assert(~free.valid | (dut.running < CONFIG.slots)),
+                Assert(~back.valid | self._is(back.row, RowState.RETURNS)),
+                Assert(~dut.faulty.valid | self._is(dut.faulty.row, RowState.RUNS)),
+                Assert(~(ended.valid & unfinished) | dut.kill.bit_select(ended.row, 1)),
+            ]
+            for choice in (ended, back):
+                with m.If(choice.valid):
+                    m.d.comb += [
+                        Assert(choice.row < ROWS),
+                        Assert(~self._busy.bit_select(choice.row, 1)),
+                        Assert(~self._is(choice.row, RowState.FREE)),
+                    ]
+
+    def _victim(self, m: Module) -> None:
+        dut, counts = self._dut, self._age == 2
+        runs = Cat(state == RowState.RUNS for state in self._states)
+        priorities = [Signal(6, name=f"level_{number}") for number in range(ROWS)]
+        with m.If(dut.opened.valid):
+            with m.Switch(dut.opened.row):
+                for number, priority in enumerate(priorities):
+                    with m.Case(number):
+                        m.d.sync += priority.eq(dut.opened.priority)
+        for number, priority in enumerate(priorities):
+            m.d.comb += Assert(self._inside.signal(f"priority_{number}") == priority)
+        with m.If(counts):
+            m.d.comb += Assert(dut.victim.valid == runs.any())
+            for number, priority in enumerate(priorities):
+                chosen = dut.victim.valid & (dut.victim.row == number)
+                m.d.comb += [
+                    Assert(~runs[number] | (priority >= dut.victim.priority)),
+                    Assert(~chosen | (runs[number] & (priority == dut.victim.priority))),
+                ]
+
+
+PROOFS = [SlotsProof()]

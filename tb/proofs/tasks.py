@@ -1,0 +1,205 @@
+"""Proofs of the task unit: where tasks are between their launch and their end (ASID-23 … 25)."""
+
+from amaranth import Module, Mux, Signal, Value
+from amaranth.hdl import Cat
+from amaranth.lib.wiring import In
+
+from hw.config import Config
+from hw.work.launch import LaunchAction
+from hw.work.lists import ListOutcome
+from hw.work.metadata import Refusal
+from hw.work.tasks import Tasks
+from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, contexts=1, slots=4, sms=1, queues=1)
+ROWS = CONFIG.rows
+PLACE, COUNTER, RESTORE, GET = range(4)  # what is written into a record
+COUNT = 6  # bits of a count of tasks
+PARTS = ("slots", "lists", "metadata", "words", "word", "queues")
+TO_ROW = ("POP", "POPPED", "WORDS", "OPEN")
+QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "QUEUE", "ADD")
+
+
+class TasksProof(Proof):
+    """For grid tasks. Slots do what `work.slots` shows; lists, the memory and what is in records
+    may do and be anything; tasks leave a list only when it holds one."""
+
+    name = "work.tasks"
+    shows = (
+        "every task that was accepted and has not ended, failed or been lost is in a list, in a "
+        "row, on its way from one to the other, or at its end, and no two of these; the task unit "
+        "is idle only when there is none, and empty only when none is in a row or on its way there"
+    )
+    induction = 3
+    cover = 36
+    breaks = ("forget",)  # what is frozen as a whole stays consistent
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        self._dut = dut = Tasks(CONFIG)
+        for part in PARTS:
+            setattr(dut, f"_{part}", Abstract(getattr(dut, f"_{part}")))
+        inside = Inside(dut)
+        self._state = inside.machine("task")
+        tasks = inside.submodule("tasks")
+        m.submodules.dut = wrap(dut)
+        for row in range(ROWS):
+            port = tasks.read_port(domain="comb")
+            m.d.comb += [port.addr.eq(row), Assert(~port.data.task.is_queue)]
+        self._grids(m)
+        self._inputs(m)
+        self._settled = self._settle(m)
+        self._rows, self._listed = Signal(COUNT, name="in_rows"), Signal(COUNT, name="in_lists")
+        self._follow_rows(m)
+        self._follow_lists(m)
+        self._held(m)
+
+    def _grids(self, m: Module) -> None:
+        """No queue tasks."""
+        dut = self._dut
+        queues, launch = dut._queues, dut.launch.p
+        m.d.comb += [
+            Assume(~dut._metadata.record.IS_QUEUE),
+            Assume(~launch.task.is_queue & (launch.action != LaunchAction.INCREMENT_PUT)),
+            Assume(~(queues.over.valid | queues.some | queues.done | queues.request.ready)),
+            Assume(~dut._lists.popped.task.is_queue),
+            Assert(~dut.task.is_queue & (dut._action != LaunchAction.INCREMENT_PUT)),
+        ]
+
+    def _inputs(self, m: Module) -> None:
+        dut = self._dut
+        m.d.comb += Assume(dut.context == 0)
+        for path, member, signal in dut.signature.flatten(dut):
+            if member.flow is In and path[0] not in ("read", "write"):
+                value = Value.cast(signal)
+                m.d.comb += value.eq(anything(m, len(value), "_".join(map(str, path))))
+
+    def _settle(self, m: Module) -> Value:
+        """Whether the choices of the slots count what has changed (see `Slots`): only then are
+        they used."""
+        slots = self._dut._slots
+        age = Signal(2, init=2, name="age")
+        events = Cat(slots.opened.valid, slots.stopped.valid, slots.closed.valid)
+        settled = age == 2
+        m.d.sync += age.eq(Mux(events.any(), 0, Mux(settled, 2, age + 1)))
+        m.d.comb += [
+            Assert((events & (events - 1)) == 0),
+            Assert(~events.any() | settled),
+            Assert(settled | (self._is("IDLE") & (self._dut._settle + age == 3))),
+        ]
+        return settled
+
+    def _follow_rows(self, m: Module) -> None:
+        slots, rows, idle = self._dut._slots, self._rows, Signal(init=1, name="were_free")
+        m.d.sync += [
+            rows.eq(rows + slots.opened.valid - slots.closed.valid),
+            idle.eq(rows == 0),
+        ]
+        named = slots.ended.valid | slots.back.valid | slots.faulty.valid | slots.victim.valid
+        full = rows == ROWS
+        choices = (slots.ended, slots.back, slots.faulty, slots.victim)
+        m.d.comb += [Assume(choice.row < ROWS) for choice in choices]
+        m.d.comb += [
+            Assume(slots.idle == idle),
+            Assume(~(self._settled & named) | (rows != 0)),
+            Assume(~(self._settled & slots.free.valid) | ~full),
+            Assert(rows <= ROWS),
+            Cover(slots.stopped.valid),
+        ]
+
+    def _follow_lists(self, m: Module) -> None:
+        lists, count, best = self._dut._lists, self._listed, self._dut._best
+        asked, before = Signal(2, name="list_asked"), Signal(lists.waiting.shape(), name="before")
+        pops, pushes = lists.pop.valid & lists.pop.ready, lists.push.valid & lists.push.ready
+        adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
+        changes = Signal(name="lists_changed")
+        m.d.sync += [
+            count.eq(count + adds - lists.popped.valid),
+            asked.eq((asked | Cat(pops, pushes)) & ~Cat(lists.popped.valid, lists.pushed.valid)),
+            before.eq(lists.waiting),
+            changes.eq(adds | lists.popped.valid),
+        ]
+        m.d.comb += [
+            Assume((lists.waiting != 0) == (count != 0)),
+            Assume(changes | (lists.waiting == before)),
+            Assume((Cat(lists.popped.valid, lists.pushed.valid) & ~asked) == 0),
+            Assume(~adds | (count < 1 << COUNT - 2)),
+            Assert(~(changes & self._is("IDLE", "POP")) | (self._dut._settle == 3)),
+            Assert(~self._is("POP") | best.valid),
+            Assert(
+                ~(self._is("IDLE", "POP") & (self._dut._settle == 0) & best.valid)
+                | lists.waiting.bit_select(best.level, 1)
+            ),
+            Assert(~self._is("POP") | (self._dut._settle == 0)),
+            Assert(~pops | lists.waiting.bit_select(lists.pop.p.level, 1)),
+            Assert(asked[0] == self._is("POPPED")),
+            Assert(asked[1] == self._is("PUSHED")),
+            Assert(~asked[0] | (count != 0)),
+        ]
+
+    def _is(self, *states: str) -> Value:
+        """The task unit is in one of these states."""
+        return Cat(self._state.ongoing(state) for state in states).any()
+
+    def _held(self, m: Module) -> None:
+        """Tasks that were accepted and are not over, and where they are."""
+        dut, refused = self._dut, self._dut._verdict.refusal != Refusal.NONE
+        launched, ended, failed = dut.launched, dut.ended, dut.failed
+        held, hand = Signal(COUNT, name="held"), Signal(name="in_hand")
+        accepts = launched.valid & (launched.verdict.refusal == Refusal.NONE) & ~launched.nothing
+        over = (ended.valid & ended.ready, failed.valid & failed.ready, dut.lost)
+        leaves = Signal(name="was_to_leave")
+        m.d.sync += [held.eq(held + accepts - sum(over)), leaves.eq(dut.leave)]
+        from_list = ~dut._launches & ~dut._holds
+        nobody = (self._rows == 0) & ~ended.valid
+        m.d.comb += [
+            hand.eq(self._is("READ", "CHECK", "WORDS", "OPEN", "FAIL") & from_list),
+            # While its row is being freed, a task is elsewhere already.
+            Assert(
+                held == (self._listed + self._rows + ended.valid + hand - self._is("CLOSE"))[:COUNT]
+            ),
+            Assert(~dut.idle | (nobody & (self._listed == 0) & ~hand & (held == 0))),
+            Assert(~dut.empty | nobody),
+            Assert(~(dut.empty & leaves & dut.leave) | (nobody & ~hand)),
+            Cover(dut.idle & (self._was_busy(m, held) == 2)),
+        ]
+        self._states(m, hand, refused)
+
+    def _was_busy(self, m: Module, held: Signal) -> Signal:
+        most = Signal(COUNT, name="most_held")
+        with m.If(held > most):
+            m.d.sync += most.eq(held)
+        return most
+
+    def _states(self, m: Module, hand: Value, refused: Value) -> None:
+        """What holds in the states of the task unit."""
+        dut = self._dut
+        launches, holds, ended = dut._launches, dut._holds, dut.ended.valid
+        store = Value.cast(dut._store)
+        counts = store != PLACE
+        goes = self._is("GO", "WORDS", "OPEN", "PUSH", "PUSHED") & launches
+        stores = self._is("STORE", "STORED")
+        keeps = holds & self._is("FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
+        m.d.comb += [
+            Assert(~self._is(*QUEUE_STATES) & ~dut._wakes),
+            Assert(~(launches & holds) | self._is("IDLE", "LOOK", "KNOW", "STOP", "STOPPED")),
+            Assert(~(self._is(*TO_ROW, "READ", "CHECK", "GO") & holds)),
+            Assert(~self._is("GO") | launches),
+            Assert(~(stores | self._is("PUSH", "PUSHED")) | (launches != holds)),
+            Assert(~self._is("END", "CLOSE") | holds),
+            Assert(~stores | ((counts == launches) & (store != GET))),
+            Assert(~(keeps | self._is("LOOK", "KNOW", "CLOSE")) | (self._rows != 0)),
+            Assert(~self._is("LOOK", "KNOW") | dut._returns | ~ended),
+            Assert(~self._is("END") | ~ended),
+            Assert(~self._is("LOOK") | (dut._row < ROWS)),
+            Assert(~self._is("FAIL") | refused),
+            Assert(~goes | (~refused & ~dut.launched.nothing)),
+            Assert(~(stores & launches) | (refused == (store == RESTORE))),
+            Assert(~(self._is("READ", "CHECK") & launches) | ~dut._counted),
+            Assert(~(stores & (store == COUNTER)) | dut.launched.nothing),
+            Assert(~(hand & ~self._is("FAIL") | self._is(*TO_ROW)) | (self._rows != ROWS)),
+        ]
+
+
+PROOFS = [TasksProof()]
