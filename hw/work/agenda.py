@@ -81,10 +81,12 @@ class Agenda(wiring.Component):
             "departed": In(1),
             "offered": In(1),
         })
+        self.settle = Signal(range(_SETTLE + 1))
+        """Cycles until then (for proofs)."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        settle, due = Signal(range(_SETTLE + 1)), Signal()
+        settle, due = self.settle, Signal()
         m.d.comb += self.settled.eq(settle == 0)
         with m.If(self.done):
             m.d.sync += settle.eq(_SETTLE)

@@ -17,9 +17,9 @@ CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, contexts=1, slots
 ROWS = CONFIG.rows
 PLACE, COUNTER, RESTORE, GET = range(4)  # what is written into a record
 COUNT = 6  # bits of a count of tasks
-PARTS = ("slots", "lists", "metadata", "words", "word", "queues")
+PARTS = ("slots", "lists", "metadata", "words", "stores", "queues")
 TO_ROW = ("POP", "POPPED", "WORDS", "OPEN")
-QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "QUEUE", "ADD")
+QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "SHUT", "QUEUE", "ADD")
 
 
 class TasksProof(Proof):
@@ -86,7 +86,7 @@ class TasksProof(Proof):
         m.d.comb += [
             Assert((events & (events - 1)) == 0),
             Assert(~events.any() | settled),
-            Assert(settled | (self._is("IDLE") & (self._dut._settle + age == 3))),
+            Assert(settled | (self._is("IDLE") & (self._dut._agenda.settle + age == 3))),
         ]
         return settled
 
@@ -109,7 +109,7 @@ class TasksProof(Proof):
         ]
 
     def _follow_lists(self, m: Module) -> None:
-        lists, count, best = self._dut._lists, self._listed, self._dut._best
+        lists, count, best = self._dut._lists, self._listed, self._dut._levels.highest
         asked, before = Signal(2, name="list_asked"), Signal(lists.waiting.shape(), name="before")
         pops, pushes = lists.pop.valid & lists.pop.ready, lists.push.valid & lists.push.ready
         adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
@@ -125,13 +125,13 @@ class TasksProof(Proof):
             Assume(changes | (lists.waiting == before)),
             Assume((Cat(lists.popped.valid, lists.pushed.valid) & ~asked) == 0),
             Assume(~adds | (count < 1 << COUNT - 2)),
-            Assert(~(changes & self._is("IDLE", "POP")) | (self._dut._settle == 3)),
+            Assert(~(changes & self._is("IDLE", "POP")) | (self._dut._agenda.settle == 3)),
             Assert(~self._is("POP") | best.valid),
             Assert(
-                ~(self._is("IDLE", "POP") & (self._dut._settle == 0) & best.valid)
+                ~(self._is("IDLE", "POP") & (self._dut._agenda.settle == 0) & best.valid)
                 | lists.waiting.bit_select(best.level, 1)
             ),
-            Assert(~self._is("POP") | (self._dut._settle == 0)),
+            Assert(~self._is("POP") | (self._dut._agenda.settle == 0)),
             Assert(~pops | lists.waiting.bit_select(lists.pop.p.level, 1)),
             Assert(asked[0] == self._is("POPPED")),
             Assert(asked[1] == self._is("PUSHED")),
@@ -183,7 +183,8 @@ class TasksProof(Proof):
         keeps = holds & self._is("FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
         m.d.comb += [
             Assert(~self._is(*QUEUE_STATES) & ~dut._wakes),
-            Assert(~(launches & holds) | self._is("IDLE", "LOOK", "KNOW", "STOP", "STOPPED")),
+            Assert(~(launches & holds) | self._is("IDLE")),
+            Assert(~self._is("LOOK", "KNOW", "STOP", "STOPPED", "POP", "POPPED") | ~launches),
             Assert(~(self._is(*TO_ROW, "READ", "CHECK", "GO") & holds)),
             Assert(~self._is("GO") | launches),
             Assert(~(stores | self._is("PUSH", "PUSHED")) | (launches != holds)),
