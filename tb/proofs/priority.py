@@ -124,11 +124,19 @@ class Kernels:
             ]
 
 
+PATIENCE = 6
+"""Cycles without a decision on a block of the row that goes first; of two SMs."""
+
+
 class PriorityProof(Proof):
+    """So among equal priorities no kernel starves: 0 blocks of younger ones pass it, and as soon as
+    an SM qualifies it has a block of it (see `work.commit` of when a decision succeeds)."""
+
     name = "work.priority"
     shows = (
         "no block of a row is placed while another one of higher priority, or of equal priority "
-        "and older, has undistributed blocks: as many as 0 pass it"
+        "and older, has undistributed blocks; the row that goes first has a decision at least "
+        f"every {PATIENCE + 1} cycles while the task unit asks for nothing"
     )
     bounded = 13
     breaks = ("freeze",)
@@ -140,6 +148,17 @@ class PriorityProof(Proof):
         for row, goes_first in enumerate(before):
             waits = whole.open[row] & (whole.left[row] != 0)
             m.d.comb += Assert(~(whole.sends[1 - row] & waits & goes_first))
+            other = whole.open[1 - row] & (whole.left[1 - row] != 0)
+            self._decides(m, whole, row, waits & (goes_first | ~other))
+
+    @staticmethod
+    def _decides(m: Module, whole: Kernels, row: int, first: Value) -> None:
+        """Decisions on a row come soon."""
+        decided, settled = whole.dut.kernels.settled, Signal(name=f"settles_{row}")
+        cycles = Signal(4, name=f"undecided_{row}")
+        m.d.comb += settled.eq((decided.valid & (decided.row == row)) | whole.sends[row])
+        m.d.sync += cycles.eq(Mux(first & ~settled & ~whole.changes, cycles + 1, 0))
+        m.d.comb += Assert(cycles <= PATIENCE)
 
 
 PROOFS = [PriorityProof()]
