@@ -138,7 +138,7 @@ class PriorityProof(Proof):
         "and older, has undistributed blocks; the row that goes first has a decision at least "
         f"every {PATIENCE + 1} cycles while the task unit asks for nothing"
     )
-    bounded = 12
+    bounded = 11
     breaks = ("freeze",)
     long = True
 
