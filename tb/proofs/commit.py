@@ -32,6 +32,7 @@ class CommitProof(Proof):
     )
     induction = 2
     cover = 10
+    breaks = ("freeze",)  # what forgets everything at once stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = Placement(CONFIG)
