@@ -109,7 +109,7 @@ class SmController(wiring.Component):
         has begun, for it may have that memory (rules 2 to 4)."""
         blocks, go, fits = self._blocks, self._go, self._resources.fits
         urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
-        may, can, lacks, turn = Signal(), Signal(), Signal(), Signal()
+        may, can, lacks, turn = (Signal(name=name) for name in ("may", "can", "lacks", "turn"))
         goes, finishes = Signal(3), Signal(3)
         m.d.comb += [
             may.eq(self._room & self._warps.found & ~go.any() & urgent.valid & ~blocks.overtaken),

@@ -41,8 +41,8 @@ class BlocksProof(Proof):
     name = "work.blocks"
     shows = (
         "every block of an open row is undistributed, offered to an SM, there, or on its way back, "
-        "and no two of these; a row that is stopped tells what was left; it is drained when nothing "
-        "of it is anywhere"
+        "and no two of these; a row that is stopped tells what was left; it is drained when "
+        "nothing of it is anywhere"
     )
     induction = 2
     cover = 16

@@ -25,12 +25,14 @@ class CommitProof(Proof):
 
     name = "work.commit"
     shows = (
-        "when a block is placed, its SM has room in that very cycle: for the whole block in step A, "
-        "for its first warp in step B; in step C it has only less urgent work; it has a slot and "
-        "its link is free; no SM had qualified by a better step when the decision began"
+        "when a block is placed, its SM has room in that very cycle: in step A for a whole block, "
+        "in step B for its first warp; in step C it has only less urgent work; it has a slot and "
+        "its link is free; no SM had qualified by a better step when the decision began; if one "
+        "had qualified at all, and no block was sent since, the decision does not fail"
     )
     induction = 2
     cover = 10
+    breaks = ("freeze",)  # what forgets everything at once stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = Placement(CONFIG)
@@ -151,9 +153,14 @@ class CommitProof(Proof):
             level = later
         rank = dut.choice.best.rank
         step = Mux(rank >= Rank.WHOLE, 3, Mux(rank >= Rank.WARP, 2, rank != Rank.NONE))
-        started = Signal(2, name="started")
-        m.d.sync += started.eq(Cat(1, started[0]))
-        m.d.comb += Assert(~(dut.commit & ~dut._batch.valid & started[1]) | (step >= level))
+        started, sent = Signal(2, name="started"), Signal(2, init=3, name="sent")
+        m.d.sync += [started.eq(Cat(1, started[0])), sent.eq(Cat(dut.commit, sent[0]))]
+        decided = dut._steps[-1].valid & ~dut._batch.valid & ~dut._flush & ~dut.numbering.empty
+        with m.If(decided & started[1]):
+            m.d.comb += [
+                Assert(~dut.commit | (step >= level)),
+                Assert(dut.commit | (level == 0) | sent.any()),
+            ]
 
 
 PROOFS = [CommitProof()]

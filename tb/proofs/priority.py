@@ -3,12 +3,10 @@
 from typing import Any
 
 from amaranth import Module, Mux, Signal, Value
-from amaranth.hdl import Cat
 
 from hw.config import Config
 from hw.work.placement import Placement
-from hw.work.records import kernel_needs
-from tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
 
 __all__ = ["PROOFS"]
 
@@ -16,141 +14,151 @@ CONFIG = Config(
     channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
     sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
 )  # fmt: skip
-MANY = 4
-"""A row opens with less blocks than these, and gets less at a time."""
 
 
-class Whole:
-    """The global logic controller, of which the task unit uses rows 0 and 1 as it may.
+class Kernels:
+    """The global logic controller, of which the task unit uses rows 0 and 1. What decisions find
+    may be anything: SM table and choice are left out, and so is the table of block counts, which
+    says what `work.blocks` shows. Rows get up to 3 blocks at a time, and do not close.
 
-    left : undistributed blocks of each. open : whether it is. needs : of its blocks. sends : a block
-    of it is placed. first : row 0 goes before row 1, if both are open. changes : the task unit asks
-    for something.
+    Attributes
+    ----------
+    left : undistributed blocks of each row. open : whether it is. sends : a block of it is placed.
+    first : row 0 goes before row 1, if both are open. changes : the task unit asks for something.
     """
 
     def __init__(self, m: Module, wrap: Wrap) -> None:
         self.dut = dut = Placement(CONFIG)
+        dut.rows = [Abstract(row) for row in dut.rows]
+        rounds, dut.choice = dut.choice.rounds, Abstract(dut.choice)
+        dut.choice.rounds = rounds
+        dut.numbering = Abstract(dut.numbering)
         inside = Inside(dut)
         self._running, self._requests = inside.submodule("running"), inside.submodule("requests")
-        self._collect = Inside(self._running).submodule("collect")
         m.submodules.dut = wrap(dut)
-        self.left = [Signal(8, name=f"left_{row}") for row in range(2)]
+        self.left = [Signal(4, name=f"left_{row}") for row in range(2)]
+        self.after = [Signal(4, name=f"left_after_{row}") for row in range(2)]
         self.open = [Signal(name=f"is_open_{row}") for row in range(2)]
-        self.needs = [Signal(kernel_needs, name=f"needs_{row}") for row in range(2)]
-        self._adding, self._stopping = Signal(2), Signal(2)
+        self._levels = [Signal(6, name=f"level_{row}") for row in range(2)]
+        self._adds, self._adding, self._stopping = Signal(4), Signal(2), Signal(2)
+        self._opened = Signal(2, name="opened")
         sent = self._running.sent
         self.sends = [sent.valid & (sent.row == row) for row in range(2)]
         self._older, self.first, self.changes = Signal(), Signal(), Signal()
         self._ask(m)
-        self._sms(m)
-        one, other = (needs.priority for needs in self.needs)
+        self._count(m)
+        for n, link in enumerate(dut.sm):
+            m.d.comb += link.block.ready.eq(anything(m, 1, f"ready_{n}"))
+        one, other = self._levels
         m.d.comb += self.first.eq((one > other) | ((one == other) & self._older))
 
     def _ask(self, m: Module) -> None:
         port, asks = self.dut.port, self._requests
         streams = {
             "open": (port.open, port.open.p.row), "add": (port.add, port.add.p.row),
-            "stop": (port.stop, port.stop.payload), "close": (port.close, port.close.payload),
+            "stop": (port.stop, port.stop.payload),
         }  # fmt: skip
         taken = {}
         for name, (one, row) in streams.items():
-            payload = Value.cast(one.payload)
-            m.d.comb += [
-                one.valid.eq(anything(m, 1, name)),
-                payload.eq(anything(m, len(payload), f"{name}_payload")),
-                Assume(~one.valid | (row < 2)),
-            ]
+            m.d.comb += [one.valid.eq(anything(m, 1, name)), row.eq(anything(m, 1, f"{name}_row"))]
             taken[name] = one.valid & one.ready
-        needs = port.open.p.needs
+        opens = port.open.p
+        m.d.comb += [
+            opens.needs.priority.eq(anything(m, 1, "priority")),
+            opens.policy.eq(anything(m, 1, "policy")),
+            opens.blocks.eq(anything(m, 2, "blocks")),
+            port.add.p.blocks.eq(anything(m, 2, "more")),
+        ]
         m.d.comb += [
             port.stopped.ready.eq(1),
-            Assume(~port.open.valid | ((port.open.p.blocks != 0) & (port.open.p.blocks < MANY))),
-            Assume(~port.add.valid | ((port.add.p.blocks != 0) & (port.add.p.blocks < MANY))),
-            Assume(needs.warps.any() & (needs.warps <= CONFIG.sm_warps)),
-            Assume(needs.block_registers <= CONFIG.register_units),
-            Assume(needs.registers <= needs.block_registers),
-            Assume(needs.shared <= CONFIG.shared_units),
-            self.changes.eq(taken["open"] | taken["add"] | taken["stop"] | asks.holds),
+            Assume((opens.blocks != 0) & (port.add.p.blocks != 0)),
+            self.changes.eq(taken["open"] | asks.holds),
         ]
+        with m.If(taken["add"]):
+            m.d.sync += self._adds.eq(port.add.p.blocks)
         for row in range(2):
             self._row(m, row, {name: taken[name] & (streams[name][1] == row) for name in taken})
 
     def _row(self, m: Module, row: int, taken: dict[str, Any]) -> None:
         """What happens to one row, one thing after the other."""
-        port, asks, left = self.dut.port, self._requests, self.left[row]
+        port, asks, left, after = self.dut.port, self._requests, self.left[row], self.after[row]
         adding, stopping, is_open = self._adding[row], self._stopping[row], self.open[row]
         changes = asks.change.valid & (asks.empties.row == row)
-        others = taken["add"] | taken["stop"] | taken["close"]
+        others = taken["add"] | taken["stop"]
         m.d.comb += [
             Assume(~(taken["open"] & is_open) & ~(others & ~is_open)),
             Assume(~((taken["open"] | others) & (adding | stopping))),
-            Assume(~taken["close"] | port.drained[row]),
+            Assume(~taken["add"] | (left < 4)),
+            after.eq(left - self.sends[row]),
         ]
         m.d.sync += [
-            is_open.eq((is_open | taken["open"]) & ~taken["close"]),
+            left.eq(after),
+            is_open.eq(is_open | taken["open"]),
             adding.eq((adding | taken["add"]) & ~changes),
-            stopping.eq((stopping | taken["stop"]) & ~(port.stopped.valid)),
+            stopping.eq((stopping | taken["stop"]) & ~port.stopped.valid),
+            self._opened[row].eq(taken["open"]),
         ]
         with m.If(taken["open"]):
+            m.d.comb += after.eq(port.open.p.blocks)
             m.d.sync += [
-                left.eq(port.open.p.blocks),
-                self.needs[row].eq(port.open.p.needs),
+                self._levels[row].eq(port.open.p.needs.priority),
                 self._older.eq(row == 1),
             ]
         with m.Elif(changes):
-            m.d.sync += left.eq(asks.change.count)
-        with m.Elif(self.sends[row]):
-            m.d.sync += left.eq(left - 1)
+            m.d.comb += after.eq(Mux(adding, left + self._adds, 0))
 
-    def _sms(self, m: Module) -> None:
-        """SMs give back what they have, at any moment."""
-        ends = [[], []]
-        for n, (row, link) in enumerate(zip(self.dut.rows, self.dut.sm, strict=True)):
-            for port, name in (
-                (link.freed, "freed"), (link.highest, "highest"), (link.received, "received"),
-                (link.block.ready, "ready"), (link.ended.payload, "end_of"),
-                (link.ended.valid, "ended"),
-            ):  # fmt: skip
-                value = Value.cast(port)
-                m.d.comb += value.eq(anything(m, len(value), f"{name}_{n}"))
-            freed, blocks = link.freed, row.blocks - link.block.valid
+    def _count(self, m: Module) -> None:
+        """What the table of block counts says of the two rows."""
+        numbering, looked, asked = self.dut.numbering, Signal(3), Signal(3)
+        then = [Signal(4, name=f"asked_{row}") for row in range(2)]
+        m.d.sync += looked.eq(numbering.ahead)
+        with m.If(numbering.ask.valid):
+            m.d.sync += asked.eq(numbering.ask.row)
+            m.d.sync += [one.eq(after) for one, after in zip(then, self.after, strict=True)]
+        for row, (left, was) in enumerate(zip(self.left, then, strict=True)):
+            known = self.open[row] & ~self._opened[row]
             m.d.comb += [
-                Assume(~freed.block | (blocks != 0)),
-                Assume(~link.ended.valid | (link.ended.payload < 2)),
+                Assume(~((looked == row) & known) | (numbering.empty == (left == 0))),
+                Assume(~((looked == row) & known) | (numbering.last == (left == 1))),
+                Assume((asked != row) | (numbering.asked == was)),
             ]
-            for left, size, free in (
-                (row.registers, CONFIG.register_units, freed.registers),
-                (row.warps, CONFIG.sm_warps, freed.warps),
-                (row.shared, CONFIG.shared_units, freed.shared),
-            ):
-                held = size - left - free
-                m.d.comb += Assume((held >= 0) & (held <= size * (blocks - freed.block)))
-            for one in range(2):
-                ends[one].append(link.ended.valid & (link.ended.payload == one))
-        collected = self._collect.o
-        for one in range(2):
-            going = sum(ends[one]) + (collected.valid & (collected.payload == one))
-            m.d.comb += Assume(self._running.counts[one] >= going)
+
+
+PATIENCE = 6
+"""Cycles without a decision on a block of the row that goes first; of two SMs."""
 
 
 class PriorityProof(Proof):
+    """So among equal priorities no kernel starves: 0 blocks of younger ones pass it, and as soon as
+    an SM qualifies it has a block of it (see `work.commit` of when a decision succeeds)."""
+
     name = "work.priority"
     shows = (
         "no block of a row is placed while another one of higher priority, or of equal priority "
-        "and older, has undistributed blocks: as many as 0 pass it"
+        "and older, has undistributed blocks; the row that goes first has a decision at least "
+        f"every {PATIENCE + 1} cycles while the task unit asks for nothing"
     )
-    bounded = 13
-    cover = 13
+    bounded = 11
     breaks = ("freeze",)
     long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        whole = Whole(m, wrap)
+        whole = Kernels(m, wrap)
         before = (whole.first, ~whole.first)
         for row, goes_first in enumerate(before):
             waits = whole.open[row] & (whole.left[row] != 0)
             m.d.comb += Assert(~(whole.sends[1 - row] & waits & goes_first))
-        m.d.comb += Cover(whole.sends[1] & ~whole.first & (whole.left[0] != 0) & whole.open[0])
+            other = whole.open[1 - row] & (whole.left[1 - row] != 0)
+            self._decides(m, whole, row, waits & (goes_first | ~other))
+
+    @staticmethod
+    def _decides(m: Module, whole: Kernels, row: int, first: Value) -> None:
+        """Decisions on a row come soon."""
+        decided, settled = whole.dut.kernels.settled, Signal(name=f"settles_{row}")
+        cycles = Signal(4, name=f"undecided_{row}")
+        m.d.comb += settled.eq((decided.valid & (decided.row == row)) | whole.sends[row])
+        m.d.sync += cycles.eq(Mux(first & ~settled & ~whole.changes, cycles + 1, 0))
+        m.d.comb += Assert(cycles <= PATIENCE)
 
 
 PROOFS = [PriorityProof()]

@@ -9,7 +9,7 @@ from hw.work.launch import LaunchAction
 from hw.work.lists import ListOutcome
 from hw.work.metadata import Refusal
 from hw.work.tasks import Tasks
-from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
 
 __all__ = ["PROOFS"]
 
@@ -33,7 +33,7 @@ class TasksProof(Proof):
         "is idle only when there is none, and empty only when none is in a row or on its way there"
     )
     induction = 3
-    cover = 36
+    bounded = 8
     breaks = ("forget",)  # what is frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
@@ -105,7 +105,6 @@ class TasksProof(Proof):
             Assume(~(self._settled & named) | (rows != 0)),
             Assume(~(self._settled & slots.free.valid) | ~full),
             Assert(rows <= ROWS),
-            Cover(slots.stopped.valid),
         ]
 
     def _follow_lists(self, m: Module) -> None:
@@ -162,15 +161,8 @@ class TasksProof(Proof):
             Assert(~dut.idle | (nobody & (self._listed == 0) & ~hand & (held == 0))),
             Assert(~dut.empty | nobody),
             Assert(~(dut.empty & leaves & dut.leave) | (nobody & ~hand)),
-            Cover(dut.idle & (self._was_busy(m, held) == 2)),
         ]
         self._states(m, hand, refused)
-
-    def _was_busy(self, m: Module, held: Signal) -> Signal:
-        most = Signal(COUNT, name="most_held")
-        with m.If(held > most):
-            m.d.sync += most.eq(held)
-        return most
 
     def _states(self, m: Module, hand: Value, refused: Value) -> None:
         """What holds in the states of the task unit."""

@@ -1,0 +1,130 @@
+"""Proof that blocks whose warps wait for each other become wholly resident (PLACE-26)."""
+
+from typing import Any
+from unittest.mock import patch
+
+from amaranth import Module, Mux, Signal, Value
+from amaranth.lib.wiring import In
+
+from hw.config import Config
+from hw.sm.blocks import Blocks
+from hw.sm.controller import SmController
+from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+
+__all__ = ["PROOFS"]
+
+WARPS = 4
+CONFIG = Config(
+    slots=4, sm_blocks=3, sm_warps=WARPS, sm_registers=6 * 128, sm_shared=5 * 1024
+)  # fmt: skip
+
+
+class BarrierProof(Proof):
+    """The block table may be anything that does what `sm.choice` shows. `owed`: warps of blocks
+    with a barrier that have begun, not yet started.
+
+    So each of these has all its warps after at most 2 · (hardware warps - 1) more starts of any
+    warps, and none of them waits for anything but the core.
+    """
+
+    name = "sm.barrier"
+    shows = (
+        "a block with a barrier begins only with a hardware warp for each of its warps, which no "
+        "other block gets; there is always one for the next; it starts as soon as the core takes "
+        "it, or one warp of another block does, after which it is its turn"
+    )
+    induction = 3
+    cover = 12
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        dut = SmController(CONFIG)
+        with patch("hw.sm.controller.Blocks", lambda config: Abstract(Blocks(config))):
+            self._turn = Inside(dut).signal("turn")
+        self._dut, self._blocks, self._warps = dut, dut._blocks, dut._warps
+        m.submodules.dut = wrap(dut)
+        for name in ("block", "ended"):
+            self._free(m, getattr(dut.link, name), name)
+        for name in ("begin", "start", "end"):
+            self._free(m, getattr(dut.port, name), name)
+        self._owed = owed = Signal(range(-1, 2 * WARPS), name="owed")
+        urgent, whole, go = self._blocks.urgent, self._blocks.whole, dut._go
+        self._mine = urgent.begun & urgent.block.needs.barrier
+        begins = go[0] & ~urgent.begun & urgent.block.needs.barrier
+        starts = go[2] | (go[0] & self._mine)
+        warps = urgent.block.needs.warps
+        m.d.sync += owed.eq(owed + Mux(begins, warps - 1, 0) - starts)
+        self._table(m)
+        free, left = sum(self._warps.free), dut._resources.left.warps
+        end, running = self._warps.end, ~self._warps.free
+        m.d.comb += [
+            Assume(~end.valid | ((end.warp < WARPS) & running.bit_select(end.warp, 1))),
+            Assert(free == left + self._warps.ended.valid + owed),
+            Assert((owed >= 0) & (owed < WARPS)),
+            Assert(~begins | (warps <= left)),
+            Assert(~go.any() | self._warps.found),
+            Assert((go & (go - 1)) == 0),
+            Cover((owed == WARPS - 1) & whole.valid),
+        ]
+        self._pick(m)
+        self._turns(m, starts)
+
+    @staticmethod
+    def _free(m: Module, port: Any, name: str) -> None:
+        """What the other side of a stream drives may be anything."""
+        for path, member, signal in port.signature.flatten(port):
+            if member.flow is In:
+                value = Value.cast(signal)
+                m.d.comb += value.eq(anything(m, len(value), f"{name}_{'_'.join(map(str, path))}"))
+
+    def _table(self, m: Module) -> None:
+        """What is known of the block table (see `sm.choice`)."""
+        blocks, owed, go = self._blocks, self._owed, self._dut._go
+        urgent, whole = blocks.urgent, blocks.whole
+        quiet = Signal(name="quiet")
+        m.d.sync += quiet.eq(urgent.valid & ~go.any() & ~blocks.overtaken)
+        for choice, name in ((urgent, "urgent"), (whole, "whole"), (blocks.going, "going")):
+            was = Signal(choice.shape(), name=f"{name}_before")
+            m.d.sync += was.eq(choice)
+            used = True if choice is not blocks.going else ~urgent.begun
+            m.d.comb += Assume(~(quiet & was.valid & used) | (choice == was))
+        needs = urgent.block.needs
+        mine = urgent.valid & self._mine
+        m.d.comb += [
+            Assume((needs.warps != 0) & (needs.warps <= WARPS)),
+            # Who has begun and waits is owed a warp; who is owed one is chosen.
+            Assume(owed >= mine + whole.valid),
+            Assume(~urgent.valid | (owed == 0) | mine | whole.valid | go.any()),
+            Assume(~whole.valid | whole.block.needs.barrier),
+        ]
+
+    def _pick(self, m: Module) -> None:
+        """A free hardware warp is found at once, unless one was started just before."""
+        warps, before = self._warps, Signal(WARPS, init=(1 << WARPS) - 1, name="free_before")
+        started = Signal(name="started")
+        m.d.sync += [before.eq(warps.free), started.eq(warps.start.valid)]
+        m.d.comb += [
+            Assert((warps.pick & ~warps.free) == 0),
+            Assert((warps.pick & (warps.pick - 1)) == 0),
+            Assert(~(before & warps.free).any() | warps.found | started),
+        ]
+
+    def _turns(self, m: Module, starts: Value) -> None:
+        """Of two warps that start while one is owed, one is; and one starts when the core has taken
+        what was offered."""
+        urgent, overtaken = self._blocks.urgent, self._blocks.overtaken
+        able, could, started = Signal(name="able"), Signal(name="could"), Signal(name="just")
+        go, others = self._dut._go, Signal(name="another_started")
+        with m.If(go.any()):
+            m.d.sync += others.eq(~starts & (self._owed != 0))
+        m.d.comb += able.eq(
+            self._dut._room & (self._owed != 0) & urgent.valid & ~overtaken & ~go.any() & ~started
+        )
+        m.d.sync += [could.eq(able), started.eq(go.any())]
+        m.d.comb += [
+            Assert(~could | go.any()),
+            Assert(~others | self._turn),
+            Assert(~(others & go.any() & ~starts & (self._owed != 0))),
+        ]
+
+
+PROOFS = [BarrierProof()]
