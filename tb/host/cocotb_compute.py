@@ -306,15 +306,13 @@ async def contexts(dut: Any) -> None:
     broken, raises the interrupt, and goes on when it is mended (ASID-21)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
-    await bench.control.write("CONTEXT_SLICE", 1500)
+    await bench.control.write("CONTEXT_SLICE", 200)
     await bench.control.write("INTR_ENABLE", ERROR=1, TASK=1)
     spaces = [await computer.space(1 + n, n, context=n) for n in range(2)]
     channels = [await computer.channel(n, 1 + n, context=n) for n in range(2)]
-    tasks = []
-    for space, channel, job in zip(spaces, channels, (JOBS[0], JOBS[2]), strict=True):
-        for _ in range(2):
-            tasks.append(space.task(job))
-            channel.segment(launch(tasks[-1]))
+    tasks = [space.task(job) for space, job in zip(spaces, (JOBS[0], JOBS[2]), strict=True)]
+    for channel, task in zip(channels, tasks, strict=True):
+        channel.segment(launch(task))
     for channel in channels:
         await channel.kick()
     await computer.finish(*channels)
