@@ -4,8 +4,11 @@ Flat port names: members of nested interfaces join with two underscores (`axi__a
 are vectors, `clk` and `rst` are added when the design is clocked.
 """
 
+import contextlib
+import gc
 import os
 import re
+from collections.abc import Generator
 
 from amaranth._toolchain.yosys import find_yosys  # `write_verilog -sv` has no public switch
 from amaranth.back import rtlil
@@ -68,6 +71,20 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
     return _portable(_joined(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)))
 
 
+@contextlib.contextmanager
+def _without_collector() -> Generator[None]:
+    """A netlist only grows: the garbage collector, which goes through it again and again, would
+    take a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_collector()
 def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: object = None) -> str:
     """RTLIL of `design` as module `name` with ports `flat`, and of what instances in it share, each
     once. Raises as `verilog`."""

@@ -1,6 +1,6 @@
-"""Verilog of whole machines, exported once for all tests that simulate the same one.
+"""Verilog of large designs, exported once for all tests that simulate the same one.
 
-A machine takes many seconds to elaborate, and every run of a test needs its text.
+Such a one takes many seconds to elaborate, and every run of a test needs its text.
 """
 
 import hashlib

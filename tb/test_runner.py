@@ -96,6 +96,20 @@ def test_waves(simulator: str):
     assert (run / "dump.fst").stat().st_size > 0
 
 
+def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
+    """A second build on Verilator takes the compiled run-time library of the first."""
+    options = {"simulator": "verilator", "name": "runner"}
+    simulate(Counter(), TESTS, **options)
+    fresh = SIM_BUILD / "runner-library"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    monkeypatch.setattr(runner, "SIM_BUILD", fresh)
+    simulate(Counter(), TESTS, **options)
+    (log,) = fresh.glob("builds/*/build.log")
+    assert "-o Vtop__ALL.o" in log.read_text()
+    assert "-o verilated.o" not in log.read_text()
+
+
 def test_same_verilog_twice():
     from hw import export
 

@@ -6,9 +6,10 @@ import pytest
 
 from driver.pushbuffer import Pushbuffer
 from driver.raw import ImageError
-from hw.config import Config
+from hw.config import LIMITS, Config
 from hw.methods import HostMethod
 from tb.sim.raw import main, simulate_raw
+from tb.sim.sizes import SIZES
 
 IMAGE = """
 channel = 1
@@ -25,17 +26,8 @@ size = 8
 address = 0x30_0000
 hex = "55 00 01 02 03 55 55 55"
 """
-SMALL = Config(
-    channels=2,
-    semaphores=8,
-    counters=4,
-    data_width=64,
-    memory_bytes=1 << 24,
-    l1_entries=4,
-    l2_entries=64,
-    walks=2,
-    sms=0,
-)
+SMALL = SIZES["narrow"]
+"""Other tests have built it."""
 
 
 def write(folder: Path, commands: Pushbuffer) -> tuple[Path, Path]:
@@ -100,41 +92,45 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 def test_unusable(tmp_path: Path):
     file, image = write(tmp_path, Pushbuffer().host(HostMethod.NOP))
     image.write_text("channel = 7")
-    with pytest.raises(ImageError, match="channel = 7: the device has channels 0 … 1"):
+    with pytest.raises(ImageError, match="channel = 7: the device has channels 0 … 2"):
         simulate_raw(file, image, SMALL)
 
 
-def test_memory_is_as_large_as_asked(
-    simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    """An image of 1.5 MiB fits into 4, not into one; addresses may be beyond; too much memory is
-    refused."""
-    file, image = write(tmp_path, Pushbuffer().copy(0x40_0017_FFF8, 0, 8))
-    image.write_text("""
+FAR = """
 [[segment]]
 address = 0
 hex = "01 02 03 04 05 06 07 08"
 [[segment]]
 address = 0x40_0000_0000
 fill = 0
-size = 0x18_0000
+size = 0x{size:x}
 [[expect]]
-address = 0x40_0017_FFF8
+address = 0x40_0000_0000
 hex = "01 02 03 04 05 06 07 08"
-""")
-    sizes = (
-        "channels",
-        "semaphores",
-        "counters",
-        "data_width",
-        "l1_entries",
-        "l2_entries",
-        "walks",
-    )
-    small = [f"--{size.replace('_', '-')}={getattr(SMALL, size)}" for size in sizes]
-    command = [str(file), "--memory", str(image), "--simulator", simulator, *small]
-    assert main([*command, "--memory-bytes", "0x400000"]) == 0, capsys.readouterr()
-    assert main([*command, "--memory-bytes", "0x100000"]) == 2
+"""
+
+
+def command(folder: Path, size: int, *options: str) -> list[str]:
+    """Arguments that run an image of `size` bytes on the small machine."""
+    file, image = write(folder, Pushbuffer().copy(0x40_0000_0000, 0, 8))
+    image.write_text(FAR.format(size=size))
+    default, asked = Config(), vars(SMALL)
+    small = [
+        f"--{name.replace('_', '-')}={asked[name]}"
+        for name in LIMITS
+        if asked[name] != getattr(default, name)
+    ]
+    return [str(file), "--memory", str(image), *small, *options]
+
+
+def test_far_image(simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its addresses are beyond the memory."""
+    assert main(command(tmp_path, 0x1_0000, "--simulator", simulator)) == 0, capsys.readouterr()
+
+
+def test_too_large_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """17 MiB do not fit into the memory; too much memory is refused."""
+    assert main(command(tmp_path, 0x110_0000)) == 2
     assert "more with --memory-bytes" in capsys.readouterr().err
-    assert main([*command, "--memory-bytes", "0x10001000"]) == 2
+    assert main(command(tmp_path, 0x1_0000, "--memory-bytes", "0x10001000")) == 2
     assert "at most 268435456 bytes (256 MiB)" in capsys.readouterr().err

@@ -93,7 +93,7 @@ async def what_waits_for_tasks(dut: Any) -> None:
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     await channel.submit(Pushbuffer().set_object())
-    task, base = space.task(spin(1500)), mark(channel, 8)
+    task, base = space.task(spin(700)), mark(channel, 8)
     there = mark(channel, 1)
     waits = {
         "WFI": Pushbuffer().wait_own(),
@@ -215,7 +215,7 @@ async def refused_launches(dut: Any) -> None:
     computer = await Computer.start(bench)
     space = await computer.space(1, 0, 1)
     channel, other = await computer.channel(0, 1), await computer.channel(1, 1)
-    lasts = space.task(spin(20_000))
+    lasts = space.task(spin(10_000))
     await other.submit(launch(lasts))
     nowhere = Task(JOBS[0], space, 0x77_0000_0000)
     cases: list[tuple[Task, Cause, int]] = [
@@ -265,7 +265,7 @@ async def failing_tasks(dut: Any) -> None:
     first, second = await computer.space(1, 0), await computer.space(2, 1)
     channel, other = await computer.channel(0, 1), await computer.channel(1, 2)
     bad, also = (first.task(job, memory=False) for job in JOBS[:2])
-    good = [second.task(JOBS[0]) for _ in range(6)]
+    good = [second.task(JOBS[0]) for _ in range(3)]
     for task in good:
         other.segment(launch(task))
     channel.segment(launch(bad))
@@ -306,15 +306,13 @@ async def contexts(dut: Any) -> None:
     broken, raises the interrupt, and goes on when it is mended (ASID-21)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
-    await bench.control.write("CONTEXT_SLICE", 400)
+    await bench.control.write("CONTEXT_SLICE", 200)
     await bench.control.write("INTR_ENABLE", ERROR=1, TASK=1)
     spaces = [await computer.space(1 + n, n, context=n) for n in range(2)]
     channels = [await computer.channel(n, 1 + n, context=n) for n in range(2)]
-    tasks = []
-    for space, channel, job in zip(spaces, channels, (JOBS[0], JOBS[2]), strict=True):
-        for _ in range(3):
-            tasks.append(space.task(job))
-            channel.segment(launch(tasks[-1]))
+    tasks = [space.task(job) for space, job in zip(spaces, (JOBS[0], JOBS[2]), strict=True)]
+    for channel, task in zip(channels, tasks, strict=True):
+        channel.segment(launch(task))
     for channel in channels:
         await channel.kick()
     await computer.finish(*channels)
@@ -364,13 +362,13 @@ async def waits_for_all(dut: Any) -> None:
     computer = await Computer.start(bench)
     space = await computer.space(1, 0, 1)
     busy, waits = await computer.channel(0, 1), await computer.channel(1, 1)
-    await busy.submit(launch(space.task(spin(1500))))
+    await busy.submit(launch(space.task(spin(800))))
     await bench.until_idle(busy)
     waits.segment(Pushbuffer().host(HostMethod.WFI, 1))
     waits.segment(Pushbuffer().release(mark(waits), 1))
     await waits.kick()
     await bench.until_waits(waits, Wait.ALL_IDLE)
-    await busy.submit(launch(space.task(spin(10_000))))
+    await busy.submit(launch(space.task(spin(3000))))
     await bench.until_word(mark(waits), 1)
     assert (await busy.status())["TASKS"] == 1
     assert await busy.read("TASKS") == 1

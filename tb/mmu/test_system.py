@@ -7,6 +7,7 @@ import pytest
 from hw.config import Config
 from hw.mmu.faults import FaultRecorder
 from hw.mmu.system import MemorySystem
+from tb import exports
 from tb.runner import simulate
 
 MEMORY = 1 << 24
@@ -33,13 +34,23 @@ CONFIGS = {
 }
 
 
+class System(MemorySystem):
+    """Virtual memory that the bench plays with: its configuration says all of it."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, REQUESTERS)
+        self.config = config
+
+
 def system(simulator: str, name: str, tests: str, minimum: int) -> None:
     if simulator == "icarus" and name != "small":
         pytest.skip("too slow on Icarus: it has the small one")
     config = CONFIGS[name]
+    design = System(config)
     simulate(
-        MemorySystem(config, REQUESTERS),
+        design,
         f"tb.mmu.{tests}",
+        text=exports.verilog(design),
         simulator=simulator,
         name=f"mmu-{tests.removeprefix('cocotb_')}-{name}",
         env={
