@@ -147,7 +147,7 @@ def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> 
 
 def write_apart(build: Path, text: str, top: str) -> Path:
     """Write the control file that names the modules which instances share (`hw.export`)."""
-    found = [name for name in re.findall(r"^module (\w+) \(", text, re.MULTILINE) if name != top]
+    found = [name for name in re.findall(r"^module (\w+) ?\(", text, re.MULTILINE) if name != top]
     return _write(
         build / "apart.vlt",
         ["`verilator_config", *(f'hier_block -module "{name}"' for name in found)],
