@@ -49,8 +49,8 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
 
     SystemVerilog on purpose: `always_comb` runs at time 0, Amaranth's plain Verilog does not in
     Icarus (amaranth-lang/amaranth#1629). Icarus itself sees `always @*` with a start of its own.
-    Source locations are left out, they differ between machines. A shared component is a module of
-    its own (`hw.lib.shared`).
+    Source locations are left out, they differ between machines. A shared component is module
+    `name`_`module` of its own (`hw.lib.shared`); no other but the top has a name without a dot.
 
     Raises `ValueError` for two shared components of one name.
     """
@@ -94,7 +94,7 @@ def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: obje
         module, flat = waiting.pop(0)
         fragment = Fragment.get(known[module], platform)
         for instance, shared in instances(fragment):
-            instance.type = f"{name}.{shared.module}"
+            instance.type = f"{name}_{shared.module}"
             if instance.type not in known:
                 waiting.append((instance.type, ports(shared.design)))
             if known.setdefault(instance.type, shared.design) is not shared.design:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
@@ -77,6 +78,8 @@ def simulate(
     top: str = DESIGN,
     parameters: Mapping[str, int] | None = None,
     public: Sequence[str] = (),
+    watched: Sequence[str] = (),
+    apart: bool = False,
     minimum: int = 1,
     build_args: Sequence[str] = (),
     plusargs: Sequence[str] = (),
@@ -99,7 +102,10 @@ def simulate(
     top : top module; the design itself unless `sources` bring another.
     parameters : of the top module.
     public : "module.variable" patterns that cocotb needs besides the ports of `top` when `top` is
-        the design; Verilator hides everything else. Icarus shows everything.
+        the design; Verilator hides everything else. Icarus shows everything. watched : those that
+        it only reads; they cost less.
+    apart : Verilator compiles what instances share (`hw.lib.shared`) once, as simulations of their
+        own. For big designs: less to build, slower to run. Their insides are in no waveform.
     minimum : at least so many tests must have run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".
@@ -121,7 +127,11 @@ def simulate(
     if text is not None and simulator == "icarus":
         text = icarus.joined(text)
     if design is not None and top == DESIGN:
-        public = [f"{DESIGN}.{port}" for port in ("clk", "rst", *export.ports(design))] + [*public]
+        flat = export.ports(design).items()
+        driven = (name for name, (_, way) in flat if way == PortDirection.Input)
+        public = [f"{DESIGN}.{port}" for port in ("clk", "rst", *driven)] + [*public]
+        shown = (name for name, (_, way) in flat if way != PortDirection.Input)
+        watched = [f"{DESIGN}.{port}" for port in shown] + [*watched]
     recipe = _Recipe(
         text,
         simulator,
@@ -131,6 +141,8 @@ def simulate(
         top,
         dict(parameters or {}),
         tuple(public),
+        tuple(watched),
+        apart,
         tuple(build_args),
     )
     build = _build(recipe)
@@ -187,6 +199,8 @@ class _Recipe:
     top: str
     parameters: Mapping[str, int]
     public: tuple[str, ...]
+    watched: tuple[str, ...]
+    apart: bool
     build_args: tuple[str, ...]
 
     def key(self) -> str:
@@ -218,8 +232,14 @@ def _compile(recipe: _Recipe, build: Path) -> None:
     arguments = [*recipe.build_args]
     env: Mapping[str, str] = {}
     if recipe.simulator == "verilator":
-        files += [verilator.WAIVERS, verilator.write_public(build, recipe.public)]
-        arguments = [*verilator.arguments(recipe.waves, recipe.coverage), *arguments]
+        files += [
+            verilator.WAIVERS,
+            verilator.write_public(build, recipe.public, recipe.watched),
+        ]
+        if recipe.apart:
+            files.append(verilator.write_apart(build, recipe.text or "", DESIGN))
+        chosen = verilator.arguments(recipe.waves, recipe.coverage, apart=recipe.apart)
+        arguments = [*chosen, *arguments]
         env = verilator.environment(recipe.waves)
         verilator.restore_runtime(build, recipe.waves, recipe.coverage)
     log = build / "build.log"

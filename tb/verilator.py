@@ -23,6 +23,7 @@ __all__ = [
     "restore_runtime",
     "save_runtime",
     "version",
+    "write_apart",
     "write_public",
 ]
 
@@ -115,11 +116,12 @@ def version(simulator: str) -> str:
     return shown.stdout.partition("\n")[0]
 
 
-def arguments(waves: bool, coverage: bool) -> list[str]:
+def arguments(waves: bool, coverage: bool, *, apart: bool = False) -> list[str]:
     """Arguments of every build.
 
     RTL assertions are fatal. Only what `write_public` names is visible to cocotb: everything
-    public, which cocotb's runner asks for, slows simulation down.
+    public, which cocotb's runner asks for, slows simulation down. `apart` : each module that
+    `write_apart` names is compiled once, as a simulation of its own.
     """
     chosen = ["--assert", "--no-timing", "--no-public-flat-rw"]
     if waves:
@@ -127,16 +129,33 @@ def arguments(waves: bool, coverage: bool) -> list[str]:
     if coverage:
         # What is counted stays whole, and its parts look like a loop. Other builds find real ones.
         chosen += ["--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT"]
+    if apart:
+        # What goes through such a module and back looks like a loop, too.
+        chosen += ["--hierarchical", "-Wno-UNOPTFLAT"]
     return chosen
 
 
-def write_public(build: Path, public: Sequence[str]) -> Path:
-    """Write the control file that shows cocotb the "module.variable" patterns of `public`."""
+def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> Path:
+    """Write the control file that shows cocotb the "module.variable" patterns: of `public` to read
+    and write, of `watched` to read. What depends on the former is evaluated anew in every step."""
     lines = ["`verilator_config"]
-    for pattern in public:
-        module, _, variable = pattern.rpartition(".")
-        lines.append(f'public_flat_rw -module "{module}" -var "{variable}"')
-    file = build / "public.vlt"
+    for kind, patterns in (("public_flat_rw", public), ("public_flat_rd", watched)):
+        for pattern in patterns:
+            module, _, variable = pattern.rpartition(".")
+            lines.append(f'{kind} -module "{module}" -var "{variable}"')
+    return _write(build / "public.vlt", lines)
+
+
+def write_apart(build: Path, text: str, top: str) -> Path:
+    """Write the control file that names the modules which instances share (`hw.export`)."""
+    found = [name for name in re.findall(r"^module (\w+) ?\(", text, re.MULTILINE) if name != top]
+    return _write(
+        build / "apart.vlt",
+        ["`verilator_config", *(f'hier_block -module "{name}"' for name in found)],
+    )
+
+
+def _write(file: Path, lines: Sequence[str]) -> Path:
     file.write_text("\n".join(lines) + "\n")
     return file
 
@@ -165,5 +184,5 @@ def save_runtime(build: Path, waves: bool, coverage: bool) -> None:
         shutil.copyfile(file, fresh)
         fresh.replace(kept / file.name)
     for suffix in ("o", "a", "gch", "d"):
-        for file in build.glob(f"*.{suffix}"):
+        for file in build.rglob(f"*.{suffix}"):
             file.unlink()

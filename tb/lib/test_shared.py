@@ -1,6 +1,8 @@
 """Shared components: one module each, however many instances, and the same behaviour."""
 
 import gc
+import re
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Module
@@ -9,7 +11,8 @@ from amaranth.lib.wiring import In, Out
 
 from hw import export
 from hw.lib.shared import Shared
-from tb.runner import simulate
+from tb import verilator
+from tb.runner import DESIGN, simulate
 
 
 class Count(wiring.Component):
@@ -61,18 +64,29 @@ def test_behaviour(simulator: str) -> None:
     simulate(row, "tb.lib.cocotb_shared", simulator=simulator, name="lib-shared")
 
 
+def test_apart(tmp_path: Path) -> None:
+    """Compiled as simulations of their own they behave the same, one inside another too."""
+    outer = Outer()
+    row = Row(*(Shared(outer, "outer") for _ in range(3)))
+    text = export.verilog(row, DESIGN)
+    named = verilator.write_apart(tmp_path, text, DESIGN).read_text()
+    assert set(re.findall(r'"(.*)"', named)) == {f"{DESIGN}_outer", f"{DESIGN}_count"}
+    options = {"simulator": "verilator", "name": "lib-shared", "apart": True}
+    simulate(row, "tb.lib.cocotb_shared", text=text, **options)
+
+
 def test_one_module() -> None:
     count = Count()
     text = export.verilog(Row(*(Shared(count, "count") for _ in range(5))), "row")
-    assert text.count("module \\row.count (") == 1
-    assert text.count("\n  \\row.count  part_") == 5
+    assert text.count("module row_count(") == 1
+    assert text.count("\n  row_count part_") == 5
 
 
 def test_inside_another() -> None:
     outer = Outer()
     text = export.verilog(Row(Shared(outer, "outer"), Shared(outer, "outer")), "row")
-    for module in ("row.outer", "row.count"):
-        assert text.count(f"module \\{module} (") == 1
+    for module in ("row_outer", "row_count"):
+        assert text.count(f"module {module}(") == 1
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")

@@ -226,10 +226,13 @@ class _Reader:
         key = event.sm, event.slot
         block = self._slots.get(key)
         if block is None or len(block.warps) == block.kernel.warps_each:
-            if not self._placed[event.sm]:
+            # A more urgent block that comes later may start first.
+            placed, kernel = self._placed[event.sm], self._rows[event.row]
+            block = next((one for one in placed if one.kernel is kernel), None)
+            if block is None:
                 raise Lost(f"SM {event.sm} started a warp of no block in cycle {event.cycle}")
-            block = self._slots[key] = self._placed[event.sm].popleft()
-            block.slot = event.slot
+            placed.remove(block)
+            self._slots[key], block.slot = block, event.slot
             self._done.sms[event.sm].blocks.append(block)
         if block.kernel is not self._rows[event.row]:
             raise Lost(f"{block.name}: SM {event.sm} started a warp of another kernel instead")

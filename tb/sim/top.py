@@ -16,6 +16,8 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
+from amaranth.hdl._ir import PortDirection
+
 from hw import export
 from hw.config import Config, ConfigError
 from tb import exports
@@ -42,6 +44,9 @@ LARGEST_MEMORY = 1 << 28
 
 TRACE = "trace.txt"
 """Name of the trace in a run's directory."""
+
+_FEW_SMS = 16
+"""Up to so many SMs are compiled as one with the rest."""
 
 _MEMORY = Path(__file__).with_name("memory.sv")
 _INNER = ("axi__", "trace__")
@@ -131,12 +136,12 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
     """
     text = top(design)
     trace = getattr(design, "trace", None)
-    public = ["sim.clk", "sim.rst", "sim.cycle", "sim.reset_request", *backdoor.public()]
-    public += [
-        f"sim.{port}"
-        for port in export.ports(design)
-        if port in _WATCHED or not port.startswith(_INNER)
-    ]
+    public = ["sim.clk", "sim.reset_request", *backdoor.public()]
+    watched = ["sim.rst", "sim.cycle"]
+    for port, (_, way) in export.ports(design).items():
+        if port in _WATCHED or not port.startswith(_INNER):
+            driven = way == PortDirection.Input and port not in _WATCHED
+            (public if driven else watched).append(f"sim.{port}")
     if trace is not None:
         text += monitor(trace.signature)
         public.append("monitor.flush")
@@ -149,6 +154,8 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
         sources=[_MEMORY, save(text), *options.pop("sources", ())],
         top="sim",
         public=[*public, *options.pop("public", ())],
+        watched=watched,
+        apart=design.config.sms > _FEW_SMS,
         plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
         **options,
     )
