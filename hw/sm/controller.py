@@ -12,12 +12,9 @@ from hw.sm.needs import Needs
 from hw.sm.port import SmControl, block_begin, warp_start
 from hw.sm.resources import Resources, remainder
 from hw.sm.warps import Warps
-from hw.work.records import SmLink, kernel_word
+from hw.work.records import ENDS_WAITING, SmLink, kernel_word
 
 __all__ = ["SmController", "sm_events"]
-
-_ENDED = 8
-"""Rows of ended blocks that may wait to be sent."""
 
 _UNDER_WAY = 4
 """Ends of warps that may be under way to that queue, the one that is being taken included."""
@@ -169,10 +166,10 @@ class SmController(wiring.Component):
         """Warps that end, and through a queue the rows of blocks that are over. An end is taken
         while its block's row is sure to find a place there."""
         config, blocks, warps = self._config, self._blocks, self._warps
-        m.submodules.queue = queue = SyncFIFOBuffered(width=config.row_bits, depth=_ENDED)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=config.row_bits, depth=ENDS_WAITING)
         end, ended = self.port.end, self.link.ended
         m.d.comb += [
-            end.ready.eq(queue.level <= _ENDED - _UNDER_WAY),
+            end.ready.eq(queue.level <= ENDS_WAITING - _UNDER_WAY),
             warps.end.valid.eq(end.valid & end.ready),
             warps.end.warp.eq(end.payload),
             blocks.end.valid.eq(warps.ended.valid),

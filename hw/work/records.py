@@ -8,6 +8,7 @@ from hw.config import Config
 
 __all__ = [
     "BLOCK_COUNT_BITS",
+    "ENDS_WAITING",
     "KERNEL_WORDS",
     "LEVEL_BITS",
     "GlobalPort",
@@ -30,6 +31,9 @@ __all__ = [
 
 BLOCK_COUNT_BITS = 32
 """Bits of a count of blocks: a grid has less than 2^32."""
+
+ENDS_WAITING = 8
+"""Blocks of an SM that have come free may wait so many at most for their `ended` to be taken."""
 
 LEVEL_BITS = 7
 """Bits of a priority of which there may be none: 0 none, else the device priority and 1."""
@@ -155,7 +159,7 @@ class SmLink(wiring.Signature):
     block : a block for it; its slot is free, so the SM takes it within a few cycles.
     freed : what has come free in this cycle (PLACE-24); all 0 else. Amounts add up, in any order.
     ended : a block of this row has ended, all its warps and their memory accesses included; it has
-        been in `freed` before or is in the same cycle.
+        been in `freed` before or is in the same cycle. ENDS_WAITING of them may be behind.
     highest : highest priority of any block on the SM, of LEVEL_BITS.
     received : blocks taken since reset, modulo 64. `highest` covers them all, so the controller
         knows whether it covers what it has sent.

@@ -9,6 +9,7 @@ from hw.lib.arbiter import FEW, RoundRobin
 from hw.lib.onehot import select
 from hw.lib.stream import StreamRegister
 from hw.work.order import row_event
+from hw.work.records import ENDS_WAITING
 
 __all__ = ["Collect", "Running"]
 
@@ -63,13 +64,16 @@ class Running(wiring.Component):
 
     Attributes
     ----------
-    counts : blocks on SMs, per row. filled : rows with undistributed blocks (state, for proofs).
+    counts : blocks on SMs, per row, until their end is collected (state, for proofs).
+    filled : rows with undistributed blocks (likewise).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        most = config.sms * config.sm_blocks
-        self.counts = [Signal(range(most + 1), name=f"blocks_{row}") for row in range(config.rows)]
+        # Half of the ends that are behind wait on the SMs, half at most in `Collect`.
+        most = config.sms * (config.sm_blocks + 2 * ENDS_WAITING)
+        bits = range(most + 1)
+        self.counts = [Signal(bits, name=f"blocks_{row}") for row in range(config.rows)]
         self.filled = Signal(config.rows)
         event = row_event(config)
         super().__init__({

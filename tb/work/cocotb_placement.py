@@ -317,3 +317,17 @@ async def drained_when_all_have_ended(dut):
         bench.end_all(sm)
         await bench.steps(10)
     assert bench.drained(0)
+
+
+@cocotb.test(**LIMIT)
+async def ends_that_are_behind(dut):
+    """A row is not drained while ends of its blocks wait, also when there are more of them than
+    block slots."""
+    bench = await start(dut)
+    bench.tardy = True
+    await bench.opened(Kernel(0, 5, 4 * SMS + 4))
+    await bench.until(lambda: sum(len(sm.ended) for sm in bench.sms) == 4 * SMS + 4)
+    await bench.steps(10)
+    assert not bench.drained(0)
+    bench.tardy = False
+    await bench.until(lambda: bench.drained(0))

@@ -21,6 +21,8 @@ __all__ = ["AFFINITY", "DEEP", "LOWER", "WARP", "WHOLE", "WIDE", "Bench", "Kerne
 WIDE, DEEP, AFFINITY = range(3)
 WHOLE, WARP, LOWER = range(3)
 FOREVER = 1 << 60
+ENDS_WAITING = 8
+"""So many ends of blocks may be behind on an SM."""
 
 
 def rounds(sms: int) -> int:
@@ -181,6 +183,8 @@ class Bench:
         self.now = 0
         self.eager = 1.0
         self.slow: set[int] = set()
+        self.tardy = False
+        """SMs tell of ends only when as many wait as may."""
         self.kernels: dict[int, Kernel] = {}
         self.sms = [Sm(config, self.numbers) for _ in range(config.sms)]
         full = [config.register_units, config.sm_warps, config.shared_units]
@@ -314,7 +318,8 @@ class Bench:
         if freed:
             names = ("registers", "warps", "shared", "block")
             word = self.shapes["freed"].const(dict(zip(names, freed, strict=True))).as_bits()
-        ended = sm.ended[0] + 1 if sm.ended else 0
+        told = len(sm.ended) >= (ENDS_WAITING if self.tardy else 1)
+        ended = sm.ended[0] + 1 if told else 0
         state = (ready, word, sm.highest(), sm.received % 64, ended)
         before = self._sm_state[n]
         if state != before or self.now == 0:
@@ -349,7 +354,7 @@ class Bench:
                     row.kernels.remove(self._ended_kernel(sm))
             if sm.coming is not None and self.free[n]:
                 sm.take()
-            if sm.ended and int(getattr(dut, f"sm__{n}__ended__ready").value):
+            if self._sm_state[n][4] and int(getattr(dut, f"sm__{n}__ended__ready").value):
                 self._on_end(sm.ended.popleft())
         self._sample_requests()
         self._check_drained()

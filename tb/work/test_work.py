@@ -53,7 +53,7 @@ def test_exports(name: str) -> None:
 
 def test_directed(simulator: str) -> None:
     config = Config(slots=8, sms=3, asids=8, **SIZES)
-    place(simulator, "cocotb_placement", config, "directed", minimum=15)
+    place(simulator, "cocotb_placement", config, "directed", minimum=16)
 
 
 @pytest.mark.bench
