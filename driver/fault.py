@@ -58,7 +58,7 @@ _MEANING = {
     Cause.TASK_LISTS: "the memory of the task lists could not be accessed",
     Cause.TASK_KERNEL: "a warp of the task could not go on",
     Cause.TASK_RELEASE: "the task is complete, a release at its end was refused",
-    Cause.TASK_QUEUE: "its record is no open queue, or as many queues are open as there may be",
+    Cause.TASK_QUEUE: "its record is no open queue, or the context has no place for another one",
 }
 
 _WITH_ADDRESS = {

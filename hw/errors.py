@@ -96,8 +96,8 @@ class Cause(enum.IntEnum, shape=6):
     TASK_RELEASE = 42
     """The task is complete, but a release at its end was refused."""
     TASK_QUEUE = 43
-    """INCREMENT_PUT of a record that is no open queue, or as many queues as there may be are
-    open."""
+    """INCREMENT_PUT of a record that is no open queue; or a queue was launched that is open, or for
+    which its context finds no place: the last ones are kept for others."""
 
 
 CODE_OF = {
