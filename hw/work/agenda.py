@@ -1,10 +1,11 @@
 """What the task unit does next (ASID-22 … ASID-26)."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.work.levels import highest_level
 from hw.work.slots import row_choice, row_victim
 
 __all__ = ["Agenda", "Job"]
@@ -69,7 +70,7 @@ class Agenda(wiring.Component):
             "settled": Out(1),
             "active": In(1),
             "leave": In(1),
-            "highest": In(data.StructLayout({"valid": 1, "level": 6})),
+            "highest": In(highest_level),
             "faulty": In(choice),
             "ended": In(choice),
             "back": In(choice),

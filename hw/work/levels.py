@@ -7,7 +7,10 @@ from amaranth.lib.wiring import In, Out
 from hw.config import PRIORITIES, Config
 from hw.lib.onehot import encode, lowest
 
-__all__ = ["HighestLevel"]
+__all__ = ["HighestLevel", "highest_level"]
+
+highest_level = data.StructLayout({"valid": 1, "level": 6})
+"""The highest list that holds a task, if one does."""
 
 
 class HighestLevel(wiring.Component):
@@ -17,14 +20,14 @@ class HighestLevel(wiring.Component):
     -------
     waiting : for each level of each context, whether its list holds a task; see `Lists`.
     context : the one that runs.
-    highest : of its lists; not `valid`: none holds a task.
+    highest : of its lists.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
             "waiting": In(config.contexts * PRIORITIES),
             "context": In(config.context_bits),
-            "highest": Out(data.StructLayout({"valid": 1, "level": 6})),
+            "highest": Out(highest_level),
         })
 
     def elaborate(self, platform: object) -> Module:

@@ -33,7 +33,7 @@ BLOCK_COUNT_BITS = 32
 """Bits of a count of blocks: a grid has less than 2^32."""
 
 ENDS_WAITING = 8
-"""Blocks of an SM that have come free may wait so many at most for their `ended` to be taken."""
+"""Of the blocks of an SM that have come free, the ends of so many at most may not be taken yet."""
 
 LEVEL_BITS = 7
 """Bits of a priority of which there may be none: 0 none, else the device priority and 1."""
@@ -159,7 +159,7 @@ class SmLink(wiring.Signature):
     block : a block for it; its slot is free, so the SM takes it within a few cycles.
     freed : what has come free in this cycle (PLACE-24); all 0 else. Amounts add up, in any order.
     ended : a block of this row has ended, all its warps and their memory accesses included; it has
-        been in `freed` before or is in the same cycle. ENDS_WAITING of them may be behind.
+        been in `freed` before or is in the same cycle. ENDS_WAITING ends may be behind.
     highest : highest priority of any block on the SM, of LEVEL_BITS.
     received : blocks taken since reset, modulo 64. `highest` covers them all, so the controller
         knows whether it covers what it has sent.

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In
 from hw.config import Config
 from hw.sm.blocks import Blocks
 from hw.sm.controller import SmController
-from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]
 
@@ -73,8 +73,7 @@ class BarrierProof(Proof):
         """What the other side of a stream drives may be anything."""
         for path, member, signal in port.signature.flatten(port):
             if member.flow is In:
-                value = Value.cast(signal)
-                m.d.comb += value.eq(anything(m, len(value), f"{name}_{'_'.join(map(str, path))}"))
+                arbitrary(m, signal, f"{name}_{'_'.join(map(str, path))}")
 
     def _table(self, m: Module) -> None:
         """What is known of the block table (see `sm.choice`)."""

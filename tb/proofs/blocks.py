@@ -6,7 +6,6 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib import data
 
-from hw.config import Config
 from hw.work.placement import Placement
 from hw.work.records import row_blocks
 from hw.work.sms import Rank
@@ -20,15 +19,13 @@ from tb.proofs.formal import (
     Proof,
     Wrap,
     anything,
+    arbitrary,
 )
+from tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
 
-CONFIG = Config(
-    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
-    sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
-)  # fmt: skip
-SMS, SLOTS = CONFIG.sms, CONFIG.sm_blocks
+SMS, SLOTS = TWO_SMS.sms, TWO_SMS.sm_blocks
 MOST = SMS * SLOTS
 AMOUNT = 5  # bits of a count of blocks on SMs
 
@@ -49,13 +46,13 @@ class BlocksProof(Proof):
     long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = Placement(CONFIG)
+        self._dut = dut = Placement(TWO_SMS)
         dut.kernels = Abstract(dut.kernels)
         numbering, choice = Inside(dut.numbering), dut.choice
         self._inside = inside = Inside(dut)
         self._running, self._requests = inside.submodule("running"), inside.submodule("requests")
         asks = Inside(self._requests)
-        self._held = data.View(row_blocks(CONFIG), asks.signal("held"))
+        self._held = data.View(row_blocks(TWO_SMS), asks.signal("held"))
         self._stops = asks.signal("stops")
         self._collect = Inside(self._running).submodule("collect")
         self._spare = Inside(self._collect).submodule("register_0_0").full
@@ -65,15 +62,15 @@ class BlocksProof(Proof):
         }
         m.submodules.dut = wrap(dut)
         self._batch, self._flush = dut._batch, dut._flush
-        self._row = row = Signal(CONFIG.row_bits, name="row")
+        self._row = row = Signal(TWO_SMS.row_bits, name="row")
         self._left = Signal(32, name="left_of_row")
         self._open, self._opened = Signal(name="is_open"), Signal(name="was_opened")
         self._adds, self._adding = Signal(32, name="adds"), Signal(name="adding")
         self._sends, self._since = Signal(name="sends"), Signal(3, init=7, name="since")
         sent = self._running.sent
         m.d.comb += [
-            row.eq(AnyConst(CONFIG.row_bits)),
-            Assume(row < CONFIG.rows),
+            row.eq(AnyConst(TWO_SMS.row_bits)),
+            Assume(row < TWO_SMS.rows),
             self._sends.eq(sent.valid & (sent.row == row)),
         ]
         m.d.sync += self._since.eq(Mux(self._sends, 1, self._since + (self._since != 7)))
@@ -95,11 +92,8 @@ class BlocksProof(Proof):
         taken = {}
         for name, number in numbers.items():
             one = getattr(port, name)
-            payload = Value.cast(one.payload)
-            m.d.comb += [
-                one.valid.eq(anything(m, 1, name)),
-                payload.eq(anything(m, len(payload), f"{name}_payload")),
-            ]
+            arbitrary(m, one.valid, name)
+            arbitrary(m, one.payload, f"{name}_payload")
             taken[name] = one.valid & one.ready & (number == row)
         self._stopping, told = Signal(name="stopping"), port.stopped
         changes = self._requests.change.valid & (self._held.row == row)
@@ -256,8 +250,7 @@ class BlocksProof(Proof):
             (link.freed, "freed"), (link.highest, "highest"), (link.received, "received"),
             (link.block.ready, "ready"), (link.ended.payload, "ended"),
         ):  # fmt: skip
-            value = Value.cast(port)
-            m.d.comb += value.eq(anything(m, len(value), f"{name}_{n}"))
+            arbitrary(m, port, f"{name}_{n}")
         takes, frees = link.block.valid & link.block.ready, link.freed.block
         of_row = link.block.p.row == self._row
         ends, ends_mine = link.ended.valid & link.ended.ready, link.ended.payload == self._row

@@ -5,18 +5,14 @@ from typing import Any
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 
-from hw.config import Config
 from hw.work.placement import Placement
 from hw.work.sms import Rank
-from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
+from tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
 
-CONFIG = Config(
-    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
-    sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
-)  # fmt: skip
-SLOTS = CONFIG.sm_blocks
+SLOTS = TWO_SMS.sm_blocks
 LEVELS = 2  # bits of a step: 3 is A, 2 is B, 1 is C, 0 is none
 
 
@@ -35,7 +31,7 @@ class CommitProof(Proof):
     breaks = ("freeze",)  # what forgets everything at once stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = Placement(CONFIG)
+        self._dut = dut = Placement(TWO_SMS)
         dut.kernels, dut.numbering = Abstract(dut.kernels), Abstract(dut.numbering)
         Inside(dut)
         m.submodules.dut = wrap(dut)
@@ -49,19 +45,16 @@ class CommitProof(Proof):
     def _environment(self, m: Module) -> None:
         port = self._dut.port
         for one in (port.open, port.add, port.stop, port.close):
-            payload = Value.cast(one.payload)
-            m.d.comb += [
-                one.valid.eq(anything(m, 1, "asks")),
-                payload.eq(anything(m, len(payload), "asked")),
-            ]
-        m.d.comb += port.stopped.ready.eq(anything(m, 1, "told"))
+            arbitrary(m, one.valid, "asks")
+            arbitrary(m, one.payload, "asked")
+        arbitrary(m, port.stopped.ready, "told")
 
     @staticmethod
     def _fits_empty(needs: Any, check: Any) -> list:
         return [
-            check(needs.warps <= CONFIG.sm_warps),
-            check(needs.block_registers <= CONFIG.register_units),
-            check(needs.shared <= CONFIG.shared_units),
+            check(needs.warps <= TWO_SMS.sm_warps),
+            check(needs.block_registers <= TWO_SMS.register_units),
+            check(needs.shared <= TWO_SMS.shared_units),
         ]
 
     def _sms(self, m: Module) -> None:
@@ -72,8 +65,7 @@ class CommitProof(Proof):
                 (link.block.ready, "ready"), (link.ended.payload, "end_of"),
                 (link.ended.valid, "ended"),
             ):  # fmt: skip
-                value = Value.cast(port)
-                m.d.comb += value.eq(anything(m, len(value), f"{name}_{n}"))
+                arbitrary(m, port, f"{name}_{n}")
             freed = link.freed
             m.d.comb += [
                 Assume(~freed.block | (row.blocks > link.block.valid)),
@@ -81,9 +73,9 @@ class CommitProof(Proof):
                 Assert(row.blocks <= SLOTS),
             ]
             for left, size, free in (
-                (row.registers, CONFIG.register_units, freed.registers),
-                (row.warps, CONFIG.sm_warps, freed.warps),
-                (row.shared, CONFIG.shared_units, freed.shared),
+                (row.registers, TWO_SMS.register_units, freed.registers),
+                (row.warps, TWO_SMS.sm_warps, freed.warps),
+                (row.shared, TWO_SMS.shared_units, freed.shared),
             ):
                 held = size - left
                 m.d.comb += [

@@ -35,6 +35,7 @@ __all__ = [
     "Proof",
     "Wrap",
     "anything",
+    "arbitrary",
     "queue_of_two",
     "stays",
 ]
@@ -114,8 +115,7 @@ class Abstract(wiring.Component):
         m = Module()
         for path, member, signal in self.signature.flatten(self):
             if member.flow is Out:
-                name = "_".join(map(str, path))
-                m.d.comb += Value.cast(signal).eq(anything(m, len(Value.cast(signal)), name))
+                arbitrary(m, signal, "_".join(map(str, path)))
         return m
 
 
@@ -124,6 +124,12 @@ def anything(m: Module, shape: ShapeLike, name: str) -> Any:
     signal = Signal(shape, name=name)
     m.d.comb += Value.cast(signal).eq(AnySeq(Shape.cast(shape)))
     return signal
+
+
+def arbitrary(m: Module, target: Any, name: str) -> None:
+    """`target` may have any value in any cycle."""
+    value = Value.cast(target)
+    m.d.comb += value.eq(anything(m, len(value), name))
 
 
 def stays(m: Module, stream: Any, check: Any, name: str) -> None:

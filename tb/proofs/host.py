@@ -21,7 +21,17 @@ from hw.host.rare import Action, verdict
 from hw.host.scheduler import Scheduler
 from hw.methods import Header, HostMethod, SecOp, SemOp
 from hw.registers import Wait
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+    arbitrary,
+)
 
 __all__ = ["PROOFS"]
 
@@ -39,10 +49,9 @@ CONFIG = Config(
 def drive(m: Module, record: Any, name: str, *fields: str) -> None:
     """The given fields of an input, or all of it, may have any value; others stay 0."""
     for field in fields:
-        part = Value.cast(getattr(record, field))
-        m.d.comb += part.eq(anything(m, len(part), f"{name}_{field}"))
+        arbitrary(m, getattr(record, field), f"{name}_{field}")
     if not fields:
-        m.d.comb += Value.cast(record).eq(anything(m, len(Value.cast(record)), name))
+        arbitrary(m, record, name)
 
 
 def concerns(event: Any, channel: Any) -> Value:

@@ -17,6 +17,7 @@ from tb.proofs.formal import (
     Proof,
     Wrap,
     anything,
+    arbitrary,
     queue_of_two,
     stays,
 )
@@ -271,8 +272,7 @@ class PortProof(Proof):
         m.submodules.dut = wrap(dut)
         for path, member, value in dut.signature.flatten(dut):
             if member.flow == In:
-                signal = Value.cast(value)
-                m.d.comb += signal.eq(anything(m, len(signal), "_".join(map(str, path))))
+                arbitrary(m, value, "_".join(map(str, path)))
         w = channel(m, dut.axi, "w", ["data", "strb", "last"])
         stays(m, w, Assert, "w")
         offers = [address_rules(m, dut.axi, "ar"), address_rules(m, dut.axi, "aw"), w]

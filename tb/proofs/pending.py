@@ -5,7 +5,17 @@ from amaranth.hdl import Module, Value
 
 from hw.config import Config
 from hw.mmu.pending import Pending
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+    arbitrary,
+)
 
 __all__ = ["PROOFS"]
 
@@ -68,8 +78,7 @@ class PendingProof(Proof):
             "beat": dut.read.beat.payload,
         }
         for name, target in inputs.items():
-            value = Value.cast(target)
-            m.d.comb += value.eq(anything(m, len(value), name))
+            arbitrary(m, target, name)
         m.d.comb += [
             Assume(~dut.add | (dut.room & (under_way < WALKS))),
             Assume(~dut.read.beat.valid | (under_way > waiting)),

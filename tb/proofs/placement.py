@@ -1,5 +1,6 @@
 """Proofs of block placement, for small machines (PLACE-1 … 10)."""
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -11,20 +12,25 @@ from hw.work.numbering import Numbering
 from hw.work.order import KernelOrder
 from hw.work.records import LEVEL_BITS, coordinates, kernel_needs
 from hw.work.sms import Rank, SmRow
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+    arbitrary,
+)
 
-__all__ = ["PROOFS"]
+__all__ = ["PROOFS", "TWO_SMS"]
 
-CONFIG = Config(
-    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=5,
+TWO_SMS = Config(
+    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
     sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
 )  # fmt: skip
-
-
-def free(m: Module, target: Any, name: str) -> None:
-    """An input that may be anything."""
-    value = Value.cast(target)
-    m.d.comb += value.eq(anything(m, len(value), name))
+CONFIG = replace(TWO_SMS, sms=5)
 
 
 class SmRowProof(Proof):
@@ -44,7 +50,7 @@ class SmRowProof(Proof):
         m.submodules.dut = wrap(dut)
         for name in ("needs", "asid", "policy", "last", "sent", "space", "freed", "highest",
                      "ready", "taken"):  # fmt: skip
-            free(m, getattr(dut, name), name)
+            arbitrary(m, getattr(dut, name), name)
         self._amounts(m, dut)
         rank = self._decision(m, dut)
         self._follow(m, dut, rank)
@@ -154,7 +160,7 @@ class OrderProof(Proof):
         dut = KernelOrder(CONFIG)
         m.submodules.dut = wrap(dut)
         for name in ("open", "close", "refill", "empty", "priority", "walk", "restart"):
-            free(m, getattr(dut, name), name)
+            arbitrary(m, getattr(dut, name), name)
         m.d.comb += Assume(~(dut.open.valid & dut.close.valid))
         rows = [self._row(m, dut, f"row_{n}") for n in range(2)]
         one, other = rows
@@ -253,9 +259,9 @@ class ChoiceProof(Proof):
         dut = Choice(CONFIG)
         m.submodules.dut = wrap(dut)
         for n, one in enumerate(dut.candidates):
-            free(m, one, f"candidate_{n}")
-        free(m, dut.taken, "taken")
-        free(m, dut.found, "found")
+            arbitrary(m, one, f"candidate_{n}")
+        arbitrary(m, dut.taken, "taken")
+        arbitrary(m, dut.found, "found")
         hit = 1 << dut.found.sm
         m.d.comb += Assume((dut.taken == 0) | (dut.found.valid & (dut.taken == hit)))
         size = Value.cast(dut.candidates[0]).shape()
@@ -307,7 +313,7 @@ class NumberingProof(Proof):
         fresh_bits = dut._fresh
         m.submodules.dut = wrap(dut)
         for name in ("open", "ahead", "take", "change", "ask"):
-            free(m, getattr(dut, name), name)
+            arbitrary(m, getattr(dut, name), name)
         row, looked, asked = (Signal(CONFIG.row_bits, name=n) for n in ("row", "looked", "asks"))
         known, was_opened, has_asked = Signal(), Signal(), Signal()
         m.d.comb += [row.eq(AnyConst(CONFIG.row_bits)), Assume(row < CONFIG.rows)]

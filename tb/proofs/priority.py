@@ -4,16 +4,11 @@ from typing import Any
 
 from amaranth import Module, Mux, Signal, Value
 
-from hw.config import Config
 from hw.work.placement import Placement
 from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
+from tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
-
-CONFIG = Config(
-    channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
-    sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
-)  # fmt: skip
 
 
 class Kernels:
@@ -28,7 +23,7 @@ class Kernels:
     """
 
     def __init__(self, m: Module, wrap: Wrap) -> None:
-        self.dut = dut = Placement(CONFIG)
+        self.dut = dut = Placement(TWO_SMS)
         dut.rows = [Abstract(row) for row in dut.rows]
         rounds, dut.choice = dut.choice.rounds, Abstract(dut.choice)
         dut.choice.rounds = rounds

@@ -20,7 +20,17 @@ from hw.mmu.lookups import (
     page,
     page_request,
 )
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+    arbitrary,
+)
 
 __all__ = ["PROOFS"]
 
@@ -152,8 +162,7 @@ class L2Proof(Proof):
             "invalidate": dut.invalidate,
         }
         for name, target in inputs.items():
-            value = Value.cast(target)
-            m.d.comb += value.eq(anything(m, len(value), name))
+            arbitrary(m, target, name)
         event = dut.invalidate
         m.d.comb += [
             Assume(Value.cast(event.scope) <= Scope.PAGE.value),

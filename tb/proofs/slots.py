@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Value
 
 from hw.config import Config
 from hw.work.slots import RowState, Slots
-from tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, anything, arbitrary
 
 __all__ = ["PROOFS"]
 
@@ -33,10 +33,8 @@ class SlotsProof(Proof):
         m.submodules.dut = wrap(dut)
         self._states = [Value.cast(state) for state in dut.states]
         self._busy, self._age = Signal(ROWS), Signal(2)
-        m.d.comb += [
-            Value.cast(port).eq(anything(m, len(Value.cast(port)), name))
-            for port, name in ((dut.fault, "fault"), (dut.limit, "limit"))
-        ]
+        arbitrary(m, dut.fault, "fault")
+        arbitrary(m, dut.limit, "limit")
         m.d.comb += [Assume(dut.limit <= CONFIG.slots), dut.drained.eq(~self._busy)]
         self._events(m)
         self._table(m)

@@ -8,7 +8,17 @@ from hw.sm.blocks import Blocks
 from hw.sm.order import Order
 from hw.sm.resources import Resources, capacity
 from hw.sm.warps import Warps
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+    arbitrary,
+)
 
 __all__ = ["PROOFS"]
 
@@ -19,12 +29,6 @@ CONFIG = Config(slots=4, sm_blocks=SLOTS, sm_warps=WARPS, sm_registers=6 * 128, 
 def _one(bits: Value) -> Value:
     """Exactly one bit is set."""
     return bits.any() & ~(bits & (bits - 1)).any()
-
-
-def _drive(m: Module, target: Value, name: str) -> None:
-    """`target`, an input, may have any value in any cycle."""
-    value = Value.cast(target)
-    m.d.comb += value.eq(anything(m, len(value), name))
 
 
 class OrderProof(Proof):
@@ -43,8 +47,8 @@ class OrderProof(Proof):
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         for name in ("arrive", "last_of"):
-            _drive(m, getattr(dut, name), name)
-        _drive(m, dut.candidates[0], "candidates")
+            arbitrary(m, getattr(dut, name), name)
+        arbitrary(m, dut.candidates[0], "candidates")
         used, arrive, leaves = Signal(SLOTS), dut.arrive, anything(m, SLOTS, "leaves")
         m.d.comb += [
             Assume(~arrive.valid | _one(arrive.place)),
@@ -115,7 +119,7 @@ class WarpsProof(Proof):
         users = Inside(dut).submodule("users").read_port(domain="comb")
         m.submodules.dut = wrap(dut)
         for name in ("start", "end"):
-            _drive(m, getattr(dut, name), name)
+            arbitrary(m, getattr(dut, name), name)
         mine, busy = Signal(range(WARPS)), Signal()
         m.d.comb += [mine.eq(AnyConst(2)), Assume(mine < WARPS), users.addr.eq(mine)]
         starts = dut.start.valid & (dut.warp == mine)
@@ -160,9 +164,9 @@ class ResourcesProof(Proof):
         dut = Resources(CONFIG)
         m.submodules.dut = wrap(dut)
         for name in ("take", "freed"):
-            _drive(m, getattr(dut, name), name)
-        _drive(m, dut.wants[0], "urgent")
-        _drive(m, dut.wants[1], "going")
+            arbitrary(m, getattr(dut, name), name)
+        arbitrary(m, dut.wants[0], "urgent")
+        arbitrary(m, dut.wants[1], "going")
         m.d.comb += Assume(dut.take != 3)
         for n in range(2):
             m.d.comb += Assume(~dut.take[n] | Value.cast(dut.fits[n]).all())
@@ -202,9 +206,9 @@ class ChoiceProof(Proof):
         m.submodules.dut = wrap(dut)
         choices = (dut.urgent, dut.going, dut.whole)
         for name in ("start", "finish", "end"):
-            _drive(m, getattr(dut, name), name)
-        _drive(m, dut.arrive.valid, "arrives")
-        _drive(m, dut.arrive.payload, "block")
+            arbitrary(m, getattr(dut, name), name)
+        arbitrary(m, dut.arrive.valid, "arrives")
+        arbitrary(m, dut.arrive.payload, "block")
         over = Mux(dut.over.valid, dut.over.place, 0)
         quiet = Signal()
         m.d.sync += quiet.eq(~dut.start.any() & ~dut.overtaken & dut.urgent.valid)
@@ -278,9 +282,9 @@ class EndProof(Proof):
         some, placed = inside.signal("some_ended"), inside.submodule("order").placed
         ending, ending_in = inside.signal("ending"), inside.signal("ending_in")
         m.submodules.dut = wrap(dut)
-        _drive(m, dut.end, "end")
-        _drive(m, dut.arrive.valid, "arrives")
-        _drive(m, dut.arrive.payload, "block")
+        arbitrary(m, dut.end, "end")
+        arbitrary(m, dut.arrive.valid, "arrives")
+        arbitrary(m, dut.arrive.payload, "block")
         mine = Signal(range(SLOTS), name="mine")
         m.d.comb += [mine.eq(AnyConst(2)), Assume(mine < SLOTS)]
         for port in (needs, names, counts):

@@ -9,7 +9,7 @@ from hw.work.launch import LaunchAction
 from hw.work.lists import ListOutcome
 from hw.work.metadata import Refusal
 from hw.work.tasks import Tasks
-from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
+from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]
 
@@ -72,8 +72,7 @@ class TasksProof(Proof):
         m.d.comb += Assume(dut.context == 0)
         for path, member, signal in dut.signature.flatten(dut):
             if member.flow is In and path[0] not in ("read", "write"):
-                value = Value.cast(signal)
-                m.d.comb += value.eq(anything(m, len(value), "_".join(map(str, path))))
+                arbitrary(m, signal, "_".join(map(str, path)))
 
     def _settle(self, m: Module) -> Value:
         """Whether the choices of the slots count what has changed (see `Slots`): only then are

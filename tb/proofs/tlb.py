@@ -20,7 +20,7 @@ from hw.mmu.lookups import (
     page,
 )
 from hw.pagetables import FaultType
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]
 
@@ -44,8 +44,7 @@ def inputs(m: Module, dut: L1Tlb) -> None:
         "miss_ready": dut.miss.ready,
     }
     for name, target in ports.items():
-        value = Value.cast(target)
-        m.d.comb += value.eq(anything(m, len(value), name))
+        arbitrary(m, target, name)
     m.d.comb += [
         Assume(Value.cast(dut.invalidate.scope) <= Scope.PAGE.value),
         Assume(Value.cast(dut.result.p.page.size) <= PageSize.HUGE.value),

@@ -20,6 +20,7 @@ from tb.proofs.formal import (
     Proof,
     Wrap,
     anything,
+    arbitrary,
     queue_of_two,
 )
 
@@ -187,8 +188,7 @@ class WalkerProof(Proof):
             "invalidate": dut.invalidate,
         }
         for name, target in inputs.items():
-            value = Value.cast(target)
-            m.d.comb += value.eq(anything(m, len(value), name))
+            arbitrary(m, target, name)
         m.d.comb += [
             Assume(Value.cast(dut.invalidate.scope) <= Scope.PAGE.value),
             Assume(Value.cast(dut.read.beat.p.status) <= MemoryStatus.FAULT.value),
