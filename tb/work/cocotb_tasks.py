@@ -122,6 +122,22 @@ async def full_list(dut: Any) -> None:
 
 
 @cocotb.test()
+async def ends_that_nobody_takes(dut: Any) -> None:
+    """Tasks that end one after the other wait for each other; none is lost (ASID-24)."""
+    bench = await begin(dut, place=1.0, end=1.0)
+    bench.takes_ends = False
+    for number in range(CONFIG.slots):
+        bench.submit(Task(number, priority=5, blocks=number + 1))
+    await bench.until(lambda: not bench.offered, "launches accepted")
+    for _ in range(300):
+        await bench.step()
+    assert len(bench.held) == CONFIG.slots - 1, "one end waits, the others hold their rows"
+    bench.takes_ends = True
+    await bench.finish()
+    assert all(task.outcome == "ended" for task in bench.accepted)
+
+
+@cocotb.test()
 async def room_for_the_evicted(dut: Any) -> None:
     """Tasks that go to the head of a full list do not take the places of those that come back."""
     bench = await begin(dut, place=0.0)

@@ -99,7 +99,9 @@ class Bench:
         self.read = ReadMemory(dut, CONFIG, self.contents, pace, latency, limit=beats)
         self.write = WriteMemory(dut, CONFIG, self.contents, pace, latency)
         self.launch = Source(dut, "launch", task_launch(CONFIG), lambda: True)
-        self.ended = Sink(dut, "ended", task_ended(CONFIG), pace)
+        self.takes_ends = True
+        """Whether tasks that end are taken."""
+        self.ended = Sink(dut, "ended", task_ended(CONFIG), lambda: self.takes_ends and pace())
         self.failed = Sink(dut, "failed", task_failure, pace)
         self.rows = Rows(dut, CONFIG, rng, place, end)
         self.rows.opened, self.rows.stopped = self._opened, self._stopped

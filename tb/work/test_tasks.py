@@ -15,7 +15,7 @@ def test_tasks(simulator: str, name: str) -> None:
         simulator=simulator,
         name=f"work-tasks-{name}",
         env={"WORK_CONFIG": name},
-        minimum=11,
+        minimum=12,
     )
 
 
