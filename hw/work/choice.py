@@ -8,8 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import select
-from hw.work.sms import candidate
+from hw.work.sms import Rank, candidate
 
 __all__ = ["Choice", "Gather", "fan_ins"]
 
@@ -88,46 +87,34 @@ class Choice(wiring.Component):
             for other in range(len(nodes))
             for one in range(other)
         }
-        wins = Signal(len(nodes), name=f"{name}_wins")
-        if final:
-            m.d.comb += wins.eq(_last_wins(better, [~node.out for node in nodes], struck))
-        else:
-            m.d.comb += wins.eq(_wins(better, len(nodes)))
+        stays = [~node.out & ~hit for node, hit in zip(nodes, struck, strict=True)]
+        wins = _wins(better, stays if final else [Const(1) for _ in nodes])
         m.d.sync += [
-            out.key.eq(select(wins, (node.key for node in nodes))),
-            out.number.eq(select(wins, (node.number for node in nodes))),
+            out.key.eq(_winner(wins, [node.key for node in nodes])),
+            out.number.eq(_winner(wins, [node.number for node in nodes])),
         ]
-        if not final:
-            gone = Cat(node.out | hit for node, hit in zip(nodes, struck, strict=True))
-            m.d.sync += out.out.eq((wins & gone).any())
+        if final:
+            with m.If(~Cat(stays).any()):
+                m.d.sync += out.key.eq(Rank.NONE)
+        else:
+            m.d.sync += out.out.eq(~_winner(wins, stays))
         return out
 
 
-def _wins(better: dict[tuple[int, int], Value], count: int) -> Value:
-    """Which of up to three wins, by who is at least as good as whom behind it."""
-    if count == 1:
-        return Const(1)
-    first = better[0, 1]
-    if count == 2:
-        return Cat(first, ~first)
-    third = Mux(first, ~better[0, 2], ~better[1, 2])
-    return Cat(first & ~third, ~first & ~third, third)
+def _wins(better: dict[tuple[int, int], Value], stays: list[Value]) -> list[Value]:
+    """Of up to three, by who is at least as good as whom behind it: whether the second wins over
+    the first, and the third over both; those that do not stay are beaten by all."""
+    return [
+        reduce(and_, (~stays[one] | ~better[one, other] for one in range(other)), stays[other])
+        for other in range(1, len(stays))
+    ]
 
 
-def _last_wins(
-    better: dict[tuple[int, int], Value], stays: list[Value], struck: list[Value]
-) -> Value:
-    """The same without those that are struck in this very cycle; none, if none stays."""
-    stays = [live & ~hit for live, hit in zip(stays, struck, strict=True)]
-    wins = []
-    for one in range(len(stays)):
-        beats = [
-            ~stays[other] | (better[one, other] if one < other else ~better[other, one])
-            for other in range(len(stays))
-            if other != one
-        ]
-        wins.append(reduce(and_, beats, stays[one]))
-    return Cat(*wins)
+def _winner(wins: list[Value], words: list[Value]) -> Value:
+    """What is the winner's; the last that wins is it."""
+    return reduce(
+        lambda word, last: Mux(last[0], last[1], word), zip(wins, words[1:], strict=True), words[0]
+    )
 
 
 class Gather(wiring.Component):

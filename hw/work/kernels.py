@@ -14,6 +14,9 @@ __all__ = ["Kernels", "decision", "kernel"]
 _FLIGHT_BITS = 5
 """Of the number of decisions of a kernel that are under way; there are at most as many as steps."""
 
+_MANY = 1 << _FLIGHT_BITS
+"""More than there are ever decisions under way."""
+
 
 def kernel(config: Config) -> data.StructLayout:
     """What a decision has to know of a kernel."""
@@ -159,15 +162,23 @@ class Kernels(wiring.Component):
 
     def _serve(self, m: Module, loads: Signal, fetched: data.View, last: data.View) -> None:
         """The kernel that is served, and how many of its blocks are undistributed."""
-        self._count = count = Signal(BLOCK_COUNT_BITS)
-        m.d.sync += count.eq(count - self._sends)
+        # So many, or `more` of them in packets of `_MANY`: while there is one, `count` is too large
+        # to matter, or will be in the next cycle.
+        self._count, self._more = count, more = Signal(_FLIGHT_BITS + 1), Signal()
+        packets = Signal(BLOCK_COUNT_BITS - _FLIGHT_BITS)
+        opens = more & ~count[-1]
+        m.d.sync += count.eq((count | Mux(opens, _MANY, 0)) - self._sends)
+        with m.If(opens):
+            m.d.sync += [packets.eq(packets - 1), more.eq(packets != 1)]
         with m.If(self._sends):
             m.d.sync += [self.last.valid.eq(1), self.last.sm.eq(self.sent.sm)]
         with m.If(loads):
             m.d.sync += [
                 self.serves.eq(1),
                 self._served.eq(fetched),
-                count.eq(self.asked),
+                count.eq(self.asked[:_FLIGHT_BITS]),
+                packets.eq(self.asked[_FLIGHT_BITS:]),
+                more.eq(self.asked[_FLIGHT_BITS:].any()),
                 self.last.eq(last),
             ]
         with m.Elif(self._moves_on):
@@ -177,18 +188,20 @@ class Kernels(wiring.Component):
 
     def _begin(self, m: Module) -> None:
         """Begin decisions for blocks that have none; `waits`: for those that have one, too."""
-        served, count = self._served, self._count
+        served, count, more = self._served, self._count, self._more
         flight, waits = Signal(_FLIGHT_BITS), Signal()
-        wide, begins, after = Signal(), Signal(), Signal(_FLIGHT_BITS)
+        some, one, two = Signal(), Signal(), Signal()
+        begins, alone, after = Signal(), Signal(), Signal(_FLIGHT_BITS)
         m.d.comb += [
-            wide.eq(served.policy == Policy.WIDE),
-            begins.eq(
-                self.serves & (count != 0) & Mux(wide, flight < count, (flight == 0) & ~self.batch)
-                | self.serves & waits & ~self.batch
-            ),
+            some.eq(more | (count != 0)),
+            # At least one block has no decision; at least two.
+            one.eq(more | (flight < count)),
+            two.eq(more | (flight + 1 < count)),
+            alone.eq((served.policy == Policy.WIDE) | ((flight == 0) & ~self.batch)),
+            begins.eq(self.serves & ((one & alone) | (waits & ~self.batch))),
             after.eq(flight + begins),
             self._moves_on.eq(
-                self.serves & ((count == 0) | (~waits & ~self.batch & (after >= count)))
+                self.serves & (~some | (~waits & ~self.batch & ~Mux(begins, two, one)))
             ),
             self.begins.valid.eq(begins & ~self.flush),
             [self.begins[name].eq(served[name]) for name in served.shape().members],

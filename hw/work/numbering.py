@@ -2,35 +2,39 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory, MemoryData
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.work.raster import Raster
 from hw.work.records import BLOCK_COUNT_BITS, coordinates
 
 __all__ = ["Numbering"]
 
+_count = data.StructLayout({"blocks": BLOCK_COUNT_BITS, "last": 1, "empty": 1})
+"""So many undistributed blocks; there is just one, there is none."""
+
 
 class Numbering(wiring.Component):
-    """Of each row how many blocks are undistributed, the next one's place in the grid, and the
-    grid's size; in RAM. x counts fastest, then y, then z.
+    """Of each row how many blocks are undistributed, and the next one's place in the grid; in RAM.
 
     One block per cycle, also of one row in cycles one after the other: the row is named a cycle
-    ahead, and what is taken counts in the next cycle.
+    ahead, and what is taken counts in the next cycle. The row looked at is in registers.
 
     What a row opens with and what becomes of it are in RAMs of their own, so that a row can open
     while a block is taken from another; `fresh` tells which counts.
 
     Members
     -------
-    open : a row opens; none of the other events is for it.
+    open : a row opens; none of the other events is for it. It can be asked for in the next cycle,
+        and looked at 3 cycles later.
     ahead : the row that is looked at in the next cycle.
     blocks, at, empty, last : of the row looked at, `blocks` undistributed, the first of them at
         `at`; there is none, just one.
     take : that block is distributed. change : the row has `count` undistributed blocks from now on;
         not together with `take`.
-    ask, asked : a second row to look at, while `ask.valid`; its count, in the cycle after and until
-        the next is asked.
+    ask, asked : a second row to look at, while `ask.valid`, which is not being changed; its count,
+        in the cycle after and until the next is asked.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,99 +62,67 @@ class Numbering(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._row, self._writes = Signal(self._config.row_bits), Signal()
-        self._fresh = Signal(self._config.rows)
-        m.d.sync += self._row.eq(self.ahead)
-        m.d.comb += self._writes.eq(self.take | self.change.valid)
-        self._counts(m)
-        self._places(m)
-        with m.If(self._writes):
-            m.d.sync += self._fresh.bit_select(self._row, 1).eq(0)
+        config = self._config
+        m.submodules.raster = raster = Raster(config)
+        row, writes, fresh = Signal(config.row_bits), Signal(), Signal(config.rows)
+        m.d.sync += row.eq(self.ahead)
+        m.d.comb += [
+            writes.eq(self.take | self.change.valid),
+            [raster.open[name].eq(self.open[name]) for name in ("valid", "row", "first", "grid")],
+            raster.fresh.eq(fresh.bit_select(self.ahead, 1)),
+            raster.ahead.eq(self.ahead),
+            raster.take.eq(self.take),
+            raster.keep.eq(self.change.valid),
+            self.at.eq(raster.at),
+        ]
+        with m.If(writes):
+            m.d.sync += fresh.bit_select(row, 1).eq(0)
         with m.If(self.open.valid):
-            m.d.sync += self._fresh.bit_select(self.open.row, 1).eq(1)
+            m.d.sync += fresh.bit_select(self.open.row, 1).eq(1)
+        self._counts(m, row, writes, fresh)
         return m
 
-    def _ram(self, m: Module, name: str, shape: data.Layout | int) -> Memory:
-        m.submodules[name] = ram = Memory(
-            MemoryData(shape=shape, depth=1 << self._config.row_bits, init=[])
-        )
-        return ram
-
-    def _is_fresh(self, m: Module, row: Signal, enable: Signal, name: str) -> Signal:
-        """Whether nothing has become of `row` since it opened; in the next cycle."""
-        fresh = Signal(name=name)
-        written = self._writes & (self._row == row)
-        with m.If(enable):
-            m.d.sync += fresh.eq(self._fresh.bit_select(row, 1) & ~written)
-        return fresh
-
-    def _counts(self, m: Module) -> None:
-        opened, now = self._ram(m, "opened", BLOCK_COUNT_BITS), self._ram(m, "counts", 33)
-        write_opened, write = opened.write_port(), now.write_port()
+    def _counts(self, m: Module, row: Signal, writes: Signal, fresh: Signal) -> None:
+        depth = 1 << self._config.row_bits
+        m.submodules.opened = opened = Memory(shape=_count, depth=depth, init=[])
+        m.submodules.counts = counts = Memory(shape=_count, depth=depth, init=[])
+        write_opened, write = opened.write_port(), counts.write_port()
+        found = []
+        for asked in (self.ahead, self.ask.row):
+            first, then = (ram.read_port(domain="comb") for ram in (opened, counts))
+            m.d.comb += [first.addr.eq(asked), then.addr.eq(asked)]
+            one = Mux(fresh.bit_select(asked, 1), first.data.as_value(), then.data.as_value())
+            found.append(one)
+        now, then, stale = Signal(_count), Signal(_count), Signal()
+        self._count(m, now, then)
         m.d.comb += [
             write_opened.en.eq(self.open.valid),
             write_opened.addr.eq(self.open.row),
-            write_opened.data.eq(self.open.blocks),
+            write_opened.data.blocks.eq(self.open.blocks),
+            write_opened.data.last.eq(self.open.blocks == 1),
+            write.en.eq(writes),
+            write.addr.eq(row),
+            write.data.eq(then),
+            self.blocks.eq(now.blocks),
+            self.empty.eq(now.empty),
+            self.last.eq(now.last),
         ]
-        always = Signal(init=1)
-        results = []
-        for name, row, enable in (
-            ("ahead", self.ahead, always),
-            ("ask", self.ask.row, self.ask.valid),
-        ):
-            first = opened.read_port(transparent_for=[write_opened])
-            then = now.read_port(transparent_for=[write])
-            fresh = self._is_fresh(m, row, enable, f"{name}_fresh")
-            m.d.comb += [
-                first.addr.eq(row),
-                then.addr.eq(row),
-                first.en.eq(enable),
-                then.en.eq(enable),
-            ]
-            results.append((
-                Mux(fresh, first.data, then.data[:BLOCK_COUNT_BITS]),
-                ~fresh & then.data[BLOCK_COUNT_BITS],
-            ))
-        (blocks, empty), (asked, _) = results
-        count = Signal(BLOCK_COUNT_BITS)
-        m.d.comb += [
-            self.blocks.eq(blocks),
-            self.empty.eq(empty),
-            self.last.eq(blocks == 1),
-            self.asked.eq(asked),
-            count.eq(Mux(self.take, blocks - 1, self.change.count)),
-            write.en.eq(self._writes),
-            write.addr.eq(self._row),
-            write.data[:BLOCK_COUNT_BITS].eq(count),
-            write.data[BLOCK_COUNT_BITS].eq(Mux(self.take, self.last, self.change.count == 0)),
-        ]
+        m.d.sync += stale.eq(self.open.valid & (self.open.row == self.ahead))
+        with m.If((self.ahead != row) | stale):
+            m.d.sync += now.eq(found[0])
+        with m.Elif(writes):
+            m.d.sync += now.eq(then)
+        with m.If(self.ask.valid):
+            m.d.sync += self.asked.eq(data.View(_count, found[1]).blocks)
 
-    def _places(self, m: Module) -> None:
-        grids = self._ram(
-            m, "grids", data.StructLayout({"first": coordinates, "grid": coordinates})
-        )
-        places = self._ram(m, "places", coordinates)
-        write_grid, write = grids.write_port(), places.write_port()
-        opened = grids.read_port(transparent_for=[write_grid])
-        then = places.read_port(transparent_for=[write])
-        fresh = self._is_fresh(m, self.ahead, Signal(init=1, name="always_place"), "place_fresh")
-        at, grid = self.at, opened.data.grid
-        last_x, last_y = Signal(), Signal()
-        after = Signal(coordinates)
-        m.d.comb += [
-            write_grid.en.eq(self.open.valid),
-            write_grid.addr.eq(self.open.row),
-            write_grid.data.first.eq(self.open.first),
-            write_grid.data.grid.eq(self.open.grid),
-            opened.addr.eq(self.ahead),
-            then.addr.eq(self.ahead),
-            at.eq(Mux(fresh, opened.data.first.as_value(), then.data.as_value())),
-            last_x.eq(at.x + 1 == grid.x),
-            last_y.eq(at.y + 1 == grid.y),
-            after.x.eq(Mux(last_x, 0, at.x + 1)),
-            after.y.eq(Mux(last_x, Mux(last_y, 0, at.y + 1), at.y)),
-            after.z.eq(Mux(last_x & last_y, at.z + 1, at.z)),
-            write.en.eq(self._writes),
-            write.addr.eq(self._row),
-            write.data.eq(Mux(self.take, after, at)),
-        ]
+    def _count(self, m: Module, now: data.View, then: data.View) -> None:
+        """What becomes of the count. By `change`, which is known before `take`."""
+        count = self.change.count
+        with m.If(self.change.valid):
+            m.d.comb += [then.blocks.eq(count), then.last.eq(count == 1), then.empty.eq(count == 0)]
+        with m.Else():
+            m.d.comb += [
+                then.blocks.eq(now.blocks - 1),
+                then.last.eq(now.blocks == 2),
+                then.empty.eq(now.last),
+            ]

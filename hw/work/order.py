@@ -31,10 +31,11 @@ class KernelOrder(wiring.Component):
     -------
     open, close : one of them per cycle. priority : of the row that opens.
     refill, empty : the row has undistributed blocks now; it has none.
-    next : the row to walk to, combinational from registers. walk : it is walked.
+    next : the row to walk to, combinational from registers and `open.valid`: none while a row
+        opens, which may have to be walked before it. walk : it is walked.
     restart : nothing has been walked, from the next cycle on.
-    overtakes : the row that opens goes before one that has been walked and is not empty;
-        combinational.
+    overtakes : the row that opens goes before one that has been walked and was not empty at the
+        beginning of the cycle; combinational.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class KernelOrder(wiring.Component):
         m.d.comb += [
             wanted.eq(Cat(one.there & one.filled & ~one.walked for one in self.entries)),
             first.eq(lowest(wanted)),
-            self.next.valid.eq(wanted.any()),
+            self.next.valid.eq(wanted.any() & ~self.open.valid),
             self.next.row.eq(select(first, (one.row for one in self.entries))),
         ]
         self._move(m, self._updated(m, first))
@@ -102,7 +103,7 @@ class KernelOrder(wiring.Component):
             newcomer.row.eq(self.open.row),
             newcomer.priority.eq(self.priority),
         ]
-        overtaken = Cat(one.there & one.walked & one.filled for one in updated) & ~before
+        overtaken = Cat(one.there & one.walked & one.filled for one in entries) & ~before
         m.d.comb += self.overtakes.eq(self.open.valid & overtaken.any())
         for n, entry in enumerate(entries):
             above = updated[n - 1] if n else newcomer

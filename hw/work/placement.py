@@ -205,7 +205,10 @@ class Placement(wiring.Component):
             kernels.batch.eq(batch.valid),
             self.commit.eq(places | continues),
             self._sm.eq(Mux(batch.valid, batch.sm, self.choice.number)),
-            self._taken.eq(Cat(self.commit & (self._sm == n) for n in range(self._config.sms))),
+            self._taken.eq(
+                Cat(places & (self.choice.number == n) for n in range(self._config.sms))
+                | Mux(continues, batch.at, 0)
+            ),
         ]
         none = (best.rank == Rank.NONE) & ~seen.whole & ~seen.warp & ~seen.lower
         m.d.sync += self.refused.eq(0)
@@ -241,6 +244,7 @@ class Placement(wiring.Component):
                 & ~self._flush
                 & ~numbering.empty
                 & (self._steps[1].row == batch.row)
+                & (decided.row == batch.row)
                 & Mux(batch.just, two, one)
             ),
             continues.eq(room & ready),
@@ -256,10 +260,10 @@ class Placement(wiring.Component):
         with m.If(begins):
             m.d.sync += [batch.sm.eq(self._sm), batch.at.eq(self._taken)]
             m.d.sync += [batch[name].eq(decided[name]) for name in ("row", "needs", "asid")]
-        # Who is looked at in the next cycle: the next decision's row, while no batch goes on.
-        follows = Mux(goes_on, batch.row, Mux(begins, decided.row, self._steps[-2].row))
+        # Who is looked at in the next cycle: the next decision's row. In a batch there are none, or
+        # such of its own row; and between them the row that is served, which is its own.
         reads = self._requests.reads
-        m.d.comb += numbering.ahead.eq(Mux(reads.valid, reads.row, follows))
+        m.d.comb += numbering.ahead.eq(Mux(reads.valid, reads.row, self._steps[-2].row))
 
     def _send(self, m: Module) -> None:
         """The block that is placed, to its SM; and to everyone who counts."""

@@ -122,7 +122,8 @@ class SmRow(wiring.Component):
             (self.warps, freed.warps, sent.warps),
             (self.shared, freed.shared, sent.shared),
         ):
-            m.d.sync += left.eq(left + back - Mux(self.taken, needed, 0))
+            kept = left + back
+            m.d.sync += left.eq(Mux(self.taken, kept - needed, kept))
         m.d.sync += [
             self.blocks.eq(self.blocks + self.taken - freed.block),
             self.count.eq(self.count + self.taken),
