@@ -53,7 +53,7 @@ class Kernels(wiring.Component):
     Members
     -------
     open : a row opens; close, refill, empty : see `KernelOrder`. overtakes : likewise.
-    ask, asked : the row to be served next, and its undistributed blocks a cycle later.
+    ask, asked : the row to be served next, and its undistributed blocks.
     begins : the kernel that is served; if valid, with a decision. serves : one is.
     last : the SM that took the last block of the kernel that is served, if there is one.
     sent : a block of `row` goes to `sm`. settled, failed : a decision for `row` is over; it failed.
@@ -72,7 +72,7 @@ class Kernels(wiring.Component):
             "refill": In(event),
             "empty": In(event),
             "overtakes": Out(1),
-            "ask": Out(event),
+            "ask": Out(config.row_bits),
             "asked": In(BLOCK_COUNT_BITS),
             "begins": Out(decision(config)),
             "serves": Out(1),
@@ -89,7 +89,7 @@ class Kernels(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._served = Signal(kernel(self._config))
-        self._moves_on = Signal()
+        self._moves_on, self._walk = Signal(), Signal()
         self._sends, self._settles = Signal(), Signal()
         m.d.comb += [
             self._sends.eq(self.sent.valid & (self.sent.row == self._served.row)),
@@ -113,48 +113,45 @@ class Kernels(wiring.Component):
             order.refill.eq(self.refill),
             order.empty.eq(self.empty),
             order.restart.eq(self.restart),
-            order.walk.eq(self.ask.valid),
+            order.walk.eq(self._walk),
             self.overtakes.eq(order.overtakes),
-            self.ask.row.eq(order.next.row),
         ]
         self._next = order.next
 
     def _fetch(self, m: Module) -> tuple[Signal, data.View, data.View]:
         """Read the row that is served next; whether it is taken, what it is and its last SM."""
         config = self._config
-        fetched, loads, row = Signal(), Signal(), Signal(config.row_bits)
+        walked, loads, row = Signal(), Signal(), Signal(config.row_bits)
         rows = self._ram(m, "kernels", kernel(config))
-        lasts = self._ram(m, "lasts", self._place)
+        lasts = self._ram(m, "lasts", config.sm_bits)
         write, write_last = rows.write_port(), lasts.write_port()
-        read = rows.read_port(transparent_for=[write])
-        read_last = lasts.read_port(transparent_for=[write_last])
-        placed, has_last = Signal(config.rows), Signal()
+        read, read_last = rows.read_port(domain="comb"), lasts.read_port(domain="comb")
+        placed, last = Signal(config.rows), Signal(self._place)
         m.d.comb += [
-            loads.eq(fetched & ~self.flush & (~self.serves | self._moves_on)),
-            self.ask.valid.eq(self._next.valid & (~fetched | loads | self.flush)),
-            read.addr.eq(self.ask.row),
-            read.en.eq(self.ask.valid),
-            read_last.addr.eq(self.ask.row),
-            read_last.en.eq(self.ask.valid),
+            loads.eq(walked & ~self.flush & (~self.serves | self._moves_on)),
+            self._walk.eq(self._next.valid & (~walked | loads | self.flush)),
+            self.ask.eq(row),
+            read.addr.eq(row),
+            read_last.addr.eq(row),
+            last.valid.eq(placed.bit_select(row, 1)),
+            last.sm.eq(read_last.data),
             write.en.eq(self.open.valid),
             write.addr.eq(self.open.row),
             [write.data[name].eq(self.open[name]) for name in kernel(config).members],
             write_last.en.eq(self.sent.valid),
             write_last.addr.eq(self.sent.row),
-            write_last.data.sm.eq(self.sent.sm),
+            write_last.data.eq(self.sent.sm),
         ]
-        with m.If(self.ask.valid):
-            m.d.sync += [row.eq(self.ask.row), has_last.eq(placed.bit_select(self.ask.row, 1))]
-        m.d.sync += fetched.eq(~self.restart & (self.ask.valid | (fetched & ~loads & ~self.flush)))
+        with m.If(self._walk):
+            m.d.sync += row.eq(self._next.row)
+        m.d.sync += walked.eq(~self.restart & (self._walk | (walked & ~loads & ~self.flush)))
         with m.If(self.sent.valid):
             m.d.sync += placed.bit_select(self.sent.row, 1).eq(1)
         with m.If(self.open.valid):
             m.d.sync += placed.bit_select(self.open.row, 1).eq(0)
-        last = Signal(self._place)
-        m.d.comb += [last.valid.eq(has_last), last.sm.eq(read_last.data.sm)]
         return loads, read.data, last
 
-    def _ram(self, m: Module, name: str, shape: data.Layout) -> Memory:
+    def _ram(self, m: Module, name: str, shape: data.Layout | int) -> Memory:
         m.submodules[name] = ram = Memory(
             MemoryData(shape=shape, depth=1 << self._config.row_bits, init=[])
         )

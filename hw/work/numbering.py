@@ -33,8 +33,7 @@ class Numbering(wiring.Component):
         `at`; there is none, just one.
     take : that block is distributed. change : the row has `count` undistributed blocks from now on;
         not together with `take`.
-    ask, asked : a second row to look at, while `ask.valid`, which is not being changed; its count,
-        in the cycle after and until the next is asked.
+    ask, asked : a second row to look at, and its count; combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -56,7 +55,7 @@ class Numbering(wiring.Component):
             "last": Out(1),
             "take": In(1),
             "change": In(data.StructLayout({"valid": 1, "count": BLOCK_COUNT_BITS})),
-            "ask": In(data.StructLayout({"valid": 1, "row": config.row_bits})),
+            "ask": In(config.row_bits),
             "asked": Out(BLOCK_COUNT_BITS),
         })
 
@@ -64,7 +63,8 @@ class Numbering(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.raster = raster = Raster(config)
-        row, writes, fresh = Signal(config.row_bits), Signal(), Signal(config.rows)
+        self._row, self._fresh = row, fresh = Signal(config.row_bits), Signal(config.rows)
+        writes = Signal()
         m.d.sync += row.eq(self.ahead)
         m.d.comb += [
             writes.eq(self.take | self.change.valid),
@@ -79,16 +79,16 @@ class Numbering(wiring.Component):
             m.d.sync += fresh.bit_select(row, 1).eq(0)
         with m.If(self.open.valid):
             m.d.sync += fresh.bit_select(self.open.row, 1).eq(1)
-        self._counts(m, row, writes, fresh)
+        self._counts(m, writes)
         return m
 
-    def _counts(self, m: Module, row: Signal, writes: Signal, fresh: Signal) -> None:
-        depth = 1 << self._config.row_bits
+    def _counts(self, m: Module, writes: Signal) -> None:
+        row, fresh, depth = self._row, self._fresh, 1 << self._config.row_bits
         m.submodules.opened = opened = Memory(shape=_count, depth=depth, init=[])
         m.submodules.counts = counts = Memory(shape=_count, depth=depth, init=[])
         write_opened, write = opened.write_port(), counts.write_port()
         found = []
-        for asked in (self.ahead, self.ask.row):
+        for asked in (self.ahead, self.ask):
             first, then = (ram.read_port(domain="comb") for ram in (opened, counts))
             m.d.comb += [first.addr.eq(asked), then.addr.eq(asked)]
             one = Mux(fresh.bit_select(asked, 1), first.data.as_value(), then.data.as_value())
@@ -106,14 +106,13 @@ class Numbering(wiring.Component):
             self.blocks.eq(now.blocks),
             self.empty.eq(now.empty),
             self.last.eq(now.last),
+            self.asked.eq(data.View(_count, found[1]).blocks),
         ]
         m.d.sync += stale.eq(self.open.valid & (self.open.row == self.ahead))
         with m.If((self.ahead != row) | stale):
             m.d.sync += now.eq(found[0])
         with m.Elif(writes):
             m.d.sync += now.eq(then)
-        with m.If(self.ask.valid):
-            m.d.sync += self.asked.eq(data.View(_count, found[1]).blocks)
 
     def _count(self, m: Module, now: data.View, then: data.View) -> None:
         """What becomes of the count. By `change`, which is known before `take`."""

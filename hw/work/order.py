@@ -31,11 +31,11 @@ class KernelOrder(wiring.Component):
     -------
     open, close : one of them per cycle. priority : of the row that opens.
     refill, empty : the row has undistributed blocks now; it has none.
-    next : the row to walk to, combinational from registers and `open.valid`: none while a row
-        opens, which may have to be walked before it. walk : it is walked.
+    next : the row to walk to, combinational from registers, `open` and `priority`: none while one
+        opens that goes before it. walk : it is walked.
     restart : nothing has been walked, from the next cycle on.
-    overtakes : the row that opens goes before one that has been walked and was not empty at the
-        beginning of the cycle; combinational.
+    overtakes : the row that opens goes before one that has been walked and is not empty;
+        combinational.
 
     Attributes
     ----------
@@ -67,14 +67,17 @@ class KernelOrder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        first, wanted = Signal(self._config.rows), Signal(self._config.rows)
+        rows = self._config.rows
+        first, wanted, before = Signal(rows), Signal(rows), Signal(rows)
         m.d.comb += [
+            before.eq(Cat(one.there & (one.priority >= self.priority) for one in self.entries)),
             wanted.eq(Cat(one.there & one.filled & ~one.walked for one in self.entries)),
             first.eq(lowest(wanted)),
-            self.next.valid.eq(wanted.any() & ~self.open.valid),
+            self.next.valid.eq((wanted & (before | ~self.open.valid.replicate(rows))).any()),
             self.next.row.eq(select(first, (one.row for one in self.entries))),
         ]
-        self._move(m, self._updated(m, first))
+        self._overtake(m, before)
+        self._move(m, self._updated(m, first), before)
         return m
 
     def _updated(self, m: Module, first: Value) -> data.View:
@@ -89,13 +92,20 @@ class KernelOrder(wiring.Component):
             ]
         return updated
 
-    def _move(self, m: Module, updated: data.View) -> None:
+    def _overtake(self, m: Module, before: Value) -> None:
+        """Whether a row is empty from now on is known late: compute both."""
+        here = Cat(one.there & one.walked & one.filled for one in self.entries) & ~before
+        others = here & Cat(one.row != self.empty.row for one in self.entries)
+        m.d.comb += self.overtakes.eq(
+            self.open.valid & Mux(self.empty.valid, others.any(), here.any())
+        )
+
+    def _move(self, m: Module, updated: data.View, before: Value) -> None:
         """Open and close places."""
-        entries, before = self.entries, Signal(self._config.rows)
+        entries = self.entries
         leaves, behind = Signal(self._config.rows), Signal(self._config.rows)
         newcomer = Signal(entries[0].shape())
         m.d.comb += [
-            before.eq(Cat(one.there & (one.priority >= self.priority) for one in entries)),
             leaves.eq(Cat(one.there & _is(self.close, one.row) for one in entries)),
             behind.eq(~(leaves - 1)),
             newcomer.there.eq(1),
@@ -103,8 +113,6 @@ class KernelOrder(wiring.Component):
             newcomer.row.eq(self.open.row),
             newcomer.priority.eq(self.priority),
         ]
-        overtaken = Cat(one.there & one.walked & one.filled for one in entries) & ~before
-        m.d.comb += self.overtakes.eq(self.open.valid & overtaken.any())
         for n, entry in enumerate(entries):
             above = updated[n - 1] if n else newcomer
             above = Mux(before[n - 1], newcomer, above) if n else above

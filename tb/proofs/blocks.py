@@ -164,9 +164,7 @@ class BlocksProof(Proof):
         m.d.comb += [
             Assume(~(begins.valid & (begins.row == row)) | (self._left != 0)),
             Assert(~(dut.commit & self._flush)),
-            Assert(
-                self._flush | (dut.numbering._row == Mux(batch.valid, batch.row, steps[-1].row))
-            ),
+            Assert(self._flush | (dut.numbering._row == steps[-1].row)),
             Assert(~batch.valid | (batch.at == 1 << batch.sm)),
             Assert(~(batch.valid & (batch.row == row)) | (self._open & (self._left != 0))),
             Assert(~batch.valid | (batch.row != row) | ~self._opened),
@@ -198,14 +196,19 @@ class BlocksProof(Proof):
         numbering, row, left, rams = self._dut.numbering, self._row, self._left, self._rams
         m.d.comb += [port.addr.eq(row) for port in rams.values()]
         fresh = numbering._fresh.bit_select(row, 1)
-        count = Mux(fresh, rams["opened"].data, rams["counts"].data[:32])
+        opened, now = rams["opened"].data, rams["counts"].data
         with m.If(self._open):
             m.d.comb += [
-                Assert(count == left),
-                Assert(Mux(fresh, left != 0, rams["counts"].data[32] == (left == 0))),
+                Assert(Mux(fresh, opened.blocks, now.blocks) == left),
+                Assert(Mux(fresh, opened.last, now.last) == (left == 1)),
+                Assert(Mux(fresh, opened.empty, now.empty) == (left == 0)),
             ]
             with m.If((numbering._row == row) & ~self._opened):
-                m.d.comb += Assert((numbering.blocks == left) & (numbering.empty == (left == 0)))
+                m.d.comb += [
+                    Assert(numbering.blocks == left),
+                    Assert(numbering.last == (left == 1)),
+                    Assert(numbering.empty == (left == 0)),
+                ]
 
     def _away(self, m: Module) -> None:
         """Blocks that are distributed and not done: of the row, and of all rows."""

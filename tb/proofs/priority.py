@@ -104,18 +104,14 @@ class Kernels:
 
     def _count(self, m: Module) -> None:
         """What the table of block counts says of the two rows."""
-        numbering, looked, asked = self.dut.numbering, Signal(3), Signal(3)
-        then = [Signal(4, name=f"asked_{row}") for row in range(2)]
+        numbering, looked = self.dut.numbering, Signal(3)
         m.d.sync += looked.eq(numbering.ahead)
-        with m.If(numbering.ask.valid):
-            m.d.sync += asked.eq(numbering.ask.row)
-            m.d.sync += [one.eq(after) for one, after in zip(then, self.after, strict=True)]
-        for row, (left, was) in enumerate(zip(self.left, then, strict=True)):
+        for row, left in enumerate(self.left):
             known = self.open[row] & ~self._opened[row]
             m.d.comb += [
                 Assume(~((looked == row) & known) | (numbering.empty == (left == 0))),
                 Assume(~((looked == row) & known) | (numbering.last == (left == 1))),
-                Assume((asked != row) | (numbering.asked == was)),
+                Assume(~(self.open[row] & (numbering.ask == row)) | (numbering.asked == left)),
             ]
 
 
