@@ -237,8 +237,9 @@ def _compile(recipe: _Recipe, build: Path) -> None:
             files.append(verilator.write_apart(build, recipe.text or "", DESIGN))
         chosen = verilator.arguments(recipe.waves, recipe.coverage, apart=recipe.apart)
         arguments = [*chosen, *arguments]
-        env = verilator.environment(recipe.waves)
-        verilator.restore_runtime(build, recipe.waves, recipe.coverage)
+        env = verilator.environment(recipe.waves, apart=recipe.apart)
+        verilator.write_headers(build)
+        verilator.restore_runtime(build, arguments, env)
     log = build / "build.log"
     with _environment(recipe.waves, env):
         try:
@@ -257,7 +258,7 @@ def _compile(recipe: _Recipe, build: Path) -> None:
             tail = "\n".join(log.read_text().splitlines()[-40:])
             raise RuntimeError(f"{build.name}: {error}\n{tail}") from error
     if recipe.simulator == "verilator":
-        verilator.save_runtime(build, recipe.waves, recipe.coverage)
+        verilator.save_runtime(build, arguments, env)
 
 
 def _wave_arguments(simulator: str, waves: bool, run: Path) -> list[str]:
