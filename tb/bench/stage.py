@@ -22,7 +22,6 @@ from hw.config import VA_BITS, Config
 from hw.mmu.lookups import answer, lookup
 from hw.mmu.mmu import Mmu, miss_number
 from hw.records import memory_request, read_beat
-from tb import exports
 from tb.runner import DESIGN, simulate
 from tb.sim.top import instance, save
 
@@ -80,7 +79,6 @@ def simulate_stage(sizes: Sizes, tests: str, *, name: str, **options: Any) -> Pa
     return simulate(
         design,
         tests,
-        text=exports.verilog(design),
         simulator="verilator",
         name=name,
         env=sizes.environment(),

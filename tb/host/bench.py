@@ -43,7 +43,6 @@ __all__ = [
     "in_order",
     "semaphore",
     "setup",
-    "some",
 ]
 
 LIMIT = 20_000
@@ -71,14 +70,6 @@ T = TypeVar("T")
 def semaphore(slot: int) -> int:
     """Virtual address of an on-chip semaphore."""
     return WINDOW_BASE + SLOT_BYTES * slot
-
-
-def some(values: Sequence[T], every: int) -> Sequence[T]:
-    """All of them; in Icarus, which is far slower, one of `every`, from any of the first on."""
-    if cocotb.SIM_NAME.startswith("Verilator"):
-        return values
-    numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-    return values[numbers.randrange(every) :: every]
 
 
 def setup() -> Pushbuffer:
@@ -312,7 +303,6 @@ class Reads:
     """Read requests on the memory port, recorded clock by clock: (cycle, address) each."""
 
     def __init__(self, bench: Bench) -> None:
-        import cocotb
 
         self._bench = bench
         self.seen: list[tuple[int, int]] = []

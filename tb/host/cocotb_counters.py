@@ -8,8 +8,9 @@ from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod
 from hw.registers import PERFORMANCE, Wait
-from tb.host.bench import Bench, RawChannel, semaphore, some
+from tb.host.bench import Bench, RawChannel, semaphore
 from tb.host.cocotb_order import until_started
+from tb.sample import some
 from tb.sim.trace import Acquire, Done, Doorbell, Error, Method, Served
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}

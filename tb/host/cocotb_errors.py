@@ -6,8 +6,9 @@ import cocotb
 from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause, Code
 from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, Userd, pack
-from tb.host.bench import Bench, Halt, RawChannel, semaphore, some
+from tb.host.bench import Bench, Halt, RawChannel, semaphore
 from tb.host.cocotb_order import joined, until_started
+from tb.sample import some
 from tb.sim.top import MEMORY_BYTES
 from tb.sim.trace import Done, Error, Method, Start
 

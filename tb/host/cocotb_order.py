@@ -7,7 +7,8 @@ import cocotb
 from driver.pushbuffer import CopyFence, Pushbuffer
 from hw.methods import CeMethod, HostMethod, MemOp, SemOp
 from hw.registers import Wait
-from tb.host.bench import Bench, RawChannel, in_order, semaphore, some
+from tb.host.bench import Bench, RawChannel, in_order, semaphore
+from tb.sample import some
 from tb.sim.trace import Acquire, Done, Doorbell, Floor, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}

@@ -6,8 +6,9 @@ import cocotb
 
 from driver.pushbuffer import Pushbuffer
 from hw.methods import CeMethod, HostMethod
-from tb.host.bench import Bench, RawChannel, semaphore, some
+from tb.host.bench import Bench, RawChannel, semaphore
 from tb.host.cocotb_order import LASTING, LONG, Copy, joined, nops, together, until_started, wrapped
+from tb.sample import some
 from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}

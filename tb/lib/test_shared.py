@@ -72,7 +72,7 @@ def test_apart(tmp_path: Path) -> None:
     named = verilator.write_apart(tmp_path, text, DESIGN).read_text()
     assert set(re.findall(r'"(.*)"', named)) == {f"{DESIGN}_outer", f"{DESIGN}_count"}
     options = {"simulator": "verilator", "name": "lib-shared", "apart": True}
-    simulate(row, "tb.lib.cocotb_shared", text=text, **options)
+    simulate(row, "tb.lib.cocotb_shared", **options)
 
 
 def test_one_module() -> None:

@@ -8,6 +8,7 @@ import cocotb
 from tb.mmu.clients import BUS, FAULT, OK, Burst
 from tb.mmu.history import ATOMICS, READ_ONLY, REGION, UNBOUND, Event, Record
 from tb.mmu.system import ASIDS, BAD, CLIENTS, MEMORY, RECORDS, Bench
+from tb.sample import fewer, some
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -206,13 +207,15 @@ async def move(bench: Bench, base: int, pause: int | None) -> int:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(pause=[1, 2, 9, None])
 async def moved_in_any_cycle(dut, pause):
-    """The buffer is switched off, moved and switched on again in every cycle of a record's way:
+    """The buffer is switched off, moved and switched on again in every cycle of a record's way,
+    in Icarus in some:
     PUT counts the record in the buffer in which it is, else it is counted as dropped; the next one
     is in the new buffer. After `busy` nothing is written to the old one."""
     bench = await begin(dut)
     bench.bus.latency = 6
     ways = []
-    for offset in range(30, 66):
+    first, last = 30, 65
+    for offset in (first, *some(range(first + 1, last), 3), last):
         old, new = RECORDS, RECORDS + 0x1000
         await enable(bench, 0)
         bench.memory_write(old, bytes(0x2000))
@@ -240,7 +243,7 @@ async def moved_in_any_cycle(dut, pause):
             assert (record.valid, record.address << 12) == (1, one.va)
         assert pause is not None or not any(bench.memory_read(old, 0x1000))
     assert ways == sorted(ways, key=["new", "lost", "old"].index)
-    assert {*ways} == {"new", "lost", "old"} and ways.count("lost") > 8
+    assert {*ways} == {"new", "lost", "old"} and ways.count("lost") > fewer(9, 3) - 1
 
 
 @cocotb.test(**LIMIT)

@@ -11,6 +11,7 @@ from tb.mmu.clients import OK, Burst
 from tb.mmu.history import LIMIT as LIMIT_FAULT
 from tb.mmu.history import Event
 from tb.mmu.system import ALL, ASID, ASIDS, BEAT, CLIENTS, DATA, PAGE, Bench, Tables
+from tb.sample import some
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
@@ -209,7 +210,8 @@ async def check_by_base(
 @cocotb.parametrize(latency=[0, 9], how=["bind", "page"])
 async def reused(dut, latency, how):
     """Page 20, example 4: an ASID gets other tables, or a page another place, in every cycle of
-    walks that fill all slots: no access uses the old ones after the acknowledgement (ASID-8)."""
+    walks that fill all slots, in Icarus in some: no access uses the old ones after the
+    acknowledgement (ASID-8)."""
     bench = Bench(dut)
     bench.bus.latency = latency
     await bench.start()
@@ -217,7 +219,8 @@ async def reused(dut, latency, how):
     for number, tables in enumerate(spaces):
         for page in range(4):
             bench.map(tables, page << 12, frame(number, page))
-    for offset in range(70):
+    offsets = some(range(70), 5)
+    for offset in offsets:
         await bench.bind(2, spaces[0])
         for client, page in itertools.product(range(CLIENTS), range(4)):
             va = ((client + page) % 4 << 12) + 64 * page
@@ -229,7 +232,7 @@ async def reused(dut, latency, how):
             # What was remembered wrongly would be found now.
             bench.readers[client].todo.append(Burst(page << 12, 1, asid=2))
         assert status(await bench.finish()) == {OK}
-    assert bench.counts["page"] == 70 * 12 * CLIENTS
+    assert bench.counts["page"] == len(offsets) * 12 * CLIENTS
 
 
 async def change(bench: Bench, spaces: list[Tables], how: str) -> None:

@@ -11,6 +11,7 @@ from tb.mmu.clients import FAULT, Burst
 from tb.mmu.history import POISONED, READ, Event, refusal
 from tb.mmu.system import ASIDS, BAD, BEAT, LAST, MEMORY, TABLES, Bench
 from tb.models.pagetables import Fault, Sparse, Translation, walk
+from tb.sample import fewer
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
@@ -150,7 +151,7 @@ async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> No
 async def random_words(dut, style, share):
     """Tables of random words everywhere."""
     bench = await begin(dut, share)
-    for _ in range(3):
+    for _ in range(fewer(3, 3)):
         words = len(GARBAGE) // 8
         bench.memory_write(GARBAGE.start, garbage(bench.rng, words, style))
         places = []
@@ -171,7 +172,7 @@ async def one_level(dut, level, style):
     bench = await begin(dut)
     bench.memory_write(GARBAGE.start, garbage(bench.rng, len(GARBAGE) // 8, "pages"))
     pages = [(0, 12), (0x1000, 12), (0x10_0000, 16), (0x20_0000, 21), (1 << 40, 12), (1 << 48, 16)]
-    for _ in range(3):
+    for _ in range(fewer(3, 3)):
         tables = bench.tables()
         for va, size in pages:
             tables.map(va, 0x80_0000, 1 << size, page_size=1 << size)

@@ -21,6 +21,7 @@ from tb.mmu.system import (
     Bench,
     Tables,
 )
+from tb.sample import fewer
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
@@ -260,7 +261,7 @@ async def random_system(dut, share):
     parts = [*programs, Traffic(bench, programs)]
     tasks = [cocotb.start_soon(one.run()) for one in parts]
     others = [cocotb.start_soon(read_faults(bench)), cocotb.start_soon(vary(bench))]
-    await bench.wait(10_000)
+    await bench.wait(fewer(10_000, 2))
     tasks.pop().cancel()
     checked = await bench.finish()
     for task in [*tasks, *others]:

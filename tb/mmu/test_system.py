@@ -7,7 +7,6 @@ import pytest
 from hw.config import Config
 from hw.mmu.faults import FaultRecorder
 from hw.mmu.system import MemorySystem
-from tb import exports
 from tb.runner import simulate
 
 MEMORY = 1 << 24
@@ -50,7 +49,6 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
     simulate(
         design,
         f"tb.mmu.{tests}",
-        text=exports.verilog(design),
         simulator=simulator,
         name=f"mmu-{tests.removeprefix('cocotb_')}-{name}",
         env={

@@ -20,7 +20,6 @@ from amaranth.hdl._ir import PortDirection
 
 from hw import export
 from hw.config import Config, ConfigError
-from tb import exports
 from tb.runner import DESIGN, SIM_BUILD, simulate
 from tb.sim import backdoor
 from tb.sim.monitor import monitor
@@ -148,7 +147,6 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
     return simulate(
         design,
         tests,
-        text=exports.verilog(design),
         simulator=simulator,
         name=name,
         sources=[_MEMORY, save(text), *options.pop("sources", ())],

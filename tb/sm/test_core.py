@@ -1,7 +1,6 @@
 """The supplied core alone."""
 
 import json
-from functools import cache
 
 import pytest
 
@@ -21,17 +20,10 @@ def fields(size: str) -> dict[str, int]:
     return {"slots": 4, "sm_shared": 4096, **SIZES[size]}
 
 
-@cache
-def text(size: str) -> str:
-    """Its Verilog."""
-    return export.verilog(Core(Config(**fields(size))), DESIGN)
-
-
 def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     simulate(
         Core(Config(**fields(size))),
         f"tb.sm.cocotb_{tests}",
-        text=text(size),
         simulator=simulator,
         name=f"sm-{tests}-{size}",
         env={

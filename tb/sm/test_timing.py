@@ -1,7 +1,6 @@
 """The timing core alone."""
 
 import json
-from functools import cache
 
 import pytest
 
@@ -22,12 +21,6 @@ def fields(size: str) -> dict[str, int]:
     return {"slots": 4, "sm_registers": 8192, "sm_shared": 4096, **SIZES[size]}
 
 
-@cache
-def text(size: str) -> str:
-    """Its Verilog."""
-    return export.verilog(TimingCore(Config(**fields(size))), DESIGN)
-
-
 TESTS = pytest.mark.parametrize(("tests", "minimum"), [("timing", 5), ("timing_ends", 10)])
 
 
@@ -35,7 +28,6 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     simulate(
         TimingCore(Config(**fields(size))),
         f"tb.sm.cocotb_{tests}",
-        text=text(size),
         simulator=simulator,
         name=f"sm-{tests}-{size}",
         env={"CONFIG": json.dumps(fields(size))},

@@ -1,0 +1,88 @@
+"""Exported Verilog is found again, and never that of another design."""
+
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw import export
+from hw.lib.arbiter import RoundRobin
+from tb import exports
+
+
+class Adder(wiring.Component):
+    """Adds a constant that only `_amount` knows."""
+
+    value: In(8)
+    sum: Out(8)
+
+    def __init__(self, amount: object) -> None:
+        self._amount = amount
+        super().__init__()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        amount = self._amount() if callable(self._amount) else self._amount
+        m.d.comb += self.sum.eq(self.value + amount)
+        return m
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> list[wiring.Component]:
+    """Designs that were exported."""
+    made: list[wiring.Component] = []
+    whole = export.verilog
+
+    def verilog(design: wiring.Component, name: str) -> str:
+        made.append(design)
+        return whole(design, name)
+
+    monkeypatch.setattr(export, "verilog", verilog)
+    return made
+
+
+def test_once(exported: list, tmp_path: Path) -> None:
+    first, again = (exports.verilog(Adder(3), "dut", tmp_path) for _ in range(2))
+    assert first == again and len(exported) == 1
+
+
+def test_any_difference(exported: list, tmp_path: Path) -> None:
+    """Of a hidden attribute, of the name."""
+    designs = [(Adder(3), "dut"), (Adder(4), "dut"), (Adder(3), "other")]
+    texts = [exports.verilog(design, name, tmp_path) for design, name in designs]
+    assert len(set(texts)) == len(exported) == 3
+
+
+@pytest.mark.parametrize(("folder", "kinds"), [("_HW", [Adder, RoundRobin]), ("_TB", [Adder])])
+def test_other_sources(
+    folder: str, kinds: list, exported: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A design of `hw` depends on nothing of the tests, one of theirs on both."""
+    source = tmp_path / "sources" / "a.py"
+    source.parent.mkdir()
+    monkeypatch.setattr(exports, folder, source.parent)
+    for text in ("a = 1", "a = 2"):
+        exports._sources.cache_clear()
+        source.write_text(text)
+        exported.clear()
+        for design in (Adder(3), RoundRobin(5)):
+            exports.verilog(design, "dut", tmp_path)
+    exports._sources.cache_clear()
+    assert [type(one) for one in exported] == kinds
+
+
+def test_unknown(exported: list, tmp_path: Path) -> None:
+    """What cannot be written down is not looked for."""
+    for amount in (1, 2):
+        assert exports.verilog(Adder(lambda amount=amount: amount), "dut", tmp_path)
+    assert len(exported) == 2 and not list(tmp_path.iterdir())
+
+
+def test_key() -> None:
+    """Tells where and when a design was made from what it is."""
+    arbiters = [RoundRobin(5), RoundRobin(6), RoundRobin(5)]
+    again, _, first = (exports._key(one, "dut") for one in reversed(arbiters))
+    other = exports._key(RoundRobin(5, first=2), "dut")
+    assert first == again and None not in {first, other} and first != other
