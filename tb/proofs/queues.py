@@ -1,0 +1,426 @@
+"""Proof of the table of open queues (ASID-26)."""
+
+from amaranth import Module, Mux, Signal, Value
+from amaranth.hdl import Cat
+from amaranth.lib import data
+
+from hw.config import Config
+from hw.qmd import SkedCheck
+from hw.work.metadata import Refusal
+from hw.work.queues import QueueNext, QueueOp, QueuePlace, Queues
+from tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+    arbitrary,
+)
+
+__all__ = ["PROOFS"]
+
+CONFIG = Config(contexts=2, queues=3, slots=4, sms=1)
+PLACES, CONTEXTS = CONFIG.queues, CONFIG.contexts
+import os
+GROUP=int(os.environ.get('GROUP','24'))
+SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
+SEEKING = ("SEEK", "SEEN", "ROOM")
+CHANGED = ("TOTAL", "COUNT", "DECIDE", "DONE")
+LOOKING = ("READ", "LOOK")
+
+
+class QueuesProof(Proof):
+    """For any place of the table, chosen by the solver; what the others are used for may be
+    anything. Of the task unit is assumed, for the queue in that place: nothing it gives changes
+    while a request is under way, and no queue leaves; TAKE is asked of one that was to go to a
+    list, DRAIN of one that is in a row, UNDO directly after the APPEND that sent it to its list,
+    RECALL of one that `over` has named. A row that was stopped goes on at one of the blocks that it
+    got, or after them. A record that enters has no more entries than its queue has room for."""
+
+    name = "work.queues"
+    shows = (
+        "blocks that are handed to rows are consecutive from 0 on, each has its entries, and none "
+        "is forgotten; a queue ends once, closed, with all blocks done and all entries freed; "
+        "freed entries are those of blocks that are done; no place is given twice, and one is "
+        "kept for each context that has none; none is open when it is said so"
+    )
+    induction = 2
+    cover = 26
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        self._dut = dut = Queues(CONFIG)
+        inside = Inside(dut)
+        self._state = inside.machine("queues")
+        table = inside.submodule("table")
+        m.submodules.dut = wrap(dut)
+        self._table = []
+        for number in range(PLACES):
+            port = table.read_port(domain="comb")
+            m.d.comb += port.addr.eq(number)
+            self._table.append(port.data)
+        self._queue = Signal(CONFIG.queue_bits, name="followed")
+        m.d.comb += [self._queue.eq(AnyConst(CONFIG.queue_bits)), Assume(self._queue < PLACES)]
+        self._kept = Signal(dut._shape, name="model")
+        self._open, self._ended = Signal(name="is_open"), Signal(name="has_ended")
+        self._woken, self._before = Signal(name="woken"), Signal(31, name="put_before")
+        self._base, self._brought = Signal(32, name="row_began"), Signal(8, name="brought")
+        self._then = Signal(dut._shape, name="model_then")
+        self._inputs(m)
+        self._protocol(m)
+        self._change(m)
+        self._steps(m)
+        self._check(m)
+        self._follow(m)
+        self._counts(m)
+        self._search(m)
+        self._ends(m)
+
+    def _is(self, *states: str) -> Value:
+        """The table is in one of these states."""
+        return Cat(self._state.ongoing(state) for state in states).any()
+
+    def _asks(self, *ops: QueueOp) -> Value:
+        """The request under way is one of these."""
+        return Cat(self._dut._asked.op == op for op in ops).any()
+
+    @property
+    def _busy(self) -> Value:
+        return ~self._is("IDLE")
+
+    @property
+    def _done(self) -> Value:
+        """A request was carried out."""
+        return self._dut.done & (self._dut.verdict.refusal == Refusal.NONE)
+
+    @property
+    def _mine(self) -> Value:
+        """The request is about the queue that is followed."""
+        return self._dut.queue == self._queue
+
+    def _inputs(self, m: Module) -> None:
+        dut = self._dut
+        for name in ("request", "task", "context", "level", "span", "record", "runs", "leave"):
+            port = getattr(dut, name)
+            if name == "request":
+                arbitrary(m, port.valid, "request")
+                arbitrary(m, port.p, "request_payload")
+            else:
+                arbitrary(m, port, name)
+        record = dut.record
+        fields = (record.CIRCULAR_QUEUE_SIZE, record.QUEUE_ENTRIES_PER_CTA_LOG2, record.INNER_PUT)
+        for number, port in enumerate((dut.task, dut.context, dut.level, dut.span, *fields)):
+            value = Value.cast(port)
+            before = Signal(len(value), name=f"before_{number}")
+            m.d.sync += before.eq(value)
+            m.d.comb += Assume(~self._busy | (value == before))
+        m.d.comb += [
+            Assume(dut.context < CONTEXTS),
+            Assume(Cat(dut.request.p.op == op for op in QueueOp).any()),
+            Assume(dut.request.p.queue < PLACES),
+            Assume(dut.leave.queue < PLACES),
+            Assume(~(dut.leave.valid & (self._busy | dut.request.valid))),
+            Assume(record.INNER_PUT <= record.CIRCULAR_QUEUE_SIZE),
+            Assume(record.QUEUE_ENTRIES_PER_CTA_LOG2 <= GROUP),
+        ]
+
+    def _protocol(self, m: Module) -> None:
+        """What the task unit asks of the queue, and that it is still so when it is carried out."""
+        dut, kept = self._dut, self._kept
+        for check, when, request, queue in (
+            (Assume, dut.request.valid & dut.request.ready, dut.request.p, dut.request.p.queue),
+            (Assert, self._busy, dut._asked, dut.queue),
+        ):
+            ops = {op: when & (queue == self._queue) & (request.op == op) for op in QueueOp}
+            stopped = ops[QueueOp.DRAIN] & request.stopped
+            m.d.comb += [
+                check(~ops[QueueOp.TAKE] | (self._open & (kept.place == QueuePlace.LIST))),
+                check(~ops[QueueOp.DRAIN] | (self._open & (kept.place == QueuePlace.ROW))),
+                check(~ops[QueueOp.UNDO] | (self._open & self._woken)),
+                check(~ops[QueueOp.RECALL] | self._open),
+                check(~stopped | ((request.next >= self._base) & (request.next <= kept.taken))),
+            ]
+            if check is Assume:
+                span = dut.span
+                m.d.comb += Assume(~ops[QueueOp.UNDO] | (span.count == self._brought))
+        undoes = self._busy & self._asks(QueueOp.UNDO) & self._mine
+        m.d.comb += Assert(~undoes | (dut.span.count == self._brought))
+
+    def _change(self, m: Module) -> None:
+        """The queue after the request, but for blocks that it gives, and for its place."""
+        dut, kept, then = self._dut, self._kept, self._then
+        span, record = dut.span, dut.record
+        m.d.comb += then.eq(kept)
+        with m.Switch(dut._asked.op):
+            with m.Case(QueueOp.ENTER):
+                m.d.comb += [
+                    then.eq(0),
+                    then.task.eq(dut.task),
+                    then.context.eq(dut.context),
+                    then.level.eq(dut.level),
+                    then.size.eq(record.CIRCULAR_QUEUE_SIZE),
+                    then.group.eq(record.QUEUE_ENTRIES_PER_CTA_LOG2),
+                    then.put.eq(record.INNER_PUT),
+                ]
+            with m.Case(QueueOp.APPEND):
+                m.d.comb += [then.put.eq(kept.put + span.count), then.closed.eq(span.count == 0)]
+            with m.Case(QueueOp.SHUT):
+                m.d.comb += [then.put.eq((kept.put >> kept.group) << kept.group)]
+                m.d.comb += then.closed.eq(1)
+            with m.Case(QueueOp.UNDO):
+                m.d.comb += [
+                    then.put.eq(self._before),
+                    then.closed.eq(0),
+                    then.place.eq(QueuePlace.REST),
+                ]
+            with m.Case(QueueOp.DRAIN):
+                with m.If(dut._asked.stopped):
+                    m.d.comb += then.taken.eq(dut._asked.next)
+
+    def _steps(self, m: Module) -> None:
+        """What is known in each state."""
+        dut, asked = self._dut, self._dut._asked
+        refused = dut.verdict.refusal != Refusal.NONE
+        checked = dut.verdict.refusal == Refusal.CHECK
+        searches = self._asks(*SEARCHES)
+        table = Signal(dut._shape, name="looked_at")
+        m.d.comb += table.eq(self._table[0])
+        for number, place in enumerate(self._table):
+            with m.If(dut.queue == number):
+                m.d.comb += table.eq(place)
+        enters = self._asks(QueueOp.ENTER)
+        asks = Cat(dut.task.asid, dut.task.page, dut.context)
+        record = Mux(enters, asks, own(table))
+        total = blocks(self._then)
+        kept = Value.cast(dut._kept)
+        with m.If(self._mine & ~refused):
+            m.d.comb += [
+                Assert(~self._is("CHANGE") | enters | (kept == Value.cast(self._kept))),
+                Assert(~self._is("TOTAL", "COUNT", "DECIDE") | (kept == Value.cast(self._then))),
+            ]
+        ready = self._mine & ~refused
+        m.d.comb += [
+            Assert(~(self._is("CHANGE") & ~enters) | (own(dut._kept) == record)),
+            Assert(~self._is("TOTAL", "COUNT", "DECIDE") | (own(dut._kept) == record)),
+            Assert(~(self._is("COUNT") & ready) | (dut._total == total)),
+            Assert(~(self._is("DECIDE") & ready) | (dut.blocks == total - self._then.taken)),
+            Assert(Cat(asked.op == op for op in QueueOp).any()),
+            Assert(~self._is(*SEEKING) | searches),
+            Assert(~self._is(*LOOKING) | ~enters),
+            Assert(~self._is(*SEEKING, *LOOKING, "CHANGE") | ~refused),
+            Assert(~(self._is("TOTAL", "COUNT", "DECIDE") & refused) | checked),
+            Assert(~(self._busy & checked) | self._asks(QueueOp.APPEND)),
+            Assert(~(self._busy & ~searches) | (dut.queue == asked.queue)),
+            Assert(~self._busy | self._is("ROOM") | refused | (dut.queue < PLACES)),
+            Assert(~(self._is(*LOOKING, "CHANGE", *CHANGED) & self._mine & ~enters) | self._open),
+            Assert(~(self._is("CHANGE", *CHANGED) & self._mine & enters & ~refused) | ~self._open),
+            Assert(
+                ~(self._is(*LOOKING, "CHANGE", *CHANGED) & self._mine & self._asks(QueueOp.SHUT))
+                | ~self._kept.closed
+            ),
+        ]
+        m.d.comb += Assert(~self._open | (Value.cast(self._at()) == Value.cast(self._kept)))
+
+    def _check(self, m: Module) -> None:
+        """What is appended goes on where the queue is, and finds room."""
+        dut, kept, span = self._dut, self._kept, self._dut.span
+        after, wrong, late = Signal(32, name="after"), Signal(name="is_wrong"), Signal(name="is_late")
+        m.d.comb += [
+            after.eq(kept.put + span.count),
+            late.eq(~span.behind & (span.start != kept.put[:24])),
+            wrong.eq(late | kept.closed | (after - kept.freed > kept.size) | after[31]),
+        ]
+        appends = self._is(*CHANGED) & self._mine & self._asks(QueueOp.APPEND)
+        with m.If(appends & (dut.verdict.refusal != Refusal.QUEUE)):
+            m.d.comb += [
+                Assert((dut.verdict.refusal == Refusal.CHECK) == wrong),
+                Assert(~late | (dut.verdict.check == SkedCheck.SPAN)),
+                Assert(~wrong | late | (dut.verdict.check == SkedCheck.QUEUE_GET_PUT)),
+            ]
+
+    def _at(self) -> data.View:
+        """What the table keeps of the queue."""
+        words = Cat(Value.cast(place) for place in self._table)
+        word = words.word_select(self._queue, len(Value.cast(self._table[0])))
+        return data.View(self._dut._shape, word)
+
+    def _follow(self, m: Module) -> None:
+        """The queue, from what is told of it."""
+        dut, kept, then = self._dut, self._kept, self._then
+        done, outcome = self._done & self._mine, dut.outcome
+        leaves = dut.leave.valid & (dut.leave.queue == self._queue)
+        gives = self._asks(QueueOp.TAKE) | (outcome == QueueNext.ADD)
+        with m.If(leaves):
+            m.d.sync += self._open.eq(0)
+        with m.If(dut.done):
+            m.d.sync += self._woken.eq(0)
+        with m.If(done):
+            m.d.sync += kept.eq(then)
+            m.d.comb += [
+                Assert(Cat(dut.owner.as_value()[:55]) == Cat(then.task.as_value()[:55])),
+                Assert(dut.owner.is_queue & (dut.owner.queue == self._queue)),
+                Assert((dut.home == then.context) & (dut.rank == then.level)),
+            ]
+            with m.If(gives):
+                m.d.sync += kept.taken.eq(dut.first + dut.blocks)
+                self._give(m)
+            with m.If(outcome == QueueNext.LIST):
+                m.d.sync += kept.place.eq(QueuePlace.LIST)
+            with m.Switch(dut._asked.op):
+                with m.Case(QueueOp.ENTER):
+                    m.d.sync += [self._open.eq(1), self._ended.eq(0)]
+                    m.d.comb += Assert(~self._open)
+                with m.Case(QueueOp.TAKE):
+                    m.d.sync += [
+                        kept.place.eq(QueuePlace.ROW),
+                        kept.row.eq(dut._asked.row),
+                        self._base.eq(dut.first),
+                    ]
+                with m.Case(QueueOp.DRAIN):
+                    m.d.sync += kept.freed.eq(dut.freed)
+                    with m.If(outcome != QueueNext.LIST):
+                        m.d.sync += kept.place.eq(QueuePlace.REST)
+                with m.Case(QueueOp.APPEND):
+                    m.d.sync += [
+                        self._woken.eq(outcome == QueueNext.LIST),
+                        self._before.eq(kept.put),
+                        self._brought.eq(dut.span.count),
+                    ]
+            with m.If(outcome == QueueNext.END):
+                m.d.sync += self._ended.eq(1)
+                m.d.comb += Assert(~self._ended & (then.closed))
+
+    def _give(self, m: Module) -> None:
+        """Blocks are handed to a row."""
+        dut, then = self._dut, self._then
+        last = Signal(32, name="last_block")
+        begins, ends = last << then.group, (last + 1) << then.group
+        m.d.comb += [
+            last.eq(dut.first + dut.blocks - 1),
+            Assert(dut.first == then.taken),
+            Assert(dut.blocks != 0),
+            Assert(begins < then.put),
+            Assert(then.closed | (ends <= then.put)),
+        ]
+
+    def _counts(self, m: Module) -> None:
+        """What holds of the counts of an open queue."""
+        kept = self._kept
+        total, done = blocks(kept), kept.taken << kept.group
+        with m.If(self._open):
+            m.d.comb += [
+                Assert(kept.taken <= total),
+                Assert(kept.group <= GROUP),
+                Assert(kept.freed <= kept.put),
+                Assert(kept.put - kept.freed <= kept.size),
+                Assert(
+                    (kept.place != QueuePlace.REST)
+                    | ((kept.taken == total) & (kept.closed == self._ended))
+                ),
+                Assert((kept.place != QueuePlace.LIST) | (kept.taken != total)),
+                Assert((kept.place != QueuePlace.ROW) | (kept.freed == self._base << kept.group)),
+                Assert((kept.place != QueuePlace.ROW) | (self._base <= kept.taken)),
+                Assert((kept.place == QueuePlace.ROW) | self._ended | (kept.freed == done)),
+                Assert(~self._ended | ((kept.freed == kept.put) & (kept.place == QueuePlace.REST))),
+            ]
+            with m.If(self._woken):
+                m.d.comb += [
+                    Assert(kept.place == QueuePlace.LIST),
+                    Assert(kept.put == self._before + self._brought),
+                    Assert(self._before >> kept.group == kept.taken),
+                    Assert(kept.freed <= self._before),
+                    Assert(kept.closed == (self._brought == 0)),
+                ]
+
+    def _search(self, m: Module) -> None:
+        """Of the places that were looked at: those that fit, free ones, contexts that have one."""
+        dut, enters = self._dut, self._asks(QueueOp.ENTER)
+        refused = dut.verdict.refusal == Refusal.QUEUE
+        fits, seen = Signal(PLACES, name="fits"), Signal(PLACES, name="seen")
+        has, others = Signal(CONTEXTS, name="has_place"), Signal(CONTEXTS, name="others_seen")
+        needs, free = Signal(2, name="others_need"), Signal(2, name="free_places")
+        for number, place in enumerate(self._table):
+            held = dut._held[number]
+            m.d.comb += [
+                fits[number].eq(held & self._fits(place)),
+                seen[number].eq((dut.queue > number) | self._is("ROOM")),
+                Assert(
+                    ~(held & self._open & (own(place) == own(self._kept)))
+                    | (self._queue == number)
+                ),
+            ]
+        for number in range(CONTEXTS):
+            at = Cat(place.context == number for place in self._table) & dut._held
+            other = dut.context != number
+            m.d.comb += [
+                has[number].eq(at.any()),
+                others[number].eq((at & seen).any() & other),
+            ]
+        fit = Cat(fits).bit_select(dut.queue, 1)
+        without = sum(~has[number] & (dut.context != number) for number in range(CONTEXTS))
+        m.d.comb += [
+            free.eq(sum(~dut._held[number] for number in range(PLACES))),
+            needs.eq(without),
+            Assert(free >= sum(~has[number] for number in range(CONTEXTS))),
+        ]
+        with m.If(self._is(*SEEKING)):
+            m.d.comb += [
+                Assert((fits & seen) == 0),
+                Assert(dut._others == others),
+                Assert(
+                    dut._room
+                    == sum(~dut._held[number] & seen[number] for number in range(PLACES))
+                    + sum(others[number] for number in range(CONTEXTS))
+                ),
+            ]
+        carried = self._is(*LOOKING, "CHANGE", *CHANGED) & ~refused
+        told = dut.done & refused
+        m.d.comb += [
+            Assert(~(carried & enters) | ((fits == 0) & (free > needs))),
+            Assert(~(carried & enters) | ~dut._held.bit_select(dut.queue, 1)),
+            Assert(~(carried & self._asks(QueueOp.APPEND, QueueOp.SHUT)) | fit),
+            Assert(~(told & enters) | fits.any() | (free <= needs)),
+            Assert(~(told & ~enters) | ~fits.any()),
+        ]
+
+    def _fits(self, place: data.View) -> Value:
+        dut = self._dut
+        record = own(place) == Cat(dut.task.asid, dut.task.page, dut.context)
+        channel = (place.task.channel == dut.task.channel) & ~place.closed
+        return Mux(self._asks(QueueOp.SHUT), channel, record)
+
+    def _ends(self, m: Module) -> None:
+        """A queue that rests, and is to end, is told until it leaves."""
+        dut, rests, was = self._dut, Signal(name="rests"), Signal(name="rested")
+        left, leave = Signal(name="has_left"), dut.leave
+        closes = self._asks(QueueOp.APPEND, QueueOp.SHUT) & (dut.outcome == QueueNext.END)
+        over = dut.over.valid & (dut.over.queue == self._queue)
+        m.d.sync += [
+            rests.eq((rests & self._open) | (self._done & self._mine & closes)),
+            was.eq(rests & self._open),
+            left.eq(leave.valid & (leave.queue == self._queue)),
+        ]
+        m.d.comb += [
+            Assert(dut._held.bit_select(self._queue, 1) == self._open),
+            Assert(dut.some | ~self._open),
+            Assert(~(over & ~left) | (self._open & self._ended)),
+            Assert(~was | dut.over.valid),
+            Assert(dut._ends.bit_select(self._queue, 1) == (rests & self._open)),
+            Assert(~(self._open & rests) | self._ended),
+        ]
+
+
+def own(queue: data.View) -> Value:
+    """What tells its record from others."""
+    return Cat(queue.task.asid, queue.task.page, queue.context)
+
+
+def blocks(queue: data.View) -> Value:
+    """How many there are: whole ones, and what is left when the queue is closed."""
+    rest = queue.put & ((1 << queue.group) - 1)
+    return (queue.put >> queue.group) + (queue.closed & rest.any())
+
+
+PROOFS = [QueuesProof()]
