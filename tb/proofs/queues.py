@@ -1,11 +1,14 @@
 """Proof of the table of open queues (ASID-26)."""
 
+from unittest.mock import patch
+
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib import data
 
 from hw.config import Config
 from hw.qmd import SkedCheck
+from hw.work import queues
 from hw.work.metadata import Refusal
 from hw.work.queues import QueueNext, QueueOp, QueuePlace, Queues
 from tb.proofs.formal import (
@@ -24,8 +27,10 @@ __all__ = ["PROOFS"]
 
 CONFIG = Config(contexts=2, queues=3, slots=4, sms=1)
 PLACES, CONTEXTS = CONFIG.queues, CONFIG.contexts
-import os
-GROUP=int(os.environ.get('GROUP','24'))
+NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
+"""Bits of counts, which are 31, 32 and 24 in the machine."""
+ENTRIES, BLOCKS, STARTS = NARROW.values()
+SIZE, GROUP = 8, 2
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
 SEEKING = ("SEEK", "SEEN", "ROOM")
 CHANGED = ("TOTAL", "COUNT", "DECIDE", "DONE")
@@ -51,8 +56,9 @@ class QueuesProof(Proof):
     cover = 26
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = Queues(CONFIG)
-        inside = Inside(dut)
+        with patch.multiple(queues, **NARROW):
+            self._dut = dut = Queues(CONFIG)
+            inside = Inside(dut)
         self._state = inside.machine("queues")
         table = inside.submodule("table")
         m.submodules.dut = wrap(dut)
@@ -65,8 +71,8 @@ class QueuesProof(Proof):
         m.d.comb += [self._queue.eq(AnyConst(CONFIG.queue_bits)), Assume(self._queue < PLACES)]
         self._kept = Signal(dut._shape, name="model")
         self._open, self._ended = Signal(name="is_open"), Signal(name="has_ended")
-        self._woken, self._before = Signal(name="woken"), Signal(31, name="put_before")
-        self._base, self._brought = Signal(32, name="row_began"), Signal(8, name="brought")
+        self._woken, self._before = Signal(name="woken"), Signal(ENTRIES, name="put_before")
+        self._base, self._brought = Signal(BLOCKS, name="row_began"), Signal(8, name="brought")
         self._then = Signal(dut._shape, name="model_then")
         self._inputs(m)
         self._protocol(m)
@@ -123,6 +129,8 @@ class QueuesProof(Proof):
             Assume(dut.leave.queue < PLACES),
             Assume(~(dut.leave.valid & (self._busy | dut.request.valid))),
             Assume(record.INNER_PUT <= record.CIRCULAR_QUEUE_SIZE),
+            Assume(dut.span.start < 1 << STARTS),
+            Assume(record.CIRCULAR_QUEUE_SIZE <= SIZE),
             Assume(record.QUEUE_ENTRIES_PER_CTA_LOG2 <= GROUP),
         ]
 
@@ -194,6 +202,8 @@ class QueuesProof(Proof):
         asks = Cat(dut.task.asid, dut.task.page, dut.context)
         record = Mux(enters, asks, own(table))
         total = blocks(self._then)
+        found = self._is(*LOOKING, "CHANGE", *CHANGED)
+        carried = found & self._mine & (~refused | checked)
         kept = Value.cast(dut._kept)
         with m.If(self._mine & ~refused):
             m.d.comb += [
@@ -214,23 +224,24 @@ class QueuesProof(Proof):
             Assert(~(self._busy & checked) | self._asks(QueueOp.APPEND)),
             Assert(~(self._busy & ~searches) | (dut.queue == asked.queue)),
             Assert(~self._busy | self._is("ROOM") | refused | (dut.queue < PLACES)),
-            Assert(~(self._is(*LOOKING, "CHANGE", *CHANGED) & self._mine & ~enters) | self._open),
-            Assert(~(self._is("CHANGE", *CHANGED) & self._mine & enters & ~refused) | ~self._open),
-            Assert(
-                ~(self._is(*LOOKING, "CHANGE", *CHANGED) & self._mine & self._asks(QueueOp.SHUT))
-                | ~self._kept.closed
-            ),
+            Assert(~(carried & ~enters) | self._open),
+            Assert(~(carried & enters) | ~self._open),
+            Assert(~(carried & self._asks(QueueOp.SHUT)) | ~self._kept.closed),
         ]
         m.d.comb += Assert(~self._open | (Value.cast(self._at()) == Value.cast(self._kept)))
 
     def _check(self, m: Module) -> None:
         """What is appended goes on where the queue is, and finds room."""
         dut, kept, span = self._dut, self._kept, self._dut.span
-        after, wrong, late = Signal(32, name="after"), Signal(name="is_wrong"), Signal(name="is_late")
+        after, wrong, late = (
+            Signal(ENTRIES + 3, name="after"),
+            Signal(name="is_wrong"),
+            Signal(name="is_late"),
+        )
         m.d.comb += [
             after.eq(kept.put + span.count),
-            late.eq(~span.behind & (span.start != kept.put[:24])),
-            wrong.eq(late | kept.closed | (after - kept.freed > kept.size) | after[31]),
+            late.eq(~span.behind & (span.start[:STARTS] != kept.put[:STARTS])),
+            wrong.eq(late | kept.closed | (after - kept.freed > kept.size) | after[ENTRIES]),
         ]
         appends = self._is(*CHANGED) & self._mine & self._asks(QueueOp.APPEND)
         with m.If(appends & (dut.verdict.refusal != Refusal.QUEUE)):
@@ -295,7 +306,7 @@ class QueuesProof(Proof):
     def _give(self, m: Module) -> None:
         """Blocks are handed to a row."""
         dut, then = self._dut, self._then
-        last = Signal(32, name="last_block")
+        last = Signal(BLOCKS, name="last_block")
         begins, ends = last << then.group, (last + 1) << then.group
         m.d.comb += [
             last.eq(dut.first + dut.blocks - 1),
@@ -312,7 +323,7 @@ class QueuesProof(Proof):
         with m.If(self._open):
             m.d.comb += [
                 Assert(kept.taken <= total),
-                Assert(kept.group <= GROUP),
+                Assert((kept.group <= GROUP) & (kept.size <= SIZE)),
                 Assert(kept.freed <= kept.put),
                 Assert(kept.put - kept.freed <= kept.size),
                 Assert(
@@ -347,8 +358,7 @@ class QueuesProof(Proof):
                 fits[number].eq(held & self._fits(place)),
                 seen[number].eq((dut.queue > number) | self._is("ROOM")),
                 Assert(
-                    ~(held & self._open & (own(place) == own(self._kept)))
-                    | (self._queue == number)
+                    ~(held & self._open & (own(place) == own(self._kept))) | (self._queue == number)
                 ),
             ]
         for number in range(CONTEXTS):
