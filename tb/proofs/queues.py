@@ -19,7 +19,6 @@ from tb.proofs.formal import (
     Inside,
     Proof,
     Wrap,
-    anything,
     arbitrary,
 )
 
@@ -107,14 +106,12 @@ class QueuesProof(Proof):
         return self._dut.queue == self._queue
 
     def _inputs(self, m: Module) -> None:
+        """What any queue brings."""
         dut = self._dut
-        for name in ("request", "task", "context", "level", "span", "record", "runs", "leave"):
-            port = getattr(dut, name)
-            if name == "request":
-                arbitrary(m, port.valid, "request")
-                arbitrary(m, port.p, "request_payload")
-            else:
-                arbitrary(m, port, name)
+        for name in ("task", "context", "level", "span", "record", "runs", "leave"):
+            arbitrary(m, getattr(dut, name), name)
+        arbitrary(m, dut.request.valid, "request")
+        arbitrary(m, dut.request.p, "request_payload")
         record = dut.record
         fields = (record.CIRCULAR_QUEUE_SIZE, record.QUEUE_ENTRIES_PER_CTA_LOG2, record.INNER_PUT)
         for number, port in enumerate((dut.task, dut.context, dut.level, dut.span, *fields)):
@@ -147,14 +144,10 @@ class QueuesProof(Proof):
                 check(~ops[QueueOp.TAKE] | (self._open & (kept.place == QueuePlace.LIST))),
                 check(~ops[QueueOp.DRAIN] | (self._open & (kept.place == QueuePlace.ROW))),
                 check(~ops[QueueOp.UNDO] | (self._open & self._woken)),
+                check(~ops[QueueOp.UNDO] | (dut.span.count == self._brought)),
                 check(~ops[QueueOp.RECALL] | self._open),
                 check(~stopped | ((request.next >= self._base) & (request.next <= kept.taken))),
             ]
-            if check is Assume:
-                span = dut.span
-                m.d.comb += Assume(~ops[QueueOp.UNDO] | (span.count == self._brought))
-        undoes = self._busy & self._asks(QueueOp.UNDO) & self._mine
-        m.d.comb += Assert(~undoes | (dut.span.count == self._brought))
 
     def _change(self, m: Module) -> None:
         """The queue after the request, but for blocks that it gives, and for its place."""
@@ -175,8 +168,8 @@ class QueuesProof(Proof):
             with m.Case(QueueOp.APPEND):
                 m.d.comb += [then.put.eq(kept.put + span.count), then.closed.eq(span.count == 0)]
             with m.Case(QueueOp.SHUT):
-                m.d.comb += [then.put.eq((kept.put >> kept.group) << kept.group)]
-                m.d.comb += then.closed.eq(1)
+                whole = (kept.put >> kept.group) << kept.group
+                m.d.comb += [then.put.eq(whole), then.closed.eq(1)]
             with m.Case(QueueOp.UNDO):
                 m.d.comb += [
                     then.put.eq(self._before),
@@ -199,8 +192,7 @@ class QueuesProof(Proof):
             with m.If(dut.queue == number):
                 m.d.comb += table.eq(place)
         enters = self._asks(QueueOp.ENTER)
-        asks = Cat(dut.task.asid, dut.task.page, dut.context)
-        record = Mux(enters, asks, own(table))
+        record = Mux(enters, own(dut.task, dut.context), own(table.task, table.context))
         total = blocks(self._then)
         found = self._is(*LOOKING, "CHANGE", *CHANGED)
         carried = found & self._mine & (~refused | checked)
@@ -209,13 +201,17 @@ class QueuesProof(Proof):
             m.d.comb += [
                 Assert(~self._is("CHANGE") | enters | (kept == Value.cast(self._kept))),
                 Assert(~self._is("TOTAL", "COUNT", "DECIDE") | (kept == Value.cast(self._then))),
+                Assert(~self._is("COUNT") | (dut._total == total)),
+                Assert(~self._is("DECIDE") | (dut.blocks == total - self._then.taken)),
             ]
-        ready = self._mine & ~refused
         m.d.comb += [
-            Assert(~(self._is("CHANGE") & ~enters) | (own(dut._kept) == record)),
-            Assert(~self._is("TOTAL", "COUNT", "DECIDE") | (own(dut._kept) == record)),
-            Assert(~(self._is("COUNT") & ready) | (dut._total == total)),
-            Assert(~(self._is("DECIDE") & ready) | (dut.blocks == total - self._then.taken)),
+            Assert(
+                ~(self._is("CHANGE") & ~enters) | (own(dut._kept.task, dut._kept.context) == record)
+            ),
+            Assert(
+                ~self._is("TOTAL", "COUNT", "DECIDE")
+                | (own(dut._kept.task, dut._kept.context) == record)
+            ),
             Assert(Cat(asked.op == op for op in QueueOp).any()),
             Assert(~self._is(*SEEKING) | searches),
             Assert(~self._is(*LOOKING) | ~enters),
@@ -233,11 +229,8 @@ class QueuesProof(Proof):
     def _check(self, m: Module) -> None:
         """What is appended goes on where the queue is, and finds room."""
         dut, kept, span = self._dut, self._kept, self._dut.span
-        after, wrong, late = (
-            Signal(ENTRIES + 3, name="after"),
-            Signal(name="is_wrong"),
-            Signal(name="is_late"),
-        )
+        after = Signal(ENTRIES + 8, name="after")
+        wrong, late = Signal(name="is_wrong"), Signal(name="is_late")
         m.d.comb += [
             after.eq(kept.put + span.count),
             late.eq(~span.behind & (span.start[:STARTS] != kept.put[:STARTS])),
@@ -270,10 +263,11 @@ class QueuesProof(Proof):
         with m.If(done):
             m.d.sync += kept.eq(then)
             m.d.comb += [
-                Assert(Cat(dut.owner.as_value()[:55]) == Cat(then.task.as_value()[:55])),
+                Assert(own(dut.owner, dut.home) == own(then.task, then.context)),
                 Assert(dut.owner.is_queue & (dut.owner.queue == self._queue)),
-                Assert((dut.home == then.context) & (dut.rank == then.level)),
+                Assert((dut.owner.channel == then.task.channel) & (dut.rank == then.level)),
             ]
+            m.d.comb += Cover(self._asks(QueueOp.TAKE))
             with m.If(gives):
                 m.d.sync += kept.taken.eq(dut.first + dut.blocks)
                 self._give(m)
@@ -291,6 +285,10 @@ class QueuesProof(Proof):
                     ]
                 with m.Case(QueueOp.DRAIN):
                     m.d.sync += kept.freed.eq(dut.freed)
+                    m.d.comb += [
+                        Assert(dut.freed >= kept.freed),
+                        Assert(dut.freed <= then.taken << then.group),
+                    ]
                     with m.If(outcome != QueueNext.LIST):
                         m.d.sync += kept.place.eq(QueuePlace.REST)
                 with m.Case(QueueOp.APPEND):
@@ -301,17 +299,18 @@ class QueuesProof(Proof):
                     ]
             with m.If(outcome == QueueNext.END):
                 m.d.sync += self._ended.eq(1)
-                m.d.comb += Assert(~self._ended & (then.closed))
+                m.d.comb += Assert(~self._ended & then.closed)
 
     def _give(self, m: Module) -> None:
         """Blocks are handed to a row."""
-        dut, then = self._dut, self._then
+        dut, kept, then = self._dut, self._kept, self._then
         last = Signal(BLOCKS, name="last_block")
         begins, ends = last << then.group, (last + 1) << then.group
         m.d.comb += [
             last.eq(dut.first + dut.blocks - 1),
             Assert(dut.first == then.taken),
             Assert(dut.blocks != 0),
+            Assert(self._asks(QueueOp.TAKE) | (dut.row == kept.row)),
             Assert(begins < then.put),
             Assert(then.closed | (ends <= then.put)),
         ]
@@ -358,7 +357,15 @@ class QueuesProof(Proof):
                 fits[number].eq(held & self._fits(place)),
                 seen[number].eq((dut.queue > number) | self._is("ROOM")),
                 Assert(
-                    ~(held & self._open & (own(place) == own(self._kept))) | (self._queue == number)
+                    ~(
+                        held
+                        & self._open
+                        & (
+                            own(place.task, place.context)
+                            == own(self._kept.task, self._kept.context)
+                        )
+                    )
+                    | (self._queue == number)
                 ),
             ]
         for number in range(CONTEXTS):
@@ -369,10 +376,9 @@ class QueuesProof(Proof):
                 others[number].eq((at & seen).any() & other),
             ]
         fit = Cat(fits).bit_select(dut.queue, 1)
-        without = sum(~has[number] & (dut.context != number) for number in range(CONTEXTS))
         m.d.comb += [
             free.eq(sum(~dut._held[number] for number in range(PLACES))),
-            needs.eq(without),
+            needs.eq(sum(~has[n] & (dut.context != n) for n in range(CONTEXTS))),
             Assert(free >= sum(~has[number] for number in range(CONTEXTS))),
         ]
         with m.If(self._is(*SEEKING)):
@@ -397,7 +403,7 @@ class QueuesProof(Proof):
 
     def _fits(self, place: data.View) -> Value:
         dut = self._dut
-        record = own(place) == Cat(dut.task.asid, dut.task.page, dut.context)
+        record = own(place.task, place.context) == own(dut.task, dut.context)
         channel = (place.task.channel == dut.task.channel) & ~place.closed
         return Mux(self._asks(QueueOp.SHUT), channel, record)
 
@@ -422,9 +428,9 @@ class QueuesProof(Proof):
         ]
 
 
-def own(queue: data.View) -> Value:
+def own(task: data.View, context: Value) -> Value:
     """What tells its record from others."""
-    return Cat(queue.task.asid, queue.task.page, queue.context)
+    return Cat(task.asid, task.page, context)
 
 
 def blocks(queue: data.View) -> Value:
