@@ -24,7 +24,7 @@ from tb.proofs.formal import (
 
 __all__ = ["PROOFS"]
 
-CONFIG = Config(contexts=2, queues=3, slots=4, sms=1)
+CONFIG = Config(contexts=2, queues=2, slots=4, sms=1)
 PLACES, CONTEXTS = CONFIG.queues, CONFIG.contexts
 NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
 """Bits of counts, which are 31, 32 and 24 in the machine."""
@@ -52,7 +52,7 @@ class QueuesProof(Proof):
         "kept for each context that has none; none is open when it is said so"
     )
     induction = 2
-    cover = 26
+    cover = 19
 
     def build(self, m: Module, wrap: Wrap) -> None:
         with patch.multiple(queues, **NARROW):
