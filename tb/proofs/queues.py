@@ -63,6 +63,7 @@ class QueuesProof(Proof):
     )
     induction = 2
     cover = 19
+    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         config = Config(contexts=CONTEXTS, queues=self.places, slots=4, sms=1)
@@ -443,7 +444,6 @@ class ThreePlacesProof(QueuesProof):
     name = "work.queues_three"
     cover = 0
     breaks = ()
-    long = True
     places = 3
 
 
