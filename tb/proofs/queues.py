@@ -27,7 +27,7 @@ __all__ = ["PROOFS"]
 
 CONTEXTS = 2
 NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
-"""Bits of counts, which are 31, 32 and 24 in the machine: those are more than the solver can do."""
+"""Bits of counts, which are 31, 32 and 24 in the machine: with those the solver came to no end."""
 ENTRIES, BLOCKS, STARTS = NARROW.values()
 SIZE, GROUP = 8, 2  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
