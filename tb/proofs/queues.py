@@ -1,0 +1,450 @@
+"""Proof of the table of open queues (ASID-26)."""
+
+from typing import ClassVar
+from unittest.mock import patch
+
+from amaranth import Module, Mux, Signal, Value
+from amaranth.hdl import Cat
+from amaranth.lib import data
+
+from hw.config import Config
+from hw.qmd import SkedCheck
+from hw.work import queues
+from hw.work.metadata import Refusal
+from hw.work.queues import QueueNext, QueueOp, QueuePlace, Queues
+from tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    arbitrary,
+)
+
+__all__ = ["PROOFS"]
+
+CONTEXTS = 2
+NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
+"""Bits of counts, which are 31, 32 and 24 in the machine: with those the solver came to no end."""
+ENTRIES, BLOCKS, STARTS = NARROW.values()
+SIZE, GROUP = 8, 2  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
+SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
+SEEKING = ("SEEK", "SEEN", "ROOM")
+CHANGING = ("TOTAL", "COUNT", "DECIDE")
+FOUND = ("READ", "LOOK", "CHANGE", *CHANGING, "DONE")
+
+
+class QueuesProof(Proof):
+    """For any place of a table of two, chosen by the solver, with counts of fewer bits, and for
+    two contexts.
+
+    Of the task unit is assumed: while a request is under way it changes nothing that it gives, and
+    no queue leaves. Of the queue in that place: TAKE is asked when it was last told to go to a
+    list, DRAIN when it is in a row, UNDO directly after the APPEND that sent it to its list, RECALL
+    when it is open. A row that was stopped goes on at one of the blocks that it got, or after them.
+    A record that enters was checked: its entries have room. What is asked of other places may be
+    anything, and so may `runs`, and when queues leave.
+
+    Attributes
+    ----------
+    places : of the table.
+    """
+
+    places: ClassVar[int] = 2
+
+    name = "work.queues"
+    shows = (
+        "blocks that are handed to rows are consecutive from 0 on, each has its entries, and none "
+        "is forgotten; a queue ends once, closed, with all blocks done and all entries freed; "
+        "freed entries are those of blocks that are done; no place is given twice, and one is "
+        "kept for each other context that has none; none is open when it is said so"
+    )
+    induction = 2
+    cover = 19
+    long = True
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        config = Config(contexts=CONTEXTS, queues=self.places, slots=4, sms=1)
+        with patch.multiple(queues, **NARROW):
+            self._dut = dut = Queues(config)
+            inside = Inside(dut)
+        self._state = inside.machine("queues")
+        table = inside.submodule("table")
+        m.submodules.dut = wrap(dut)
+        self._table = []
+        for number in range(self.places):
+            port = table.read_port(domain="comb")
+            m.d.comb += port.addr.eq(number)
+            self._table.append(port.data)
+        self._queue = Signal(config.queue_bits, name="followed")
+        m.d.comb += [self._queue.eq(AnyConst(config.queue_bits)), Assume(self._queue < self.places)]
+        self._kept = Signal(dut._shape, name="model")
+        self._open, self._ended = Signal(name="is_open"), Signal(name="has_ended")
+        self._woken, self._before = Signal(name="woken"), Signal(ENTRIES, name="put_before")
+        self._base, self._brought = Signal(BLOCKS, name="row_began"), Signal(8, name="brought")
+        self._then = Signal(dut._shape, name="model_then")
+        self._inputs(m)
+        self._protocol(m)
+        self._change(m)
+        self._steps(m)
+        self._check(m)
+        self._follow(m)
+        self._counts(m)
+        self._search(m)
+        self._ends(m)
+
+    def _is(self, *states: str) -> Value:
+        """The table is in one of these states."""
+        return Cat(self._state.ongoing(state) for state in states).any()
+
+    def _asks(self, *ops: QueueOp) -> Value:
+        """The request under way is one of these."""
+        return Cat(self._dut._asked.op == op for op in ops).any()
+
+    @property
+    def _busy(self) -> Value:
+        return ~self._is("IDLE")
+
+    @property
+    def _done(self) -> Value:
+        """A request was carried out."""
+        return self._dut.done & (self._dut.verdict.refusal == Refusal.NONE)
+
+    @property
+    def _mine(self) -> Value:
+        """The request is about the queue that is followed."""
+        return self._dut.queue == self._queue
+
+    def _inputs(self, m: Module) -> None:
+        """What any queue brings."""
+        dut = self._dut
+        for name in ("task", "context", "level", "span", "record", "runs", "leave"):
+            arbitrary(m, getattr(dut, name), name)
+        arbitrary(m, dut.request.valid, "request")
+        arbitrary(m, dut.request.p, "request_payload")
+        record = dut.record
+        fields = (record.CIRCULAR_QUEUE_SIZE, record.QUEUE_ENTRIES_PER_CTA_LOG2, record.INNER_PUT)
+        for number, port in enumerate((dut.task, dut.context, dut.level, dut.span, *fields)):
+            value = Value.cast(port)
+            before = Signal(len(value), name=f"before_{number}")
+            m.d.sync += before.eq(value)
+            m.d.comb += Assume(~self._busy | (value == before))
+        m.d.comb += [
+            Assume(dut.context < CONTEXTS),
+            Assume(Cat(dut.request.p.op == op for op in QueueOp).any()),
+            Assume(dut.request.p.queue < self.places),
+            Assume(dut.leave.queue < self.places),
+            Assume(~(dut.leave.valid & (self._busy | dut.request.valid))),
+            Assume(record.INNER_PUT <= record.CIRCULAR_QUEUE_SIZE),
+            Assume(dut.span.start < 1 << STARTS),
+            Assume(record.CIRCULAR_QUEUE_SIZE <= SIZE),
+            Assume(record.QUEUE_ENTRIES_PER_CTA_LOG2 <= GROUP),
+        ]
+
+    def _protocol(self, m: Module) -> None:
+        """What the task unit asks of the queue, and that it is still so when it is carried out."""
+        dut, kept = self._dut, self._kept
+        for check, when, request, queue in (
+            (Assume, dut.request.valid & dut.request.ready, dut.request.p, dut.request.p.queue),
+            (Assert, self._busy, dut._asked, dut.queue),
+        ):
+            ops = {op: when & (queue == self._queue) & (request.op == op) for op in QueueOp}
+            stopped = ops[QueueOp.DRAIN] & request.stopped
+            m.d.comb += [
+                check(~ops[QueueOp.TAKE] | (self._open & (kept.place == QueuePlace.LIST))),
+                check(~ops[QueueOp.DRAIN] | (self._open & (kept.place == QueuePlace.ROW))),
+                check(~ops[QueueOp.UNDO] | (self._open & self._woken)),
+                check(~ops[QueueOp.UNDO] | (dut.span.count == self._brought)),
+                check(~ops[QueueOp.RECALL] | self._open),
+                check(~stopped | ((request.next >= self._base) & (request.next <= kept.taken))),
+            ]
+
+    def _change(self, m: Module) -> None:
+        """The queue after the request, but for blocks that it gives, and for its place."""
+        dut, kept, then = self._dut, self._kept, self._then
+        span, record = dut.span, dut.record
+        m.d.comb += then.eq(kept)
+        with m.Switch(dut._asked.op):
+            with m.Case(QueueOp.ENTER):
+                m.d.comb += [
+                    then.eq(0),
+                    then.task.eq(dut.task),
+                    then.context.eq(dut.context),
+                    then.level.eq(dut.level),
+                    then.size.eq(record.CIRCULAR_QUEUE_SIZE),
+                    then.group.eq(record.QUEUE_ENTRIES_PER_CTA_LOG2),
+                    then.put.eq(record.INNER_PUT),
+                ]
+            with m.Case(QueueOp.APPEND):
+                m.d.comb += [then.put.eq(kept.put + span.count), then.closed.eq(span.count == 0)]
+            with m.Case(QueueOp.SHUT):
+                whole = (kept.put >> kept.group) << kept.group
+                m.d.comb += [then.put.eq(whole), then.closed.eq(1)]
+            with m.Case(QueueOp.UNDO):
+                m.d.comb += [
+                    then.put.eq(self._before),
+                    then.closed.eq(0),
+                    then.place.eq(QueuePlace.REST),
+                ]
+            with m.Case(QueueOp.DRAIN):
+                with m.If(dut._asked.stopped):
+                    m.d.comb += then.taken.eq(dut._asked.next)
+
+    def _steps(self, m: Module) -> None:
+        """What is known in each state."""
+        dut, asked = self._dut, self._dut._asked
+        refused = dut.verdict.refusal != Refusal.NONE
+        checked = dut.verdict.refusal == Refusal.CHECK
+        searches = self._asks(*SEARCHES)
+        table = Signal(dut._shape, name="looked_at")
+        m.d.comb += table.eq(self._table[0])
+        for number, place in enumerate(self._table):
+            with m.If(dut.queue == number):
+                m.d.comb += table.eq(place)
+        enters = self._asks(QueueOp.ENTER)
+        record = Mux(enters, own(dut.task, dut.context), own(table.task, table.context))
+        total = blocks(self._then)
+        found = self._is(*FOUND)
+        carried = found & self._mine & (~refused | checked)
+        kept = Value.cast(dut._kept)
+        with m.If(self._mine & ~refused):
+            m.d.comb += [
+                Assert(~self._is("CHANGE") | enters | (kept == Value.cast(self._kept))),
+                Assert(~self._is(*CHANGING) | (kept == Value.cast(self._then))),
+                Assert(~self._is("COUNT") | (dut._total == total)),
+                Assert(~self._is("DECIDE") | (dut.blocks == total - self._then.taken)),
+            ]
+        m.d.comb += [
+            Assert(
+                ~(self._is("CHANGE") & ~enters) | (own(dut._kept.task, dut._kept.context) == record)
+            ),
+            Assert(~self._is(*CHANGING) | (own(dut._kept.task, dut._kept.context) == record)),
+            Assert(Cat(asked.op == op for op in QueueOp).any()),
+            Assert(~self._is(*SEEKING) | searches),
+            Assert(~self._is("READ", "LOOK") | ~enters),
+            Assert(~self._is(*SEEKING, "READ", "LOOK", "CHANGE") | ~refused),
+            Assert(~(self._is(*CHANGING) & refused) | checked),
+            Assert(~(self._busy & checked) | self._asks(QueueOp.APPEND)),
+            Assert(~(self._busy & ~searches) | (dut.queue == asked.queue)),
+            Assert(~self._busy | self._is("ROOM") | refused | (dut.queue < self.places)),
+            Assert(~(carried & ~enters) | self._open),
+            Assert(~(carried & enters) | ~self._open),
+            Assert(~(carried & self._asks(QueueOp.SHUT)) | ~self._kept.closed),
+        ]
+        m.d.comb += Assert(~self._open | (Value.cast(self._at()) == Value.cast(self._kept)))
+
+    def _check(self, m: Module) -> None:
+        """What is appended goes on where the queue is, and finds room."""
+        dut, kept, span = self._dut, self._kept, self._dut.span
+        after = Signal(ENTRIES + 8, name="after")
+        wrong, late = Signal(name="is_wrong"), Signal(name="is_late")
+        m.d.comb += [
+            after.eq(kept.put + span.count),
+            late.eq(~span.behind & (span.start[:STARTS] != kept.put[:STARTS])),
+            wrong.eq(late | kept.closed | (after - kept.freed > kept.size) | after[ENTRIES]),
+        ]
+        appends = self._is(*CHANGING, "DONE") & self._mine & self._asks(QueueOp.APPEND)
+        with m.If(appends & (dut.verdict.refusal != Refusal.QUEUE)):
+            m.d.comb += [
+                Assert((dut.verdict.refusal == Refusal.CHECK) == wrong),
+                Assert(~late | (dut.verdict.check == SkedCheck.SPAN)),
+                Assert(~wrong | late | (dut.verdict.check == SkedCheck.QUEUE_GET_PUT)),
+            ]
+
+    def _at(self) -> data.View:
+        """What the table keeps of the queue."""
+        words = Cat(Value.cast(place) for place in self._table)
+        word = words.word_select(self._queue, len(Value.cast(self._table[0])))
+        return data.View(self._dut._shape, word)
+
+    def _follow(self, m: Module) -> None:
+        """The queue, from what is told of it."""
+        dut, kept, then = self._dut, self._kept, self._then
+        done, outcome = self._done & self._mine, dut.outcome
+        leaves = dut.leave.valid & (dut.leave.queue == self._queue)
+        gives = self._asks(QueueOp.TAKE) | (outcome == QueueNext.ADD)
+        with m.If(leaves):
+            m.d.sync += self._open.eq(0)
+        with m.If(dut.done):
+            m.d.sync += self._woken.eq(0)
+        with m.If(done):
+            m.d.sync += kept.eq(then)
+            m.d.comb += [
+                Assert(own(dut.owner, dut.home) == own(then.task, then.context)),
+                Assert(dut.owner.is_queue & (dut.owner.queue == self._queue)),
+                Assert((dut.owner.channel == then.task.channel) & (dut.rank == then.level)),
+            ]
+            m.d.comb += Cover(self._asks(QueueOp.TAKE))
+            with m.If(gives):
+                m.d.sync += kept.taken.eq(dut.first + dut.blocks)
+                self._give(m)
+            with m.If(outcome == QueueNext.LIST):
+                m.d.sync += kept.place.eq(QueuePlace.LIST)
+            with m.Switch(dut._asked.op):
+                with m.Case(QueueOp.ENTER):
+                    m.d.sync += [self._open.eq(1), self._ended.eq(0)]
+                    m.d.comb += Assert(~self._open)
+                with m.Case(QueueOp.TAKE):
+                    m.d.sync += [
+                        kept.place.eq(QueuePlace.ROW),
+                        kept.row.eq(dut._asked.row),
+                        self._base.eq(dut.first),
+                    ]
+                with m.Case(QueueOp.DRAIN):
+                    m.d.sync += kept.freed.eq(dut.freed)
+                    m.d.comb += [
+                        Assert(dut.freed >= kept.freed),
+                        Assert(dut.freed <= then.taken << then.group),
+                    ]
+                    with m.If(outcome != QueueNext.LIST):
+                        m.d.sync += kept.place.eq(QueuePlace.REST)
+                with m.Case(QueueOp.APPEND):
+                    m.d.sync += [
+                        self._woken.eq(outcome == QueueNext.LIST),
+                        self._before.eq(kept.put),
+                        self._brought.eq(dut.span.count),
+                    ]
+            with m.If(outcome == QueueNext.END):
+                m.d.sync += self._ended.eq(1)
+                m.d.comb += Assert(~self._ended & then.closed)
+
+    def _give(self, m: Module) -> None:
+        """Blocks are handed to a row."""
+        dut, kept, then = self._dut, self._kept, self._then
+        last = Signal(BLOCKS, name="last_block")
+        begins, ends = last << then.group, (last + 1) << then.group
+        m.d.comb += [
+            last.eq(dut.first + dut.blocks - 1),
+            Assert(dut.first == then.taken),
+            Assert(dut.blocks != 0),
+            Assert(self._asks(QueueOp.TAKE) | (dut.row == kept.row)),
+            Assert(begins < then.put),
+            Assert(then.closed | (ends <= then.put)),
+        ]
+
+    def _counts(self, m: Module) -> None:
+        """What holds of the counts of an open queue."""
+        kept = self._kept
+        total, done = blocks(kept), kept.taken << kept.group
+        with m.If(self._open):
+            m.d.comb += [
+                Assert(kept.taken <= total),
+                Assert((kept.group <= GROUP) & (kept.size <= SIZE)),
+                Assert(kept.freed <= kept.put),
+                Assert(kept.put - kept.freed <= kept.size),
+                Assert(
+                    (kept.place != QueuePlace.REST)
+                    | ((kept.taken == total) & (kept.closed == self._ended))
+                ),
+                Assert((kept.place != QueuePlace.LIST) | (kept.taken != total)),
+                Assert((kept.place != QueuePlace.ROW) | (kept.freed == self._base << kept.group)),
+                Assert((kept.place != QueuePlace.ROW) | (self._base <= kept.taken)),
+                Assert((kept.place == QueuePlace.ROW) | self._ended | (kept.freed == done)),
+                Assert(~self._ended | ((kept.freed == kept.put) & (kept.place == QueuePlace.REST))),
+            ]
+            with m.If(self._woken):
+                m.d.comb += [
+                    Assert(kept.place == QueuePlace.LIST),
+                    Assert(kept.put == self._before + self._brought),
+                    Assert(self._before >> kept.group == kept.taken),
+                    Assert(kept.freed <= self._before),
+                    Assert(kept.closed == (self._brought == 0)),
+                ]
+
+    def _search(self, m: Module) -> None:
+        """Of the places that were looked at: those that fit, free ones, contexts that have one."""
+        dut, held, places = self._dut, self._dut._held, range(self.places)
+        fits, seen = Signal(self.places, name="fits"), Signal(self.places, name="seen")
+        has, others = Signal(CONTEXTS, name="have_one"), Signal(CONTEXTS, name="others_seen")
+        record = own(self._kept.task, self._kept.context)
+        for number, place in enumerate(self._table):
+            same = held[number] & (own(place.task, place.context) == record)
+            m.d.comb += [
+                fits[number].eq(held[number] & self._fits(place)),
+                seen[number].eq((dut.queue > number) | self._is("ROOM")),
+                Assert(~(self._open & same) | (self._queue == number)),
+            ]
+        for number in range(CONTEXTS):
+            at = Cat(place.context == number for place in self._table) & held
+            other = dut.context != number
+            m.d.comb += [has[number].eq(at.any()), others[number].eq((at & seen).any() & other)]
+        with m.If(self._is(*SEEKING)):
+            free = sum(~held[number] & seen[number] for number in places)
+            m.d.comb += [
+                Assert((fits & seen) == 0),
+                Assert(dut._others == others),
+                Assert(dut._room == free + sum(others[number] for number in range(CONTEXTS))),
+            ]
+        self._find(m, fits, has)
+
+    def _find(self, m: Module, fits: Signal, has: Signal) -> None:
+        """What comes of a search."""
+        dut, held, places = self._dut, self._dut._held, range(self.places)
+        enters, refused = self._asks(QueueOp.ENTER), dut.verdict.refusal == Refusal.QUEUE
+        needs, free = Signal(2, name="others_need"), Signal(2, name="free_places")
+        carried, told = self._is(*FOUND) & ~refused, dut.done & refused
+        fit = fits.bit_select(dut.queue, 1)
+        m.d.comb += [
+            free.eq(sum(~held[number] for number in places)),
+            needs.eq(sum(~has[n] & (dut.context != n) for n in range(CONTEXTS))),
+            Assert(free >= sum(~has[number] for number in range(CONTEXTS))),
+            Assert(~(carried & enters) | ((fits == 0) & (free > needs))),
+            Assert(~(carried & enters) | ~held.bit_select(dut.queue, 1)),
+            Assert(~(carried & self._asks(QueueOp.APPEND, QueueOp.SHUT)) | fit),
+            Assert(~(told & enters) | fits.any() | (free <= needs)),
+            Assert(~(told & ~enters) | ~fits.any()),
+        ]
+
+    def _fits(self, place: data.View) -> Value:
+        """It is what is sought."""
+        dut = self._dut
+        record = own(place.task, place.context) == own(dut.task, dut.context)
+        channel = (place.task.channel == dut.task.channel) & ~place.closed
+        return Mux(self._asks(QueueOp.SHUT), channel, record)
+
+    def _ends(self, m: Module) -> None:
+        """A queue that rests, and is to end, is told until it leaves."""
+        dut, leave = self._dut, self._dut.leave
+        told, rests = Signal(name="told_to_end"), Signal(name="rests")
+        before, left = Signal(name="rested"), Signal(name="has_left")
+        closes = self._asks(QueueOp.APPEND, QueueOp.SHUT) & (dut.outcome == QueueNext.END)
+        over = dut.over.valid & (dut.over.queue == self._queue)
+        m.d.comb += rests.eq(told & self._open)
+        m.d.sync += [
+            told.eq(rests | (self._done & self._mine & closes)),
+            before.eq(rests),
+            left.eq(leave.valid & (leave.queue == self._queue)),
+        ]
+        m.d.comb += [
+            Assert(dut._held.bit_select(self._queue, 1) == self._open),
+            Assert(dut.some | ~self._open),
+            Assert(dut._ends.bit_select(self._queue, 1) == rests),
+            Assert(~rests | self._ended),
+            Assert(~(over & ~left) | (self._open & self._ended)),
+            Assert(~before | dut.over.valid),
+        ]
+
+
+def own(task: data.View, context: Value) -> Value:
+    """What tells its record from others."""
+    return Cat(task.asid, task.page, context)
+
+
+def blocks(queue: data.View) -> Value:
+    """How many there are: whole ones, and what is left when the queue is closed."""
+    rest = queue.put & ((1 << queue.group) - 1)
+    return (queue.put >> queue.group) + (queue.closed & rest.any())
+
+
+class ThreePlacesProof(QueuesProof):
+    """So there is a place that is kept for nobody."""
+
+    name = "work.queues_three"
+    cover = 0
+    breaks = ()
+    places = 3
+
+
+PROOFS = [QueuesProof(), ThreePlacesProof()]
