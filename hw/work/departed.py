@@ -18,7 +18,7 @@ class DepartedChannels(wiring.Component):
     -------
     on : per channel, it is switched on.
     opened : strobe: a queue of `channel` was opened.
-    departed : one of those that are noted.
+    departed : one of those that are noted; a cycle later.
     forget : strobe: no queue of `channel` is open. none : no queue at all is open.
     """
 
@@ -42,8 +42,11 @@ class DepartedChannels(wiring.Component):
             late.eq(Mux(opened.valid, 1 << opened.channel, 0) & ~self.on),
             known.eq(Mux(forget.valid, 1 << forget.channel, self.none.replicate(channels))),
             first.eq(lowest(noted)),
+        ]
+        m.d.sync += [
+            was.eq(self.on),
+            noted.eq((noted & ~known) | (was & ~self.on) | late),
             self.departed.valid.eq(noted.any()),
             self.departed.channel.eq(encode(first)),
         ]
-        m.d.sync += [was.eq(self.on), noted.eq((noted & ~known) | (was & ~self.on) | late)]
         return m

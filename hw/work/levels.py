@@ -1,11 +1,11 @@
 """Which list of the running context is the highest that holds a task (ASID-23)."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import PRIORITIES, Config
-from hw.lib.onehot import encode, lowest
+from hw.lib.onehot import encode, lowest, select
 
 __all__ = ["HighestLevel", "highest_level"]
 
@@ -13,8 +13,12 @@ highest_level = data.StructLayout({"valid": 1, "level": 6})
 """The highest list that holds a task, if one does."""
 
 
+_GROUP = 8
+"""Levels among which one cycle chooses."""
+
+
 class HighestLevel(wiring.Component):
-    """One cycle later.
+    """Two cycles later: the highest of each group of levels, then the highest group.
 
     Members
     -------
@@ -32,14 +36,24 @@ class HighestLevel(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels, downward, first = (Signal(PRIORITIES) for _ in range(3))
-        m.d.comb += [
-            levels.eq(self.waiting.word_select(self.context, PRIORITIES)),
-            downward.eq(levels[::-1]),
-            first.eq(lowest(downward)),
-        ]
+        levels, some = Signal(PRIORITIES), Signal(PRIORITIES // _GROUP)
+        m.d.comb += levels.eq(self.waiting.word_select(self.context, PRIORITIES))
+        places, which = [], Signal(len(some))
+        for group in range(len(some)):
+            among, place = Signal(_GROUP), Signal(range(_GROUP), name=f"place_{group}")
+            m.d.comb += among.eq(levels.word_select(group, _GROUP))
+            m.d.sync += [place.eq(_highest(m, among)), some[group].eq(among.any())]
+            places.append(place)
+        m.d.comb += which.eq(lowest(some[::-1])[::-1])
         m.d.sync += [
-            self.highest.valid.eq(levels.any()),
-            self.highest.level.eq(PRIORITIES - 1 - encode(first)),
+            self.highest.valid.eq(some.any()),
+            self.highest.level.eq(Cat(select(which, places), encode(which))),
         ]
         return m
+
+
+def _highest(m: Module, bits: Value) -> Value:
+    """Number of the highest set bit."""
+    first = Signal(len(bits), name="first")
+    m.d.comb += first.eq(lowest(bits[::-1])[::-1])
+    return encode(first)

@@ -1,9 +1,8 @@
 """States of the task table's rows, and what is to be done with which (ASID-24, ASID-25)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from hw.config import Config
 from hw.lib.onehot import encode, lowest
@@ -35,8 +34,8 @@ def row_victim(config: Config) -> data.StructLayout:
 
 
 class Slots(wiring.Component):
-    """Follows what the task unit does, and the choices from it one cycle later, the victim two;
-    they count from the third cycle after a change on.
+    """Follows what the task unit does, and two cycles later chooses from it; the choices count from
+    the third cycle after a change on. The victim needs a cycle per round of its choice.
 
     Members
     -------
@@ -46,8 +45,8 @@ class Slots(wiring.Component):
     fault : per row, strobe: a warp of it cannot go on.
     limit : so many slots may be held.
     free : a row that is free, if a slot is free as well. crowded : a row is free, but no slot.
-    victim : of those that run one of the lowest priority, which is `priority`. faulty : one that
-        runs and had a fault.
+    victim : of those that run one of the lowest priority, which is `priority`; it counts while
+        `sure`. faulty : one that runs and had a fault.
     ended : one that has come to its end. back : one that is to go back to its list.
     kill : per row, it had a fault. runs : it runs, and had none.
     idle : all rows are free.
@@ -66,6 +65,7 @@ class Slots(wiring.Component):
             "free": Out(row_choice(config)),
             "crowded": Out(1),
             "victim": Out(row_victim(config)),
+            "sure": Out(1),
             "faulty": Out(row_choice(config)),
             "ended": Out(row_choice(config)),
             "back": Out(row_choice(config)),
@@ -81,33 +81,36 @@ class Slots(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = self._config.rows
-        runs, drained, priorities = Signal(rows), Signal(rows), []
+        runs, none, priorities = Signal(rows), Signal(rows), []
         free, faulty, ended, back = (Signal(rows) for _ in range(4))
+        slot = Signal()
         for number in range(rows):
             state = self.states[number]
             priority = Signal(6, name=f"priority_{number}")
             priorities.append(priority)
             self._follow(m, number, priority)
-            stays = drained[number]
+            stays = self.drained[number]
             returns = (state == RowState.RETURNS) & ~self.kill[number]
             m.d.comb += [
                 runs[number].eq(state == RowState.RUNS),
-                free[number].eq(state == RowState.FREE),
+                none[number].eq(state == RowState.FREE),
+            ]
+            m.d.sync += [
+                free[number].eq(none[number]),
                 faulty[number].eq(runs[number] & self.kill[number] & ~stays),
-                ended[number].eq(stays & ~free[number] & ~returns),
+                ended[number].eq(stays & ~none[number] & ~returns),
                 back[number].eq(stays & returns),
             ]
         m.d.comb += self.runs.eq(runs & ~self.kill)
         m.d.sync += [
-            drained.eq(self.drained),
             self.running.eq(
                 self.running
                 + self.opened.valid
                 - (self.stopped.valid | (self.closed.valid & runs.bit_select(self.closed.row, 1)))
             ),
-            self.idle.eq(free.all()),
+            self.idle.eq(none.all()),
+            slot.eq(self.running < self.limit),
         ]
-        slot = self.running < self.limit
         choices = ((self.free, free), (self.faulty, faulty), (self.ended, ended), (self.back, back))
         for choice, bits in choices:
             first = Signal(rows, name="first")
@@ -134,8 +137,8 @@ class Slots(wiring.Component):
             m.d.sync += [state.eq(RowState.FREE), kill.eq(0)]
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
-        """A tree, half of it in each cycle; among equals the one with the highest number."""
-        shape = self.victim.shape()
+        """A tree, one level of it in each cycle; among equals the one with the highest number."""
+        shape, rounds = self.victim.shape(), 0
         level = [Signal(shape, name=f"candidate_{number}") for number in range(len(runs))]
         for number, candidate in enumerate(level):
             m.d.comb += [
@@ -143,23 +146,22 @@ class Slots(wiring.Component):
                 candidate.priority.eq(priorities[number]),
                 candidate.valid.eq(runs[number]),
             ]
-        half = ceil_log2(len(runs)) // 2
         while len(level) > 1:
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-            level = [_lower(m, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-            half -= 1
-            if half == 0:
-                chosen = Signal(data.ArrayLayout(shape, len(level)))
-                m.d.sync += [one.eq(lower) for one, lower in zip(chosen, level, strict=True)]
-                level = list(chosen)
-        m.d.sync += self.victim.eq(level[0])
+            level, rounds = [_lower(m, pair) for pair in pairs], rounds + 1
+        m.d.comb += self.victim.eq(level[0])
+        changes, recent = Signal(), Signal(rounds)
+        m.d.comb += [
+            changes.eq(self.opened.valid | self.stopped.valid | self.closed.valid),
+            self.sure.eq(~recent.any()),
+        ]
+        m.d.sync += recent.eq(Cat(changes, recent))
 
 
-def _lower(m: Module, one: data.View, other: data.View) -> data.View:
-    """The one of lower priority, of those that are valid."""
+def _lower(m: Module, pair: list[data.View]) -> data.View:
+    """The one of lower priority, of those that are valid; a cycle later."""
+    one, other = pair[0], pair[-1]
     lower, first = Signal(one.shape(), name="lower"), Signal(name="first")
-    m.d.comb += [
-        first.eq(one.valid & (~other.valid | (one.priority < other.priority))),
-        lower.eq(Mux(first, one, other)),
-    ]
+    m.d.comb += first.eq(one.valid & (~other.valid | (one.priority < other.priority)))
+    m.d.sync += lower.eq(Mux(first, one, other))
     return lower
