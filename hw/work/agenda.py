@@ -50,7 +50,7 @@ class Agenda(wiring.Component):
 
     Members
     -------
-    rests : nothing is being done: `job` begins now, if there is one.
+    rests : nothing is being done; a `job` begins in the cycle in which it comes up.
     job, row : the next one, chosen a cycle before; none until the choices count what the last has
         changed.
     settled : no job has been done just now, nor does one begin.
@@ -85,34 +85,35 @@ class Agenda(wiring.Component):
         })
         self.settle = Signal(range(_SETTLE + 1))
         """Cycles until then (for proofs)."""
+        self._some = Signal()
+        """There is a job. It begins at once: who chooses rests."""
         self._lower, self._known = Signal(), Signal()
         """The victim's priority is lower than the highest list's, if it is known."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        settle, some, due, begins = self.settle, Signal(), Signal(), Signal()
-        m.d.comb += [begins.eq(self.rests & some), self.settled.eq((settle == 0) & ~some)]
+        settle, some, due = self.settle, self._some, Signal()
+        m.d.comb += self.settled.eq((settle == 0) & ~some)
         m.d.sync += [
             some.eq(0),
             self.job.eq(Job.NONE),
             self._lower.eq(self.victim.valid & (self.victim.priority < self.highest.level)),
             self._known.eq(self.sure),
         ]
-        with m.If(begins):
+        with m.If(some):
             m.d.sync += settle.eq(_SETTLE)
             with m.Switch(self.job):
                 with m.Case(Job.FILL, Job.EVICT):
                     m.d.sync += due.eq(1)
                 with m.Case(Job.LAUNCH):
                     m.d.sync += due.eq(0)
-        with m.Elif(self.rests):
-            with m.If(settle != 0):
-                m.d.sync += settle.eq(settle - 1)
-            with m.If(settle <= 1):
-                self._choose(m, some, due)
+        with m.Elif(self.rests & (settle != 0)):
+            m.d.sync += settle.eq(settle - 1)
+        with m.If((settle <= 1) & ~some):
+            self._choose(m, due)
         return m
 
-    def _choose(self, m: Module, some: Signal, due: Signal) -> None:
+    def _choose(self, m: Module, due: Signal) -> None:
         """Nobody is stopped for another task, and no launch goes before that, until the victim is
         known; then for the highest list that counts since a cycle."""
         victim, row = self.victim, self.row
@@ -127,7 +128,7 @@ class Agenda(wiring.Component):
         ]
 
         def choose(job: Job) -> list:
-            return [some.eq(1), self.job.eq(job)]
+            return [self._some.eq(1), self.job.eq(job)]
 
         m.d.sync += row.eq(victim.row)
         with m.If(self.faulty.valid):
