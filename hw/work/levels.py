@@ -1,11 +1,11 @@
 """Which list of the running context is the highest that holds a task (ASID-23)."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import PRIORITIES, Config
-from hw.lib.onehot import encode, lowest, select
+from hw.lib.onehot import lowest_number
 
 __all__ = ["HighestLevel", "highest_level"]
 
@@ -13,12 +13,8 @@ highest_level = data.StructLayout({"valid": 1, "level": 6})
 """The highest list that holds a task, if one does."""
 
 
-_GROUP = 8
-"""Levels among which one cycle chooses."""
-
-
 class HighestLevel(wiring.Component):
-    """Two cycles later: the highest of each group of levels, then the highest group.
+    """Two cycles later.
 
     Members
     -------
@@ -36,24 +32,8 @@ class HighestLevel(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels, some = Signal(PRIORITIES), Signal(PRIORITIES // _GROUP)
+        levels = Signal(PRIORITIES)
         m.d.comb += levels.eq(self.waiting.word_select(self.context, PRIORITIES))
-        places, which = [], Signal(len(some))
-        for group in range(len(some)):
-            among, place = Signal(_GROUP), Signal(range(_GROUP), name=f"place_{group}")
-            m.d.comb += among.eq(levels.word_select(group, _GROUP))
-            m.d.sync += [place.eq(_highest(m, among)), some[group].eq(among.any())]
-            places.append(place)
-        m.d.comb += which.eq(lowest(some[::-1])[::-1])
-        m.d.sync += [
-            self.highest.valid.eq(some.any()),
-            self.highest.level.eq(Cat(select(which, places), encode(which))),
-        ]
+        valid, number = lowest_number(m, levels[::-1])
+        m.d.sync += [self.highest.valid.eq(valid), self.highest.level.eq(~number)]
         return m
-
-
-def _highest(m: Module, bits: Value) -> Value:
-    """Number of the highest set bit."""
-    first = Signal(len(bits), name="first")
-    m.d.comb += first.eq(lowest(bits[::-1])[::-1])
-    return encode(first)

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import encode, lowest
+from hw.lib.onehot import lowest_number
 from hw.qmd import QMD, SkedCheck
 from hw.work.metadata import Refusal, task_verdict
 from hw.work.records import BLOCK_COUNT_BITS, queue_span, task_pointer
@@ -196,7 +196,7 @@ class Queues(wiring.Component):
 
     def _tell(self, m: Module) -> None:
         kept = self._kept
-        first = Signal(self._config.queues)
+        over, number = lowest_number(m, self._ends)
         m.d.comb += [
             self.owner.eq(kept.task),
             self.owner.is_queue.eq(1),
@@ -206,11 +206,10 @@ class Queues(wiring.Component):
             self.row.eq(kept.row),
             self.freed.eq(kept.freed),
             self.some.eq(self._held.any()),
-            first.eq(lowest(self._ends)),
         ]
         m.d.sync += [
-            self.over.valid.eq(self._ends.any()),
-            self.over.queue.eq(encode(first)),
+            self.over.valid.eq(over),
+            self.over.queue.eq(number),
             self._part.eq((1 << kept.group) - 1),
             self._runs.eq(self.runs.bit_select(kept.row, 1)),
         ]

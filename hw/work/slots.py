@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import encode, lowest
+from hw.lib.onehot import lowest_number
 
 __all__ = ["RowState", "Slots", "row_choice", "row_victim"]
 
@@ -33,9 +33,13 @@ def row_victim(config: Config) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "row": config.row_bits, "priority": 6})
 
 
+_EVENTS = "opened", "stopped", "closed"
+
+
 class Slots(wiring.Component):
     """Follows what the task unit does, and two cycles later chooses from it; the choices count from
-    the third cycle after a change on. The victim needs a cycle per round of its choice.
+    the third cycle after a change on. The victim needs a cycle per round of its choice. Which row
+    changes is told a cycle before it does.
 
     Members
     -------
@@ -73,6 +77,8 @@ class Slots(wiring.Component):
             "runs": Out(config.rows),
             "idle": Out(1),
         })
+        self._at = [Signal(config.rows, name=f"{name}_at") for name in _EVENTS]
+        """Rows of the events, one-hot."""
         self.states = Signal(data.ArrayLayout(RowState, config.rows))
         """State of every row (for proofs)."""
         self.running = Signal(range(config.slots + 1))
@@ -82,7 +88,7 @@ class Slots(wiring.Component):
         m = Module()
         rows = self._config.rows
         runs, none, priorities = Signal(rows), Signal(rows), []
-        free, faulty, ended, back = (Signal(rows) for _ in range(4))
+        faulty, ended, back = (Signal(rows) for _ in range(3))
         slot = Signal()
         for number in range(rows):
             state = self.states[number]
@@ -94,46 +100,43 @@ class Slots(wiring.Component):
             m.d.comb += [
                 runs[number].eq(state == RowState.RUNS),
                 none[number].eq(state == RowState.FREE),
-            ]
-            m.d.sync += [
-                free[number].eq(none[number]),
                 faulty[number].eq(runs[number] & self.kill[number] & ~stays),
                 ended[number].eq(stays & ~none[number] & ~returns),
                 back[number].eq(stays & returns),
             ]
         m.d.comb += self.runs.eq(runs & ~self.kill)
         m.d.sync += [
-            self.running.eq(
-                self.running
-                + self.opened.valid
-                - (self.stopped.valid | (self.closed.valid & runs.bit_select(self.closed.row, 1)))
-            ),
+            at.eq(1 << getattr(self, name).row) for name, at in zip(_EVENTS, self._at, strict=True)
+        ]
+        ends = (runs & self._at[-1]).any() & self.closed.valid
+        m.d.sync += [
+            self.running.eq(self.running + self.opened.valid - (self.stopped.valid | ends)),
             self.idle.eq(none.all()),
             slot.eq(self.running < self.limit),
         ]
-        choices = ((self.free, free), (self.faulty, faulty), (self.ended, ended), (self.back, back))
+        choices = ((self.free, none), (self.faulty, faulty), (self.ended, ended), (self.back, back))
         for choice, bits in choices:
-            first = Signal(rows, name="first")
-            m.d.comb += first.eq(lowest(bits))
-            m.d.sync += [choice.valid.eq(bits.any()), choice.row.eq(encode(first))]
-        m.d.sync += [
-            self.free.valid.eq(free.any() & slot),
-            self.crowded.eq(free.any() & ~slot),
-        ]
+            valid, row = lowest_number(m, bits)
+            m.d.sync += [choice.valid.eq(valid), choice.row.eq(row)]
+            if choice is self.free:
+                m.d.sync += [choice.valid.eq(valid & slot), self.crowded.eq(valid & ~slot)]
         self._victim(m, runs, priorities)
         return m
 
     def _follow(self, m: Module, number: int, priority: Signal) -> None:
         """State of one row."""
         state, kill = self.states[number], self.kill[number]
-        opened, stopped, closed = self.opened, self.stopped, self.closed
+        opened, stopped, closed = (
+            getattr(self, name).valid & at[number]
+            for name, at in zip(_EVENTS, self._at, strict=True)
+        )
         with m.If(self.fault[number] & (state != RowState.FREE)):
             m.d.sync += kill.eq(1)
-        with m.If(opened.valid & (opened.row == number)):
-            m.d.sync += [state.eq(RowState.RUNS), priority.eq(opened.priority), kill.eq(0)]
-        with m.If(stopped.valid & (stopped.row == number)):
-            m.d.sync += state.eq(Mux(stopped.left, RowState.RETURNS, RowState.LEAVES))
-        with m.If(closed.valid & (closed.row == number)):
+        with m.If(opened):
+            m.d.sync += [state.eq(RowState.RUNS), priority.eq(self.opened.priority), kill.eq(0)]
+        with m.If(stopped):
+            m.d.sync += state.eq(Mux(self.stopped.left, RowState.RETURNS, RowState.LEAVES))
+        with m.If(closed):
             m.d.sync += [state.eq(RowState.FREE), kill.eq(0)]
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:

@@ -56,10 +56,13 @@ class SlotsProof(Proof):
         add = Signal(dut.closed.shape(), name="add")
         events = (dut.opened, dut.stopped, dut.closed, add)
         for n, event in enumerate(events):
+            told = Signal(event.row.shape(), name=f"told_{n}")
+            m.d.sync += told.eq(event.row)
             m.d.comb += [
                 event.as_value().eq(anything(m, len(event.as_value()), f"event_{n}")),
                 Assume(~event.valid | counts),
                 Assume(event.row < ROWS),
+                Assume(~event.valid | (event.row == told)),
             ]
         happens = Cat(event.valid for event in events)
         named = [
