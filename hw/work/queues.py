@@ -167,6 +167,7 @@ class Queues(wiring.Component):
             write.en.eq(self.done & (self.verdict.refusal == Refusal.NONE)),
         ]
         self._tell(m)
+        m.d.sync += self.done.eq(0)
         with m.FSM(name="queues"):
             self._begin(m)
             self._search(m, read.data)
@@ -187,9 +188,8 @@ class Queues(wiring.Component):
                 m.next = "DECIDE"
             with m.State("DECIDE"):
                 self._decide(m)
-                m.next = "DONE"
+                self._answer(m)
             with m.State("DONE"):
-                m.d.comb += self.done.eq(1)
                 m.next = "IDLE"
         self._follow(m)
         return m
@@ -256,13 +256,13 @@ class Queues(wiring.Component):
             m.next = "READ"
             with m.If(enters):
                 self._refuse(m, Refusal.QUEUE)
-                m.next = "DONE"
+                self._answer(m)
         with m.State("ROOM"):
             m.d.sync += self.queue.eq(self._place)
             m.next = "CHANGE"
             with m.If(~enters | (self._room < self._config.contexts)):
                 self._refuse(m, Refusal.QUEUE)
-                m.next = "DONE"
+                self._answer(m)
 
     def _fits(self, m: Module, read: data.View) -> Signal:
         """The queue that is looked at is the one that is sought, if it is open."""
@@ -282,6 +282,10 @@ class Queues(wiring.Component):
             m.d.sync += self._place.eq(self.queue - 1)
         with m.If(held & new):
             m.d.sync += others.eq(1)
+
+    def _answer(self, m: Module) -> None:
+        m.d.sync += self.done.eq(1)
+        m.next = "DONE"
 
     def _refuse(self, m: Module, refusal: Refusal, check: SkedCheck = SkedCheck.NONE) -> None:
         m.d.sync += [self.verdict.refusal.eq(refusal), self.verdict.check.eq(check)]

@@ -222,10 +222,14 @@ class Tasks(wiring.Component):
         with m.State("IDLE"):
             m.d.comb += [agenda.rests.eq(1), self._channels.none.eq(~self._queues.some)]
             m.d.sync += [
+                self.task.eq(self.launch.p.task),
+                self._of.eq(self.launch.p.context),
+                self._action.eq(self.launch.p.action),
+                self._span.eq(self.launch.p.span),
                 self._row.eq(agenda.row),
                 self._returns.eq(agenda.job == Job.RETURN),
                 self._holds.eq(0),
-                self._launches.eq(0),
+                self._launches.eq(agenda.job == Job.LAUNCH),
                 self._counted.eq(0),
                 self._wakes.eq(0),
                 self._verdict.eq(0),
@@ -241,23 +245,12 @@ class Tasks(wiring.Component):
                     m.d.sync += self.task.channel.eq(self._channels.departed.channel)
                     m.next = "SHUT"
                 with m.Case(Job.LAUNCH):
-                    self._accept(m)
+                    m.d.comb += self.launch.ready.eq(1)
+                    m.next = "READ"
+                    with m.If(self.launch.p.action == LaunchAction.INCREMENT_PUT):
+                        m.next = "APPEND"
                 with m.Case(Job.FILL):
                     m.next = "POP"
-
-    def _accept(self, m: Module) -> None:
-        launch = self.launch
-        m.d.comb += launch.ready.eq(1)
-        m.d.sync += [
-            self.task.eq(launch.p.task),
-            self._of.eq(launch.p.context),
-            self._launches.eq(1),
-            self._action.eq(launch.p.action),
-            self._span.eq(launch.p.span),
-        ]
-        m.next = "READ"
-        with m.If(launch.p.action == LaunchAction.INCREMENT_PUT):
-            m.next = "APPEND"
 
     def _fill(self, m: Module) -> None:
         """Take the first task of the highest list."""
