@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Const, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
-__all__ = ["encode", "lowest", "select"]
+__all__ = ["encode", "lowest", "lowest_number", "select"]
 
 
 def encode(onehot: Value) -> Value:
@@ -42,3 +42,19 @@ def lowest(bits: Value) -> Value:
     middle = (len(bits) + 1) // 2
     low, high = lowest(bits[:middle]), lowest(bits[middle:])
     return Cat(low, Mux(bits[:middle].any(), 0, high))
+
+
+def lowest_number(m: Module, bits: Value) -> tuple[Value, Value]:
+    """Whether a bit of `bits` was set in the cycle before, and the number of the lowest one: for
+    many bits. Each group of bits chooses before the register, then the groups."""
+    size = 1 << (len(bits) - 1).bit_length() // 2
+    groups = [bits[start : start + size] for start in range(0, len(bits), size)]
+    some, places = Signal(len(groups), name="some"), []
+    for number, group in enumerate(groups):
+        first, place = Signal(len(group), name="first"), Signal(range(size), name="place")
+        m.d.comb += first.eq(lowest(group))
+        m.d.sync += [some[number].eq(group.any()), place.eq(encode(first))]
+        places.append(place)
+    which = Signal(len(groups), name="which")
+    m.d.comb += which.eq(lowest(some))
+    return some.any(), Cat(select(which, places), encode(which))

@@ -11,7 +11,7 @@ from hw.work.slots import row_choice, row_victim
 __all__ = ["Agenda", "Job"]
 
 _SETTLE = 3
-"""Cycles until choices count what has changed; see `Slots`."""
+"""Cycles until a job follows from choices that count what has changed; see `Slots`."""
 
 
 class Job(enum.Enum, shape=4):
@@ -50,11 +50,12 @@ class Agenda(wiring.Component):
 
     Members
     -------
-    take : the job is begun. done : strobe: it is done.
-    job, row : the next one, combinational; none until the choices count what the last has changed.
-    settled : no job has been done just now.
+    rests : nothing is being done; a `job` begins in the cycle in which it comes up.
+    job, row : the next one, chosen a cycle before; none until the choices count what the last has
+        changed.
+    settled : no job has been done just now, nor does one begin.
     active, leave : see `Tasks`. highest : of the lists that hold tasks.
-    faulty, ended, back, victim, free, crowded : see `Slots`.
+    faulty, ended, back, victim, sure, free, crowded : see `Slots`.
     delivers : a task at its end has not been taken yet, so no other can be handed on.
     over : a queue that rests is to end. departed : one of a channel that is gone may be open.
     offered : a launch is.
@@ -63,8 +64,7 @@ class Agenda(wiring.Component):
     def __init__(self, config: Config) -> None:
         choice = row_choice(config)
         super().__init__({
-            "take": In(1),
-            "done": In(1),
+            "rests": In(1),
             "job": Out(Job),
             "row": Out(config.row_bits),
             "settled": Out(1),
@@ -75,6 +75,7 @@ class Agenda(wiring.Component):
             "ended": In(choice),
             "back": In(choice),
             "victim": In(row_victim(config)),
+            "sure": In(1),
             "free": In(choice),
             "crowded": In(1),
             "delivers": In(1),
@@ -84,47 +85,69 @@ class Agenda(wiring.Component):
         })
         self.settle = Signal(range(_SETTLE + 1))
         """Cycles until then (for proofs)."""
+        self._some = Signal()
+        """There is a job. It begins at once: who chooses rests."""
+        self._lower, self._known = Signal(), Signal()
+        """The victim's priority is lower than the highest list's, if it is known."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        settle, due = self.settle, Signal()
-        m.d.comb += self.settled.eq(settle == 0)
-        with m.If(self.done):
+        settle, some, due = self.settle, self._some, Signal()
+        m.d.comb += self.settled.eq((settle == 0) & ~some)
+        m.d.sync += [
+            some.eq(0),
+            self.job.eq(Job.NONE),
+            self._lower.eq(self.victim.valid & (self.victim.priority < self.highest.level)),
+            self._known.eq(self.sure),
+        ]
+        with m.If(some):
             m.d.sync += settle.eq(_SETTLE)
-        with m.Elif(~self.settled):
-            m.d.sync += settle.eq(settle - 1)
-        with m.If(self.settled):
-            self._choose(m, due)
-        with m.If(self.take):
             with m.Switch(self.job):
                 with m.Case(Job.FILL, Job.EVICT):
                     m.d.sync += due.eq(1)
                 with m.Case(Job.LAUNCH):
                     m.d.sync += due.eq(0)
+        with m.Elif(self.rests & (settle != 0)):
+            m.d.sync += settle.eq(settle - 1)
+        with m.If((settle <= 1) & ~some):
+            self._choose(m, due)
         return m
 
     def _choose(self, m: Module, due: Signal) -> None:
-        victim, highest = self.victim, self.highest
-        places = self.active & ~self.leave & highest.valid
-        fills = places & self.free.valid
-        lower = victim.valid & (victim.priority < highest.level)
-        evicts = places & self.crowded & lower
-        m.d.comb += self.row.eq(victim.row)
+        """Nobody is stopped for another task, and no launch goes before that, until the victim is
+        known; then for the highest list that counts since a cycle."""
+        victim, row = self.victim, self.row
+        known, places, fills = (Signal(name=name) for name in ("known", "places", "fills"))
+        evicts, waits = Signal(), Signal()
+        m.d.comb += [
+            known.eq(self._known & (self.settle == 0)),
+            places.eq(self.active & ~self.leave & self.highest.valid),
+            fills.eq(places & self.free.valid),
+            evicts.eq(places & self.crowded & known & self._lower),
+            waits.eq(places & self.crowded & ~known),
+        ]
+
+        def choose(job: Job) -> list:
+            return [self._some.eq(1), self.job.eq(job)]
+
+        m.d.sync += row.eq(victim.row)
         with m.If(self.faulty.valid):
-            m.d.comb += [self.job.eq(Job.STOP), self.row.eq(self.faulty.row)]
+            m.d.sync += [*choose(Job.STOP), row.eq(self.faulty.row)]
         with m.Elif(self.ended.valid & ~self.delivers):
-            m.d.comb += [self.job.eq(Job.END), self.row.eq(self.ended.row)]
+            m.d.sync += [*choose(Job.END), row.eq(self.ended.row)]
         with m.Elif(self.back.valid):
-            m.d.comb += [self.job.eq(Job.RETURN), self.row.eq(self.back.row)]
+            m.d.sync += [*choose(Job.RETURN), row.eq(self.back.row)]
         with m.Elif(self.over & ~self.delivers):
-            m.d.comb += self.job.eq(Job.RECALL)
+            m.d.sync += choose(Job.RECALL)
         with m.Elif(self.departed):
-            m.d.comb += self.job.eq(Job.SHUT)
-        with m.Elif(victim.valid & self.leave):
-            m.d.comb += self.job.eq(Job.STOP)
-        with m.Elif(self.offered & (due | ~(fills | evicts))):
-            m.d.comb += self.job.eq(Job.LAUNCH)
+            m.d.sync += choose(Job.SHUT)
+        with m.Elif(self.leave & ~self.sure):
+            pass  # whom to stop is soon known
+        with m.Elif(self.leave & victim.valid):
+            m.d.sync += choose(Job.STOP)
+        with m.Elif(self.offered & (due | ~(fills | evicts | waits))):
+            m.d.sync += choose(Job.LAUNCH)
         with m.Elif(fills):
-            m.d.comb += self.job.eq(Job.FILL)
+            m.d.sync += choose(Job.FILL)
         with m.Elif(evicts):
-            m.d.comb += self.job.eq(Job.EVICT)
+            m.d.sync += choose(Job.EVICT)

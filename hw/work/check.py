@@ -25,7 +25,7 @@ __all__ = ["Check"]
 _ENOUGH = 24
 """So many dwords hold grid, place to resume at, threads and registers."""
 
-_LAST_STEP = 10
+_LAST_STEP = 11
 """All products are there."""
 
 _NOT_MODELLED = (
@@ -43,7 +43,7 @@ _NOT_MODELLED = (
 
 
 class Check(wiring.Component):
-    """Looks at a record while it comes. `done` 11 cycles after dword 23 is there, or 1 after the
+    """Looks at a record while it comes. `done` 12 cycles after dword 23 is there, or 2 after the
     last, whichever is later.
 
     One multiplier, 32 × 16 bits with registers on both sides, computes everything in turn: how many
@@ -88,6 +88,8 @@ class Check(wiring.Component):
         self._plane, self._total = Signal(48), Signal(48)
         self._planes_before, self._low, self._high = Signal(32), Signal(48), Signal(32)
         self._block_registers = Signal(16)
+        self._before, self._rest = Signal(32), Signal(BLOCK_COUNT_BITS)
+        """Rows of blocks before the first one's; blocks that are not before its row."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -99,7 +101,6 @@ class Check(wiring.Component):
             self.first.z.eq(Mux(self.resumed, qmd.CTA_RASTER_DEPTH_RESUME, 0)),
             needs.priority.eq(qmd.QMD_GROUP_ID),
             needs.barrier.eq(qmd.BARRIER_COUNT != 0),
-            needs.warps.eq(_units(self._threads[:11], WARP_THREADS)),
             needs.registers.eq(_units(qmd.REGISTER_COUNT_V, REGISTER_UNIT // WARP_THREADS)),
             needs.shared.eq(_units(qmd.SHARED_MEMORY_SIZE, SHARED_UNIT)),
             needs.block_registers.eq(self._block_registers),
@@ -107,33 +108,41 @@ class Check(wiring.Component):
         with m.If(qmd.IS_QUEUE):
             m.d.comb += [self.grid.x.eq(~0), self.grid.y.eq(1), self.grid.z.eq(1)]
         self._multiply(m)
+        wrong, complete, count = self._wrong(), Signal(), Signal(BLOCK_COUNT_BITS)
+        found, first = Signal(len(wrong)), Signal(len(wrong))
+        m.d.comb += first.eq(lowest(found))
         m.d.sync += [
-            self.blocks.eq(self._total - self._low - (self._high << 16) - self.first.x),
-            self.wrong.eq(self._wrong()),
+            needs.warps.eq(_units(self._threads[:11], WARP_THREADS)),
+            self._before.eq(self._planes_before + self.first.y),
+            count.eq(self._total - self.first.x),
+            self._rest.eq(count - self._low),
+            self.blocks.eq(self._rest - (self._high << 16)),
+            found.eq(Cat(wrong.values())),
+            self.wrong.eq(select(first, [Value.cast(one) for one in wrong])),
             self.foreign.eq(self._foreign()),
-            self.done.eq((self._step == _LAST_STEP) & (self.dwords == QMD_DWORDS) & ~self.start),
+            complete.eq(self.dwords == QMD_DWORDS),
+            self.done.eq((self._step == _LAST_STEP) & complete & ~self.start),
         ]
         return m
 
     def _multiply(self, m: Module) -> None:
-        """One product per step: what a step begins can be used three steps later."""
+        """One product per step: what a step begins can be used three steps later, and what is made
+        of it one more."""
         qmd, first, step = self.record, self.first, self._step
         grid = _raster(qmd)
-        before = Signal(32)
-        m.d.comb += before.eq(self._planes_before + first.y)
-        products = (
-            (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, self._xy),
-            (grid.x, grid.y, self._plane),
-            (grid.y, first.z, self._planes_before),
-            (self._xy, qmd.CTA_THREAD_DIMENSION2, self._threads),
-            (self._plane[:32], grid.z, self._total),
-            (grid.x, before[:16], self._low),
-            (grid.x, before[16:], self._high),
-            (self.needs.warps, self.needs.registers, self._block_registers),
-        )
+        products = {
+            0: (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, self._xy),
+            1: (grid.x, grid.y, self._plane),
+            2: (grid.y, first.z, self._planes_before),
+            3: (self._xy, qmd.CTA_THREAD_DIMENSION2, self._threads),
+            4: (self._plane[:32], grid.z, self._total),
+            6: (grid.x, self._before[:16], self._low),
+            7: (self.needs.warps, self.needs.registers, self._block_registers),
+            8: (grid.x, self._before[16:], self._high),
+        }
         a, b, product = Signal(32), Signal(16), Signal(48)
         m.d.sync += product.eq(a * b)
-        for number, (one, other, result) in enumerate(products):
+        for number, (one, other, result) in products.items():
             with m.If(step == number):
                 m.d.sync += [a.eq(one), b.eq(other)]
             with m.If(step == number + 2):
@@ -143,14 +152,14 @@ class Check(wiring.Component):
         with m.Elif((step != _LAST_STEP) & (self.dwords >= _ENOUGH)):
             m.d.sync += step.eq(step + 1)
 
-    def _wrong(self) -> Value:
-        """What is wrong; meaningful when all products are there."""
+    def _wrong(self) -> dict[SkedCheck, Value]:
+        """What may be wrong, and whether it is; meaningful when all products are there."""
         qmd, config, first = self.record, self._config, self.first
         grid = _raster(qmd)
         threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
         registers = qmd.REGISTER_COUNT_V
         local = qmd.SHADER_LOCAL_MEMORY_LOW_SIZE | qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE
-        conditions = {
+        return {
             SkedCheck.LOCAL_MEMORY: local != 0,
             SkedCheck.REGISTER_COUNT: (registers == 0) | (registers > MOST_REGISTERS),
             SkedCheck.THREADS: (self._xy > MOST_THREADS) | (self._threads > MOST_THREADS),
@@ -164,7 +173,6 @@ class Check(wiring.Component):
             SkedCheck.WARPS: self.needs.warps > config.sm_warps,
             SkedCheck.DEPENDENCE: self._counter_wrong(),
         }
-        return select(lowest(Cat(conditions.values())), [Value.cast(one) for one in conditions])
 
     def _pointers_wrong(self) -> Value:
         """A queue begins at its first entry, with no more than it has room for."""

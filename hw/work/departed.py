@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import encode, lowest
+from hw.lib.onehot import lowest_number
 
 __all__ = ["DepartedChannels"]
 
@@ -18,7 +18,7 @@ class DepartedChannels(wiring.Component):
     -------
     on : per channel, it is switched on.
     opened : strobe: a queue of `channel` was opened.
-    departed : one of those that are noted.
+    departed : one of those that are noted; two cycles later.
     forget : strobe: no queue of `channel` is open. none : no queue at all is open.
     """
 
@@ -36,14 +36,17 @@ class DepartedChannels(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels, opened, forget = self._config.channels, self.opened, self.forget
-        was, noted, first = (Signal(channels) for _ in range(3))
+        was, noted = Signal(channels), Signal(channels)
         late, known = Signal(channels), Signal(channels)
         m.d.comb += [
             late.eq(Mux(opened.valid, 1 << opened.channel, 0) & ~self.on),
             known.eq(Mux(forget.valid, 1 << forget.channel, self.none.replicate(channels))),
-            first.eq(lowest(noted)),
-            self.departed.valid.eq(noted.any()),
-            self.departed.channel.eq(encode(first)),
         ]
-        m.d.sync += [was.eq(self.on), noted.eq((noted & ~known) | (was & ~self.on) | late)]
+        valid, number = lowest_number(m, noted)
+        m.d.sync += [
+            was.eq(self.on),
+            noted.eq((noted & ~known) | (was & ~self.on) | late),
+            self.departed.valid.eq(valid),
+            self.departed.channel.eq(number),
+        ]
         return m

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import PRIORITIES, Config
-from hw.lib.onehot import encode, lowest
+from hw.lib.onehot import lowest_number
 
 __all__ = ["HighestLevel", "highest_level"]
 
@@ -14,7 +14,7 @@ highest_level = data.StructLayout({"valid": 1, "level": 6})
 
 
 class HighestLevel(wiring.Component):
-    """One cycle later.
+    """Two cycles later.
 
     Members
     -------
@@ -32,14 +32,8 @@ class HighestLevel(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels, downward, first = (Signal(PRIORITIES) for _ in range(3))
-        m.d.comb += [
-            levels.eq(self.waiting.word_select(self.context, PRIORITIES)),
-            downward.eq(levels[::-1]),
-            first.eq(lowest(downward)),
-        ]
-        m.d.sync += [
-            self.highest.valid.eq(levels.any()),
-            self.highest.level.eq(PRIORITIES - 1 - encode(first)),
-        ]
+        levels = Signal(PRIORITIES)
+        m.d.comb += levels.eq(self.waiting.word_select(self.context, PRIORITIES))
+        valid, number = lowest_number(m, levels[::-1])
+        m.d.sync += [self.highest.valid.eq(valid), self.highest.level.eq(~number)]
         return m

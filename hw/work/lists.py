@@ -1,6 +1,6 @@
 """Tasks that hold no slot: a list per context and priority level (ASID-23)."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -56,8 +56,8 @@ class Lists(wiring.Component):
     another's, and how long they may be is a question of memory alone. The last places of each list,
     as many as there are rows, are for tasks that come back (`resumed`): they always find room.
 
-    One operation at a time, which takes memory's answer and 7 cycles; a list that is full says so
-    after 5. A pop goes before a push. `area` may change only while all lists are empty.
+    One operation at a time, which takes memory's answer and 8 cycles; a list that is full says so
+    after 6. A pop goes before a push. `area` may change only while all lists are empty.
 
     Members
     -------
@@ -86,6 +86,14 @@ class Lists(wiring.Component):
         self._number = Signal(task_level(config).size)
         self._request, self._after = Signal(word_request(config)), Signal(_ROW)
         self._index, self._outcome = Signal(MOST_LOG_SIZE), Signal(ListOutcome)
+        self._mask, self._ring = Signal(MOST_LOG_SIZE), Signal(VA_BITS)
+        """Bits of a place in a ring; where the list's ring begins, in places."""
+        self._most = Signal(signed(MOST_LOG_SIZE + 2))
+        """With so many tasks the list is full."""
+        self._level, self._whose = Signal(PRIORITIES), Signal(config.contexts)
+        """Which list it is, one-hot."""
+        self._some = Signal()
+        """The list holds a task afterwards."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -93,7 +101,7 @@ class Lists(wiring.Component):
         m.submodules.word = word = WordAccess(self._config)
         connect(m, word.read, flipped(self.read))
         connect(m, word.write, flipped(self.write))
-        look, keep = rows.read_port(), rows.write_port()
+        look, keep, row = rows.read_port(), rows.write_port(), Signal(_ROW)
         m.d.comb += [
             look.addr.eq(self._number),
             keep.addr.eq(self._number),
@@ -103,15 +111,19 @@ class Lists(wiring.Component):
             self.popped.outcome.eq(self._outcome),
             self.pushed.outcome.eq(self._outcome),
         ]
+        held = self._find(m)
+        m.d.sync += row.eq(look.data)
         with m.FSM(name="lists"):
             with m.State("IDLE"):
                 self._accept(m)
                 with m.If(self.pop.valid | self.push.valid):
                     m.next = "LOOK"
             with m.State("LOOK"):
+                m.next = "FETCH"
+            with m.State("FETCH"):
                 m.next = "PLACE"
             with m.State("PLACE"):
-                self._place(m, look.data)
+                self._place(m, row, held)
                 m.next = "ADDRESS"
             with m.State("ADDRESS"):
                 self._address(m)
@@ -135,36 +147,52 @@ class Lists(wiring.Component):
             self._request.data.eq(push.p.task),
         ]
 
-    def _place(self, m: Module, row: data.View) -> None:
+    def _find(self, m: Module) -> Signal:
+        """What follows from the list's number and the area; whether it holds a task. All of it is
+        right from the second cycle after a number is new."""
+        log_size, contexts = self.area.log_size, self._config.contexts
+        level, context = self._number[:6], self._number[6:]
+        resumed = data.View(task_pointer, self._request.data).resumed
+        levels, held = Signal(PRIORITIES), Signal()
+        size, shared = Signal(MOST_LOG_SIZE + 1), Signal.like(self._most)
+        m.d.sync += [
+            self._level.eq(Const(1, PRIORITIES) << level),
+            self._whose.eq(Const(1, contexts) << context),
+            levels.eq(self.waiting.word_select(context, PRIORITIES)),
+            held.eq((levels & self._level).any()),
+            size.eq(1 << log_size),
+            shared.eq(size - self._config.rows),
+            self._most.eq(Mux(resumed, size, shared)),
+            self._mask.eq((1 << log_size) - 1),
+            self._ring.eq(self._number << log_size),
+        ]
+        return held
+
+    def _place(self, m: Module, row: data.View, held: Signal) -> None:
         """Which place of its ring it is, and what the list is afterwards. What the RAM has of an
         empty list is old."""
-        log_size, after = self.area.log_size, self._after
-        resumed = data.View(task_pointer, self._request.data).resumed
-        kept = Mux(resumed, 0, self._config.rows)
-        count = Signal(MOST_LOG_SIZE + 1)
-        mask, first = Signal(MOST_LOG_SIZE), Signal(MOST_LOG_SIZE)
+        after, mask = self._after, self._mask
+        count, further, step = (Signal(MOST_LOG_SIZE + 1) for _ in range(3))
         m.d.comb += [
-            mask.eq((1 << log_size) - 1),
-            count.eq(Mux(self.waiting.bit_select(self._number, 1), row.count, 0)),
-            first.eq(row.first - self._head),
+            count.eq(Mux(held, row.count, 0)),
+            further.eq(Mux(self._pops, 0, Mux(self._head, ~0, count))),
+            step.eq(Mux(self._pops, 1, Mux(self._head, ~0, 0))),
         ]
         m.d.sync += [
-            self._full.eq((count + kept >= 1 << log_size) & ~self._pops),
-            self._index.eq(
-                Mux(self._pops, row.first, Mux(self._head, first, row.first + count)) & mask
-            ),
-            after.first.eq(Mux(self._pops, row.first + 1, first) & mask),
-            after.count.eq(Mux(self._pops, count - 1, count + 1)),
+            self._full.eq((count >= self._most) & ~self._pops),
+            self._index.eq((row.first + further) & mask),
+            after.first.eq((row.first + step) & mask),
+            after.count.eq(count + Mux(self._pops, ~0, 1)),
         ]
 
     def _address(self, m: Module) -> None:
         area, request = self.area, self._request
-        place = (self._number << area.log_size) + self._index
         m.d.sync += [
             request.asid.eq(area.asid),
             request.write.eq(~self._pops),
             request.strobe.eq((1 << WORD_BYTES) - 1),
-            request.va.eq((area.base << 12) + place * WORD_BYTES),
+            request.va.eq((area.base << 12) + (self._ring | self._index) * WORD_BYTES),
+            self._some.eq(self._after.count != 0),
         ]
 
     def _end(self, m: Module, keep: Value, status: Value) -> None:
@@ -179,5 +207,7 @@ class Lists(wiring.Component):
             m.d.comb += self._outcome.eq(ListOutcome.FULL)
         with m.Elif(failed):
             m.d.comb += self._outcome.eq(ListOutcome.MEMORY)
-        with m.If(keep):
-            m.d.sync += self.waiting.bit_select(self._number, 1).eq(self._after.count != 0)
+        for context in range(self._config.contexts):
+            levels = self.waiting.word_select(context, PRIORITIES)
+            with m.If(keep & self._whose[context]):
+                m.d.sync += levels.eq((levels & ~self._level) | Mux(self._some, self._level, 0))

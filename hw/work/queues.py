@@ -1,12 +1,12 @@
 """Queue tasks that are open: what was appended to each, and what has been done of it (ASID-26)."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.lib.onehot import encode, lowest
+from hw.lib.onehot import lowest_number
 from hw.qmd import QMD, SkedCheck
 from hw.work.metadata import Refusal, task_verdict
 from hw.work.records import BLOCK_COUNT_BITS, queue_span, task_pointer
@@ -78,8 +78,8 @@ class Queues(wiring.Component):
     1 << QUEUE_ENTRIES_PER_CTA_LOG2 entries, and starts when all of them are there, or those that
     are when the queue is closed.
 
-    One request at a time, answered after 7 cycles; ENTER, APPEND and SHUT after up to two more per
-    queue, and one. Of the free places one is kept for each other context that has no queue.
+    One request at a time, answered after 9 cycles; ENTER, APPEND and SHUT after up to one more per
+    queue, and five. Of the free places one is kept for each other context that has no queue.
 
     Members
     -------
@@ -137,20 +137,29 @@ class Queues(wiring.Component):
         })
         self._asked, self._kept = Signal(queue_request(config)), Signal(self._shape)
         self._held, self._ends = Signal(config.queues), Signal(config.queues)
-        self._total = Signal(BLOCK_COUNT_BITS)
+        self._total, self._begun = Signal(BLOCK_COUNT_BITS), Signal(_COUNT_BITS)
+        """How many blocks there are, on their way so many whole ones; entries of those that have
+        begun."""
+        self._none, self._odd, self._runs = Signal(), Signal(), Signal()
+        """No block is left to be placed; entries that make no whole block make one; blocks can be
+        added to its row."""
         self._others = Signal(config.contexts)
         """Contexts of which queues were found."""
         self._room = Signal(range(config.queues + config.contexts))
         """Places that were found free, and other contexts that have one."""
-        self._rest = Signal(_COUNT_BITS)
-        """Entries that make no whole block."""
+        self._part = Signal(_COUNT_BITS)
+        """Bits of a number of entries that make no whole block."""
+        self._place = Signal(config.queue_bits)
+        """One that is free."""
+        self._step = Signal(range(config.queues + 2))
+        """How far the search has come."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.table = table = Memory(
             shape=self._shape, depth=1 << self._config.queue_bits, init=[]
         )
-        read, write = table.read_port(), table.write_port()
+        read, write, asked = table.read_port(), table.write_port(), self._asked
         m.d.comb += [
             read.addr.eq(self.queue),
             write.addr.eq(self.queue),
@@ -158,6 +167,7 @@ class Queues(wiring.Component):
             write.en.eq(self.done & (self.verdict.refusal == Refusal.NONE)),
         ]
         self._tell(m)
+        m.d.sync += self.done.eq(0)
         with m.FSM(name="queues"):
             self._begin(m)
             self._search(m, read.data)
@@ -166,27 +176,27 @@ class Queues(wiring.Component):
             with m.State("LOOK"):
                 m.d.sync += self._kept.eq(read.data)
                 m.next = "CHANGE"
-            with m.State("CHANGE"):
-                self._change(m)
-                m.next = "TOTAL"
-            with m.State("TOTAL"):
-                self._sum(m)
-                m.next = "COUNT"
+                with m.If((asked.op == QueueOp.APPEND) | (asked.op == QueueOp.SHUT)):
+                    m.next = "WEIGH"
+            self._change(m)
+            self._divide(m)
             with m.State("COUNT"):
-                m.d.sync += self.blocks.eq(self._total - self._kept.taken)
+                m.d.sync += [
+                    self.blocks.eq(self._total - self._kept.taken),
+                    self._none.eq(self._total == self._kept.taken),
+                ]
                 m.next = "DECIDE"
             with m.State("DECIDE"):
                 self._decide(m)
-                m.next = "DONE"
+                self._answer(m)
             with m.State("DONE"):
-                m.d.comb += self.done.eq(1)
                 m.next = "IDLE"
         self._follow(m)
         return m
 
     def _tell(self, m: Module) -> None:
         kept = self._kept
-        first = Signal(self._config.queues)
+        over, number = lowest_number(m, self._ends)
         m.d.comb += [
             self.owner.eq(kept.task),
             self.owner.is_queue.eq(1),
@@ -195,11 +205,14 @@ class Queues(wiring.Component):
             self.rank.eq(kept.level),
             self.row.eq(kept.row),
             self.freed.eq(kept.freed),
-            self._rest.eq(kept.put & ((1 << kept.group) - 1)),
             self.some.eq(self._held.any()),
-            first.eq(lowest(self._ends)),
         ]
-        m.d.sync += [self.over.valid.eq(self._ends.any()), self.over.queue.eq(encode(first))]
+        m.d.sync += [
+            self.over.valid.eq(over),
+            self.over.queue.eq(number),
+            self._part.eq((1 << kept.group) - 1),
+            self._runs.eq(self.runs.bit_select(kept.row, 1)),
+        ]
 
     def _begin(self, m: Module) -> None:
         request = self.request
@@ -210,6 +223,7 @@ class Queues(wiring.Component):
                 self.verdict.eq(0),
                 self._others.eq(0),
                 self._room.eq(0),
+                self._step.eq(0),
             ]
             with m.If(request.valid):
                 with m.Switch(request.p.op):
@@ -221,49 +235,57 @@ class Queues(wiring.Component):
                         m.next = "READ"
 
     def _search(self, m: Module, read: data.View) -> None:
-        """Look at one queue after another, for one that has this record, or this channel."""
-        enters = self._asked.op == QueueOp.ENTER
-        found = self._fits(m, read)
+        """Look at one queue per cycle, for one that has this record, or this channel: it is read,
+        compared, and found, each a cycle later."""
+        enters, step = self._asked.op == QueueOp.ENTER, self._step
+        held, found = Signal(), Signal()
+        m.d.sync += [
+            held.eq(self._held.bit_select(self.queue, 1)),
+            found.eq(self._fits(m, read) & held),
+        ]
         with m.State("SEEK"):
-            m.next = "SEEN"
-        with m.State("SEEN"):
-            self._count(m, read)
-            m.d.sync += self.queue.eq(self.queue + 1)
-            m.next = "SEEK"
-            with m.If(found & enters):
-                self._refuse(m, Refusal.QUEUE)
-                m.next = "DONE"
-            with m.Elif(found):
-                m.d.sync += self.queue.eq(self.queue)
-                m.next = "READ"
-            with m.Elif(self.queue == self._config.queues - 1):
+            m.d.sync += [self.queue.eq(self.queue + 1), step.eq(step + 1)]
+            with m.If((step != 0) & (step <= self._config.queues)):
+                self._count(m, read, held)
+            with m.If((step > 1) & found):
+                m.next = "FOUND"
+            with m.Elif(step == self._config.queues + 1):
                 m.next = "ROOM"
-        free = Signal(self._config.queues)
-        m.d.comb += free.eq(lowest(~self._held))
+        with m.State("FOUND"):
+            m.d.sync += self.queue.eq(self.queue - 3)
+            m.next = "READ"
+            with m.If(enters):
+                self._refuse(m, Refusal.QUEUE)
+                self._answer(m)
         with m.State("ROOM"):
-            m.d.sync += self.queue.eq(encode(free))
+            m.d.sync += self.queue.eq(self._place)
             m.next = "CHANGE"
             with m.If(~enters | (self._room < self._config.contexts)):
                 self._refuse(m, Refusal.QUEUE)
-                m.next = "DONE"
+                self._answer(m)
 
     def _fits(self, m: Module, read: data.View) -> Signal:
-        """The queue that is looked at is the one that is sought."""
-        found, held = Signal(), self._held.bit_select(self.queue, 1)
+        """The queue that is looked at is the one that is sought, if it is open."""
+        fits = Signal()
         own = Cat(read.task.asid, read.task.page, read.context)
         record = own == Cat(self.task.asid, self.task.page, self.context)
         channel = (read.task.channel == self.task.channel) & ~read.closed
-        m.d.comb += found.eq(held & Mux(self._asked.op == QueueOp.SHUT, channel, record))
-        return found
+        m.d.comb += fits.eq(Mux(self._asked.op == QueueOp.SHUT, channel, record))
+        return fits
 
-    def _count(self, m: Module, read: data.View) -> None:
+    def _count(self, m: Module, read: data.View, held: Signal) -> None:
         """The place that is looked at is free, or its context needs no other one."""
-        held = self._held.bit_select(self.queue, 1)
         others = self._others.bit_select(read.context, 1)
         new = (read.context != self.context) & ~others
         m.d.sync += self._room.eq(self._room + (~held | new))
+        with m.If(~held):
+            m.d.sync += self._place.eq(self.queue - 1)
         with m.If(held & new):
             m.d.sync += others.eq(1)
+
+    def _answer(self, m: Module) -> None:
+        m.d.sync += self.done.eq(1)
+        m.next = "DONE"
 
     def _refuse(self, m: Module, refusal: Refusal, check: SkedCheck = SkedCheck.NONE) -> None:
         m.d.sync += [self.verdict.refusal.eq(refusal), self.verdict.check.eq(check)]
@@ -271,29 +293,41 @@ class Queues(wiring.Component):
     def _change(self, m: Module) -> None:
         """What the request does to the queue's own counts."""
         kept, asked, span = self._kept, self._asked, self.span
-        with m.Switch(asked.op):
-            with m.Case(QueueOp.ENTER):
-                self._enter(m)
-            with m.Case(QueueOp.APPEND):
-                after = kept.put + span.count
-                room = kept.freed + kept.size
-                with m.If((kept.put[:_START_BITS] != span.start) & ~span.behind):
-                    self._refuse(m, Refusal.CHECK, SkedCheck.SPAN)
-                with m.Elif(kept.closed | (after > room) | after[_COUNT_BITS]):
-                    self._refuse(m, Refusal.CHECK, SkedCheck.QUEUE_GET_PUT)
-                with m.Else():
-                    m.d.sync += [kept.put.eq(after), kept.closed.eq(span.count == 0)]
-            with m.Case(QueueOp.SHUT):
-                m.d.sync += [kept.put.eq(kept.put - self._rest), kept.closed.eq(1)]
-            with m.Case(QueueOp.UNDO):
-                m.d.sync += [
-                    kept.put.eq(kept.put - span.count),
-                    kept.closed.eq(0),
-                    kept.place.eq(QueuePlace.REST),
-                ]
-            with m.Case(QueueOp.DRAIN):
-                with m.If(asked.stopped):
-                    m.d.sync += kept.taken.eq(asked.next)
+        after, room = Signal(_COUNT_BITS + 1), Signal(_COUNT_BITS + 1)
+        here, much = Signal(), Signal()
+        with m.State("WEIGH"):
+            m.d.sync += [
+                after.eq(kept.put + span.count),
+                room.eq(kept.freed + kept.size),
+                here.eq((kept.put[:_START_BITS] == span.start) | span.behind),
+            ]
+            m.next = "COMPARE"
+        with m.State("COMPARE"):
+            m.d.sync += much.eq((after > room) | after[_COUNT_BITS])
+            m.next = "CHANGE"
+        with m.State("CHANGE"):
+            m.next = "NEAR"
+            with m.Switch(asked.op):
+                with m.Case(QueueOp.ENTER):
+                    self._enter(m)
+                with m.Case(QueueOp.APPEND):
+                    with m.If(~here):
+                        self._refuse(m, Refusal.CHECK, SkedCheck.SPAN)
+                    with m.Elif(kept.closed | much):
+                        self._refuse(m, Refusal.CHECK, SkedCheck.QUEUE_GET_PUT)
+                    with m.Else():
+                        m.d.sync += [kept.put.eq(after), kept.closed.eq(span.count == 0)]
+                with m.Case(QueueOp.SHUT):
+                    m.d.sync += [kept.put.eq(kept.put & ~self._part), kept.closed.eq(1)]
+                with m.Case(QueueOp.UNDO):
+                    m.d.sync += [
+                        kept.put.eq(kept.put - span.count),
+                        kept.closed.eq(0),
+                        kept.place.eq(QueuePlace.REST),
+                    ]
+                with m.Case(QueueOp.DRAIN):
+                    with m.If(asked.stopped):
+                        m.d.sync += kept.taken.eq(asked.next)
 
     def _enter(self, m: Module) -> None:
         kept, record = self._kept, self.record
@@ -307,44 +341,53 @@ class Queues(wiring.Component):
             kept.put.eq(record.INNER_PUT),
         ]
 
-    def _sum(self, m: Module) -> None:
-        """How many blocks there are in all."""
-        kept = self._kept
-        m.d.sync += self._total.eq((kept.put >> kept.group) + (kept.closed & self._rest.any()))
+    def _divide(self, m: Module) -> None:
+        """How many blocks there are in all, and entries of those that have begun."""
+        kept, total, begun = self._kept, self._total, self._begun
+        near, far = kept.group[:2], kept.group[2:] << 2
+        with m.State("NEAR"):
+            m.d.sync += [total.eq(kept.put >> near), begun.eq(kept.taken << near)]
+            m.next = "FAR"
+        with m.State("FAR"):
+            m.d.sync += [
+                total.eq(total >> far),
+                begun.eq(begun << far),
+                self._odd.eq(kept.closed & (kept.put & self._part).any()),
+            ]
+            m.next = "TOTAL"
+        with m.State("TOTAL"):
+            m.d.sync += total.eq(total + self._odd)
+            m.next = "COUNT"
 
     def _decide(self, m: Module) -> None:
         """Where its task belongs now."""
-        kept, asked, blocks = self._kept, self._asked, self.blocks
-        row_runs = self.runs.bit_select(kept.row, 1)
-        taken: Value = kept.taken + blocks
+        kept, asked, none = self._kept, self._asked, self._none
         m.d.sync += [self.first.eq(kept.taken), self.outcome.eq(QueueNext.REST)]
         with m.Switch(asked.op):
             with m.Case(QueueOp.ENTER):
-                self._place(m)
+                self._settle(m)
             with m.Case(QueueOp.APPEND):
                 with m.If(kept.place == QueuePlace.REST):
-                    self._place(m)
-                with m.Elif((kept.place == QueuePlace.ROW) & row_runs & (blocks != 0)):
-                    m.d.sync += [kept.taken.eq(taken), self.outcome.eq(QueueNext.ADD)]
+                    self._settle(m)
+                with m.Elif((kept.place == QueuePlace.ROW) & self._runs & ~none):
+                    m.d.sync += [kept.taken.eq(self._total), self.outcome.eq(QueueNext.ADD)]
             with m.Case(QueueOp.SHUT):
                 with m.If(kept.place == QueuePlace.REST):
-                    self._place(m)
+                    self._settle(m)
             with m.Case(QueueOp.TAKE):
                 m.d.sync += [
-                    kept.taken.eq(taken),
+                    kept.taken.eq(self._total),
                     kept.place.eq(QueuePlace.ROW),
                     kept.row.eq(asked.row),
                 ]
             with m.Case(QueueOp.DRAIN):
-                done = Mux(kept.closed & (blocks == 0), kept.put, kept.taken << kept.group)
-                m.d.sync += kept.freed.eq(done)
-                self._place(m)
+                m.d.sync += kept.freed.eq(Mux(kept.closed & none, kept.put, self._begun))
+                self._settle(m)
 
-    def _place(self, m: Module) -> None:
+    def _settle(self, m: Module) -> None:
         """It is in no row and no list: it waits there if it has blocks."""
-        some = self.blocks != 0
-        m.d.sync += self._kept.place.eq(Mux(some, QueuePlace.LIST, QueuePlace.REST))
-        with m.If(some):
+        m.d.sync += self._kept.place.eq(Mux(self._none, QueuePlace.REST, QueuePlace.LIST))
+        with m.If(~self._none):
             m.d.sync += self.outcome.eq(QueueNext.LIST)
         with m.Elif(self._kept.closed):
             m.d.sync += self.outcome.eq(QueueNext.END)

@@ -20,7 +20,8 @@ def qmd_address(config: Config) -> data.StructLayout:
 
 
 class QmdReader(wiring.Component):
-    """Reads one record at a time, in one burst; a dword can be used in the cycle after its beat.
+    """Reads one record at a time, in one burst, from the cycle after its request on; a dword can be
+    used in the cycle after its beat.
 
     If it fails, `status` says why and the record is meaningless.
 
@@ -46,18 +47,23 @@ class QmdReader(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        request, beat, busy = self.read.request, self.read.beat, Signal()
+        request, beat = self.read.request, self.read.beat
+        asked, busy, asks = Signal(qmd_address(self._config)), Signal(), Signal()
         m.d.comb += [
-            request.valid.eq(self.request.valid & ~busy),
-            request.p.asid.eq(self.request.p.asid),
-            request.p.va.eq(self.request.p.page << 8),
+            request.valid.eq(asks),
+            request.p.asid.eq(asked.asid),
+            request.p.va.eq(asked.page << 8),
             request.p.beats.eq(QMD_BYTES // self._config.beat_bytes - 1),
-            self.request.ready.eq(request.ready & ~busy),
+            self.request.ready.eq(~busy),
             beat.ready.eq(1),
         ]
-        with m.If(request.valid & request.ready):
+        with m.If(request.ready):
+            m.d.sync += asks.eq(0)
+        with m.If(self.request.valid & ~busy):
             m.d.sync += [
+                asked.eq(self.request.p),
                 busy.eq(1),
+                asks.eq(1),
                 self.dwords.eq(0),
                 self.ended.eq(0),
                 self.status.eq(MemoryStatus.OK),

@@ -1,12 +1,11 @@
 """States of the task table's rows, and what is to be done with which (ASID-24, ASID-25)."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from hw.config import Config
-from hw.lib.onehot import encode, lowest
+from hw.lib.onehot import lowest_number
 
 __all__ = ["RowState", "Slots", "row_choice", "row_victim"]
 
@@ -34,9 +33,13 @@ def row_victim(config: Config) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "row": config.row_bits, "priority": 6})
 
 
+_EVENTS = "opened", "stopped", "closed"
+
+
 class Slots(wiring.Component):
-    """Follows what the task unit does, and the choices from it one cycle later, the victim two;
-    they count from the third cycle after a change on.
+    """Follows what the task unit does, and two cycles later chooses from it; the choices count from
+    the third cycle after a change on. The victim needs a cycle per round of its choice. Which row
+    changes is told a cycle before it does.
 
     Members
     -------
@@ -46,8 +49,8 @@ class Slots(wiring.Component):
     fault : per row, strobe: a warp of it cannot go on.
     limit : so many slots may be held.
     free : a row that is free, if a slot is free as well. crowded : a row is free, but no slot.
-    victim : of those that run one of the lowest priority, which is `priority`. faulty : one that
-        runs and had a fault.
+    victim : of those that run one of the lowest priority, which is `priority`; it counts while
+        `sure`. faulty : one that runs and had a fault.
     ended : one that has come to its end. back : one that is to go back to its list.
     kill : per row, it had a fault. runs : it runs, and had none.
     idle : all rows are free.
@@ -66,6 +69,7 @@ class Slots(wiring.Component):
             "free": Out(row_choice(config)),
             "crowded": Out(1),
             "victim": Out(row_victim(config)),
+            "sure": Out(1),
             "faulty": Out(row_choice(config)),
             "ended": Out(row_choice(config)),
             "back": Out(row_choice(config)),
@@ -73,6 +77,8 @@ class Slots(wiring.Component):
             "runs": Out(config.rows),
             "idle": Out(1),
         })
+        self._at = [Signal(config.rows, name=f"{name}_at") for name in _EVENTS]
+        """Rows of the events, one-hot."""
         self.states = Signal(data.ArrayLayout(RowState, config.rows))
         """State of every row (for proofs)."""
         self.running = Signal(range(config.slots + 1))
@@ -81,61 +87,61 @@ class Slots(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = self._config.rows
-        runs, drained, priorities = Signal(rows), Signal(rows), []
-        free, faulty, ended, back = (Signal(rows) for _ in range(4))
+        runs, none, priorities = Signal(rows), Signal(rows), []
+        faulty, ended, back = (Signal(rows) for _ in range(3))
+        slot = Signal()
         for number in range(rows):
             state = self.states[number]
             priority = Signal(6, name=f"priority_{number}")
             priorities.append(priority)
             self._follow(m, number, priority)
-            stays = drained[number]
+            stays = self.drained[number]
             returns = (state == RowState.RETURNS) & ~self.kill[number]
             m.d.comb += [
                 runs[number].eq(state == RowState.RUNS),
-                free[number].eq(state == RowState.FREE),
+                none[number].eq(state == RowState.FREE),
                 faulty[number].eq(runs[number] & self.kill[number] & ~stays),
-                ended[number].eq(stays & ~free[number] & ~returns),
+                ended[number].eq(stays & ~none[number] & ~returns),
                 back[number].eq(stays & returns),
             ]
         m.d.comb += self.runs.eq(runs & ~self.kill)
         m.d.sync += [
-            drained.eq(self.drained),
-            self.running.eq(
-                self.running
-                + self.opened.valid
-                - (self.stopped.valid | (self.closed.valid & runs.bit_select(self.closed.row, 1)))
-            ),
-            self.idle.eq(free.all()),
+            at.eq(1 << getattr(self, name).row) for name, at in zip(_EVENTS, self._at, strict=True)
         ]
-        slot = self.running < self.limit
-        choices = ((self.free, free), (self.faulty, faulty), (self.ended, ended), (self.back, back))
-        for choice, bits in choices:
-            first = Signal(rows, name="first")
-            m.d.comb += first.eq(lowest(bits))
-            m.d.sync += [choice.valid.eq(bits.any()), choice.row.eq(encode(first))]
+        ends = (runs & self._at[-1]).any() & self.closed.valid
         m.d.sync += [
-            self.free.valid.eq(free.any() & slot),
-            self.crowded.eq(free.any() & ~slot),
+            self.running.eq(self.running + self.opened.valid - (self.stopped.valid | ends)),
+            self.idle.eq(none.all()),
+            slot.eq(self.running < self.limit),
         ]
+        choices = ((self.free, none), (self.faulty, faulty), (self.ended, ended), (self.back, back))
+        for choice, bits in choices:
+            valid, row = lowest_number(m, bits)
+            m.d.sync += [choice.valid.eq(valid), choice.row.eq(row)]
+            if choice is self.free:
+                m.d.sync += [choice.valid.eq(valid & slot), self.crowded.eq(valid & ~slot)]
         self._victim(m, runs, priorities)
         return m
 
     def _follow(self, m: Module, number: int, priority: Signal) -> None:
         """State of one row."""
         state, kill = self.states[number], self.kill[number]
-        opened, stopped, closed = self.opened, self.stopped, self.closed
+        opened, stopped, closed = (
+            getattr(self, name).valid & at[number]
+            for name, at in zip(_EVENTS, self._at, strict=True)
+        )
         with m.If(self.fault[number] & (state != RowState.FREE)):
             m.d.sync += kill.eq(1)
-        with m.If(opened.valid & (opened.row == number)):
-            m.d.sync += [state.eq(RowState.RUNS), priority.eq(opened.priority), kill.eq(0)]
-        with m.If(stopped.valid & (stopped.row == number)):
-            m.d.sync += state.eq(Mux(stopped.left, RowState.RETURNS, RowState.LEAVES))
-        with m.If(closed.valid & (closed.row == number)):
+        with m.If(opened):
+            m.d.sync += [state.eq(RowState.RUNS), priority.eq(self.opened.priority), kill.eq(0)]
+        with m.If(stopped):
+            m.d.sync += state.eq(Mux(self.stopped.left, RowState.RETURNS, RowState.LEAVES))
+        with m.If(closed):
             m.d.sync += [state.eq(RowState.FREE), kill.eq(0)]
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
-        """A tree, half of it in each cycle; among equals the one with the highest number."""
-        shape = self.victim.shape()
+        """A tree, one level of it in each cycle; among equals the one with the highest number."""
+        shape, rounds = self.victim.shape(), 0
         level = [Signal(shape, name=f"candidate_{number}") for number in range(len(runs))]
         for number, candidate in enumerate(level):
             m.d.comb += [
@@ -143,23 +149,22 @@ class Slots(wiring.Component):
                 candidate.priority.eq(priorities[number]),
                 candidate.valid.eq(runs[number]),
             ]
-        half = ceil_log2(len(runs)) // 2
         while len(level) > 1:
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-            level = [_lower(m, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-            half -= 1
-            if half == 0:
-                chosen = Signal(data.ArrayLayout(shape, len(level)))
-                m.d.sync += [one.eq(lower) for one, lower in zip(chosen, level, strict=True)]
-                level = list(chosen)
-        m.d.sync += self.victim.eq(level[0])
+            level, rounds = [_lower(m, pair) for pair in pairs], rounds + 1
+        m.d.comb += self.victim.eq(level[0])
+        changes, recent = Signal(), Signal(rounds)
+        m.d.comb += [
+            changes.eq(self.opened.valid | self.stopped.valid | self.closed.valid),
+            self.sure.eq(~recent.any()),
+        ]
+        m.d.sync += recent.eq(Cat(changes, recent))
 
 
-def _lower(m: Module, one: data.View, other: data.View) -> data.View:
-    """The one of lower priority, of those that are valid."""
+def _lower(m: Module, pair: list[data.View]) -> data.View:
+    """The one of lower priority, of those that are valid; a cycle later."""
+    one, other = pair[0], pair[-1]
     lower, first = Signal(one.shape(), name="lower"), Signal(name="first")
-    m.d.comb += [
-        first.eq(one.valid & (~other.valid | (one.priority < other.priority))),
-        lower.eq(Mux(first, one, other)),
-    ]
+    m.d.comb += first.eq(one.valid & (~other.valid | (one.priority < other.priority)))
+    m.d.sync += lower.eq(Mux(first, one, other))
     return lower

@@ -112,7 +112,7 @@ class Tasks(wiring.Component):
         self._store, self._op = Signal(Stored), Signal(QueueOp)
         self._counted, self._wakes = Signal(), Signal()
         """A dependence counter has come to 0; a queue that rested is on its way to its list."""
-        self._verdict = Signal(task_verdict)
+        self._verdict, self._enters = Signal(task_verdict), Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -127,6 +127,7 @@ class Tasks(wiring.Component):
         self._choose_policy(m)
         kept, place = self._tables(m)
         self._wire_choices(m)
+        self._see_room(m)
         self._wire_agenda(m)
         self._wire_stores(m, place)
         self._wire_queues(m, place)
@@ -216,20 +217,19 @@ class Tasks(wiring.Component):
         ]
         return reads[0].data, reads[1].data
 
-    def _rest(self, m: Module) -> None:
-        """Done: begin anew when the choices count what has changed."""
-        m.d.comb += self._agenda.done.eq(1)
-        m.next = "IDLE"
-
     def _begin(self, m: Module) -> None:
         agenda = self._agenda
         with m.State("IDLE"):
-            m.d.comb += [agenda.take.eq(1), self._channels.none.eq(~self._queues.some)]
+            m.d.comb += [agenda.rests.eq(1), self._channels.none.eq(~self._queues.some)]
             m.d.sync += [
+                self.task.eq(self.launch.p.task),
+                self._of.eq(self.launch.p.context),
+                self._action.eq(self.launch.p.action),
+                self._span.eq(self.launch.p.span),
                 self._row.eq(agenda.row),
                 self._returns.eq(agenda.job == Job.RETURN),
                 self._holds.eq(0),
-                self._launches.eq(0),
+                self._launches.eq(agenda.job == Job.LAUNCH),
                 self._counted.eq(0),
                 self._wakes.eq(0),
                 self._verdict.eq(0),
@@ -245,23 +245,12 @@ class Tasks(wiring.Component):
                     m.d.sync += self.task.channel.eq(self._channels.departed.channel)
                     m.next = "SHUT"
                 with m.Case(Job.LAUNCH):
-                    self._accept(m)
+                    m.d.comb += self.launch.ready.eq(1)
+                    m.next = "READ"
+                    with m.If(self.launch.p.action == LaunchAction.INCREMENT_PUT):
+                        m.next = "APPEND"
                 with m.Case(Job.FILL):
                     m.next = "POP"
-
-    def _accept(self, m: Module) -> None:
-        launch = self.launch
-        m.d.comb += launch.ready.eq(1)
-        m.d.sync += [
-            self.task.eq(launch.p.task),
-            self._of.eq(launch.p.context),
-            self._launches.eq(1),
-            self._action.eq(launch.p.action),
-            self._span.eq(launch.p.span),
-        ]
-        m.next = "READ"
-        with m.If(launch.p.action == LaunchAction.INCREMENT_PUT):
-            m.next = "APPEND"
 
     def _fill(self, m: Module) -> None:
         """Take the first task of the highest list."""
@@ -281,7 +270,7 @@ class Tasks(wiring.Component):
                 m.next = "READ"
                 with m.If(popped.outcome != ListOutcome.DONE):
                     m.d.comb += self.lost.eq(1)
-                    self._rest(m)
+                    m.next = "IDLE"
 
     def _check(self, m: Module) -> None:
         """Read the record, and see what is to become of the task."""
@@ -322,7 +311,7 @@ class Tasks(wiring.Component):
             with m.If(self._holds & self.failed.ready):
                 m.next = "CLOSE"
             with m.Elif(self._launches | self.failed.ready):
-                self._rest(m)
+                m.next = "IDLE"
         appends = self._action == LaunchAction.INCREMENT_PUT
         m.d.comb += [
             self.launched.verdict.eq(self._verdict),
@@ -331,10 +320,7 @@ class Tasks(wiring.Component):
 
     def _go(self, m: Module) -> None:
         """To a list, or into a slot."""
-        best, level = self._levels.highest, self._metadata.needs.priority
-        first = level > best.level
-        place = self.active & ~self.leave & (self._of == self.context) & self._slots.free.valid
-        with m.If(self._launches & ~(place & (first | ~best.valid))):
+        with m.If(self._launches & ~self._enters):
             m.next = "PUSH"
         with m.Elif(self.task.is_queue):
             m.next = "TAKE"
@@ -375,7 +361,7 @@ class Tasks(wiring.Component):
                     slots.opened.valid.eq(1),
                     self.launched.valid.eq(self._launches),
                 ]
-                self._rest(m)
+                m.next = "IDLE"
 
     def _push(self, m: Module) -> None:
         """The task goes to its list."""
@@ -397,7 +383,7 @@ class Tasks(wiring.Component):
                 self._give_up(m)
             with m.Elif(pushed.valid & self._launches):
                 m.d.comb += self.launched.valid.eq(1)
-                self._rest(m)
+                m.next = "IDLE"
             with m.Elif(pushed.valid):
                 m.next = "CLOSE"
 
@@ -416,7 +402,7 @@ class Tasks(wiring.Component):
         with m.State("STOPPED"):
             m.d.comb += [stopped.ready.eq(1), slots.stopped.valid.eq(stopped.valid)]
             with m.If(stopped.valid):
-                self._rest(m)
+                m.next = "IDLE"
 
     def _end(self, m: Module, kept: data.View) -> None:
         """All blocks of a row that were placed have ended."""
@@ -452,7 +438,7 @@ class Tasks(wiring.Component):
             with m.If(self._holds):
                 m.next = "CLOSE"
             with m.Else():
-                self._rest(m)
+                m.next = "IDLE"
 
     def _write(self, m: Module) -> None:
         """Something is written into the record."""
@@ -483,7 +469,7 @@ class Tasks(wiring.Component):
                     m.next = "GO"
                     with m.If(~last):
                         m.d.comb += self.launched.valid.eq(1)
-                        self._rest(m)
+                        m.next = "IDLE"
                     with m.Elif(self._metadata.record.IS_QUEUE):
                         m.next = "ENTER"
                 with m.Case(Stored.RESTORE):
@@ -512,9 +498,19 @@ class Tasks(wiring.Component):
             self._slots.limit.eq(limits.most),
         ]
 
+    def _see_room(self, m: Module) -> None:
+        """A launch may go into a slot. While its record is read no list changes."""
+        best, level = self._levels.highest, self._metadata.needs.priority
+        first, room = Signal(), self._slots.free.valid
+        runs = self.active & ~self.leave & (self._of == self.context)
+        m.d.sync += [
+            first.eq((level > best.level) | ~best.valid),
+            self._enters.eq(runs & room & first),
+        ]
+
     def _wire_agenda(self, m: Module) -> None:
         agenda, slots = self._agenda, self._slots
-        choices = ("faulty", "ended", "back", "victim", "free", "crowded")
+        choices = ("faulty", "ended", "back", "victim", "sure", "free", "crowded")
         m.d.comb += [
             [getattr(agenda, name).eq(getattr(slots, name)) for name in choices],
             agenda.active.eq(self.active),
@@ -573,7 +569,7 @@ class Tasks(wiring.Component):
             with m.If(queues.done & (self._op == QueueOp.SHUT)):
                 none = queues.verdict.refusal != Refusal.NONE
                 m.d.comb += self._channels.forget.valid.eq(none)
-                self._rest(m)
+                m.next = "IDLE"
             with m.Elif(queues.done & (queues.verdict.refusal != Refusal.NONE)):
                 m.d.sync += [self._verdict.eq(queues.verdict), self.task.is_queue.eq(0)]
                 self._give_up(m)
@@ -583,7 +579,7 @@ class Tasks(wiring.Component):
             m.d.comb += add.valid.eq(1)
             with m.If(add.ready):
                 m.d.comb += self.launched.valid.eq(1)
-                self._rest(m)
+                m.next = "IDLE"
 
     def _ask_queue(self, m: Module, op: QueueOp) -> None:
         request = self._queues.request
@@ -604,7 +600,7 @@ class Tasks(wiring.Component):
                 m.next = "GO"
                 with m.If(rests):
                     m.d.comb += self.launched.valid.eq(1)
-                    self._rest(m)
+                    m.next = "IDLE"
             with m.Case(QueueOp.APPEND):
                 self._appended(m)
             with m.Case(QueueOp.TAKE):
@@ -635,7 +631,7 @@ class Tasks(wiring.Component):
                 m.next = "PUSH"
             with m.Default():
                 m.d.comb += self.launched.valid.eq(1)
-                self._rest(m)
+                m.next = "IDLE"
 
     def _close(self, m: Module) -> None:
         """The row is free."""
@@ -645,4 +641,4 @@ class Tasks(wiring.Component):
             m.d.comb += close.valid.eq(1)
             with m.If(close.ready):
                 m.d.comb += slots.closed.valid.eq(1)
-                self._rest(m)
+                m.next = "IDLE"

@@ -42,9 +42,9 @@ class KernelWords(wiring.Component):
             self.done.eq(sends & (number == KERNEL_WORDS - 1)),
         ]
         with m.If(self.start):
-            m.d.sync += [sends.eq(1), number.eq(0)]
+            m.d.sync += sends.eq(1)
         with m.Elif(sends):
-            m.d.sync += [sends.eq(~self.done), number.eq(number + 1)]
+            m.d.sync += [sends.eq(~self.done), number.eq(Mux(self.done, 0, number + 1))]
         with m.Switch(number):
             for word, value in self._words().items():
                 with m.Case(word):

@@ -56,15 +56,23 @@ class SlotsProof(Proof):
         add = Signal(dut.closed.shape(), name="add")
         events = (dut.opened, dut.stopped, dut.closed, add)
         for n, event in enumerate(events):
+            told = Signal(event.row.shape(), name=f"told_{n}")
+            m.d.sync += told.eq(event.row)
             m.d.comb += [
                 event.as_value().eq(anything(m, len(event.as_value()), f"event_{n}")),
                 Assume(~event.valid | counts),
                 Assume(event.row < ROWS),
+                Assume(~event.valid | (event.row == told)),
             ]
         happens = Cat(event.valid for event in events)
         named = [
-            Mux(counts & one.valid, 1 << one.row, 0)
-            for one in (dut.ended, dut.back, dut.faulty, dut.victim)
+            Mux(counts & one.valid & sure, 1 << one.row, 0)
+            for one, sure in (
+                (dut.ended, 1),
+                (dut.back, 1),
+                (dut.faulty, 1),
+                (dut.victim, dut.sure),
+            )
         ]
         m.d.comb += [
             Assume((happens & (happens - 1)) == 0),
@@ -131,7 +139,7 @@ class SlotsProof(Proof):
                         m.d.sync += priority.eq(dut.opened.priority)
         for number, priority in enumerate(priorities):
             m.d.comb += Assert(self._inside.signal(f"priority_{number}") == priority)
-        with m.If(counts):
+        with m.If(counts & dut.sure):
             m.d.comb += Assert(dut.victim.valid == runs.any())
             for number, priority in enumerate(priorities):
                 chosen = dut.victim.valid & (dut.victim.row == number)

@@ -5,6 +5,7 @@ from amaranth.hdl import Cat
 from amaranth.lib.wiring import In
 
 from hw.config import Config
+from hw.work.agenda import Job
 from hw.work.launch import LaunchAction
 from hw.work.lists import ListOutcome
 from hw.work.metadata import Refusal
@@ -111,7 +112,7 @@ class TasksProof(Proof):
         asked, before = Signal(2, name="list_asked"), Signal(lists.waiting.shape(), name="before")
         pops, pushes = lists.pop.valid & lists.pop.ready, lists.push.valid & lists.push.ready
         adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
-        changes = Signal(name="lists_changed")
+        changes, agenda = Signal(name="lists_changed"), self._dut._agenda
         m.d.sync += [
             count.eq(count + adds - lists.popped.valid),
             asked.eq((asked | Cat(pops, pushes)) & ~Cat(lists.popped.valid, lists.pushed.valid)),
@@ -124,17 +125,21 @@ class TasksProof(Proof):
             Assume((Cat(lists.popped.valid, lists.pushed.valid) & ~asked) == 0),
             Assume(~adds | (count < 1 << COUNT - 2)),
             Assert(~(changes & self._is("IDLE", "POP")) | (self._dut._agenda.settle == 3)),
-            Assert(~self._is("POP") | best.valid),
+            Assert(~changes | ~self._is("POP")),
+            Assert(~(self._is("POP") | self._begins(Job.FILL)) | best.valid),
             Assert(
-                ~(self._is("IDLE", "POP") & (self._dut._agenda.settle == 0) & best.valid)
+                ~((self._is("POP") | (self._is("IDLE") & (agenda.settle <= 1))) & best.valid)
                 | lists.waiting.bit_select(best.level, 1)
             ),
-            Assert(~self._is("POP") | (self._dut._agenda.settle == 0)),
             Assert(~pops | lists.waiting.bit_select(lists.pop.p.level, 1)),
             Assert(asked[0] == self._is("POPPED")),
             Assert(asked[1] == self._is("PUSHED")),
             Assert(~asked[0] | (count != 0)),
         ]
+
+    def _begins(self, *jobs: Job) -> Value:
+        """One of these is the next job."""
+        return Cat(self._dut._agenda.job == job for job in jobs).any()
 
     def _is(self, *states: str) -> Value:
         """The task unit is in one of these states."""
@@ -191,6 +196,24 @@ class TasksProof(Proof):
             Assert(~(self._is("READ", "CHECK") & launches) | ~dut._counted),
             Assert(~(stores & (store == COUNTER)) | dut.launched.nothing),
             Assert(~(hand & ~self._is("FAIL") | self._is(*TO_ROW)) | (self._rows != ROWS)),
+        ]
+        self._jobs(m)
+
+    def _jobs(self, m: Module) -> None:
+        """What holds when a job is about to begin, or a launch about to go into a slot."""
+        dut, agenda = self._dut, self._dut._agenda
+        rests, begins = self._is("IDLE"), agenda._some
+        checks = self._is("CHECK", "GO", "STORE", "STORED") & dut._launches
+        m.d.comb += [
+            Assert(begins == (agenda.job != Job.NONE)),
+            Assert(rests | (agenda.settle == 3)),
+            Assert(~begins | (rests & (agenda.settle == 0))),
+            Assert(~self._begins(Job.RECALL, Job.SHUT)),
+            Assert(~self._begins(Job.END, Job.RETURN) | (self._rows != 0)),
+            Assert(~self._begins(Job.END, Job.RETURN) | (agenda.row < ROWS)),
+            Assert(~self._begins(Job.END) | ~dut.ended.valid),
+            Assert(~self._begins(Job.FILL) | (self._rows != ROWS)),
+            Assert(~(checks & dut._enters) | (self._rows != ROWS)),
         ]
 
 

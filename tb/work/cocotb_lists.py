@@ -162,7 +162,7 @@ async def memory_fails(dut: Any) -> None:
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
-    """7 cycles and memory's answer."""
+    """8 cycles and memory's answer."""
     bench = Bench(dut, log_size=6, latency=lambda: 20)
     await reset(dut)
     await bench.step()

@@ -177,7 +177,9 @@ async def channel_switched_off(dut: Any) -> None:
     bench.switch_off(5)
     bench.rows.place = 0.3
     for queue in (*queues, late):
-        await bench.until(lambda one=queue: one.outcome == "ended", f"queue {queue.number} over")
+        await bench.until(
+            lambda one=queue: one.outcome == "ended" and one.row is None, f"{queue.number} over"
+        )
     assert other.outcome != "ended"
     assert [len(queue.done) for queue in queues] == [0, 0, 2, 10, 5, 1, 1, 1]
     dut.on.value = (1 << CONFIG.channels) - 1
