@@ -11,7 +11,7 @@ from hw.qmd import QMD, SkedCheck
 from hw.work.metadata import Refusal, task_verdict
 from hw.work.records import BLOCK_COUNT_BITS, queue_span, task_pointer
 
-__all__ = ["QueueNext", "QueueOp", "Queues", "queue_request"]
+__all__ = ["QueueNext", "QueueOp", "QueuePlace", "Queues", "queue_request"]
 
 _COUNT_BITS = 31
 """Bits of INNER_PUT: so many entries may be appended to a queue in all."""
@@ -53,7 +53,7 @@ class QueueNext(enum.Enum, shape=2):
     """It is closed, and everything is done."""
 
 
-class _Place(enum.Enum, shape=2):
+class QueuePlace(enum.Enum, shape=2):
     """Where a task is."""
 
     REST = 0
@@ -132,7 +132,7 @@ class Queues(wiring.Component):
             "freed": _COUNT_BITS,
             "taken": BLOCK_COUNT_BITS,
             "closed": 1,
-            "place": _Place,
+            "place": QueuePlace,
             "row": config.row_bits,
         })
         self._asked, self._kept = Signal(queue_request(config)), Signal(self._shape)
@@ -323,7 +323,7 @@ class Queues(wiring.Component):
                     m.d.sync += [
                         kept.put.eq(kept.put - span.count),
                         kept.closed.eq(0),
-                        kept.place.eq(_Place.REST),
+                        kept.place.eq(QueuePlace.REST),
                     ]
                 with m.Case(QueueOp.DRAIN):
                     with m.If(asked.stopped):
@@ -367,17 +367,17 @@ class Queues(wiring.Component):
             with m.Case(QueueOp.ENTER):
                 self._settle(m)
             with m.Case(QueueOp.APPEND):
-                with m.If(kept.place == _Place.REST):
+                with m.If(kept.place == QueuePlace.REST):
                     self._settle(m)
-                with m.Elif((kept.place == _Place.ROW) & self._runs & ~none):
+                with m.Elif((kept.place == QueuePlace.ROW) & self._runs & ~none):
                     m.d.sync += [kept.taken.eq(self._total), self.outcome.eq(QueueNext.ADD)]
             with m.Case(QueueOp.SHUT):
-                with m.If(kept.place == _Place.REST):
+                with m.If(kept.place == QueuePlace.REST):
                     self._settle(m)
             with m.Case(QueueOp.TAKE):
                 m.d.sync += [
                     kept.taken.eq(self._total),
-                    kept.place.eq(_Place.ROW),
+                    kept.place.eq(QueuePlace.ROW),
                     kept.row.eq(asked.row),
                 ]
             with m.Case(QueueOp.DRAIN):
@@ -386,7 +386,7 @@ class Queues(wiring.Component):
 
     def _settle(self, m: Module) -> None:
         """It is in no row and no list: it waits there if it has blocks."""
-        m.d.sync += self._kept.place.eq(Mux(self._none, _Place.REST, _Place.LIST))
+        m.d.sync += self._kept.place.eq(Mux(self._none, QueuePlace.REST, QueuePlace.LIST))
         with m.If(~self._none):
             m.d.sync += self.outcome.eq(QueueNext.LIST)
         with m.Elif(self._kept.closed):
