@@ -46,9 +46,9 @@ class Check(wiring.Component):
     """Looks at a record while it comes. `done` 12 cycles after dword 23 is there, or 2 after the
     last, whichever is later.
 
-    One multiplier, 32 × 16 bits with registers on both sides, computes everything in turn: how many
-    blocks the grid has, how many of them come before the one where it resumes, threads and
-    registers of a block.
+    One multiplier, 32 × 16 bits in two halves with registers on both sides, computes everything in
+    turn: how many blocks the grid has, how many of them come before the one where it resumes,
+    threads and registers of a block.
 
     Members
     -------
@@ -126,27 +126,32 @@ class Check(wiring.Component):
         return m
 
     def _multiply(self, m: Module) -> None:
-        """One product per step: what a step begins can be used three steps later, and what is made
-        of it one more."""
+        """One product per step: what a step begins can be used three steps later, a wide product
+        four, and what is made of it one more. Of block dimensions that are too large the products
+        may be wrong: that they are too large is seen."""
         qmd, first, step = self.record, self.first, self._step
         grid = _raster(qmd)
-        products = {
+        narrow = {
             0: (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, self._xy),
-            1: (grid.x, grid.y, self._plane),
             2: (grid.y, first.z, self._planes_before),
-            3: (self._xy, qmd.CTA_THREAD_DIMENSION2, self._threads),
-            4: (self._plane[:32], grid.z, self._total),
-            6: (grid.x, self._before[:16], self._low),
+            3: (self._xy[:16], qmd.CTA_THREAD_DIMENSION2, self._threads),
             7: (self.needs.warps, self.needs.registers, self._block_registers),
-            8: (grid.x, self._before[16:], self._high),
+            8: (grid.x[:16], self._before[16:], self._high),
         }
-        a, b, product = Signal(32), Signal(16), Signal(48)
-        m.d.sync += product.eq(a * b)
-        for number, (one, other, result) in products.items():
-            with m.If(step == number):
-                m.d.sync += [a.eq(one), b.eq(other)]
-            with m.If(step == number + 2):
-                m.d.sync += result.eq(product)
+        wide = {
+            1: (grid.x, grid.y, self._plane),
+            5: (self._plane[:32], grid.z, self._total),
+            6: (grid.x, self._before[:16], self._low),
+        }
+        a, b = Signal(32), Signal(16)
+        low, high, product = Signal(32), Signal(32), Signal(48)
+        m.d.sync += [low.eq(a[:16] * b), high.eq(a[16:] * b), product.eq(low + (high << 16))]
+        for products, of, steps in ((narrow, low, 2), (wide, product, 3)):
+            for number, (one, other, result) in products.items():
+                with m.If(step == number):
+                    m.d.sync += [a.eq(one), b.eq(other)]
+                with m.If(step == number + steps):
+                    m.d.sync += result.eq(of)
         with m.If(self.start):
             m.d.sync += step.eq(0)
         with m.Elif((step != _LAST_STEP) & (self.dwords >= _ENOUGH)):
