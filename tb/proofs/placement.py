@@ -162,7 +162,10 @@ class OrderProof(Proof):
         m.submodules.dut = wrap(dut)
         for name in ("open", "close", "refill", "empty", "priority", "walk", "restart"):
             arbitrary(m, getattr(dut, name), name)
-        m.d.comb += Assume(~(dut.open.valid & dut.close.valid))
+        m.d.comb += [
+            Assume(~(dut.open.valid & dut.close.valid)),
+            Assume(~dut.walk | dut.next.valid),
+        ]
         rows = [self._row(m, dut, f"row_{n}") for n in range(2)]
         one, other = rows
         first = Signal(name="first_is_older")
@@ -201,7 +204,7 @@ class OrderProof(Proof):
             Assume(~opens | ~open_),
             Assume(~(closes | self._is(dut.refill, row) | self._is(dut.empty, row)) | open_),
         ]
-        walks = dut.walk & dut.next.valid & (dut.next.row == row)
+        walks = dut.walk & (dut.next.row == row)
         m.d.sync += [
             open_.eq((open_ | opens) & ~closes),
             filled.eq(opens | ((filled | self._is(dut.refill, row)) & ~self._is(dut.empty, row))),
@@ -220,7 +223,7 @@ class OrderProof(Proof):
                     Assert(entry.walked == walked),
                 ]
         ready = open_ & filled & ~walked
-        with m.If(ready):
+        with m.If(ready & (~dut.open.valid | (priority >= dut.priority))):
             m.d.comb += Assert(dut.next.valid)
         return {"row": row, "open": open_, "priority": priority, "at": at, "ready": ready,
                 "walked": walked, "filled": filled, "walks": walks}  # fmt: skip
