@@ -29,40 +29,21 @@ def measure(module: str) -> dict[str, int]:
     return collect(run)
 
 
-def drawn(measured: dict[str, int], name: str, title: str, what: ModuleType) -> None:
-    """A page with a plot."""
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    ("what", "page", "title"),
+    [
+        (launches, "launches", "Launches"),
+        (urgency, "urgent-kernels", "Urgent kernels"),
+        (makespan, "small-tasks", "Small tasks of many address spaces"),
+        (spread, "spread", "Placement and translation"),
+    ],
+    ids=["launches", "urgency", "makespan", "spread"],
+)
+def test_computing(what: ModuleType, page: str, title: str) -> None:
+    """Measures, draws and compares with what was recorded."""
+    measured = measure(f"cocotb_{what.__name__.rpartition('.')[2]}")
     if recording():
-        what.plot(measured, DOCS / f"{name}.png")
-    document(name, title, f"![plot]({name}.png)", what.table(measured))
-
-
-@pytest.mark.bench
-def test_launches():
-    """From a doorbell to a task's end, on an idle machine."""
-    measured = measure("cocotb_launches")
-    drawn(measured, "launches", "Launches", launches)
-    compare(measured, launches.keys())
-
-
-@pytest.mark.bench
-def test_urgent_kernels():
-    """Page 30: an urgent kernel on a full machine, by policy and by how long low warps last."""
-    measured = measure("cocotb_urgency")
-    drawn(measured, "urgent-kernels", "Urgent kernels", urgency)
-    compare(measured, urgency.keys())
-
-
-@pytest.mark.bench
-def test_makespan():
-    """Page 20: tasks of many address spaces together, and one context at a time."""
-    measured = measure("cocotb_makespan")
-    drawn(measured, "small-tasks", "Small tasks of many address spaces", makespan)
-    compare(measured, makespan.keys())
-
-
-@pytest.mark.bench
-def test_spread():
-    """Page 20: translation and run time by policy of placement."""
-    measured = measure("cocotb_spread")
-    drawn(measured, "spread", "Placement and translation", spread)
-    compare(measured, spread.keys())
+        what.plot(measured, DOCS / f"{page}.png")
+    document(page, title, f"![plot]({page}.png)", what.table(measured))
+    compare(measured, what.keys())
