@@ -26,10 +26,10 @@ from tb.proofs.formal import (
 __all__ = ["PROOFS"]
 
 CONTEXTS = 2
-NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
+NARROW = {"_COUNT_BITS": 8, "BLOCK_COUNT_BITS": 9, "_START_BITS": 6}
 """Bits of counts, which are 31, 32 and 24 in the machine: with those the solver came to no end."""
 ENTRIES, BLOCKS, STARTS = NARROW.values()
-SIZE, GROUP = 8, 2  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
+SIZE, GROUP = 32, 5  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
 SEEKING = ("SEEK", "FOUND", "ROOM")
 READING = ("READ", "LOOK")
@@ -244,7 +244,7 @@ class QueuesProof(Proof):
         much, span, total = self._inside.signal("much"), dut.span, blocks(then)
         near, begun = then.group[:2], (then.taken << then.group)[:ENTRIES]
         part = (then.put & ((1 << then.group) - 1)).any()
-        with m.If(self._is("COMPARE", "CHANGE") & self._asks(QueueOp.APPEND)):
+        with m.If(self._is("COMPARE", "CHANGE") & self._mine & self._asks(QueueOp.APPEND)):
             m.d.comb += [
                 Assert(after == kept.put + span.count),
                 Assert(room == kept.freed + kept.size),
@@ -463,25 +463,25 @@ class QueuesProof(Proof):
         return Mux(self._asks(QueueOp.SHUT), channel, record)
 
     def _ends(self, m: Module) -> None:
-        """A queue that rests, and is to end, is told until it leaves."""
+        """A queue that rests, and is to end, is told until it leaves, two cycles late."""
         dut, leave = self._dut, self._dut.leave
         told, rests = Signal(name="told_to_end"), Signal(name="rests")
-        before, left = Signal(name="rested"), Signal(name="has_left")
+        rested, left = Signal(2, name="rested"), Signal(2, name="has_left")
         closes = self._asks(QueueOp.APPEND, QueueOp.SHUT) & (dut.outcome == QueueNext.END)
         over = dut.over.valid & (dut.over.queue == self._queue)
         m.d.comb += rests.eq(told & self._open)
         m.d.sync += [
             told.eq(rests | (self._done & self._mine & closes)),
-            before.eq(rests),
-            left.eq(leave.valid & (leave.queue == self._queue)),
+            rested.eq(Cat(rests, rested)),
+            left.eq(Cat(leave.valid & (leave.queue == self._queue), left)),
         ]
         m.d.comb += [
             Assert(dut._held.bit_select(self._queue, 1) == self._open),
             Assert(dut.some | ~self._open),
             Assert(dut._ends.bit_select(self._queue, 1) == rests),
             Assert(~rests | self._ended),
-            Assert(~(over & ~left) | (self._open & self._ended)),
-            Assert(~before | dut.over.valid),
+            Assert(~(over & ~left.any()) | (self._open & self._ended)),
+            Assert(~rested[1] | dut.over.valid),
         ]
 
 
@@ -500,7 +500,7 @@ class ThreePlacesProof(QueuesProof):
     """So there is a place that is kept for nobody."""
 
     name = "work.queues_three"
-    cover = 0
+    cover = 24
     breaks = ()
     places = 3
 
