@@ -26,10 +26,10 @@ from tb.proofs.formal import (
 __all__ = ["PROOFS"]
 
 CONTEXTS = 2
-NARROW = {"_COUNT_BITS": 8, "BLOCK_COUNT_BITS": 9, "_START_BITS": 6}
+NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
 """Bits of counts, which are 31, 32 and 24 in the machine: with those the solver came to no end."""
 ENTRIES, BLOCKS, STARTS = NARROW.values()
-SIZE, GROUP = 32, 5  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
+SIZE, GROUP = 16, 4  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
 SEEKING = ("SEEK", "FOUND", "ROOM")
 READING = ("READ", "LOOK")
@@ -144,6 +144,7 @@ class QueuesProof(Proof):
             Assume(~(dut.leave.valid & (self._busy | dut.request.valid))),
             Assume(record.INNER_PUT <= record.CIRCULAR_QUEUE_SIZE),
             Assume(dut.span.start < 1 << STARTS),
+            Assume(dut.span.count < 1 << ENTRIES),
             Assume(record.CIRCULAR_QUEUE_SIZE <= SIZE),
             Assume(record.QUEUE_ENTRIES_PER_CTA_LOG2 <= GROUP),
         ]
