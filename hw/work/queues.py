@@ -93,7 +93,7 @@ class Queues(wiring.Component):
     owner, home, rank : its task, context and level. row : for QueueNext.ADD.
     first, blocks : what goes to the row.
     freed : so many entries are done; room for others.
-    over : one that rests, and is to end. some : a queue is open.
+    over : one that rests, and is to end; two cycles late. some : a queue is open.
     """
 
     def __init__(self, config: Config) -> None:

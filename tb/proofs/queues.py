@@ -29,7 +29,9 @@ CONTEXTS = 2
 NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
 """Bits of counts, which are 31, 32 and 24 in the machine: with those the solver came to no end."""
 ENTRIES, BLOCKS, STARTS = NARROW.values()
-SIZE, GROUP = 16, 4  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
+SIZE, GROUP = 16, 4
+"""Most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2: with 4 both halves of the products
+move something."""
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
 SEEKING = ("SEEK", "FOUND", "ROOM")
 READING = ("READ", "LOOK")
