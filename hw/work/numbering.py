@@ -26,8 +26,8 @@ class Numbering(wiring.Component):
 
     Members
     -------
-    open : a row opens; none of the other events is for it. It can be asked for in the next cycle,
-        and looked at 3 cycles later.
+    open : a row opens; none of the other events is for it. It can be asked for and be `ahead` from
+        the next cycle on; `at` is right when it is `ahead` 3 cycles later.
     ahead : the row that is looked at in the next cycle.
     blocks, at, empty, last : of the row looked at, `blocks` undistributed, the first of them at
         `at`; there is none, just one.
@@ -93,7 +93,8 @@ class Numbering(wiring.Component):
             m.d.comb += [first.addr.eq(asked), then.addr.eq(asked)]
             one = Mux(fresh.bit_select(asked, 1), first.data.as_value(), then.data.as_value())
             found.append(one)
-        now, then, stale = Signal(_count), Signal(_count), Signal()
+        now, then = Signal(_count, name="now"), Signal(_count, name="then")
+        stale = Signal()
         self._count(m, now, then)
         m.d.comb += [
             write_opened.en.eq(self.open.valid),

@@ -32,7 +32,7 @@ class KernelOrder(wiring.Component):
     open, close : one of them per cycle. priority : of the row that opens.
     refill, empty : the row has undistributed blocks now; it has none.
     next : the row to walk to, combinational from registers, `open` and `priority`: none while one
-        opens that goes before it. walk : it is walked.
+        opens that goes before it. walk : it is walked; only while there is one.
     restart : nothing has been walked, from the next cycle on.
     overtakes : the row that opens goes before one that has been walked and is not empty;
         combinational.

@@ -26,7 +26,7 @@ class Raster(wiring.Component):
 
     Members
     -------
-    open : a row opens, at `first`; it can be looked at 3 cycles later.
+    open : a row opens, at `first`; it can be `ahead` 3 cycles later.
     fresh : nothing has become of the row `ahead` since it opened.
     ahead : the row that is looked at in the next cycle. at : the place of the row looked at.
     take : on to the next place, from the next cycle on. keep : something else becomes of the row.
@@ -54,8 +54,9 @@ class Raster(wiring.Component):
         write_opened = opened.write_port()
         self._open(m, write_opened)
         first, then = opened.read_port(domain="comb"), places.read_port(domain="comb")
-        row, stale = Signal(self._config.row_bits), Signal()
-        now, grid, after = Signal(_place), Signal(_grid), Signal(_place)
+        row, stale = Signal(self._config.row_bits), Signal(name="stale")
+        now, after = Signal(_place, name="now"), Signal(_place, name="after")
+        grid = Signal(_grid)
         m.d.comb += [
             first.addr.eq(self.ahead),
             then.addr.eq(self.ahead),
@@ -86,7 +87,8 @@ class Raster(wiring.Component):
 
     def _open(self, m: Module, write: data.View) -> None:
         """What is compared later is computed in two steps."""
-        step, final = Signal(self.open.shape()), Signal(coordinates)
+        step = Signal(self.open.shape())
+        final = Signal(coordinates)
         m.d.sync += [
             step.eq(self.open),
             final.x.eq(self.open.grid.x - 1),

@@ -86,14 +86,15 @@ class Requests(wiring.Component):
 
     def _take(self, m: Module, held: data.View, stops: Signal, begins: Signal) -> None:
         """Take one request."""
-        answerable = ~self.stopped.valid
+        # The place of what has just opened is not in RAM yet when it is looked at.
+        opened, looks = Signal(), Signal()
+        m.d.sync += opened.eq(self.opens)
         m.d.comb += [
             self.close.ready.eq(1),
             self.open.ready.eq(~self.close.valid),
-            self.stop.ready.eq(~self.close.valid & ~self.open.valid & answerable),
-            self.add.ready.eq(
-                ~self.close.valid & ~self.open.valid & ~(self.stop.valid & answerable)
-            ),
+            looks.eq(~self.close.valid & ~self.open.valid & ~opened),
+            self.stop.ready.eq(looks & ~self.stopped.valid),
+            self.add.ready.eq(looks & ~(self.stop.valid & self.stop.ready)),
             self.closes.valid.eq(self.close.valid),
             self.closes.row.eq(self.close.payload),
             self.opens.eq(self.open.valid & self.open.ready),

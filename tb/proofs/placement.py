@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data
 
 from hw.config import Config
 from hw.work.choice import Choice
@@ -161,7 +162,10 @@ class OrderProof(Proof):
         m.submodules.dut = wrap(dut)
         for name in ("open", "close", "refill", "empty", "priority", "walk", "restart"):
             arbitrary(m, getattr(dut, name), name)
-        m.d.comb += Assume(~(dut.open.valid & dut.close.valid))
+        m.d.comb += [
+            Assume(~(dut.open.valid & dut.close.valid)),
+            Assume(~dut.walk | dut.next.valid),
+        ]
         rows = [self._row(m, dut, f"row_{n}") for n in range(2)]
         one, other = rows
         first = Signal(name="first_is_older")
@@ -200,7 +204,7 @@ class OrderProof(Proof):
             Assume(~opens | ~open_),
             Assume(~(closes | self._is(dut.refill, row) | self._is(dut.empty, row)) | open_),
         ]
-        walks = dut.walk & dut.next.valid & (dut.next.row == row)
+        walks = dut.walk & (dut.next.row == row)
         m.d.sync += [
             open_.eq((open_ | opens) & ~closes),
             filled.eq(opens | ((filled | self._is(dut.refill, row)) & ~self._is(dut.empty, row))),
@@ -219,7 +223,7 @@ class OrderProof(Proof):
                     Assert(entry.walked == walked),
                 ]
         ready = open_ & filled & ~walked
-        with m.If(ready):
+        with m.If(ready & (~dut.open.valid | (priority >= dut.priority))):
             m.d.comb += Assert(dut.next.valid)
         return {"row": row, "open": open_, "priority": priority, "at": at, "ready": ready,
                 "walked": walked, "filled": filled, "walks": walks}  # fmt: skip
@@ -301,69 +305,52 @@ class NumberingProof(Proof):
         "what was opened or set, less those that were taken since"
     )
     induction = 3
-    cover = 8
+    cover = 12
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = Numbering(CONFIG)
-        inside = Inside(dut)
-        rams = {
-            name: inside.submodule(name).read_port(domain="comb")
-            for name in ("opened", "counts", "grids", "places")
-        }
-        fresh_bits = dut._fresh
+        self._counts = Inside(dut)
+        self._raster = Inside(self._counts.submodule("raster"))
+        self._fresh_bits, self._looked = dut._fresh, dut._row
         m.submodules.dut = wrap(dut)
         for name in ("open", "ahead", "take", "change", "ask"):
             arbitrary(m, getattr(dut, name), name)
-        row, looked, asked = (Signal(CONFIG.row_bits, name=n) for n in ("row", "looked", "asks"))
-        known, was_opened, has_asked = Signal(), Signal(), Signal()
-        m.d.comb += [row.eq(AnyConst(CONFIG.row_bits)), Assume(row < CONFIG.rows)]
-        opens = dut.open.valid & (dut.open.row == row)
-        m.d.sync += [looked.eq(dut.ahead), was_opened.eq(opens), asked.eq(dut.ask.row)]
-        m.d.sync += has_asked.eq(dut.ask.valid)
-        count, grid, at = self._model(m, dut, looked == row, opens)
-        with m.If(opens):
-            m.d.sync += known.eq(1)
+        self._row = row = Signal(CONFIG.row_bits, name="row")
+        # Cycles since the row opened, if it did.
+        self._since = since = Signal(3)
+        opens, mine = dut.open.valid & (dut.open.row == row), self._looked == row
+        writes = dut.take | dut.change.valid
         m.d.comb += [
+            row.eq(AnyConst(CONFIG.row_bits)),
+            Assume(row < CONFIG.rows),
             Assume(~(dut.take & dut.change.valid)),
             Assume(~dut.take | ~dut.empty),
-            # What is opened is not looked at, nor asked for.
-            Assume(~dut.open.valid | (dut.open.row != dut.ahead)),
-            Assume(~dut.open.valid | (dut.open.row != looked)),
-            Assume(~(dut.open.valid & dut.ask.valid) | (dut.open.row != dut.ask.row)),
-            Assert(looked == dut._row),
+            Assume(
+                ~opens | (dut.open.blocks.any() & dut.open.grid.x.any() & dut.open.grid.y.any())
+            ),
+            # One thing at a time becomes of a row, and none in the 3 cycles after it opened.
+            Assume(~opens | ~(mine & writes)),
+            Assume(~(opens | (mine & writes)) | ~since.any() | (since > 3)),
         ]
-        mine = known & (looked == row)
-        with m.If(mine):
-            m.d.comb += [
-                Assert(dut.blocks == count),
-                Assert(dut.empty == (count == 0)),
-                Assert(dut.at == at),
-            ]
-        with m.If(known & has_asked & (asked == row)):
-            m.d.comb += Assert((dut.asked == count) | dut._writes | ~mine)
-        m.d.comb += [port.addr.eq(row) for port in rams.values()]
-        fresh = fresh_bits.bit_select(row, 1)
-        with m.If(known):
-            m.d.comb += [
-                Assert(rams["grids"].data.grid == grid),
-                Assert(Mux(fresh, rams["opened"].data, rams["counts"].data[:32]) == count),
-                Assert(fresh | (rams["counts"].data[32] == (count == 0))),
-                Assert(~fresh | (count != 0)),
-                Assert(
-                    Mux(
-                        fresh,
-                        rams["grids"].data.first.as_value(),
-                        rams["places"].data.as_value(),
-                    )
-                    == at.as_value()
-                ),
-            ]
-        m.d.comb += Cover(mine & dut.take & (at.y == 1))
+        m.d.sync += since.eq(Mux(opens, 1, since + (since.any() & ~since.all())))
+        count, grid, at = self._model(m, dut, mine, opens)
+        # What is stored of a place is whether it ends its line, and that its plane; of a grid, the
+        # last but one of both, and whether there is just one.
+        last = [(grid[name] - 1)[: len(grid[name])] for name in ("x", "y")]
+        place = Cat(at, *(at[name] == end for name, end in zip("xy", last, strict=True)))
+        compared = Cat(*((end - 1)[: len(end)] for end in last), *(end == 0 for end in last))
+        self._ports(m, dut, mine, count, at)
+        self._count(m, mine, count)
+        self._opening(m, at, grid, Cat(place, compared))
+        self._at(m, mine, place, compared)
+        m.d.comb += [
+            Assert(~since.any() | (grid.x.any() & grid.y.any())),
+            Cover(mine & (since > 3) & dut.take & (at.y == 1)),
+        ]
 
     def _model(self, m: Module, dut: Numbering, mine: Value, opens: Value) -> tuple:
         """Count, grid and next place of the row."""
         count, grid, at = Signal(32), Signal(coordinates), Signal(coordinates, name="next_at")
-        m.d.comb += Assume(~dut.open.valid | (dut.open.blocks != 0))
         with m.If(opens):
             m.d.sync += [count.eq(dut.open.blocks), grid.eq(dut.open.grid), at.eq(dut.open.first)]
         with m.Elif(mine & dut.take):
@@ -377,6 +364,71 @@ class NumberingProof(Proof):
         with m.Elif(mine & dut.change.valid):
             m.d.sync += count.eq(dut.change.count)
         return count, grid, at
+
+    def _ports(self, m: Module, dut: Numbering, mine: Value, count: Signal, at: Any) -> None:
+        """What is promised."""
+        with m.If(mine & (self._since > 1)):
+            m.d.comb += [
+                Assert(dut.blocks == count),
+                Assert(dut.empty == (count == 0)),
+                Assert(dut.last == (count == 1)),
+            ]
+        with m.If(mine & (self._since > 3)):
+            m.d.comb += Assert(dut.at == at)
+        with m.If(self._since.any() & (dut.ask == self._row)):
+            m.d.comb += Assert(dut.asked == count)
+
+    def _count(self, m: Module, mine: Value, count: Signal) -> None:
+        """The RAMs of counts, and the count that is looked at."""
+        rams, since = self._rams(m, self._counts, "opened", "counts"), self._since
+        fresh = self._fresh_bits.bit_select(self._row, 1)
+        right = Cat(count, count == 1, count == 0)
+        now, stale = self._counts.signal("now"), self._counts.signal("stale")
+        m.d.comb += Assert(~(stale & mine) | (since == 1))
+        with m.If(since.any()):
+            m.d.comb += [
+                Assert(Mux(fresh, rams["opened"], rams["counts"]) == right),
+                Assert(~mine | stale | (now == right)),
+                Assert(~fresh | (count != 0)),
+                Assert(fresh | (since > 3)),
+            ]
+
+    def _opening(self, m: Module, at: Any, grid: Any, stored: Value) -> None:
+        """What was opened, on its way into the RAM."""
+        raster = self._counts.submodule("raster")
+        step = data.View(raster.open.shape(), self._raster.signal("step"))
+        final = data.View(coordinates, self._raster.signal("final"))
+        (write,) = self._raster.submodule("opened").write_ports
+        first = step.valid & (step.row == self._row)
+        second = write.en & (write.addr == self._row)
+        m.d.comb += [Assert(first == (self._since == 1)), Assert(second == (self._since == 2))]
+        with m.If(first):
+            m.d.comb += [Assert(step.first == at), Assert(step.grid == grid)]
+            m.d.comb += [
+                Assert(final[name] == (grid[name] - 1)[: len(grid[name])]) for name in "xy"
+            ]
+        with m.If(second):
+            m.d.comb += Assert(Value.cast(write.data) == stored)
+
+    def _at(self, m: Module, mine: Value, place: Value, compared: Value) -> None:
+        """The RAMs of places, and the place that is looked at."""
+        rams, since = self._rams(m, self._raster, "opened", "places"), self._since
+        fresh = self._fresh_bits.bit_select(self._row, 1)
+        first, grid = rams["opened"][: len(place)], rams["opened"][len(place) :]
+        now, held, stale = (self._raster.signal(name) for name in ("now", "grid", "stale"))
+        m.d.comb += Assert(~(stale & mine) | (since == 3))
+        with m.If(since > 2):
+            m.d.comb += [
+                Assert(grid == compared),
+                Assert(Mux(fresh, first, rams["places"]) == place),
+                Assert(~mine | (since == 3) | ((now == place) & (held == compared))),
+            ]
+
+    def _rams(self, m: Module, inside: Inside, *names: str) -> dict[str, Value]:
+        """What RAMs have for the row."""
+        ports = {name: inside.submodule(name).read_port(domain="comb") for name in names}
+        m.d.comb += [port.addr.eq(self._row) for port in ports.values()]
+        return {name: Value.cast(port.data) for name, port in ports.items()}
 
 
 PROOFS = [SmRowProof(), OrderProof(), ChoiceProof(), NumberingProof()]

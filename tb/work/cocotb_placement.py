@@ -265,13 +265,13 @@ async def one_sm_does_not_take(dut):
 async def stop_at_any_moment(dut):
     """ASID-25: `stop` answers what has not been sent; it can go on elsewhere."""
     bench = await start(dut)
-    for delay in range(24):
+    for count, delay in enumerate(reversed(range(24)), 1):
         policy = (WIDE, DEEP, AFFINITY)[delay % 3]
         kernel = Kernel(0, 5, 12, 1, 1, policy=policy, grid=(2, 3, 2), runs=(1, 2))
         await bench.opened(kernel)
         await bench.steps(delay)
         bench.todo["stop"].append(0)
-        await bench.until(lambda count=delay + 1: len(bench.answers) == count)
+        await bench.until(lambda count=count: len(bench.answers) == count)
         _, left, at = bench.answers[-1]
         await bench.steps(20)
         assert len(kernel.placed) + left == 12, "a block after the answer"
@@ -292,15 +292,16 @@ async def stop_at_any_moment(dut):
 async def add_at_any_moment(dut):
     """Blocks that are added follow; the row keeps its place in the order."""
     bench = await start(dut)
-    for delay in range(20):
-        old = Kernel(0, 5, 2, 1, 1, runs=(1, 2))
-        young = Kernel(1, 5, 20, 1, 1, runs=(1, 2))
+    for delay in range(40):
+        old = Kernel(0, 5, 2, 1, 1, grid=(7, 1, 1), first=(1, 0, 0), runs=(1, 2))
+        young = Kernel(1, 5, 20, 1, 1, grid=(9, 3, 1), first=(2, 0, 0), runs=(1, 2))
         await bench.opened(old)
         await bench.opened(young)
-        await bench.steps(delay)
-        bench.todo["add"].append((0, 3))
+        await bench.steps(delay // 2)
+        bench.todo["add"].append((delay % 2, 3))
         await bench.steps(2 * SETTLED)
-        assert (len(old.placed), len(young.placed)) == (5, 20)
+        added = [3 * (row == delay % 2) for row in range(2)]
+        assert (len(old.placed), len(young.placed)) == (2 + added[0], 20 + added[1])
         bench.todo["close"].extend((0, 1))
         await bench.until(lambda: not bench.kernels)
 
