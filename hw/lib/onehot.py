@@ -47,7 +47,7 @@ def lowest(bits: Value) -> Value:
 def lowest_number(m: Module, bits: Value) -> tuple[Value, Value]:
     """Whether a bit of `bits` was set in the cycle before, and the number of the lowest one: for
     many bits. Each group of bits chooses before the register, then the groups."""
-    size = 1 << (len(bits) - 1).bit_length() // 2
+    size = 1 << max(1, (len(bits) - 1).bit_length() // 2)  # a place needs a bit
     groups = [bits[start : start + size] for start in range(0, len(bits), size)]
     some, places = Signal(len(groups), name="some"), []
     for number, group in enumerate(groups):

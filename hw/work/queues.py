@@ -93,7 +93,7 @@ class Queues(wiring.Component):
     owner, home, rank : its task, context and level. row : for QueueNext.ADD.
     first, blocks : what goes to the row.
     freed : so many entries are done; room for others.
-    over : one that rests, and is to end. some : a queue is open.
+    over : one that rests, and is to end; two cycles late. some : a queue is open.
     """
 
     def __init__(self, config: Config) -> None:
@@ -238,7 +238,7 @@ class Queues(wiring.Component):
         """Look at one queue per cycle, for one that has this record, or this channel: it is read,
         compared, and found, each a cycle later."""
         enters, step = self._asked.op == QueueOp.ENTER, self._step
-        held, found = Signal(), Signal()
+        held, found = Signal(name="held"), Signal()
         m.d.sync += [
             held.eq(self._held.bit_select(self.queue, 1)),
             found.eq(self._fits(m, read) & held),
@@ -293,13 +293,13 @@ class Queues(wiring.Component):
     def _change(self, m: Module) -> None:
         """What the request does to the queue's own counts."""
         kept, asked, span = self._kept, self._asked, self.span
-        after, room = Signal(_COUNT_BITS + 1), Signal(_COUNT_BITS + 1)
-        here, much = Signal(), Signal()
+        after, room = Signal(_COUNT_BITS + 1, name="after"), Signal(_COUNT_BITS + 1)
+        joins, much = Signal(name="joins"), Signal()
         with m.State("WEIGH"):
             m.d.sync += [
                 after.eq(kept.put + span.count),
                 room.eq(kept.freed + kept.size),
-                here.eq((kept.put[:_START_BITS] == span.start) | span.behind),
+                joins.eq((kept.put[:_START_BITS] == span.start) | span.behind),
             ]
             m.next = "COMPARE"
         with m.State("COMPARE"):
@@ -311,7 +311,7 @@ class Queues(wiring.Component):
                 with m.Case(QueueOp.ENTER):
                     self._enter(m)
                 with m.Case(QueueOp.APPEND):
-                    with m.If(~here):
+                    with m.If(~joins):
                         self._refuse(m, Refusal.CHECK, SkedCheck.SPAN)
                     with m.Elif(kept.closed | much):
                         self._refuse(m, Refusal.CHECK, SkedCheck.QUEUE_GET_PUT)

@@ -1,8 +1,11 @@
 """Proofs of the shared parts."""
 
 from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
 from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import lowest_number
 from hw.lib.stream import StreamRegister
 from tb.proofs.formal import (
     AnyConst,
@@ -158,10 +161,43 @@ class ManyClassesProof(ClassesProof):
     count = 11
 
 
+class Lowest(wiring.Component):
+    """What `lowest_number` says of `bits`."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__({"bits": In(count), "some": Out(1), "number": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        some, number = lowest_number(m, self.bits)
+        m.d.comb += [self.some.eq(some), self.number.eq(number)]
+        return m
+
+
+class LowestProof(Proof):
+    name = "lib.lowest"
+    shows = "of 1 to 9 bits, and of 64, the number of the lowest one that was set a cycle before"
+    induction = 2
+    counts = (*range(1, 10), 64)
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        for count in self.counts:
+            dut, bits = Lowest(count), Signal(count, name=f"bits_{count}")
+            m.submodules[f"dut_{count}"] = wrap(dut)
+            m.d.comb += dut.bits.eq(anything(m, count, f"anything_{count}"))
+            m.d.sync += bits.eq(dut.bits)
+            m.d.comb += Assert(dut.some == bits.any())
+            with m.If(dut.some):
+                lower = (1 << dut.number) - 1
+                m.d.comb += [Assert(dut.number < count), Assert((bits & lower) == 0)]
+                m.d.comb += Assert(bits.bit_select(dut.number, 1))
+
+
 PROOFS = (
     StreamRegisterProof(),
     RoundRobinProof(),
     ManyProof(),
     ClassesProof(),
     ManyClassesProof(),
+    LowestProof(),
 )

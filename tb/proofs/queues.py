@@ -29,16 +29,22 @@ CONTEXTS = 2
 NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
 """Bits of counts, which are 31, 32 and 24 in the machine: with those the solver came to no end."""
 ENTRIES, BLOCKS, STARTS = NARROW.values()
-SIZE, GROUP = 8, 2  # most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2
+SIZE, GROUP = 16, 4
+"""Most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2: with 4 both halves of the products
+move something."""
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
-SEEKING = ("SEEK", "SEEN", "ROOM")
-CHANGING = ("TOTAL", "COUNT", "DECIDE")
-FOUND = ("READ", "LOOK", "CHANGE", *CHANGING, "DONE")
+SEEKING = ("SEEK", "FOUND", "ROOM")
+READING = ("READ", "LOOK")
+KEEPING = ("WEIGH", "COMPARE", "CHANGE")
+CHANGED = ("NEAR", "FAR", "TOTAL", "COUNT", "DECIDE")
+CHOSEN = (*READING, *KEEPING, *CHANGED, "DONE")
+"""States: it searches; reads its queue; has it as it was; has what the request made of it; knows
+which one it is."""
 
 
 class QueuesProof(Proof):
     """For any place of a table of two, chosen by the solver, with counts of fewer bits, and for
-    two contexts.
+    two contexts. No more entries are appended at once than such a count holds.
 
     Of the task unit is assumed: while a request is under way it changes nothing that it gives, and
     no queue leaves. Of the queue in that place: TAKE is asked when it was last told to go to a
@@ -59,10 +65,11 @@ class QueuesProof(Proof):
         "blocks that are handed to rows are consecutive from 0 on, each has its entries, and none "
         "is forgotten; a queue ends once, closed, with all blocks done and all entries freed; "
         "freed entries are those of blocks that are done; no place is given twice, and one is "
-        "kept for each other context that has none; none is open when it is said so"
+        "kept for each other context that has none; none is open when it is said so; every "
+        "request is answered, in as many cycles as the table says"
     )
     induction = 2
-    cover = 19
+    cover = 24
     long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
@@ -70,7 +77,7 @@ class QueuesProof(Proof):
         with patch.multiple(queues, **NARROW):
             self._dut = dut = Queues(config)
             inside = Inside(dut)
-        self._state = inside.machine("queues")
+        self._state, self._inside = inside.machine("queues"), inside
         table = inside.submodule("table")
         m.submodules.dut = wrap(dut)
         self._table = []
@@ -89,6 +96,8 @@ class QueuesProof(Proof):
         self._protocol(m)
         self._change(m)
         self._steps(m)
+        self._answers(m)
+        self._products(m)
         self._check(m)
         self._follow(m)
         self._counts(m)
@@ -139,6 +148,7 @@ class QueuesProof(Proof):
             Assume(~(dut.leave.valid & (self._busy | dut.request.valid))),
             Assume(record.INNER_PUT <= record.CIRCULAR_QUEUE_SIZE),
             Assume(dut.span.start < 1 << STARTS),
+            Assume(dut.span.count < 1 << ENTRIES),
             Assume(record.CIRCULAR_QUEUE_SIZE <= SIZE),
             Assume(record.QUEUE_ENTRIES_PER_CTA_LOG2 <= GROUP),
         ]
@@ -205,35 +215,87 @@ class QueuesProof(Proof):
                 m.d.comb += table.eq(place)
         enters = self._asks(QueueOp.ENTER)
         record = Mux(enters, own(dut.task, dut.context), own(table.task, table.context))
-        total = blocks(self._then)
-        found = self._is(*FOUND)
-        carried = found & self._mine & (~refused | checked)
+        carried = self._is(*CHOSEN) & self._mine & (~refused | checked)
         kept = Value.cast(dut._kept)
         with m.If(self._mine & ~refused):
             m.d.comb += [
-                Assert(~self._is("CHANGE") | enters | (kept == Value.cast(self._kept))),
-                Assert(~self._is(*CHANGING) | (kept == Value.cast(self._then))),
-                Assert(~self._is("COUNT") | (dut._total == total)),
-                Assert(~self._is("DECIDE") | (dut.blocks == total - self._then.taken)),
+                Assert(~self._is(*KEEPING) | enters | (kept == Value.cast(self._kept))),
+                Assert(~self._is(*CHANGED) | (kept == Value.cast(self._then))),
             ]
+        same = own(dut._kept.task, dut._kept.context) == record
         m.d.comb += [
-            Assert(
-                ~(self._is("CHANGE") & ~enters) | (own(dut._kept.task, dut._kept.context) == record)
-            ),
-            Assert(~self._is(*CHANGING) | (own(dut._kept.task, dut._kept.context) == record)),
+            Assert(dut.done == self._is("DONE")),
+            Assert(~self._is(*KEEPING) | enters | same),
+            Assert(~self._is(*CHANGED) | same),
+            Assert(~self._is("WEIGH", "COMPARE") | self._asks(QueueOp.APPEND, QueueOp.SHUT)),
             Assert(Cat(asked.op == op for op in QueueOp).any()),
             Assert(~self._is(*SEEKING) | searches),
-            Assert(~self._is("READ", "LOOK") | ~enters),
-            Assert(~self._is(*SEEKING, "READ", "LOOK", "CHANGE") | ~refused),
-            Assert(~(self._is(*CHANGING) & refused) | checked),
+            Assert(~self._is(*READING) | ~enters),
+            Assert(~self._is(*SEEKING, *READING, *KEEPING) | ~refused),
+            Assert(~(self._is(*CHANGED) & refused) | checked),
             Assert(~(self._busy & checked) | self._asks(QueueOp.APPEND)),
             Assert(~(self._busy & ~searches) | (dut.queue == asked.queue)),
-            Assert(~self._busy | self._is("ROOM") | refused | (dut.queue < self.places)),
+            Assert(~self._is(*CHOSEN) | (refused & ~checked) | (dut.queue < self.places)),
             Assert(~(carried & ~enters) | self._open),
             Assert(~(carried & enters) | ~self._open),
             Assert(~(carried & self._asks(QueueOp.SHUT)) | ~self._kept.closed),
         ]
         m.d.comb += Assert(~self._open | (Value.cast(self._at()) == Value.cast(self._kept)))
+
+    def _answers(self, m: Module) -> None:
+        """A request is answered: how late each state may come, and so the answer."""
+        dut, places, enters = self._dut, self.places, self._asks(QueueOp.ENTER)
+        asked, cycles = Signal(name="is_asked"), Signal(6, name="cycles_since")
+        m.d.sync += [
+            asked.eq((dut.request.valid & dut.request.ready) | (asked & ~dut.done)),
+            cycles.eq(Mux(asked, cycles + 1, 1)),
+        ]
+        m.d.comb += [
+            Assert(asked == self._busy),
+            Assert(~self._is("SEEK") | (cycles == dut._step + 1)),
+            Assert(~self._is("FOUND", "ROOM") | (cycles <= places + 3)),
+        ]
+        for number, state in enumerate(CHOSEN, 1):
+            direct = number if state in READING else number - 2  # two states less
+            found = number + places + 3
+            most = Mux(self._asks(*SEARCHES), Mux(enters, found - 4, found), direct)
+            m.d.comb += Assert(~self._is(state) | (cycles <= most))
+
+    def _products(self, m: Module) -> None:
+        """Numbers on their way to what is decided, each in the states that use it."""
+        dut, kept, then = self._dut, self._dut._kept, self._then
+        after, room, joins = (self._inside.signal(name) for name in ("after", "room", "joins"))
+        much, span, total = self._inside.signal("much"), dut.span, blocks(then)
+        near, begun = then.group[:2], (then.taken << then.group)[:ENTRIES]
+        part = (then.put & ((1 << then.group) - 1)).any()
+        with m.If(self._is("COMPARE", "CHANGE") & self._mine & self._asks(QueueOp.APPEND)):
+            m.d.comb += [
+                Assert(after == kept.put + span.count),
+                Assert(room == kept.freed + kept.size),
+                Assert(joins == (span.behind | (span.start[:STARTS] == kept.put[:STARTS]))),
+            ]
+            with m.If(self._is("CHANGE")):
+                m.d.comb += Assert(much == ((after > room) | after[ENTRIES]))
+        with m.If(self._mine & (dut.verdict.refusal == Refusal.NONE)):
+            with m.If(self._is("FAR")):
+                m.d.comb += [
+                    Assert(dut._total == then.put >> near),
+                    Assert(dut._begun == (then.taken << near)[:ENTRIES]),
+                ]
+            with m.If(self._is("TOTAL")):
+                m.d.comb += [
+                    Assert(dut._total == then.put >> then.group),
+                    Assert(dut._odd == (then.closed & part)),
+                ]
+            with m.If(self._is("TOTAL", "COUNT", "DECIDE")):
+                m.d.comb += Assert(dut._begun == begun)
+            with m.If(self._is("COUNT", "DECIDE")):
+                m.d.comb += Assert(dut._total == total)
+            with m.If(self._is("DECIDE")):
+                m.d.comb += [
+                    Assert(dut.blocks == (total - then.taken)[:BLOCKS]),
+                    Assert(dut._none == (total == then.taken)),
+                ]
 
     def _check(self, m: Module) -> None:
         """What is appended goes on where the queue is, and finds room."""
@@ -245,7 +307,7 @@ class QueuesProof(Proof):
             late.eq(~span.behind & (span.start[:STARTS] != kept.put[:STARTS])),
             wrong.eq(late | kept.closed | (after - kept.freed > kept.size) | after[ENTRIES]),
         ]
-        appends = self._is(*CHANGING, "DONE") & self._mine & self._asks(QueueOp.APPEND)
+        appends = self._is(*CHANGED, "DONE") & self._mine & self._asks(QueueOp.APPEND)
         with m.If(appends & (dut.verdict.refusal != Refusal.QUEUE)):
             m.d.comb += [
                 Assert((dut.verdict.refusal == Refusal.CHECK) == wrong),
@@ -357,34 +419,54 @@ class QueuesProof(Proof):
         """Of the places that were looked at: those that fit, free ones, contexts that have one."""
         dut, held, places = self._dut, self._dut._held, range(self.places)
         fits, seen = Signal(self.places, name="fits"), Signal(self.places, name="seen")
+        compared = Signal(self.places, name="compared")
         has, others = Signal(CONTEXTS, name="have_one"), Signal(CONTEXTS, name="others_seen")
         record = own(self._kept.task, self._kept.context)
         for number, place in enumerate(self._table):
             same = held[number] & (own(place.task, place.context) == record)
             m.d.comb += [
                 fits[number].eq(held[number] & self._fits(place)),
-                seen[number].eq((dut.queue > number) | self._is("ROOM")),
+                seen[number].eq((dut._step > number + 1) | self._is("ROOM")),
+                compared[number].eq((dut._step > number + 2) | self._is("ROOM")),
                 Assert(~(self._open & same) | (self._queue == number)),
             ]
         for number in range(CONTEXTS):
             at = Cat(place.context == number for place in self._table) & held
             other = dut.context != number
             m.d.comb += [has[number].eq(at.any()), others[number].eq((at & seen).any() & other)]
-        with m.If(self._is(*SEEKING)):
+        with m.If(self._is("SEEK", "ROOM")):
             free = sum(~held[number] & seen[number] for number in places)
             m.d.comb += [
-                Assert((fits & seen) == 0),
+                Assert((fits & compared) == 0),
                 Assert(dut._others == others),
                 Assert(dut._room == free + sum(others[number] for number in range(CONTEXTS))),
+                Assert(~(~held & seen).any() | (dut._place < self.places)),
+                Assert(~(~held & seen).any() | ~held.bit_select(dut._place, 1)),
             ]
+        self._stride(m, fits)
         self._find(m, fits, has)
+
+    def _stride(self, m: Module, fits: Signal) -> None:
+        """How far the search has come: in each step but the first two a queue was compared."""
+        dut, found = self._dut, self._inside.signal("found")
+        back, fitting = Signal.like(dut.queue, name="compared_last"), Signal(name="fits_last")
+        with m.If(self._is("SEEK")):
+            m.d.comb += [
+                back.eq(dut.queue - 2),
+                Assert(dut._step <= self.places + 1),
+                Assert(dut.queue == dut._step[: len(dut.queue)]),
+                Assert((dut._step < 2) | (found == fitting)),
+            ]
+        with m.If(self._is("FOUND")):
+            m.d.comb += [back.eq(dut.queue - 3), Assert(fitting), Assert(back < self.places)]
+        m.d.comb += fitting.eq(fits.bit_select(back, 1))
 
     def _find(self, m: Module, fits: Signal, has: Signal) -> None:
         """What comes of a search."""
         dut, held, places = self._dut, self._dut._held, range(self.places)
         enters, refused = self._asks(QueueOp.ENTER), dut.verdict.refusal == Refusal.QUEUE
         needs, free = Signal(2, name="others_need"), Signal(2, name="free_places")
-        carried, told = self._is(*FOUND) & ~refused, dut.done & refused
+        carried, told = self._is(*CHOSEN) & ~refused, dut.done & refused
         fit = fits.bit_select(dut.queue, 1)
         m.d.comb += [
             free.eq(sum(~held[number] for number in places)),
@@ -405,25 +487,25 @@ class QueuesProof(Proof):
         return Mux(self._asks(QueueOp.SHUT), channel, record)
 
     def _ends(self, m: Module) -> None:
-        """A queue that rests, and is to end, is told until it leaves."""
+        """A queue that rests, and is to end, is told until it leaves, two cycles late."""
         dut, leave = self._dut, self._dut.leave
         told, rests = Signal(name="told_to_end"), Signal(name="rests")
-        before, left = Signal(name="rested"), Signal(name="has_left")
+        rested, left = Signal(2, name="rested"), Signal(2, name="has_left")
         closes = self._asks(QueueOp.APPEND, QueueOp.SHUT) & (dut.outcome == QueueNext.END)
         over = dut.over.valid & (dut.over.queue == self._queue)
         m.d.comb += rests.eq(told & self._open)
         m.d.sync += [
             told.eq(rests | (self._done & self._mine & closes)),
-            before.eq(rests),
-            left.eq(leave.valid & (leave.queue == self._queue)),
+            rested.eq(Cat(rests, rested)),
+            left.eq(Cat(leave.valid & (leave.queue == self._queue), left)),
         ]
         m.d.comb += [
             Assert(dut._held.bit_select(self._queue, 1) == self._open),
             Assert(dut.some | ~self._open),
             Assert(dut._ends.bit_select(self._queue, 1) == rests),
             Assert(~rests | self._ended),
-            Assert(~(over & ~left) | (self._open & self._ended)),
-            Assert(~before | dut.over.valid),
+            Assert(~(over & ~left.any()) | (self._open & self._ended)),
+            Assert(~rested[1] | dut.over.valid),
         ]
 
 

@@ -138,6 +138,25 @@ async def places_of_contexts(dut: Any) -> None:
 
 
 @cocotb.test()
+async def closed_in_any_place(dut: Any) -> None:
+    """Queues that rest end when they are closed, one after another or all at once, and no other
+    ones, whatever their place in the table (ASID-26)."""
+    bench = await begin(dut)
+    most = CONFIG.queues - CONFIG.contexts + 1
+    for number, waits in ((0, True), (100, False)):
+        queues = [Queue(number + n, priority=5, channel=0) for n in range(most)]
+        for queue in queues:
+            assert await bench.did(bench.ask(queue)) == 0
+        bench.rng.shuffle(queues)
+        for closed, queue in enumerate(queues, 1):
+            assert await bench.append(queue, CLOSE) == 0
+            if waits:
+                await bench.until(lambda one=queue: one.outcome == "ended", "queue over")
+                assert sum(one.outcome == "ended" for one in queues) == closed
+        await bench.finish()
+
+
+@cocotb.test()
 async def closed_in_absence(dut: Any) -> None:
     """A queue that rests ends for its own context, also while another one runs (ASID-26)."""
     bench = await begin(dut, place=0.5, end=0.5)

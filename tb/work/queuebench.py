@@ -93,6 +93,7 @@ class QueueBench(Bench):
 
     def know(self, task: Task) -> None:
         """Write its record."""
+        assert task.asid < CONFIG.asids
         self.tasks[task.asid, task.page] = task
         self.contents.write((task.asid, 0), task.page << 8, task.word.to_bytes(256, "little"))
 
@@ -201,6 +202,5 @@ async def begin(dut: Any, **kind: float) -> QueueBench:
     bench = QueueBench(dut, Random(cocotb.RANDOM_SEED), **kind)
     bench.asks = []
     bench.rows.added = bench._added
-    assert CONFIG.asids >= 64
     await reset(dut)
     return bench

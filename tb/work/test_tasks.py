@@ -26,5 +26,16 @@ def test_queues(simulator: str) -> None:
         simulator=simulator,
         name="work-queues",
         env={"WORK_CONFIG": "default"},
-        minimum=15,
+        minimum=16,
+    )
+
+
+def test_two_queues(simulator: str) -> None:
+    simulate(
+        Tasks(TASKS["tiny"]),
+        "tb.work.cocotb_queues",
+        simulator=simulator,
+        name="work-two-queues",
+        env={"WORK_CONFIG": "tiny"},
+        testcase="closed_in_any_place",
     )
