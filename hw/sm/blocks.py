@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.lib.onehot import encode, lowest, select
+from hw.sm.follow import Follow
 from hw.sm.needs import needed_block
 from hw.sm.order import Order
 from hw.work.records import LEVEL_BITS, block_record, kernel_needs
@@ -105,7 +106,9 @@ class Blocks(wiring.Component):
         m.submodules.names = self._names = Memory(shape=block_record(config), depth=depth, init=[])
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
-        self._some = Signal(name="some_whole")
+        self._choices = (self.urgent, self.going, self.whole)
+        self._ends = [Signal(slots, name=f"ends_{n}") for n in range(3)]
+        self._stays = [Signal(slots, name=f"stays_{name}") for name in ("partial", "entire")]
         self._arrive(m)
         self._choose(m)
         self._step(m)
@@ -135,38 +138,56 @@ class Blocks(wiring.Component):
 
     def _choose(self, m: Module) -> None:
         """The choices, by the table as it is after the start of this cycle."""
-        order = self._order
-        starts, self._ends = [], []
-        for n, choice in enumerate((self.urgent, self.going, self.whole)):
-            starts.append(Mux(self.start[n], choice.place, 0))
-            self._ends.append(Mux(self.finish[n], choice.place, 0))
-        self._begins, ends = starts[0], self._ends
-        first, going, whole = order.first[0], order.first[1], order.last
+        order, urgent, going, whole = self._order, self.urgent, self.going, self.whole
+        ends, (partial, entire) = self._ends[0], self._stays
+        # Who has been the most urgent one precedes all others that go on.
+        behind = Mux(partial.any(), ~ends, ends)
+        follow = [
+            self._follow(m, 0, self.waiting, order.placed, order.behind),
+            self._follow(m, 1, self.partial, partial, behind),
+            self._follow(m, 2, self.entire, entire, ends),
+        ]
+        for n in range(2):
+            m.d.comb += [
+                order.candidates[n].eq(follow[n].others),
+                follow[n].best.eq(order.first[n]),
+            ]
         m.d.comb += [
-            order.candidates[0].eq(self.waiting & ~ends[0]),
-            order.candidates[1].eq(self.partial & ~ends[1]),
-            order.last_of.eq(self.entire & ~ends[2]),
-            self.overtaken.eq((self.urgent.place & order.behind).any()),
-            self.whole.valid.eq(self._some & ~(self.whole.place & self.urgent.place).any()),
+            order.last_of.eq(follow[2].others),
+            follow[2].best.eq(order.last),
+            self.overtaken.eq((urgent.place & order.behind).any()),
+            urgent.valid.eq(follow[0].some),
+            going.valid.eq(follow[1].some),
+            whole.valid.eq(follow[2].some & ~(whole.place & urgent.place).any()),
+            going.begun.eq(1),
+            whole.begun.eq(1),
         ]
-        m.d.sync += [
-            self.urgent.valid.eq((first & ~order.behind).any()),
-            self.going.valid.eq((going & ~ends[0]).any()),
-            self._some.eq((whole & ~ends[0]).any()),
-            self.urgent.begun.eq((first & (self.begun | self._begins)).any()),
-        ]
-        m.d.comb += [self.going.begun.eq(1), self.whole.begun.eq(1)]
-        for choice, place in ((self.urgent, first), (self.going, going), (self.whole, whole)):
-            self._choice(m, choice, place)
+        begun = (follow[0].following & self.begun).any()
+        m.d.sync += urgent.begun.eq(Mux(follow[0].moves, begun, urgent.begun | self.start[0]))
 
-    def _choice(self, m: Module, choice: data.View, place: Value) -> None:
-        """`choice` is the block in `place` in the next cycle."""
+    def _follow(self, m: Module, n: int, candidates: Value, comes: Value, drop: Value) -> Follow:
+        """What keeps choice `n`, of `candidates`, and reads what is told of it."""
+        choice, finish = self._choices[n], self.finish[n]
+        m.submodules[f"follow_{n}"] = follow = Follow(self._config.sm_blocks)
+        m.d.comb += [
+            follow.candidates.eq(candidates),
+            follow.comes.eq(comes),
+            follow.drop.eq(drop),
+            follow.leave.eq(finish),
+            choice.place.eq(follow.place),
+            self._ends[n].eq(Mux(finish, choice.place, 0)),
+        ]
+        self._choice(m, choice, follow)
+        return follow
+
+    def _choice(self, m: Module, choice: data.View, follow: Follow) -> None:
+        """`choice` is the block in its place, whose needs are read a cycle before."""
         needs = self._needs.read_port()
         # Few bits are needed so early that they have to be read before the choice is registered.
         name, count = (ram.read_port(domain="comb") for ram in (self._names, self._started))
-        m.d.sync += [choice.place.eq(place), choice.slot.eq(needs.addr)]
+        m.d.sync += choice.slot.eq(needs.addr)
         m.d.comb += [
-            needs.addr.eq(encode(place)),
+            needs.addr.eq(Mux(follow.moves, encode(follow.following), choice.slot)),
             name.addr.eq(choice.slot),
             count.addr.eq(choice.slot),
             choice.block.needs.eq(needs.data.needs),
@@ -179,21 +200,27 @@ class Blocks(wiring.Component):
     def _step(self, m: Module) -> None:
         """What a start, an arrival and a block's end change."""
         over = Mux(self.over.valid, self.over.place, 0)
-        barrier, begins = self.urgent.block.needs.barrier, self._begins
+        barrier = self.urgent.block.needs.barrier
+        begins, stays = Signal(self._config.sm_blocks, name="begins"), Signal(name="stays")
         ends = self._ends[0] | self._ends[1] | self._ends[2]
+        m.d.comb += [
+            begins.eq(Mux(self.start[0] & ~self.urgent.begun, self.urgent.place, 0)),
+            stays.eq(self.start[0] & ~self.urgent.begun & ~self.finish[0]),
+            self._stays[0].eq(Mux(stays & ~barrier, self.urgent.place, 0)),
+            self._stays[1].eq(Mux(stays & barrier, self.urgent.place, 0)),
+        ]
         m.d.sync += [
             self.valid.eq((self.valid | self._order.placed) & ~over),
             self.waiting.eq(self.waiting & ~ends | self._order.placed),
-            self.begun.eq((self.begun | self._begins) & ~over),
-            self.partial.eq((self.partial | Mux(barrier, 0, begins)) & ~ends),
-            self.entire.eq((self.entire | Mux(barrier, begins, 0)) & ~ends),
+            self.begun.eq((self.begun | begins) & ~over),
+            self.partial.eq(self.partial & ~ends | self._stays[0]),
+            self.entire.eq(self.entire & ~ends | self._stays[1]),
         ]
         write = self._started.write_port()
-        choices = [self.urgent, self.going, self.whole]
         m.d.comb += [
             write.en.eq(self.start.any()),
-            write.addr.eq(select(self.start, [choice.slot for choice in choices])),
-            write.data.eq(select(self.start, [choice.index for choice in choices]) + 1),
+            write.addr.eq(select(self.start, [choice.slot for choice in self._choices])),
+            write.data.eq(select(self.start, [choice.index for choice in self._choices]) + 1),
         ]
 
     def _end(self, m: Module) -> None:
