@@ -10,6 +10,7 @@ from hw.lib.onehot import encode, lowest, select
 from hw.sm.follow import Follow
 from hw.sm.needs import needed_block
 from hw.sm.order import Order
+from hw.sm.resources import wanted
 from hw.work.records import LEVEL_BITS, block_record, kernel_needs
 
 __all__ = ["Blocks", "block_choice", "block_over"]
@@ -20,7 +21,8 @@ _INDEX = 6
 
 def block_choice(config: Config) -> data.StructLayout:
     """A block with warps to start. `begun`: it has started some; `index` is its next one. `place`
-    is its slot one-hot; `last`: the next one is its last."""
+    is its slot one-hot. `takes`: with its first warp, and without a barrier with each, but for
+    shared memory."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
@@ -28,7 +30,7 @@ def block_choice(config: Config) -> data.StructLayout:
         "block": needed_block(config),
         "begun": 1,
         "index": _INDEX,
-        "last": 1,
+        "takes": wanted,
     })
 
 
@@ -56,15 +58,16 @@ class Blocks(wiring.Component):
 
     Members
     -------
-    arrive : blocks, taken while a slot is free; in the table two cycles later.
+    arrive : blocks, taken while a slot is free, from the cycle after it came free on; in the table
+        two cycles later.
     urgent : the first block with warps to start.
     overtaken : what gets into the table next precedes it.
     going : the first block without a barrier that has begun and has warps to start; only while
         `urgent` has not begun.
     whole : of blocks with a barrier that have begun and have warps to start, without `urgent`, the
         one that began first, which is the last one in the order.
-    start : one-hot, a warp of `urgent`, `going`, `whole` is started; of one that is valid.
-    finish : of each, and with `start`, it was the last one.
+    start : one-hot, a warp of `urgent`, `going`, `whole` is started, of one that is valid, and was
+        the same in the cycle before.
     end : a warp of the block in `slot` has ended.
     over : two cycles later, if that was its last one; its slot is free from the next cycle on.
     highest, received : see `hw.work.records.SmLink`; of the table of the cycle before.
@@ -88,7 +91,6 @@ class Blocks(wiring.Component):
             "going": Out(block_choice(config)),
             "whole": Out(block_choice(config)),
             "start": In(3),
-            "finish": In(3),
             "end": In(data.StructLayout({"valid": 1, "slot": config.block_bits})),
             "over": Out(block_over(config)),
             "highest": Out(LEVEL_BITS),
@@ -99,7 +101,7 @@ class Blocks(wiring.Component):
         m = Module()
         config, slots = self._config, self._config.sm_blocks
         # `final`: the index of the block's last warp.
-        needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX})
+        needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX, "takes": wanted})
         depth = 1 << config.block_bits
         m.submodules.order = self._order = Order(slots, choices=3)
         m.submodules.needs = self._needs = Memory(shape=needs, depth=depth, init=[])
@@ -107,6 +109,7 @@ class Blocks(wiring.Component):
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
         self._choices = (self.urgent, self.going, self.whole)
+        self._finish = Signal(3, name="finish")
         self._ends = [Signal(slots, name=f"ends_{n}") for n in range(3)]
         self._stays = [Signal(slots, name=f"stays_{name}") for name in ("partial", "entire")]
         self._arrive(m)
@@ -117,24 +120,31 @@ class Blocks(wiring.Component):
         return m
 
     def _arrive(self, m: Module) -> None:
-        """A block takes the lowest free slot, in the next cycle."""
-        arrive, order = self.arrive, self._order
+        """A block takes the slot that was picked ahead, in the next cycle."""
+        arrive, order, slots = self.arrive, self._order, self._config.sm_blocks
         needs, name = self._needs.write_port(), self._names.write_port()
-        free, place = Signal(self._config.sm_blocks), Signal(self._config.sm_blocks)
+        kernel = arrive.p.needs
+        others, place = Signal(slots, name="other_free"), Signal(slots, init=1, name="picked")
         m.d.comb += [
-            free.eq(~(self.valid | order.placed)),
-            arrive.ready.eq(free.any()),
-            place.eq(lowest(free)),
+            others.eq(~(self.valid | order.placed | place)),
+            arrive.ready.eq(place.any()),
             order.arrive.valid.eq(arrive.valid & arrive.ready),
             order.arrive.place.eq(place),
-            order.arrive.priority.eq(arrive.p.needs.priority),
-            needs.data.needs.eq(arrive.p.needs),
-            needs.data.final.eq(arrive.p.needs.warps - 1),
+            order.arrive.priority.eq(kernel.priority),
+            needs.data.needs.eq(kernel),
+            needs.data.final.eq(kernel.warps - 1),
+            needs.data.takes.registers.eq(
+                Mux(kernel.barrier, kernel.block_registers, kernel.registers)
+            ),
+            needs.data.takes.warps.eq(Mux(kernel.barrier, kernel.warps, 1)),
+            needs.data.takes.shared.eq(kernel.shared),
             name.data.row.eq(arrive.p.row),
             name.data.at.eq(arrive.p.at),
         ]
         for write in (needs, name):
             m.d.comb += [write.en.eq(order.arrive.valid), write.addr.eq(encode(place))]
+        with m.If(arrive.valid | ~arrive.ready):
+            m.d.sync += place.eq(lowest(others))
 
     def _choose(self, m: Module) -> None:
         """The choices, by the table as it is after the start of this cycle."""
@@ -167,7 +177,7 @@ class Blocks(wiring.Component):
 
     def _follow(self, m: Module, n: int, candidates: Value, comes: Value, drop: Value) -> Follow:
         """What keeps choice `n`, of `candidates`, and reads what is told of it."""
-        choice, finish = self._choices[n], self.finish[n]
+        choice, finish = self._choices[n], self._finish[n]
         m.submodules[f"follow_{n}"] = follow = Follow(self._config.sm_blocks)
         m.d.comb += [
             follow.candidates.eq(candidates),
@@ -177,11 +187,16 @@ class Blocks(wiring.Component):
             choice.place.eq(follow.place),
             self._ends[n].eq(Mux(finish, choice.place, 0)),
         ]
-        self._choice(m, choice, follow)
+        last = self._choice(m, choice, follow)
+        # A start is decided a cycle before: what was its last warp then is so now.
+        before = Signal(name=f"last_{n}")
+        m.d.sync += before.eq(last)
+        m.d.comb += finish.eq(self.start[n] & before)
         return follow
 
-    def _choice(self, m: Module, choice: data.View, follow: Follow) -> None:
-        """`choice` is the block in its place, whose needs are read a cycle before."""
+    def _choice(self, m: Module, choice: data.View, follow: Follow) -> Value:
+        """`choice` is the block in its place, whose needs are read a cycle before. Whether its next
+        warp is its last."""
         needs = self._needs.read_port()
         # Few bits are needed so early that they have to be read before the choice is registered.
         name, count = (ram.read_port(domain="comb") for ram in (self._names, self._started))
@@ -194,8 +209,9 @@ class Blocks(wiring.Component):
             choice.block.row.eq(name.data.row),
             choice.block.at.eq(name.data.at),
             choice.index.eq(Mux(choice.begun, count.data, 0)),
-            choice.last.eq(choice.index == needs.data.final),
+            choice.takes.eq(needs.data.takes),
         ]
+        return choice.index == needs.data.final
 
     def _step(self, m: Module) -> None:
         """What a start, an arrival and a block's end change."""
@@ -205,7 +221,7 @@ class Blocks(wiring.Component):
         ends = self._ends[0] | self._ends[1] | self._ends[2]
         m.d.comb += [
             begins.eq(Mux(self.start[0] & ~self.urgent.begun, self.urgent.place, 0)),
-            stays.eq(self.start[0] & ~self.urgent.begun & ~self.finish[0]),
+            stays.eq(self.start[0] & ~self.urgent.begun & ~self._finish[0]),
             self._stays[0].eq(Mux(stays & ~barrier, self.urgent.place, 0)),
             self._stays[1].eq(Mux(stays & barrier, self.urgent.place, 0)),
         ]
@@ -217,10 +233,14 @@ class Blocks(wiring.Component):
             self.entire.eq(self.entire & ~ends | self._stays[1]),
         ]
         write = self._started.write_port()
+        counts = [Signal(_INDEX, name=f"count_{n}") for n in range(3)]
+        m.d.sync += [
+            count.eq(choice.index + 1) for count, choice in zip(counts, self._choices, strict=True)
+        ]
         m.d.comb += [
             write.en.eq(self.start.any()),
             write.addr.eq(select(self.start, [choice.slot for choice in self._choices])),
-            write.data.eq(select(self.start, [choice.index for choice in self._choices]) + 1),
+            write.data.eq(select(self.start, counts)),
         ]
 
     def _end(self, m: Module) -> None:

@@ -1,10 +1,11 @@
 """What is left of an SM's registers, hardware warps and shared memory (PLACE-10)."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.lib.onehot import select
 from hw.work.records import kernel_needs
 
 __all__ = ["Resources", "capacity", "remainder", "wanted"]
@@ -34,14 +35,14 @@ def remainder(config: Config) -> data.StructLayout:
 class Resources(wiring.Component):
     """Counts what is left, from all that there is.
 
-    Of two wants one may be granted per cycle, in the cycle in which it fits; what is freed can be
-    had from the next cycle on.
+    Of two wants one may be granted per cycle, in a cycle in which it fits, or of it what is
+    needed; what is freed can be had from the next cycle on.
 
     Members
     -------
     wants : two times amounts that somebody would have.
     fits : of each, whether enough is left of each resource; combinational.
-    take : one-hot, the want that is granted; it fits.
+    take : of one of them, what is granted; that fits.
     freed : what comes free in this cycle.
     left : what is left.
     """
@@ -53,7 +54,7 @@ class Resources(wiring.Component):
         super().__init__({
             "wants": In(wanted).array(2),
             "fits": Out(each).array(2),
-            "take": In(2),
+            "take": In(each).array(2),
             "freed": In(left),
             "left": Out(left, init=amounts),
         })
@@ -62,11 +63,11 @@ class Resources(wiring.Component):
         m = Module()
         for name in self.left.shape().members:
             left, freed = self.left[name], self.freed[name]
-            one, other = (want[name] for want in self.wants)
+            wants = [want[name] for want in self.wants]
             m.d.comb += [self.fits[n][name].eq(left >= self.wants[n][name]) for n in range(2)]
-            # All three sums at once, and the choice between them last, for it comes late.
-            sums = [_difference(left, freed, one), _difference(left, freed, other), left + freed]
-            m.d.sync += left.eq(Mux(self.take[0], sums[0], Mux(self.take[1], sums[1], sums[2])))
+            taken = Signal(wanted.members[name], name=f"taken_{name}")
+            m.d.comb += taken.eq(select(Cat(take[name] for take in self.take), wants))
+            m.d.sync += left.eq(_difference(left, freed, taken))
         return m
 
 
