@@ -125,9 +125,10 @@ class Blocks(wiring.Component):
         needs, name = self._needs.write_port(), self._names.write_port()
         kernel = arrive.p.needs
         others, place = Signal(slots, name="other_free"), Signal(slots, init=1, name="picked")
+        found = Signal(init=1, name="found")
         m.d.comb += [
             others.eq(~(self.valid | order.placed | place)),
-            arrive.ready.eq(place.any()),
+            arrive.ready.eq(found),
             order.arrive.valid.eq(arrive.valid & arrive.ready),
             order.arrive.place.eq(place),
             order.arrive.priority.eq(kernel.priority),
@@ -143,8 +144,8 @@ class Blocks(wiring.Component):
         ]
         for write in (needs, name):
             m.d.comb += [write.en.eq(order.arrive.valid), write.addr.eq(encode(place))]
-        with m.If(arrive.valid | ~arrive.ready):
-            m.d.sync += place.eq(lowest(others))
+        with m.If(arrive.valid | ~found):
+            m.d.sync += [place.eq(lowest(others)), found.eq(others.any())]
 
     def _choose(self, m: Module) -> None:
         """The choices, by the table as it is after the start of this cycle."""
@@ -168,7 +169,7 @@ class Blocks(wiring.Component):
             self.overtaken.eq((urgent.place & order.behind).any()),
             urgent.valid.eq(follow[0].some),
             going.valid.eq(follow[1].some),
-            whole.valid.eq(follow[2].some & ~(whole.place & urgent.place).any()),
+            whole.valid.eq(follow[2].some & (whole.slot != urgent.slot)),
             going.begun.eq(1),
             whole.begun.eq(1),
         ]
@@ -251,18 +252,18 @@ class Blocks(wiring.Component):
         write = self._ended.write_port()
         some = Signal(config.sm_blocks, name="some_ended")
         valid, place = Signal(name="ending"), Signal(config.sm_blocks, name="ending_in")
-        before, over = Signal(_INDEX, name="before"), Signal(name="over_now")
+        counted, over = Signal(name="counted"), Signal(name="over_now")
         m.d.sync += [valid.eq(self.end.valid), count.addr.eq(self.end.slot)]
         for slot in range(config.sm_blocks):
             m.d.sync += place[slot].eq(self.end.slot == slot)
         m.d.comb += [
             needs.addr.eq(self.end.slot),
             name.addr.eq(count.addr),
-            before.eq(Mux((some & place).any(), count.data, 0)),
-            over.eq(valid & (before == needs.data.final)),
+            counted.eq((some & place).any()),
+            over.eq(valid & (Mux(counted, count.data, 0) == needs.data.final)),
             write.en.eq(valid),
             write.addr.eq(count.addr),
-            write.data.eq(before + 1),
+            write.data.eq(Mux(counted, count.data + 1, 1)),
         ]
         with m.If(valid):
             m.d.sync += some.eq(Mux(over, some & ~place, some | place))
