@@ -21,8 +21,7 @@ _INDEX = 6
 
 def block_choice(config: Config) -> data.StructLayout:
     """A block with warps to start. `begun`: it has started some; `index` is its next one. `place`
-    is its slot one-hot. `takes`: with its first warp, and without a barrier with each, but for
-    shared memory."""
+    is its slot one-hot. `takes`: what its start takes."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
@@ -100,7 +99,7 @@ class Blocks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, slots = self._config, self._config.sm_blocks
-        # `final`: the index of the block's last warp.
+        # `final`: the index of the block's last warp. `takes`: of its first one.
         needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX, "takes": wanted})
         depth = 1 << config.block_bits
         m.submodules.order = self._order = Order(slots, choices=3)
@@ -120,7 +119,8 @@ class Blocks(wiring.Component):
         return m
 
     def _arrive(self, m: Module) -> None:
-        """A block takes the slot that was picked ahead, in the next cycle."""
+        """A block takes the slot that was picked ahead, in the next cycle. With a barrier its first
+        warp takes registers and hardware warps for all, so the others take nothing (PLACE-26)."""
         arrive, order, slots = self.arrive, self._order, self._config.sm_blocks
         needs, name = self._needs.write_port(), self._names.write_port()
         kernel = arrive.p.needs
@@ -170,11 +170,7 @@ class Blocks(wiring.Component):
             urgent.valid.eq(follow[0].some),
             going.valid.eq(follow[1].some),
             whole.valid.eq(follow[2].some & (whole.slot != urgent.slot)),
-            going.begun.eq(1),
-            whole.begun.eq(1),
         ]
-        begun = (follow[0].following & self.begun).any()
-        m.d.sync += urgent.begun.eq(Mux(follow[0].moves, begun, urgent.begun | self.start[0]))
 
     def _follow(self, m: Module, n: int, candidates: Value, comes: Value, drop: Value) -> Follow:
         """What keeps choice `n`, of `candidates`, and reads what is told of it."""
@@ -188,31 +184,47 @@ class Blocks(wiring.Component):
             choice.place.eq(follow.place),
             self._ends[n].eq(Mux(finish, choice.place, 0)),
         ]
-        last = self._choice(m, choice, follow)
+        last, before = self._choice(m, n, follow), Signal(name=f"last_{n}")
         # A start is decided a cycle before: what was its last warp then is so now.
-        before = Signal(name=f"last_{n}")
         m.d.sync += before.eq(last)
         m.d.comb += finish.eq(self.start[n] & before)
         return follow
 
-    def _choice(self, m: Module, choice: data.View, follow: Follow) -> Value:
-        """`choice` is the block in its place, whose needs are read a cycle before. Whether its next
-        warp is its last."""
-        needs = self._needs.read_port()
-        # Few bits are needed so early that they have to be read before the choice is registered.
-        name, count = (ram.read_port(domain="comb") for ram in (self._names, self._started))
-        m.d.sync += choice.slot.eq(needs.addr)
+    def _choice(self, m: Module, n: int, follow: Follow) -> Value:
+        """Choice `n` is the block in its place; what is told of it is read a cycle before, but for
+        a few bits. Whether its next warp is its last."""
+        choice, final = self._choices[n], Signal(_INDEX, name=f"final_{n}")
+        ports = (self._needs, self._names, self._started)
+        needs, name, count = (ram.read_port(domain="comb") for ram in ports)
+        first, barrier = needs.data.takes, choice.block.needs.barrier
+        begun, has = Signal(name=f"begun_{n}"), Signal(name=f"has_{n}")
+        begun_there, has_there = (
+            (follow.following & table).any() for table in (self.begun, self.entire)
+        )
+        begun_here = choice.begun | self.start[0]
+        # Those that go on have begun.
+        m.d.comb += [
+            begun.eq(1 if n else Mux(follow.moves, begun_there, begun_here)),
+            has.eq(Mux(follow.moves, has_there, begun_here & barrier)),
+        ]
+        m.d.sync += [
+            choice.slot.eq(needs.addr),
+            choice.begun.eq(begun),
+            choice.block.needs.eq(needs.data.needs),
+            final.eq(needs.data.final),
+            choice.takes.registers.eq(Mux(has, 0, first.registers)),
+            choice.takes.warps.eq(Mux(has, 0, first.warps)),
+            choice.takes.shared.eq(Mux(begun, 0, first.shared)),
+        ]
         m.d.comb += [
             needs.addr.eq(Mux(follow.moves, encode(follow.following), choice.slot)),
             name.addr.eq(choice.slot),
             count.addr.eq(choice.slot),
-            choice.block.needs.eq(needs.data.needs),
             choice.block.row.eq(name.data.row),
             choice.block.at.eq(name.data.at),
             choice.index.eq(Mux(choice.begun, count.data, 0)),
-            choice.takes.eq(needs.data.takes),
         ]
-        return choice.index == needs.data.final
+        return choice.index == final
 
     def _step(self, m: Module) -> None:
         """What a start, an arrival and a block's end change."""

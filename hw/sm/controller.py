@@ -90,38 +90,24 @@ class SmController(wiring.Component):
         has begun, for it may have that memory (rules 2 to 4)."""
         blocks, go, (fits, other) = self._blocks, self._go, self._resources.fits
         urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
-        begun, has = urgent.begun, urgent.begun & urgent.block.needs.barrier
         may, can, lacks, turn = (Signal(name=name) for name in ("may", "can", "lacks", "turn"))
         goes = Signal(3)
         m.d.comb += [
             may.eq(self._room & self._warps.found & ~go.any() & urgent.valid & ~blocks.overtaken),
-            can.eq(has | (fits.registers & fits.warps & (begun | fits.shared))),
-            lacks.eq(~begun & ~fits.shared & other.registers & other.warps),
+            can.eq(fits.registers & fits.warps & fits.shared),
+            lacks.eq(~fits.shared & other.registers & other.warps),
             goes[0].eq(may & can & ~(whole.valid & turn)),
             goes[1].eq(may & lacks & going.valid & ~whole.valid),
             goes[2].eq(may & whole.valid & (turn | ~can)),
             blocks.start.eq(go),
+            self._resources.wants[0].eq(urgent.takes),
+            self._resources.wants[1].eq(going.takes),
+            self._resources.take.eq(go[:2]),
         ]
         m.d.sync += go.eq(goes)
         with m.If(go.any()):
             m.d.sync += turn.eq(go[0])
-        self._want(m, goes)
         self._begin(m, goes[0] & ~urgent.begun)
-
-    def _want(self, m: Module, goes: Value) -> None:
-        """What a start takes: the block's shared memory with its first warp, and with a barrier
-        everything, so that its other warps take nothing (PLACE-26)."""
-        urgent, going = self._blocks.urgent, self._blocks.going
-        (first, second), (takes, also) = self._resources.wants, self._resources.take
-        has = urgent.block.needs.barrier & urgent.begun
-        m.d.comb += [first.eq(urgent.takes), second.eq(going.takes)]
-        m.d.sync += [
-            takes.shared.eq(goes[0] & ~urgent.begun),
-            takes.registers.eq(goes[0] & ~has),
-            takes.warps.eq(goes[0] & ~has),
-            also.registers.eq(goes[1]),
-            also.warps.eq(goes[1]),
-        ]
 
     def _begin(self, m: Module, begins: Value) -> None:
         """Offered from the next cycle on; what was offered before has been taken, or else there

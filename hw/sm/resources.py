@@ -35,14 +35,14 @@ def remainder(config: Config) -> data.StructLayout:
 class Resources(wiring.Component):
     """Counts what is left, from all that there is.
 
-    Of two wants one may be granted per cycle, in a cycle in which it fits, or of it what is
-    needed; what is freed can be had from the next cycle on.
+    Of two wants one may be granted per cycle, in the cycle in which it fits; what is freed can be
+    had from the next cycle on.
 
     Members
     -------
     wants : two times amounts that somebody would have.
     fits : of each, whether enough is left of each resource; combinational.
-    take : of one of them, what is granted; that fits.
+    take : one-hot, the want that is granted; it fits.
     freed : what comes free in this cycle.
     left : what is left.
     """
@@ -54,7 +54,7 @@ class Resources(wiring.Component):
         super().__init__({
             "wants": In(wanted).array(2),
             "fits": Out(each).array(2),
-            "take": In(each).array(2),
+            "take": In(2),
             "freed": In(left),
             "left": Out(left, init=amounts),
         })
@@ -64,9 +64,9 @@ class Resources(wiring.Component):
         for name in self.left.shape().members:
             left, freed = self.left[name], self.freed[name]
             wants = [want[name] for want in self.wants]
-            m.d.comb += [self.fits[n][name].eq(left >= self.wants[n][name]) for n in range(2)]
-            taken = Signal(wanted.members[name], name=f"taken_{name}")
-            m.d.comb += taken.eq(select(Cat(take[name] for take in self.take), wants))
+            m.d.comb += [self.fits[n][name].eq(left >= wants[n]) for n in range(2)]
+            taken = Signal.like(wants[0], name=f"taken_{name}")
+            m.d.comb += taken.eq(select(self.take, wants))
             m.d.sync += left.eq(_difference(left, freed, taken))
         return m
 
