@@ -21,7 +21,7 @@ _INDEX = 6
 
 def block_choice(config: Config) -> data.StructLayout:
     """A block with warps to start. `begun`: it has started some; `index` is its next one. `place`
-    is its slot one-hot. `takes`: what its start takes."""
+    is its slot one-hot; `last`: the next one is its last, and `takes` that of all resources."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
@@ -29,6 +29,7 @@ def block_choice(config: Config) -> data.StructLayout:
         "block": needed_block(config),
         "begun": 1,
         "index": _INDEX,
+        "last": 1,
         "takes": wanted,
     })
 
@@ -67,6 +68,7 @@ class Blocks(wiring.Component):
         one that began first, which is the last one in the order.
     start : one-hot, a warp of `urgent`, `going`, `whole` is started, of one that is valid, and was
         the same in the cycle before.
+    finish : of each, and with `start`, it was the last one.
     end : a warp of the block in `slot` has ended.
     over : two cycles later, if that was its last one; its slot is free from the next cycle on.
     highest, received : see `hw.work.records.SmLink`; of the table of the cycle before.
@@ -90,6 +92,7 @@ class Blocks(wiring.Component):
             "going": Out(block_choice(config)),
             "whole": Out(block_choice(config)),
             "start": In(3),
+            "finish": In(3),
             "end": In(data.StructLayout({"valid": 1, "slot": config.block_bits})),
             "over": Out(block_over(config)),
             "highest": Out(LEVEL_BITS),
@@ -108,7 +111,6 @@ class Blocks(wiring.Component):
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
         self._choices = (self.urgent, self.going, self.whole)
-        self._finish = Signal(3, name="finish")
         self._ends = [Signal(slots, name=f"ends_{n}") for n in range(3)]
         self._stays = [Signal(slots, name=f"stays_{name}") for name in ("partial", "entire")]
         self._arrive(m)
@@ -174,7 +176,7 @@ class Blocks(wiring.Component):
 
     def _follow(self, m: Module, n: int, candidates: Value, comes: Value, drop: Value) -> Follow:
         """What keeps choice `n`, of `candidates`, and reads what is told of it."""
-        choice, finish = self._choices[n], self._finish[n]
+        choice, finish = self._choices[n], self.finish[n]
         m.submodules[f"follow_{n}"] = follow = Follow(self._config.sm_blocks)
         m.d.comb += [
             follow.candidates.eq(candidates),
@@ -184,15 +186,12 @@ class Blocks(wiring.Component):
             choice.place.eq(follow.place),
             self._ends[n].eq(Mux(finish, choice.place, 0)),
         ]
-        last, before = self._choice(m, n, follow), Signal(name=f"last_{n}")
-        # A start is decided a cycle before: what was its last warp then is so now.
-        m.d.sync += before.eq(last)
-        m.d.comb += finish.eq(self.start[n] & before)
+        self._choice(m, n, follow)
         return follow
 
-    def _choice(self, m: Module, n: int, follow: Follow) -> Value:
+    def _choice(self, m: Module, n: int, follow: Follow) -> None:
         """Choice `n` is the block in its place; what is told of it is read a cycle before, but for
-        a few bits. Whether its next warp is its last."""
+        a few bits."""
         choice, final = self._choices[n], Signal(_INDEX, name=f"final_{n}")
         ports = (self._needs, self._names, self._started)
         needs, name, count = (ram.read_port(domain="comb") for ram in ports)
@@ -223,8 +222,8 @@ class Blocks(wiring.Component):
             choice.block.row.eq(name.data.row),
             choice.block.at.eq(name.data.at),
             choice.index.eq(Mux(choice.begun, count.data, 0)),
+            choice.last.eq(choice.index == final),
         ]
-        return choice.index == final
 
     def _step(self, m: Module) -> None:
         """What a start, an arrival and a block's end change."""
@@ -234,7 +233,7 @@ class Blocks(wiring.Component):
         ends = self._ends[0] | self._ends[1] | self._ends[2]
         m.d.comb += [
             begins.eq(Mux(self.start[0] & ~self.urgent.begun, self.urgent.place, 0)),
-            stays.eq(self.start[0] & ~self.urgent.begun & ~self._finish[0]),
+            stays.eq(self.start[0] & ~self.urgent.begun & ~self.finish[0]),
             self._stays[0].eq(Mux(stays & ~barrier, self.urgent.place, 0)),
             self._stays[1].eq(Mux(stays & barrier, self.urgent.place, 0)),
         ]

@@ -1,6 +1,6 @@
 """SM logic controller: starts warps of blocks as resources come free (PLACE-20 … 26)."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -91,7 +91,7 @@ class SmController(wiring.Component):
         blocks, go, (fits, other) = self._blocks, self._go, self._resources.fits
         urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
         may, can, lacks, turn = (Signal(name=name) for name in ("may", "can", "lacks", "turn"))
-        goes = Signal(3)
+        goes, finishes = Signal(3), Signal(3)
         m.d.comb += [
             may.eq(self._room & self._warps.found & ~go.any() & urgent.valid & ~blocks.overtaken),
             can.eq(fits.registers & fits.warps & fits.shared),
@@ -100,11 +100,12 @@ class SmController(wiring.Component):
             goes[1].eq(may & lacks & going.valid & ~whole.valid),
             goes[2].eq(may & whole.valid & (turn | ~can)),
             blocks.start.eq(go),
+            blocks.finish.eq(finishes),
             self._resources.wants[0].eq(urgent.takes),
             self._resources.wants[1].eq(going.takes),
             self._resources.take.eq(go[:2]),
         ]
-        m.d.sync += go.eq(goes)
+        m.d.sync += [go.eq(goes), finishes.eq(goes & Cat(urgent.last, going.last, whole.last))]
         with m.If(go.any()):
             m.d.sync += turn.eq(go[0])
         self._begin(m, goes[0] & ~urgent.begun)
