@@ -71,7 +71,7 @@ class Blocks(wiring.Component):
     finish : of each, and with `start`, it was the last one.
     end : a warp of the block in `slot` has ended.
     over : two cycles later, if that was its last one; its slot is free from the next cycle on.
-    highest, received : see `hw.work.records.SmLink`; of the table of the cycle before.
+    highest, received : see `hw.work.records.SmLink`; of the table two cycles before.
 
     Attributes
     ----------
@@ -287,9 +287,12 @@ class Blocks(wiring.Component):
 
     def _report(self, m: Module) -> None:
         order, taken = self._order, Signal(6, name="taken")
+        highest, counted = Signal(self._config.sm_blocks, name="first"), Signal(6, name="counted")
         m.d.comb += order.candidates[2].eq(self.valid)
         m.d.sync += [
-            self.highest.eq(select(order.first[2], order.levels)),
+            highest.eq(order.first[2]),
+            self.highest.eq(select(highest, order.levels)),
             taken.eq(taken + order.placed.any()),
-            self.received.eq(taken),
+            counted.eq(taken),
+            self.received.eq(counted),
         ]
