@@ -51,10 +51,10 @@ class Blocks(wiring.Component):
     What is used of many rows in a cycle lies in flip-flops, the rest in RAMs. Warps are counted up
     in RAMs; a bit says whether there is a count yet.
 
-    The choices are registered, and true in every cycle in which they are valid: a start is seen in
-    advance, and `urgent` is withdrawn for a cycle when a block arrives that precedes it. Until
-    then, or until its last start, a choice stays. `going` is invalid for a cycle, too, when the
-    last warp of `urgent` starts, if that was the same.
+    The choices are registered, and true in every cycle in which they are valid: who follows is
+    found in advance, and `urgent` is withdrawn for a cycle when a block arrives that precedes it.
+    Until then, or until its last start, a choice stays. `going` is invalid for a cycle, too, when
+    the last warp of `urgent` starts, if that was the same.
 
     Members
     -------
