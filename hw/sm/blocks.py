@@ -7,8 +7,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.lib.onehot import encode, lowest, select
+from hw.sm.follow import Follow
 from hw.sm.needs import needed_block
 from hw.sm.order import Order
+from hw.sm.resources import wanted
 from hw.work.records import LEVEL_BITS, block_record, kernel_needs
 
 __all__ = ["Blocks", "block_choice", "block_over"]
@@ -19,7 +21,7 @@ _INDEX = 6
 
 def block_choice(config: Config) -> data.StructLayout:
     """A block with warps to start. `begun`: it has started some; `index` is its next one. `place`
-    is its slot one-hot; `last`: the next one is its last."""
+    is its slot one-hot; `last`: the next one is its last, and `takes` that of all resources."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
@@ -28,6 +30,7 @@ def block_choice(config: Config) -> data.StructLayout:
         "begun": 1,
         "index": _INDEX,
         "last": 1,
+        "takes": wanted,
     })
 
 
@@ -48,25 +51,27 @@ class Blocks(wiring.Component):
     What is used of many rows in a cycle lies in flip-flops, the rest in RAMs. Warps are counted up
     in RAMs; a bit says whether there is a count yet.
 
-    The choices are registered, and true in every cycle in which they are valid: a start is seen in
-    advance, and `urgent` is withdrawn for a cycle when a block arrives that precedes it. Until
-    then, or until its last start, a choice stays. `going` is invalid for a cycle, too, when the
-    last warp of `urgent` starts, if that was the same.
+    The choices are registered, and true in every cycle in which they are valid: who follows is
+    found in advance, and `urgent` is withdrawn for a cycle when a block arrives that precedes it.
+    Until then, or until its last start, a choice stays. `going` is invalid for a cycle, too, when
+    the last warp of `urgent` starts, if that was the same.
 
     Members
     -------
-    arrive : blocks, taken while a slot is free; in the table two cycles later.
+    arrive : blocks, taken while a slot is free, from the cycle after it came free on; in the table
+        two cycles later.
     urgent : the first block with warps to start.
     overtaken : what gets into the table next precedes it.
     going : the first block without a barrier that has begun and has warps to start; only while
         `urgent` has not begun.
     whole : of blocks with a barrier that have begun and have warps to start, without `urgent`, the
         one that began first, which is the last one in the order.
-    start : one-hot, a warp of `urgent`, `going`, `whole` is started; of one that is valid.
+    start : one-hot, a warp of `urgent`, `going`, `whole` is started, of one that is valid, and was
+        the same in the cycle before.
     finish : of each, and with `start`, it was the last one.
     end : a warp of the block in `slot` has ended.
     over : two cycles later, if that was its last one; its slot is free from the next cycle on.
-    highest, received : see `hw.work.records.SmLink`; of the table of the cycle before.
+    highest, received : see `hw.work.records.SmLink`; of the table two cycles before.
 
     Attributes
     ----------
@@ -97,15 +102,17 @@ class Blocks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, slots = self._config, self._config.sm_blocks
-        # `final`: the index of the block's last warp.
-        needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX})
+        # `final`: the index of the block's last warp. `takes`: of its first one.
+        needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX, "takes": wanted})
         depth = 1 << config.block_bits
         m.submodules.order = self._order = Order(slots, choices=3)
         m.submodules.needs = self._needs = Memory(shape=needs, depth=depth, init=[])
         m.submodules.names = self._names = Memory(shape=block_record(config), depth=depth, init=[])
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
         m.submodules.ended = self._ended = Memory(shape=_INDEX, depth=depth, init=[])
-        self._some = Signal(name="some_whole")
+        self._choices = (self.urgent, self.going, self.whole)
+        self._ends = [Signal(slots, name=f"ends_{n}") for n in range(3)]
+        self._stays = [Signal(slots, name=f"stays_{name}") for name in ("partial", "entire")]
         self._arrive(m)
         self._choose(m)
         self._step(m)
@@ -114,86 +121,138 @@ class Blocks(wiring.Component):
         return m
 
     def _arrive(self, m: Module) -> None:
-        """A block takes the lowest free slot, in the next cycle."""
-        arrive, order = self.arrive, self._order
+        """A block takes the slot that was picked ahead, in the next cycle. With a barrier its first
+        warp takes registers and hardware warps for all, so the others take nothing (PLACE-26)."""
+        arrive, order, slots = self.arrive, self._order, self._config.sm_blocks
         needs, name = self._needs.write_port(), self._names.write_port()
-        free, place = Signal(self._config.sm_blocks), Signal(self._config.sm_blocks)
+        kernel = arrive.p.needs
+        others, place = Signal(slots, name="other_free"), Signal(slots, init=1, name="picked")
+        found = Signal(init=1, name="found")
         m.d.comb += [
-            free.eq(~(self.valid | order.placed)),
-            arrive.ready.eq(free.any()),
-            place.eq(lowest(free)),
+            others.eq(~(self.valid | order.placed | place)),
+            arrive.ready.eq(found),
             order.arrive.valid.eq(arrive.valid & arrive.ready),
             order.arrive.place.eq(place),
-            order.arrive.priority.eq(arrive.p.needs.priority),
-            needs.data.needs.eq(arrive.p.needs),
-            needs.data.final.eq(arrive.p.needs.warps - 1),
+            order.arrive.priority.eq(kernel.priority),
+            needs.data.needs.eq(kernel),
+            needs.data.final.eq(kernel.warps - 1),
+            needs.data.takes.registers.eq(
+                Mux(kernel.barrier, kernel.block_registers, kernel.registers)
+            ),
+            needs.data.takes.warps.eq(Mux(kernel.barrier, kernel.warps, 1)),
+            needs.data.takes.shared.eq(kernel.shared),
             name.data.row.eq(arrive.p.row),
             name.data.at.eq(arrive.p.at),
         ]
         for write in (needs, name):
             m.d.comb += [write.en.eq(order.arrive.valid), write.addr.eq(encode(place))]
+        with m.If(arrive.valid | ~found):
+            m.d.sync += [place.eq(lowest(others)), found.eq(others.any())]
 
     def _choose(self, m: Module) -> None:
         """The choices, by the table as it is after the start of this cycle."""
-        order = self._order
-        starts, self._ends = [], []
-        for n, choice in enumerate((self.urgent, self.going, self.whole)):
-            starts.append(Mux(self.start[n], choice.place, 0))
-            self._ends.append(Mux(self.finish[n], choice.place, 0))
-        self._begins, ends = starts[0], self._ends
-        first, going, whole = order.first[0], order.first[1], order.last
+        order, urgent, going, whole = self._order, self.urgent, self.going, self.whole
+        ends, (partial, entire) = self._ends[0], self._stays
+        # Who has been the most urgent one precedes all others that go on.
+        behind = Mux(partial.any(), ~ends, ends)
+        follow = [
+            self._follow(m, 0, self.waiting, order.placed, order.behind),
+            self._follow(m, 1, self.partial, partial, behind),
+            self._follow(m, 2, self.entire, entire, ends),
+        ]
+        for n in range(2):
+            m.d.comb += [
+                order.candidates[n].eq(follow[n].others),
+                follow[n].best.eq(order.first[n]),
+            ]
         m.d.comb += [
-            order.candidates[0].eq(self.waiting & ~ends[0]),
-            order.candidates[1].eq(self.partial & ~ends[1]),
-            order.last_of.eq(self.entire & ~ends[2]),
-            self.overtaken.eq((self.urgent.place & order.behind).any()),
-            self.whole.valid.eq(self._some & ~(self.whole.place & self.urgent.place).any()),
+            order.last_of.eq(follow[2].others),
+            follow[2].best.eq(order.last),
+            self.overtaken.eq((urgent.place & order.behind).any()),
+            urgent.valid.eq(follow[0].some),
+            going.valid.eq(follow[1].some),
+            whole.valid.eq(follow[2].some & (whole.slot != urgent.slot)),
+        ]
+
+    def _follow(self, m: Module, n: int, candidates: Value, comes: Value, drop: Value) -> Follow:
+        """What keeps choice `n`, of `candidates`, and reads what is told of it."""
+        choice, finish = self._choices[n], self.finish[n]
+        m.submodules[f"follow_{n}"] = follow = Follow(self._config.sm_blocks)
+        m.d.comb += [
+            follow.candidates.eq(candidates),
+            follow.comes.eq(comes),
+            follow.drop.eq(drop),
+            follow.leave.eq(finish),
+            choice.place.eq(follow.place),
+            self._ends[n].eq(Mux(finish, choice.place, 0)),
+        ]
+        self._choice(m, n, follow)
+        return follow
+
+    def _choice(self, m: Module, n: int, follow: Follow) -> None:
+        """Choice `n` is the block in its place; what is told of it is read a cycle before, but for
+        a few bits."""
+        choice, final = self._choices[n], Signal(_INDEX, name=f"final_{n}")
+        ports = (self._needs, self._names, self._started)
+        needs, name, count = (ram.read_port(domain="comb") for ram in ports)
+        first, barrier = needs.data.takes, choice.block.needs.barrier
+        begun, has = Signal(name=f"begun_{n}"), Signal(name=f"has_{n}")
+        begun_there, has_there = (
+            (follow.following & table).any() for table in (self.begun, self.entire)
+        )
+        begun_here = choice.begun | self.start[0]
+        # Those that go on have begun.
+        m.d.comb += [
+            begun.eq(1 if n else Mux(follow.moves, begun_there, begun_here)),
+            has.eq(Mux(follow.moves, has_there, begun_here & barrier)),
         ]
         m.d.sync += [
-            self.urgent.valid.eq((first & ~order.behind).any()),
-            self.going.valid.eq((going & ~ends[0]).any()),
-            self._some.eq((whole & ~ends[0]).any()),
-            self.urgent.begun.eq((first & (self.begun | self._begins)).any()),
+            choice.slot.eq(needs.addr),
+            choice.begun.eq(begun),
+            choice.block.needs.eq(needs.data.needs),
+            final.eq(needs.data.final),
+            choice.takes.registers.eq(Mux(has, 0, first.registers)),
+            choice.takes.warps.eq(Mux(has, 0, first.warps)),
+            choice.takes.shared.eq(Mux(begun, 0, first.shared)),
         ]
-        m.d.comb += [self.going.begun.eq(1), self.whole.begun.eq(1)]
-        for choice, place in ((self.urgent, first), (self.going, going), (self.whole, whole)):
-            self._choice(m, choice, place)
-
-    def _choice(self, m: Module, choice: data.View, place: Value) -> None:
-        """`choice` is the block in `place` in the next cycle."""
-        needs = self._needs.read_port()
-        # Few bits are needed so early that they have to be read before the choice is registered.
-        name, count = (ram.read_port(domain="comb") for ram in (self._names, self._started))
-        m.d.sync += [choice.place.eq(place), choice.slot.eq(needs.addr)]
         m.d.comb += [
-            needs.addr.eq(encode(place)),
+            needs.addr.eq(Mux(follow.moves, encode(follow.following), choice.slot)),
             name.addr.eq(choice.slot),
             count.addr.eq(choice.slot),
-            choice.block.needs.eq(needs.data.needs),
             choice.block.row.eq(name.data.row),
             choice.block.at.eq(name.data.at),
             choice.index.eq(Mux(choice.begun, count.data, 0)),
-            choice.last.eq(choice.index == needs.data.final),
+            choice.last.eq(choice.index == final),
         ]
 
     def _step(self, m: Module) -> None:
         """What a start, an arrival and a block's end change."""
         over = Mux(self.over.valid, self.over.place, 0)
-        barrier, begins = self.urgent.block.needs.barrier, self._begins
+        barrier = self.urgent.block.needs.barrier
+        begins, stays = Signal(self._config.sm_blocks, name="begins"), Signal(name="stays")
         ends = self._ends[0] | self._ends[1] | self._ends[2]
+        m.d.comb += [
+            begins.eq(Mux(self.start[0] & ~self.urgent.begun, self.urgent.place, 0)),
+            stays.eq(self.start[0] & ~self.urgent.begun & ~self.finish[0]),
+            self._stays[0].eq(Mux(stays & ~barrier, self.urgent.place, 0)),
+            self._stays[1].eq(Mux(stays & barrier, self.urgent.place, 0)),
+        ]
         m.d.sync += [
             self.valid.eq((self.valid | self._order.placed) & ~over),
             self.waiting.eq(self.waiting & ~ends | self._order.placed),
-            self.begun.eq((self.begun | self._begins) & ~over),
-            self.partial.eq((self.partial | Mux(barrier, 0, begins)) & ~ends),
-            self.entire.eq((self.entire | Mux(barrier, begins, 0)) & ~ends),
+            self.begun.eq((self.begun | begins) & ~over),
+            self.partial.eq(self.partial & ~ends | self._stays[0]),
+            self.entire.eq(self.entire & ~ends | self._stays[1]),
         ]
         write = self._started.write_port()
-        choices = [self.urgent, self.going, self.whole]
+        counts = [Signal(_INDEX, name=f"count_{n}") for n in range(3)]
+        m.d.sync += [
+            count.eq(choice.index + 1) for count, choice in zip(counts, self._choices, strict=True)
+        ]
         m.d.comb += [
             write.en.eq(self.start.any()),
-            write.addr.eq(select(self.start, [choice.slot for choice in choices])),
-            write.data.eq(select(self.start, [choice.index for choice in choices]) + 1),
+            write.addr.eq(select(self.start, [choice.slot for choice in self._choices])),
+            write.data.eq(select(self.start, counts)),
         ]
 
     def _end(self, m: Module) -> None:
@@ -204,18 +263,18 @@ class Blocks(wiring.Component):
         write = self._ended.write_port()
         some = Signal(config.sm_blocks, name="some_ended")
         valid, place = Signal(name="ending"), Signal(config.sm_blocks, name="ending_in")
-        before, over = Signal(_INDEX, name="before"), Signal(name="over_now")
+        counted, over = Signal(name="counted"), Signal(name="over_now")
         m.d.sync += [valid.eq(self.end.valid), count.addr.eq(self.end.slot)]
         for slot in range(config.sm_blocks):
             m.d.sync += place[slot].eq(self.end.slot == slot)
         m.d.comb += [
             needs.addr.eq(self.end.slot),
             name.addr.eq(count.addr),
-            before.eq(Mux((some & place).any(), count.data, 0)),
-            over.eq(valid & (before == needs.data.final)),
+            counted.eq((some & place).any()),
+            over.eq(valid & (Mux(counted, count.data, 0) == needs.data.final)),
             write.en.eq(valid),
             write.addr.eq(count.addr),
-            write.data.eq(before + 1),
+            write.data.eq(Mux(counted, count.data + 1, 1)),
         ]
         with m.If(valid):
             m.d.sync += some.eq(Mux(over, some & ~place, some | place))
@@ -228,9 +287,12 @@ class Blocks(wiring.Component):
 
     def _report(self, m: Module) -> None:
         order, taken = self._order, Signal(6, name="taken")
+        highest, counted = Signal(self._config.sm_blocks, name="first"), Signal(6, name="counted")
         m.d.comb += order.candidates[2].eq(self.valid)
         m.d.sync += [
-            self.highest.eq(select(order.first[2], order.levels)),
+            highest.eq(order.first[2]),
+            self.highest.eq(select(highest, order.levels)),
             taken.eq(taken + order.placed.any()),
-            self.received.eq(taken),
+            counted.eq(taken),
+            self.received.eq(counted),
         ]

@@ -77,7 +77,6 @@ class SmController(wiring.Component):
         connect(m, flipped(self.link.block), needs.i)
         connect(m, needs.o, blocks.arrive)
         self._go, self._room = Signal(3, name="go"), Signal(name="room")
-        self._want(m)
         self._decide(m)
         self._start(m)
         self._end(m)
@@ -85,38 +84,25 @@ class SmController(wiring.Component):
         self._tell(m)
         return m
 
-    def _want(self, m: Module) -> None:
-        """What a start takes: the block's shared memory with its first warp, and with a barrier
-        everything, so that its other warps take nothing (PLACE-26)."""
-        (urgent, going), choice = self._resources.wants, self._blocks.urgent
-        needs, begun = choice.block.needs, choice.begun
-        has = needs.barrier & begun
-        first = Mux(needs.barrier, needs.block_registers, needs.registers)
-        m.d.comb += [
-            urgent.shared.eq(Mux(begun, 0, needs.shared)),
-            urgent.warps.eq(Mux(has, 0, Mux(needs.barrier, needs.warps, 1))),
-            urgent.registers.eq(Mux(has, 0, first)),
-            going.warps.eq(1),
-            going.registers.eq(self._blocks.going.block.needs.registers),
-        ]
-
     def _decide(self, m: Module) -> None:
         """One warp of the most urgent block; in turn with it, and whenever that cannot be, one of a
         block that has all it needs; or, while the most urgent one lacks shared memory, of one that
         has begun, for it may have that memory (rules 2 to 4)."""
-        blocks, go, fits = self._blocks, self._go, self._resources.fits
+        blocks, go, (fits, other) = self._blocks, self._go, self._resources.fits
         urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
         may, can, lacks, turn = (Signal(name=name) for name in ("may", "can", "lacks", "turn"))
         goes, finishes = Signal(3), Signal(3)
         m.d.comb += [
             may.eq(self._room & self._warps.found & ~go.any() & urgent.valid & ~blocks.overtaken),
-            can.eq(Value.cast(fits[0]).all()),
-            lacks.eq(~fits[0].shared & fits[1].registers & fits[1].warps),
+            can.eq(fits.registers & fits.warps & fits.shared),
+            lacks.eq(~fits.shared & other.registers & other.warps),
             goes[0].eq(may & can & ~(whole.valid & turn)),
             goes[1].eq(may & lacks & going.valid & ~whole.valid),
             goes[2].eq(may & whole.valid & (turn | ~can)),
             blocks.start.eq(go),
             blocks.finish.eq(finishes),
+            self._resources.wants[0].eq(urgent.takes),
+            self._resources.wants[1].eq(going.takes),
             self._resources.take.eq(go[:2]),
         ]
         m.d.sync += [go.eq(goes), finishes.eq(goes & Cat(urgent.last, going.last, whole.last))]
@@ -125,12 +111,12 @@ class SmController(wiring.Component):
         self._begin(m, goes[0] & ~urgent.begun)
 
     def _begin(self, m: Module, begins: Value) -> None:
+        """Offered from the next cycle on; what was offered before has been taken, or else there
+        would be no room."""
         begin, urgent = self.port.begin, self._blocks.urgent
-        with m.If(begin.ready):
-            m.d.sync += begin.valid.eq(0)
+        m.d.sync += begin.valid.eq(begins | (begin.valid & ~begin.ready))
         with m.If(~begin.valid):
             m.d.sync += [
-                begin.valid.eq(begins),
                 begin.p.slot.eq(urgent.slot),
                 begin.p.row.eq(urgent.block.row),
                 begin.p.at.eq(urgent.block.at),

@@ -1,10 +1,11 @@
 """What is left of an SM's registers, hardware warps and shared memory (PLACE-10)."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.lib.onehot import select
 from hw.work.records import kernel_needs
 
 __all__ = ["Resources", "capacity", "remainder", "wanted"]
@@ -62,11 +63,11 @@ class Resources(wiring.Component):
         m = Module()
         for name in self.left.shape().members:
             left, freed = self.left[name], self.freed[name]
-            one, other = (want[name] for want in self.wants)
-            m.d.comb += [self.fits[n][name].eq(left >= self.wants[n][name]) for n in range(2)]
-            # All three sums at once, and the choice between them last, for it comes late.
-            sums = [_difference(left, freed, one), _difference(left, freed, other), left + freed]
-            m.d.sync += left.eq(Mux(self.take[0], sums[0], Mux(self.take[1], sums[1], sums[2])))
+            wants = [want[name] for want in self.wants]
+            m.d.comb += [self.fits[n][name].eq(left >= wants[n]) for n in range(2)]
+            taken = Signal.like(wants[0], name=f"taken_{name}")
+            m.d.comb += taken.eq(select(self.take, wants))
+            m.d.sync += left.eq(_difference(left, freed, taken))
         return m
 
 

@@ -43,7 +43,7 @@ class Warps(wiring.Component):
         self.free = Signal(config.sm_warps, init=-1)
         self.pick = Signal(config.sm_warps, init=1)
         super().__init__({
-            "found": Out(1),
+            "found": Out(1, init=1),
             "warp": Out(config.warp_bits),
             "start": In(warp_user(config)),
             "end": In(data.StructLayout({"valid": 1, "warp": config.warp_bits})),
@@ -58,9 +58,9 @@ class Warps(wiring.Component):
 
     def _pick(self, m: Module) -> None:
         free, pick, others = self.free, self.pick, Signal(self._config.sm_warps)
-        m.d.comb += [others.eq(free & ~pick), self.found.eq(pick.any()), self.warp.eq(encode(pick))]
+        m.d.comb += [others.eq(free & ~pick), self.warp.eq(encode(pick))]
         with m.If(self.start.valid | ~self.found):
-            m.d.sync += pick.eq(lowest(others))
+            m.d.sync += [pick.eq(lowest(others)), self.found.eq(others.any())]
         for number in range(self._config.sm_warps):
             with m.If(self.start.valid & pick[number]):
                 m.d.sync += free[number].eq(0)

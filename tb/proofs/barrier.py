@@ -90,6 +90,9 @@ class BarrierProof(Proof):
         mine = urgent.valid & self._mine
         m.d.comb += [
             Assume((needs.warps != 0) & (needs.warps <= WARPS)),
+            Assume(~self._mine | ~Value.cast(urgent.takes).any()),
+            Assume(urgent.takes.warps == Mux(self._mine, 0, Mux(needs.barrier, needs.warps, 1))),
+            Assume(blocks.going.takes.warps == 1),
             # Who has begun and waits is owed a warp; who is owed one is chosen.
             Assume(owed >= mine + whole.valid),
             Assume(~urgent.valid | (owed == 0) | mine | whole.valid | go.any()),
@@ -103,6 +106,7 @@ class BarrierProof(Proof):
         m.d.sync += [before.eq(warps.free), started.eq(warps.start.valid)]
         m.d.comb += [
             Assert((warps.pick & ~warps.free) == 0),
+            Assert(warps.found == warps.pick.any()),
             Assert((warps.pick & (warps.pick - 1)) == 0),
             Assert(~(before & warps.free).any() | warps.found | started),
         ]

@@ -1,10 +1,15 @@
 """Proofs of the parts of the SM logic controller (PLACE-10, PLACE-20 … 26)."""
 
-from amaranth import Mux, Signal
+from collections.abc import Sequence
+from itertools import permutations
+
+from amaranth import Cat, Mux, Signal
 from amaranth.hdl import Module, Value
+from amaranth.lib import data
 
 from hw.config import Config
 from hw.sm.blocks import Blocks
+from hw.sm.follow import Follow
 from hw.sm.order import Order
 from hw.sm.resources import Resources, capacity
 from hw.sm.warps import Warps
@@ -202,6 +207,7 @@ class ChoiceProof(Proof):
         dut = Blocks(CONFIG)
         inside = Inside(dut)
         order, needs = inside.submodule("order"), inside.submodule("needs")
+        coming = Inside(order).signal("priority")
         kept = [needs.read_port(domain="comb") for _ in range(SLOTS)]
         m.submodules.dut = wrap(dut)
         choices = (dut.urgent, dut.going, dut.whole)
@@ -232,24 +238,108 @@ class ChoiceProof(Proof):
             Assert(~(dut.begun & ~dut.valid).any()),
         ]
         for slot, port in enumerate(kept):
-            barrier = port.data.needs.barrier
             m.d.comb += port.addr.eq(slot)
-            with m.If(goes_on[slot]):
-                m.d.comb += Assert(barrier == dut.entire[slot])
-            with m.If(dut.urgent.valid & dut.urgent.place[slot]):
-                m.d.comb += Assert(dut.urgent.block.needs.barrier == barrier)
-        rights = (order.first[0], order.first[1], order.last)
+            self._told(m, dut, order.placed, slot, port.data)
+        self._ordered(m, dut, order, coming, inside.signal("picked"))
+        self._follows(m, dut, order, [inside.submodule(f"follow_{n}") for n in range(3)])
+        rights = self._rights(order, (dut.waiting, dut.partial, dut.entire))
         for n, (choice, right) in enumerate(zip(choices, rights, strict=True)):
-            # Nobody looks at `going` while `urgent` is one of those that go on.
-            used = dut.urgent.valid & ~(dut.urgent.begun & (choice is dut.going))
-            with m.If(choice.valid & used & ~dut.start.any()):
+            with m.If(choice.valid):
                 m.d.comb += Assert(choice.place == right)
             m.d.comb += Cover(dut.start[n] & (dut.waiting == 7))
         with m.If(dut.urgent.valid):
             m.d.comb += Assert(dut.urgent.begun == (dut.urgent.place & dut.begun).any())
-        with m.If(dut.whole.valid):
+            with m.If((dut.entire & ~dut.urgent.place).any() & ~dut.start.any()):
+                m.d.comb += Assert(dut.whole.valid)
+        with m.If(dut.whole.valid & dut.urgent.valid):
             m.d.comb += Assert(~(dut.whole.place & dut.urgent.place).any())
         self._stays(m, dut, choices, quiet)
+
+    @staticmethod
+    def _told(m: Module, dut: Blocks, placed: Value, slot: int, kept: data.View) -> None:
+        """What is told of a block that is chosen is its own."""
+        needs, barrier = kept.needs, kept.needs.barrier
+        with m.If(dut.valid[slot] | placed[slot]):
+            m.d.comb += [
+                Assert(
+                    kept.takes.registers == Mux(barrier, needs.block_registers, needs.registers)
+                ),
+                Assert(kept.takes.warps == Mux(barrier, needs.warps, 1)),
+                Assert(kept.takes.shared == needs.shared),
+            ]
+        with m.If((dut.partial | dut.entire)[slot]):
+            m.d.comb += Assert(barrier == dut.entire[slot])
+        for choice in (dut.urgent, dut.going, dut.whole):
+            has, takes = choice.begun & barrier, choice.takes
+            with m.If(choice.place[slot]):
+                m.d.comb += [
+                    Assert(choice.slot == slot),
+                    Assert(Value.cast(choice.block.needs) == Value.cast(needs)),
+                    Assert(takes.registers == Mux(has, 0, kept.takes.registers)),
+                    Assert(takes.warps == Mux(has, 0, kept.takes.warps)),
+                    Assert(takes.shared == Mux(choice.begun, 0, needs.shared)),
+                ]
+
+    @staticmethod
+    def _precedes(order: Order, one: int, other: int) -> Value:
+        return ~order.turned[one, other] if one < other else order.turned[other, one]
+
+    def _rights(self, order: Order, tables: Sequence[Value]) -> list[Value]:
+        """The first one of each of two tables, and the last one of the third."""
+        found = []
+        for n, table in enumerate(tables):
+            better = [
+                Cat(
+                    table[other] & (self._precedes(order, slot, other) == (n == 2))
+                    for other in range(SLOTS)
+                    if other != slot
+                )
+                for slot in range(SLOTS)
+            ]
+            found.append(Cat(table[slot] & ~better[slot].any() for slot in range(SLOTS)))
+        return found
+
+    def _ordered(self, m: Module, dut: Blocks, order: Order, coming: Value, picked: Value) -> None:
+        """What is known of the order of blocks in the table, and of the slot picked ahead."""
+        m.d.comb += [
+            Assert(~(picked & (picked - 1)).any() & (dut.arrive.ready == picked.any())),
+            Assert(~(picked & (dut.valid | order.placed)).any()),
+        ]
+        for one in range(SLOTS):
+            with m.If(dut.valid[one]):
+                lower = order.placed.any() & (order.levels[one] <= coming)
+                m.d.comb += Assert(order.behind[one] == lower)
+        for one, other in permutations(range(SLOTS), 2):
+            with m.If(dut.valid[one] & dut.valid[other] & self._precedes(order, one, other)):
+                m.d.comb += Assert(order.levels[one] >= order.levels[other])
+        for one, other, third in permutations(range(SLOTS), 3):
+            circle = ((one, other), (other, third), (third, one))
+            around = Cat(self._precedes(order, *pair) for pair in circle).all()
+            m.d.comb += Assert(~((dut.valid == (1 << SLOTS) - 1) & around))
+
+    def _follows(self, m: Module, dut: Blocks, order: Order, follows: Sequence[Follow]) -> None:
+        """Who follows is the right one of those that were not chosen in the cycle before."""
+        tables, held = (dut.waiting, dut.partial, dut.entire), []
+        for n, follow in enumerate(follows):
+            held.append(Signal(SLOTS, name=f"held_{n}"))
+            m.d.sync += held[n].eq(follow.place)
+        others = [table & ~place for table, place in zip(tables, held, strict=True)]
+        left = Signal(name="another_left")
+        m.d.sync += left.eq((dut.finish & 6).any())
+        alone, rights = self._rights(order, tables), self._rights(order, others)
+        for n, follow in enumerate(follows):
+            some = True if n == 0 else follow.following.any()
+            exact = ~left if n == 0 else some
+            m.d.comb += [
+                Assert(follow.some == follow.place.any()),
+                Assert(~exact | (follow.following == rights[n])),
+                Assert(follow.some | ~some | (follow.following == alone[n])),
+                Assert(~follow.some | (follow.place == alone[n])),
+                Assert(~(follow.place & (follow.place - 1)).any()),
+                Assert(~(follow.place & ~tables[n]).any()),
+            ]
+        rest = Mux(follows[2].some, others[2], dut.entire)
+        m.d.comb += Assert(~rest.any() | follows[2].following.any())
 
     @staticmethod
     def _stays(m: Module, dut: Blocks, choices: tuple, quiet: Signal) -> None:
@@ -281,6 +371,7 @@ class EndProof(Proof):
         counts = inside.submodule("ended").read_port(domain="comb")
         some, placed = inside.signal("some_ended"), inside.submodule("order").placed
         ending, ending_in = inside.signal("ending"), inside.signal("ending_in")
+        picked = inside.signal("picked")
         m.submodules.dut = wrap(dut)
         arbitrary(m, dut.end, "end")
         arbitrary(m, dut.arrive.valid, "arrives")
@@ -300,6 +391,8 @@ class EndProof(Proof):
             Assume((dut.arrive.p.needs.warps != 0) & (dut.arrive.p.needs.warps <= 64)),
             Assert(here | ((ended == 0) & (counted == 0))),
             Assert(~(here & placed.bit_select(mine, 1))),
+            Assert(~(picked & (picked - 1)).any() & (dut.arrive.ready == picked.any())),
+            Assert(~((here | placed.bit_select(mine, 1)) & picked.bit_select(mine, 1))),
             Assert(here | ~some.bit_select(mine, 1)),
             Assert(ended == counted + (ending & ending_in.bit_select(mine, 1))),
             Assert(ended <= warps),
