@@ -152,12 +152,13 @@ class Blocks(wiring.Component):
     def _choose(self, m: Module) -> None:
         """The choices, by the table as it is after the start of this cycle."""
         order, urgent, going, whole = self._order, self.urgent, self.going, self.whole
+        # Who has been the most urgent one, and now goes on without a barrier, or with one.
         ends, (partial, entire) = self._ends[0], self._stays
-        # Who has been the most urgent one precedes all others that go on.
-        behind = Mux(partial.any(), ~ends, ends)
+        # It precedes all others that go on.
+        others = partial.any().replicate(self._config.sm_blocks)
         follow = [
             self._follow(m, 0, self.waiting, order.placed, order.behind),
-            self._follow(m, 1, self.partial, partial, behind),
+            self._follow(m, 1, self.partial, partial, ends | others),
             self._follow(m, 2, self.entire, entire, ends),
         ]
         for n in range(2):
@@ -287,7 +288,7 @@ class Blocks(wiring.Component):
 
     def _report(self, m: Module) -> None:
         order, taken = self._order, Signal(6, name="taken")
-        highest, counted = Signal(self._config.sm_blocks, name="first"), Signal(6, name="counted")
+        highest, counted = Signal(self._config.sm_blocks, name="highest"), Signal(6, name="counted")
         m.d.comb += order.candidates[2].eq(self.valid)
         m.d.sync += [
             highest.eq(order.first[2]),

@@ -12,7 +12,9 @@ class Follow(wiring.Component):
     a cycle, early enough to read a RAM there.
 
     A choice stays until its slot leaves or is dropped. The next one follows at once, or a cycle
-    later, if that is dropped in just this cycle, or only comes.
+    later, if that is dropped in just this cycle, or only comes. Who follows is known again a cycle
+    after a choice was made, so a slot does not leave in the first cycle in which it is chosen; and
+    who ceases to be a candidate otherwise is in `drop`.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.work.sms import Rank, candidate
+from hw.work.sms import candidate
 
 __all__ = ["Choice", "Gather", "fan_ins"]
 
@@ -95,7 +95,7 @@ class Choice(wiring.Component):
         ]
         if final:
             with m.If(~Cat(stays).any()):
-                m.d.sync += out.key.eq(Rank.NONE)
+                m.d.sync += out.key.eq(0)  # Rank.NONE
         else:
             m.d.sync += out.out.eq(~_winner(wins, stays))
         return out

@@ -54,7 +54,7 @@ class Kernels(wiring.Component):
     -------
     open : a row opens; close, refill, empty : see `KernelOrder`. overtakes : likewise.
     ask, asked : the row to be served next, and its undistributed blocks.
-    begins : the kernel that is served; if valid, with a decision. serves : one is.
+    begins : the kernel that is served, if one is; if valid, with a decision.
     last : the SM that took the last block of the kernel that is served, if there is one.
     sent : a block of `row` goes to `sm`. settled, failed : a decision for `row` is over; it failed.
     lost : it has failed, and its kernel is not the one that is served; combinational.
@@ -75,7 +75,6 @@ class Kernels(wiring.Component):
             "ask": Out(config.row_bits),
             "asked": In(BLOCK_COUNT_BITS),
             "begins": Out(decision(config)),
-            "serves": Out(1),
             "last": Out(self._place),
             "sent": In(data.StructLayout({**event.members, "sm": config.sm_bits})),
             "settled": In(event),
@@ -88,14 +87,14 @@ class Kernels(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._served = Signal(kernel(self._config))
+        self._served, self._serves = Signal(kernel(self._config)), Signal(name="serves")
         self._moves_on, self._walk = Signal(), Signal()
         self._sends, self._settles = Signal(), Signal()
         m.d.comb += [
             self._sends.eq(self.sent.valid & (self.sent.row == self._served.row)),
             self._settles.eq(self.settled.valid & (self.settled.row == self._served.row)),
             self.lost.eq(
-                self.settled.valid & self.failed & ~(self._settles & self.serves & ~self._moves_on)
+                self.settled.valid & self.failed & ~(self._settles & self._serves & ~self._moves_on)
             ),
         ]
         self._order(m)
@@ -128,7 +127,7 @@ class Kernels(wiring.Component):
         read, read_last = rows.read_port(domain="comb"), lasts.read_port(domain="comb")
         placed, last = Signal(config.rows), Signal(self._place)
         m.d.comb += [
-            loads.eq(walked & ~self.flush & (~self.serves | self._moves_on)),
+            loads.eq(walked & ~self.flush & (~self._serves | self._moves_on)),
             self._walk.eq(self._next.valid & (~walked | loads | self.flush)),
             self.ask.eq(row),
             read.addr.eq(row),
@@ -171,7 +170,7 @@ class Kernels(wiring.Component):
             m.d.sync += [self.last.valid.eq(1), self.last.sm.eq(self.sent.sm)]
         with m.If(loads):
             m.d.sync += [
-                self.serves.eq(1),
+                self._serves.eq(1),
                 self._served.eq(fetched),
                 count.eq(self.asked[:_FLIGHT_BITS]),
                 packets.eq(self.asked[_FLIGHT_BITS:]),
@@ -179,9 +178,9 @@ class Kernels(wiring.Component):
                 self.last.eq(last),
             ]
         with m.Elif(self._moves_on):
-            m.d.sync += self.serves.eq(0)
+            m.d.sync += self._serves.eq(0)
         with m.If(self.flush):
-            m.d.sync += self.serves.eq(0)
+            m.d.sync += self._serves.eq(0)
 
     def _begin(self, m: Module) -> None:
         """Begin decisions for blocks that have none; `waits`: for those that have one, too."""
@@ -195,15 +194,15 @@ class Kernels(wiring.Component):
             one.eq(more | (flight < count)),
             two.eq(more | (flight + 1 < count)),
             alone.eq((served.policy == Policy.WIDE) | ((flight == 0) & ~self.batch)),
-            begins.eq(self.serves & ((one & alone) | (waits & ~self.batch))),
+            begins.eq(self._serves & ((one & alone) | (waits & ~self.batch))),
             after.eq(flight + begins),
             self._moves_on.eq(
-                self.serves & (~some | (~waits & ~self.batch & ~Mux(begins, two, one)))
+                self._serves & (~some | (~waits & ~self.batch & ~Mux(begins, two, one)))
             ),
             self.begins.valid.eq(begins & ~self.flush),
             [self.begins[name].eq(served[name]) for name in served.shape().members],
         ]
-        m.d.sync += flight.eq(Mux(self._moves_on | ~self.serves, 0, after - self._settles))
+        m.d.sync += flight.eq(Mux(self._moves_on | ~self._serves, 0, after - self._settles))
         with m.If(self.sent.valid):
             m.d.sync += waits.eq(0)
         with m.Elif(self.settled.valid & self.failed):

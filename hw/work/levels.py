@@ -32,8 +32,11 @@ class HighestLevel(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels = Signal(PRIORITIES)
-        m.d.comb += levels.eq(self.waiting.word_select(self.context, PRIORITIES))
-        valid, number = lowest_number(m, levels[::-1])
+        levels, downward = Signal(PRIORITIES), Signal(PRIORITIES)
+        m.d.comb += [
+            levels.eq(self.waiting.word_select(self.context, PRIORITIES)),
+            downward.eq(levels[::-1]),
+        ]
+        valid, number = lowest_number(m, downward)
         m.d.sync += [self.highest.valid.eq(valid), self.highest.level.eq(~number)]
         return m

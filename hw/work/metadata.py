@@ -44,8 +44,8 @@ task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
 class Metadata(wiring.Component):
     """Reads a record and tells what it asks for, one at a time.
 
-    A record of 256 bytes takes the memory's answer, as many cycles as it has beats, and 4 more, or
-    14 from the beat with dword 23 on where that is later.
+    A record of 256 bytes takes a cycle, the memory's answer, as many cycles as it has beats, and 3
+    more, or 13 from the beat with dword 23 on where that is later.
 
     Members
     -------

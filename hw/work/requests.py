@@ -12,7 +12,8 @@ __all__ = ["Requests"]
 
 
 class Requests(wiring.Component):
-    """Takes one request per cycle: close before open before stop before add.
+    """Takes one request per cycle: close before open before stop before add; of these two none in
+    the cycle after an `open`.
 
     `open` and `close` take one cycle, and decisions go on. `stop` and `add` take three cycles, in
     which no block is placed: all decisions are dropped, so that nothing of the row is under way,

@@ -64,7 +64,6 @@ DATA_AT = 0xA0_0000
 MEMORY = {"read_latency": 16, "write_latency": 16}
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
-T = TypeVar("T")
 
 
 def semaphore(slot: int) -> int:
@@ -303,7 +302,6 @@ class Reads:
     """Read requests on the memory port, recorded clock by clock: (cycle, address) each."""
 
     def __init__(self, bench: Bench) -> None:
-
         self._bench = bench
         self.seen: list[tuple[int, int]] = []
         self._task = cocotb.start_soon(self._record())

@@ -103,12 +103,18 @@ class Kernels:
             m.d.comb += after.eq(Mux(adding, left + self._adds, 0))
 
     def _count(self, m: Module) -> None:
-        """What the table of block counts says of the two rows."""
+        """What the table of block counts says of the two rows; and that it is left alone while a
+        row opens (see `work.numbering`)."""
         numbering, looked = self.dut.numbering, Signal(3)
+        writes = numbering.take | numbering.change.valid
         m.d.sync += looked.eq(numbering.ahead)
         for row, left in enumerate(self.left):
-            known = self.open[row] & ~self._opened[row]
+            known, since = self.open[row] & ~self._opened[row], Signal(3, name=f"since_{row}")
+            opens = self._opened[row]
+            m.d.sync += since.eq(Mux(opens, 2, since + (since.any() & ~since.all())))
             m.d.comb += [
+                Assert(~(writes & (looked == row)) | ~opens),
+                Assert(~(writes & (looked == row)) | ~since.any() | (since > 3)),
                 Assume(~((looked == row) & known) | (numbering.empty == (left == 0))),
                 Assume(~((looked == row) & known) | (numbering.last == (left == 1))),
                 Assume(~(self.open[row] & (numbering.ask == row)) | (numbering.asked == left)),

@@ -174,11 +174,15 @@ class TasksProof(Proof):
         launches, holds, ended = dut._launches, dut._holds, dut.ended.valid
         store = Value.cast(dut._store)
         counts = store != PLACE
+        told, slots = Signal.like(dut._row, name="told"), dut._slots
+        m.d.sync += told.eq(dut._row)
         goes = self._is("GO", "WORDS", "OPEN", "PUSH", "PUSHED") & launches
         stores = self._is("STORE", "STORED")
         keeps = holds & self._is("FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
         m.d.comb += [
             Assert(~self._is(*QUEUE_STATES) & ~dut._wakes),
+            # As `work.slots` asks for it.
+            Assert(~(slots.stopped.valid | slots.closed.valid) | (dut._row == told)),
             Assert(~(launches & holds) | self._is("IDLE")),
             Assert(~self._is("LOOK", "KNOW", "STOP", "STOPPED", "POP", "POPPED") | ~launches),
             Assert(~(self._is(*TO_ROW, "READ", "CHECK", "GO") & holds)),
