@@ -43,10 +43,13 @@ async def eviction_and_resume(dut: Any) -> None:
     """A higher task takes the slot of the lowest; that one goes on later where it stopped, and no
     block is lost or run twice (ASID-24, ASID-25)."""
     bench = await begin(dut, place=0.0, end=0.5)
-    low = [Task(number, priority=1 + number, blocks=40 + number) for number in range(CONFIG.slots)]
+    low = [
+        Task(number, priority=min(1 + number, 49), blocks=40 + number)
+        for number in range(CONFIG.slots)
+    ]
     for task in low:
         bench.submit(task)
-    await bench.until(lambda: len(bench.running) == CONFIG.slots, "all slots held")
+    await bench.until(lambda: len(bench.running) == CONFIG.slots, "all slots held", 20 * TIMEOUT)
     bench.rows.place = 0.3
     for _ in range(40):
         await bench.step()
@@ -151,14 +154,18 @@ async def room_for_the_evicted(dut: Any) -> None:
             bench.submit(task)
         bench.rows.end = 1.0
         await bench.until(
-            lambda those=urgent: all(one.outcome == "runs" for one in those), "urgent ones run"
+            lambda those=urgent: all(one.outcome == "runs" for one in those),
+            "urgent ones run",
+            20 * TIMEOUT,
         )
         heads = [Task(2000 + 100 * turn + n, priority=4, blocks=3, head=True) for n in range(slots)]
         for task in heads:
             bench.submit(task)
         bench.rows.place = 1.0
         await bench.until(
-            lambda those=urgent: all(one.outcome == "ended" for one in those), "urgent ones end"
+            lambda those=urgent: all(one.outcome == "ended" for one in those),
+            "urgent ones end",
+            20 * TIMEOUT,
         )
         bench.rows.place = 0.0
         await bench.until(lambda: not bench.offered, "launches accepted", 20 * TIMEOUT)

@@ -34,4 +34,5 @@ LISTS = {
 TASKS = {
     "tiny": CONFIGS["tiny"],
     "default": CONFIGS["default"],
+    "large": Config(data_width=512, slots=64, contexts=16, queues=21),
 }
