@@ -252,7 +252,7 @@ class Queues(wiring.Component):
             with m.Elif(step == self._config.queues + 1):
                 m.next = "ROOM"
         with m.State("FOUND"):
-            m.d.sync += self.queue.eq(self.queue - 3)
+            m.d.sync += self.queue.eq(self.queue - 3)  # three have been named since
             m.next = "READ"
             with m.If(enters):
                 self._refuse(m, Refusal.QUEUE)

@@ -95,14 +95,14 @@ class Slots(wiring.Component):
             priority = Signal(6, name=f"priority_{number}")
             priorities.append(priority)
             self._follow(m, number, priority)
-            stays = self.drained[number]
+            drained = self.drained[number]
             returns = (state == RowState.RETURNS) & ~self.kill[number]
             m.d.comb += [
                 runs[number].eq(state == RowState.RUNS),
                 none[number].eq(state == RowState.FREE),
-                faulty[number].eq(runs[number] & self.kill[number] & ~stays),
-                ended[number].eq(stays & ~none[number] & ~returns),
-                back[number].eq(stays & returns),
+                faulty[number].eq(runs[number] & self.kill[number] & ~drained),
+                ended[number].eq(drained & ~none[number] & ~returns),
+                back[number].eq(drained & returns),
             ]
         m.d.comb += self.runs.eq(runs & ~self.kill)
         m.d.sync += [
@@ -114,12 +114,15 @@ class Slots(wiring.Component):
             self.idle.eq(none.all()),
             slot.eq(self.running < self.limit),
         ]
-        choices = ((self.free, none), (self.faulty, faulty), (self.ended, ended), (self.back, back))
-        for choice, bits in choices:
+        valid, row = lowest_number(m, none)
+        m.d.sync += [
+            self.free.valid.eq(valid & slot),
+            self.free.row.eq(row),
+            self.crowded.eq(valid & ~slot),
+        ]
+        for choice, bits in ((self.faulty, faulty), (self.ended, ended), (self.back, back)):
             valid, row = lowest_number(m, bits)
             m.d.sync += [choice.valid.eq(valid), choice.row.eq(row)]
-            if choice is self.free:
-                m.d.sync += [choice.valid.eq(valid & slot), self.crowded.eq(valid & ~slot)]
         self._victim(m, runs, priorities)
         return m
 

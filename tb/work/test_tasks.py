@@ -1,5 +1,7 @@
 """The task unit on both simulators."""
 
+from typing import Any
+
 import pytest
 
 from hw.work.tasks import Tasks
@@ -7,35 +9,26 @@ from tb.runner import simulate
 from tb.work.configs import TASKS
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_tasks(simulator: str, name: str) -> None:
+def run(simulator: str, tests: str, name: str, **options: Any) -> None:
+    """Run `tb.work.cocotb_{tests}` on the configuration of that name."""
     simulate(
         Tasks(TASKS[name]),
-        "tb.work.cocotb_tasks",
+        f"tb.work.cocotb_{tests}",
         simulator=simulator,
-        name=f"work-tasks-{name}",
+        name=f"work-{tests}-{name}",
         env={"WORK_CONFIG": name},
-        minimum=12,
+        **options,
     )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_tasks(simulator: str, name: str) -> None:
+    run(simulator, "tasks", name, minimum=12)
 
 
 def test_queues(simulator: str) -> None:
-    simulate(
-        Tasks(TASKS["default"]),
-        "tb.work.cocotb_queues",
-        simulator=simulator,
-        name="work-queues",
-        env={"WORK_CONFIG": "default"},
-        minimum=16,
-    )
+    run(simulator, "queues", "default", minimum=16)
 
 
 def test_two_queues(simulator: str) -> None:
-    simulate(
-        Tasks(TASKS["tiny"]),
-        "tb.work.cocotb_queues",
-        simulator=simulator,
-        name="work-two-queues",
-        env={"WORK_CONFIG": "tiny"},
-        testcase="closed_in_any_place",
-    )
+    run(simulator, "queues", "tiny", testcase="closed_in_any_place")
