@@ -16,13 +16,15 @@ IMAGE ?=
 TESTS ?= tb
 # How many of them run at once; auto: as many as there are cores.
 JOBS ?= auto
-# Further arguments of the targets that run a command: sim, raw, verilog, bench, soak, prove, synth.
+# 1: every size, on both simulators: what `make nightly` runs. Else what every change needs.
+ALL ?= 0
+# Further arguments of the targets that run a command.
 ARGS ?=
 
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim raw picture test lint prove bench soak coverage verilog synth plan clean
+.PHONY: help venv sim raw picture test lint prove bench soak coverage nightly verilog synth plan clean
 
 help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
@@ -55,8 +57,9 @@ raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report wha
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
 	$(RUN) -m tb.picture
 
-test: $(VENV)/.tools ## run the tests on Verilator, and on Icarus where it is installed | TESTS=tb/copy  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
-	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml $(ARGS)
+test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/copy  ALL=1 (every size, all on Icarus)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
+	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml \
+	    $(if $(filter 1,$(ALL)),-m 'not (bench or soak)') $(ARGS)
 
 lint: $(VENV)/.checks ## check form and types of the Python code
 	$(VENV)/bin/ruff format --check .
@@ -75,14 +78,17 @@ soak: $(VENV)/.tools ## run the long random tests | ARGS='-k random' (options of
 coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach | ARGS='tb/host ...' (options of pytest)
 	$(RUN) -m tb.coverage $(ARGS)
 
+nightly: $(VENV)/.checks ## run everything, in parts of an hour at most, and write one page of results | ARGS='PART ... --seed N --again'
+	$(RUN) -m tb.nightly $(ARGS)
+
 verilog: $(VENV)/.tools ## write SystemVerilog and the register map | ARGS='--output FOLDER --config NAME --channels N ...'
 	$(RUN) -m hw.verilog $(ARGS)
 
 synth: $(VENV)/.checks ## report size and clock on an ECP5 | ARGS='UNIT ... --config NAME --record'
 	$(RUN) -m tb.synth $(ARGS)
 
-plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan
-	$(RUN) -m tb.plan check
+plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan | ARGS='--ran' (after make test and make prove)
+	$(RUN) -m tb.plan check $(ARGS)
 	$(RUN) -m tb.plan table
 
 clean: ## remove what was built (not .venv)

@@ -1,10 +1,18 @@
-"""Fixtures of all tests."""
+"""Fixtures of all tests, and their tiers.
+
+`make test` runs what every change needs: everything on Verilator but what is marked `nightly`, and
+on Icarus a sample, marked `smoke`. `make nightly` runs all. A mark stands at a test or at one of
+its parameters:
+
+    @pytest.mark.parametrize("size", [pytest.param("tiny", marks=pytest.mark.smoke), "default"])
+"""
 
 import os
 import shutil
 
 import pytest
 
+from tb import outcomes
 from tb.runner import SIMULATORS
 
 
@@ -16,3 +24,18 @@ def simulator(request: pytest.FixtureRequest) -> str:
             pytest.fail("Icarus Verilog (iverilog) is not installed, and this run requires it")
         pytest.skip("Icarus Verilog (iverilog) is not installed: Verilator alone checks this")
     return request.param
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On Icarus, what is not marked `smoke` is nightly."""
+    for item in items:
+        chosen = item.callspec.params if hasattr(item, "callspec") else {}
+        if chosen.get("simulator") == "icarus" and not item.get_closest_marker("smoke"):
+            item.add_marker("nightly")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> None:
+    """Write the results of cocotb tests into the JUnit file."""
+    item.user_properties += [(outcomes.PROPERTY, result) for result in outcomes.take()]

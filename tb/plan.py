@@ -1,31 +1,40 @@
 """The verification plan: which tests, proofs and benchmarks show each requirement.
 
-    python -m tb.plan check     fails when a requirement has none, or names one that is not there
-    python -m tb.plan table     prints the plan in Markdown, with results of `make test` if any
+    python -m tb.plan check             fails when a requirement has none, or names one that is not
+                                        there
+    python -m tb.plan check --ran       the same, and fails unless they ran and passed (see below)
+    python -m tb.plan table             prints the plan in Markdown, with results if there are any
 
-`plan.toml` has one table per requirement id (`title`, `tests`, `proofs`, `bench`) and `[pending]`
-for what has not been started. Tests, proofs and benchmarks are named "file::name":
+`plan.toml` has one table per requirement id (`title`, `tests`, `proofs`, `bench`), `[pending]` for
+what has not been started, and `nightly`, the names that run in `make nightly` only. Tests, proofs
+and benchmarks are named "file::name":
 
     tests    a pytest function of a `test_*.py` or a cocotb test of a `cocotb_*.py`
     proofs   a class of `tb/proofs/`
     bench    a function of any file
+
+Results are read from the JUnit files of `make test` and `make prove`. `--ran` asks that every test
+and proof ran with every change and passed, or stands under `nightly` and did not run; and that each
+requirement has one that ran. With `--nightly`, all have to have run.
 """
 
 import argparse
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-__all__ = ["Entry", "check", "load", "results", "table"]
+from tb.outcomes import PROPERTY
+
+__all__ = ["Entry", "Plan", "check", "check_ran", "load", "results", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = Path(__file__).with_name("plan.toml")
-RESULTS = ROOT / "sim_build" / "tests.xml"
+RESULTS = [ROOT / "sim_build" / name for name in ("tests.xml", "proofs.xml")]
 
 
 @dataclass(frozen=True)
@@ -38,14 +47,29 @@ class Entry:
     proofs: tuple[str, ...]
     bench: tuple[str, ...]
 
+    def shown(self) -> tuple[str, ...]:
+        """Names of everything that shows the requirement; benchmarks only measure."""
+        return self.tests + self.proofs
 
-def load(plan: Path = PLAN) -> tuple[list[Entry], dict[str, str]]:
-    """Entries in the order of the file, and the pending ids with their subjects.
 
-    Raises `ValueError` for an entry with unknown or missing keys.
+@dataclass(frozen=True)
+class Plan:
+    """The whole of `plan.toml`.
+
+    `entries` : in the order of the file. `pending` : ids that have not been started, with their
+    subjects. `nightly` : names that run in `make nightly` only.
     """
+
+    entries: list[Entry]
+    pending: dict[str, str]
+    nightly: frozenset[str]
+
+
+def load(plan: Path = PLAN) -> Plan:
+    """Read the plan. Raises `ValueError` for an entry with unknown or missing keys."""
     content = tomllib.loads(plan.read_text())
     pending = content.pop("pending", {})
+    nightly = frozenset(content.pop("nightly", []))
     entries = []
     for requirement, values in content.items():
         expected = {"title", "tests", "proofs", "bench"}
@@ -53,7 +77,7 @@ def load(plan: Path = PLAN) -> tuple[list[Entry], dict[str, str]]:
             raise ValueError(f"{requirement}: keys are {sorted(values)}, not {sorted(expected)}")
         shown = {key: tuple(values[key]) for key in ("tests", "proofs", "bench")}
         entries.append(Entry(requirement, values["title"], **shown))
-    return entries, pending
+    return Plan(entries, pending, nightly)
 
 
 def check(entries: list[Entry], root: Path = ROOT) -> list[str]:
@@ -98,52 +122,88 @@ def _is_cocotb(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     )
 
 
-def results(file: Path) -> dict[str, bool]:
-    """Whether each pytest function of a JUnit file passed, all its parameters together; one that
-    was only skipped is left out."""
+def check_ran(plan: Plan, passed: dict[str, bool], *, nightly: bool = False) -> list[str]:
+    """What did not run as the plan says, one sentence each. `passed` : results by name.
+    `nightly` : whether it is `make nightly` that ran."""
+    named = {name for entry in plan.entries for name in entry.shown()}
+    later = frozenset() if nightly else plan.nightly
+    found = [f"{name} failed" for name in sorted(named) if passed.get(name) is False]
+    found += [f"{name} did not run" for name in sorted(named - passed.keys() - later)]
+    found += [f"{name} is called nightly and ran" for name in sorted(later & passed.keys())]
+    found += [f"{name} is called nightly and not in the plan" for name in plan.nightly - named]
+    for entry in plan.entries:
+        if not any(name in passed for name in entry.shown()):
+            found.append(f"{entry.id}: nothing of it ran")
+    return found
+
+
+def results(files: Iterable[Path]) -> dict[str, bool]:
+    """Whether each test and proof of JUnit files passed, all its parameters together; one that was
+    only skipped is left out.
+
+    A cocotb test that failed in a pytest test that passed was meant to fail there.
+    """
     passed: dict[str, bool] = {}
-    for case in ElementTree.parse(file).iter("testcase"):
-        if case.find("skipped") is not None:
-            continue
-        function = case.get("name", "").partition("[")[0]
-        name = f"{case.get('classname', '').replace('.', '/')}.py::{function}"
-        good = case.find("failure") is None and case.find("error") is None
-        passed[name] = passed.get(name, True) and good
+    for file in files:
+        for case in ElementTree.parse(file).iter("testcase"):
+            for name, good in _outcomes(case):
+                passed[name] = passed.get(name, True) and good
     return passed
 
 
-def table(entries: list[Entry], pending: dict[str, str], passed: dict[str, bool]) -> str:
-    """The plan in Markdown; pytest functions with their result where there is one."""
+def _outcomes(case: ElementTree.Element) -> Iterator[tuple[str, bool]]:
+    """Name and result of a test, and of the cocotb tests that it ran."""
+    if case.find("skipped") is not None:
+        return
+    module = case.get("classname", "").replace(".", "/")
+    good = case.find("failure") is None and case.find("error") is None
+    yield f"{module}.py::{case.get('name', '').partition('[')[0]}", good
+    for entry in case.iter("property"):
+        if entry.get("name") == PROPERTY:
+            verdict, _, name = entry.get("value", "").partition(" ")
+            yield name, good or verdict == "pass"
+
+
+def table(plan: Plan, passed: dict[str, bool]) -> str:
+    """The plan in Markdown, with results where there are any."""
     lines = ["| id | requirement | tests | proofs | benchmarks |", "|---|---|---|---|---|"]
-    for entry in entries:
-        cells = [_cell(names, passed) for names in (entry.tests, entry.proofs, entry.bench)]
+    for entry in plan.entries:
+        columns = (entry.tests, entry.proofs, entry.bench)
+        cells = [_cell(names, passed, plan.nightly) for names in columns]
         lines.append(f"| {entry.id} | {entry.title} | {' | '.join(cells)} |")
-    if pending:
+    if plan.pending:
         lines += ["", "Not started:", ""]
-        lines += [f"* {ids}: {subject}" for ids, subject in pending.items()]
+        lines += [f"* {ids}: {subject}" for ids, subject in plan.pending.items()]
     return "\n".join(lines) + "\n"
 
 
-def _cell(names: tuple[str, ...], passed: dict[str, bool]) -> str:
-    marks = {True: " (pass)", False: " (FAIL)", None: ""}
-    shown = [f"`{name.removeprefix('tb/')}`{marks[passed.get(name)]}" for name in names]
+def _cell(names: tuple[str, ...], passed: dict[str, bool], nightly: frozenset[str]) -> str:
+    marks = {True: " (pass)", False: " (FAIL)"}
+    shown = []
+    for name in names:
+        mark = marks.get(passed.get(name), " (nightly)" if name in nightly else "")
+        shown.append(f"`{name.removeprefix('tb/')}`{mark}")
     return "<br>".join(shown) or "-"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("command", choices=["check", "table"])
-    parser.add_argument("--results", type=Path, default=RESULTS, help="JUnit file of the tests")
+    parser.add_argument("--results", type=Path, nargs="+", help="JUnit files of tests and proofs")
+    parser.add_argument("--ran", action="store_true", help="everything has to have run and passed")
+    parser.add_argument("--nightly", action="store_true", help="what is nightly, too")
     arguments = parser.parse_args()
-    entries, pending = load()
+    plan = load()
+    files = arguments.results or [file for file in RESULTS if file.exists()]
     if arguments.command == "table":
-        passed = results(arguments.results) if arguments.results.exists() else {}
-        print(table(entries, pending, passed), end="")
+        print(table(plan, results(files)), end="")
         return 0
-    problems = check(entries)
+    problems = check(plan.entries)
+    if arguments.ran or arguments.nightly:
+        problems += check_ran(plan, results(files), nightly=arguments.nightly)
     for problem in problems:
         print(problem)
-    print(f"verification plan: {len(entries)} requirements, {len(problems)} problems")
+    print(f"verification plan: {len(plan.entries)} requirements, {len(problems)} problems")
     return 1 if problems else 0
 
 

@@ -27,7 +27,7 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
 from hw import export
-from tb import exports, icarus, verilator
+from tb import exports, icarus, outcomes, verilator
 from tb.lock import lock
 
 __all__ = [
@@ -278,10 +278,11 @@ def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
         raise AssertionError(f"{what}: no results; {failure or 'the simulation ended early'}")
     cases = list(ElementTree.parse(results).iter("testcase"))
     ran = [case for case in cases if case.find("skipped") is None]
+    outcomes.keep(ran)
     failed = {
         f"{case.get('classname')}.{case.get('name')}": reason
         for case in ran
-        if (reason := _exception(case)) is not None
+        if (reason := outcomes.reason(case)) is not None
     }
     if failed:
         texts = [f"\n\n{test}: {reason}" for test, reason in failed.items()]
@@ -293,15 +294,6 @@ def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
     if len(ran) < minimum:
         ran_text = f"{len(ran)} test{'' if len(ran) == 1 else 's'} ran"
         raise AssertionError(f"{what}: {ran_text}, at least {minimum} expected")
-
-
-def _exception(case: ElementTree.Element) -> str | None:
-    """Traceback of a cocotb test that failed, as results.xml has it; None when it passed."""
-    for kind in ("failure", "error"):
-        element = case.find(kind)
-        if element is not None:
-            return (element.text or element.get("message") or kind).strip()
-    return None
 
 
 @contextlib.contextmanager

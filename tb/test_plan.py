@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tb.plan import Entry, check, load, results, table
+from tb.plan import Entry, Plan, check, check_ran, load, results, table
 
 TESTS = """
 import cocotb
@@ -64,25 +64,91 @@ def test_unknown_key(tmp_path: Path):
         load(plan)
 
 
-def test_table_shows_results(tmp_path: Path):
+JUNIT = """<testsuites><testsuite>
+<testcase classname="tb.x.test_unit" name="test_a[verilator]"><properties>
+<property name="cocotb" value="pass tb/x/cocotb_unit.py::inner"/>
+<property name="cocotb" value="fail tb/x/cocotb_unit.py::refused"/>
+</properties></testcase>
+<testcase classname="tb.x.test_unit" name="test_a[icarus]"><failure/><properties>
+<property name="cocotb" value="fail tb/x/cocotb_unit.py::other"/>
+</properties></testcase>
+<testcase classname="tb.x.test_unit" name="test_b"/>
+<testcase classname="tb.x.test_unit" name="test_c"><skipped/></testcase>
+<testcase classname="tb.x.proof" name="Sound[unit.sound]"/>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture
+def passed(tmp_path: Path) -> dict[str, bool]:
     junit = tmp_path / "tests.xml"
-    junit.write_text(
-        "<testsuites><testsuite>"
-        '<testcase classname="tb.x.test_unit" name="test_a[verilator]"/>'
-        '<testcase classname="tb.x.test_unit" name="test_a[icarus]"><failure/></testcase>'
-        '<testcase classname="tb.x.test_unit" name="test_b"/>'
-        '<testcase classname="tb.x.test_unit" name="test_c"><skipped/></testcase>'
-        "</testsuite></testsuites>"
+    junit.write_text(JUNIT)
+    return results([junit])
+
+
+def test_results(passed: dict[str, bool]):
+    """A cocotb test that was meant to fail, in a pytest test that passed, did what it should."""
+    assert {name.removeprefix("tb/x/"): good for name, good in passed.items()} == {
+        "test_unit.py::test_a": False,
+        "test_unit.py::test_b": True,
+        "cocotb_unit.py::inner": True,
+        "cocotb_unit.py::refused": True,
+        "cocotb_unit.py::other": False,
+        "proof.py::Sound": True,
+    }
+
+
+def test_table_shows_results(passed: dict[str, bool]):
+    names = [f"tb/x/test_unit.py::test_{letter}" for letter in "abc"]
+    plan = Plan(
+        [entry([*names, "tb/x/cocotb_unit.py::inner", "tb/x/test_unit.py::test_late"])],
+        {"HOST-7": "runlists"},
+        frozenset({"tb/x/test_unit.py::test_late"}),
     )
-    shown = [entry([f"tb/x/test_unit.py::test_{letter}" for letter in "abc"])]
-    row = table(shown, {"HOST-7": "runlists"}, results(junit)).splitlines()[2]
+    row = table(plan, passed).splitlines()[2]
     assert "test_a` (FAIL)<br>" in row
     assert "test_b` (pass)<br>" in row
-    assert "test_c` |" in row
+    assert "test_c`<br>" in row
+    assert "inner` (pass)<br>" in row
+    assert "test_late` (nightly) |" in row
+
+
+@pytest.mark.parametrize(
+    ("names", "nightly", "problems"),
+    [
+        (["test_unit.py::test_b", "cocotb_unit.py::inner"], [], []),
+        (["test_unit.py::test_b", "test_unit.py::late"], ["test_unit.py::late"], []),
+        (["test_unit.py::test_b", "test_unit.py::late"], [], ["test_unit.py::late did not run"]),
+        (
+            ["test_unit.py::late"],
+            ["test_unit.py::late"],
+            ["COPY-1: nothing of it ran"],
+        ),
+        (
+            ["test_unit.py::test_b"],
+            ["test_unit.py::test_b"],
+            ["test_unit.py::test_b is called nightly and ran"],
+        ),
+        (["cocotb_unit.py::other"], [], ["cocotb_unit.py::other failed"]),
+        (
+            ["test_unit.py::test_b"],
+            ["test_unit.py::no"],
+            ["test_unit.py::no is called nightly and not in the plan"],
+        ),
+    ],
+)
+def test_ran(passed: dict[str, bool], names: list[str], nightly: list[str], problems: list[str]):
+    found = {name.removeprefix("tb/x/"): good for name, good in passed.items()}
+    assert check_ran(Plan([entry(names)], {}, frozenset(nightly)), found) == problems
+
+
+def test_nightly_runs_everything(passed: dict[str, bool]):
+    late = "tb/x/test_unit.py::late"
+    plan = Plan([entry(["tb/x/test_unit.py::test_b", late])], {}, frozenset({late}))
+    assert check_ran(plan, passed, nightly=True) == [f"{late} did not run"]
 
 
 def test_plan_of_this_project_is_readable():
-    entries, pending = load()
-    ids = [entry.id for entry in entries]
+    plan = load()
+    ids = [entry.id for entry in plan.entries]
     assert len(ids) == len(set(ids)) >= 25
-    assert not set(ids) & set(pending)
+    assert not set(ids) & set(plan.pending)

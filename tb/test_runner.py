@@ -14,6 +14,8 @@ from tb.runner import SIM_BUILD, simulate
 
 TESTS = "tb.cocotb_runner"
 
+pytestmark = pytest.mark.smoke
+
 
 class Counter(wiring.Component):
     """Adds `step` in every cycle with `enable`; `odd` is combinational."""

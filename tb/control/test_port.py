@@ -6,9 +6,10 @@ from hw import export
 from hw.config import CONFIGS
 from hw.control.port import ControlPort
 from tb.runner import simulate
+from tb.tiers import tiers
 
 
-@pytest.mark.parametrize("config", ["tiny", "default", "large"])
+@pytest.mark.parametrize("config", tiers(["tiny", "default", "large"], smoke=["tiny"]))
 def test_port(simulator: str, config: str):
     simulate(
         ControlPort(CONFIGS[config]),

@@ -7,11 +7,12 @@ from hw.config import CONFIGS
 from hw.copy.engine import CopyEngine
 from tb.copy.bench import config
 from tb.runner import simulate
+from tb.tiers import tiers
 
 WIDTHS = [64, 128, 512]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", tiers(WIDTHS, smoke=[64]))
 @pytest.mark.parametrize(("tests", "minimum"), [("cocotb_copy", 14), ("cocotb_rate", 10)])
 def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:
     simulate(

@@ -1,5 +1,6 @@
 """Combinational blocks in the text that simulators are given."""
 
+import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -30,5 +31,6 @@ class Chain(wiring.Component):
         return m
 
 
+@pytest.mark.smoke
 def test_chain(simulator: str):
     simulate(Chain(), "tb.export.cocotb_chain", simulator=simulator, name="export-chain")

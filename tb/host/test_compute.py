@@ -1,5 +1,7 @@
 """Compute channels on the whole machine, on both simulators."""
 
+import pytest
+
 from hw.top import Signalbox
 from tb.sim.sizes import COMPUTE
 from tb.sim.top import simulate_top
@@ -22,4 +24,17 @@ def test_queues(simulator: str) -> None:
         simulator=simulator,
         name="host-queues",
         minimum=5,
+    )
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
+def test_smoke(simulator: str) -> None:
+    """A launch from its channel to its end, with every change."""
+    simulate_top(
+        Signalbox(COMPUTE),
+        "tb.host.cocotb_compute",
+        simulator=simulator,
+        name="host-compute",
+        testcase="inline_records",
     )

@@ -7,6 +7,7 @@ import pytest
 from hw.top import Signalbox
 from tb.sim.sizes import SIZES
 from tb.sim.top import simulate_top
+from tb.tiers import tiers
 
 SINGLE = {
     "cocotb_rings": 18,
@@ -65,7 +66,13 @@ def test_default(simulator: str, module: str):
 
 
 @pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
-@pytest.mark.parametrize(("size", "module"), [(size, m) for size in SLOW for m in SLOW[size]])
+@pytest.mark.parametrize(
+    ("size", "module"),
+    tiers(
+        [(size, m) for size in SLOW for m in SLOW[size]],
+        smoke=[("tiny", "cocotb_rings"), ("narrow", "cocotb_copies")],
+    ),
+)
 def test_smallest(simulator: str, size: str, module: str):
     """Each on a machine that is large enough for it."""
     run(simulator, size, module)

@@ -10,6 +10,7 @@ from hw.host.fetch import Fetch
 from hw.host.memops import MemOps
 from tb.host import fetching
 from tb.runner import simulate
+from tb.tiers import tiers
 
 
 def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None:
@@ -25,21 +26,21 @@ def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None
     )
 
 
-@pytest.mark.parametrize("size", fetching.CONFIGS)
+@pytest.mark.parametrize("size", tiers(fetching.CONFIGS, smoke=["narrow"]))
 def test_fetch(simulator: str, size: str) -> None:
     run(Fetch(fetching.CONFIGS[size]), simulator, size, 6)
 
 
-@pytest.mark.parametrize("size", ["tiny", "default", "large"])
+@pytest.mark.parametrize("size", tiers(["tiny", "default", "large"], smoke=["tiny"]))
 def test_arrivals(simulator: str, size: str) -> None:
     run(Arrivals(CONFIGS[size]), simulator, size, 3)
 
 
-@pytest.mark.parametrize("size", ["tiny", "default", "two-engines", "large"])
+@pytest.mark.parametrize("size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"]))
 def test_barrier(simulator: str, size: str) -> None:
     run(Barrier(CONFIGS[size]), simulator, size, 3)
 
 
-@pytest.mark.parametrize("size", ["tiny", "default", "large"])
+@pytest.mark.parametrize("size", tiers(["tiny", "default", "large"], smoke=["tiny"]))
 def test_memops(simulator: str, size: str) -> None:
     run(MemOps(CONFIGS[size]), simulator, size, 5)

@@ -7,8 +7,10 @@ import pytest
 from hw.lib.arbiter import RoundRobin
 from hw.lib.stream import StreamRegister
 from tb.runner import simulate
+from tb.tiers import tiers
 
 
+@pytest.mark.smoke
 def test_stream_register(simulator: str) -> None:
     simulate(
         StreamRegister(16),
@@ -19,7 +21,10 @@ def test_stream_register(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("count", "first"), [(1, 0), (5, 0), (64, 0), (5, 2), (8, 1), (13, 3)])
+ARBITERS = [(1, 0), (5, 0), (64, 0), (5, 2), (8, 1), (13, 3)]
+
+
+@pytest.mark.parametrize(("count", "first"), tiers(ARBITERS, smoke=[(1, 0), (5, 2)]))
 def test_round_robin(simulator: str, count: int, first: int) -> None:
     simulate(
         RoundRobin(count, first=first),

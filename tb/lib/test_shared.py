@@ -58,6 +58,7 @@ class Outer(wiring.Component):
         return m
 
 
+@pytest.mark.smoke
 def test_behaviour(simulator: str) -> None:
     count = Count()
     row = Row(*(Shared(count, "count") for _ in range(3)))

@@ -9,9 +9,10 @@ from hw.config import CONFIGS, Config
 from hw.mmu.fabric import MemoryFabric
 from tb.mmu.identity import IdentityFabric
 from tb.runner import simulate
+from tb.tiers import tiers
 
 
-@pytest.mark.parametrize("width", [64, 128, 512])
+@pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64]))
 def test_fabric(simulator: str, width: int) -> None:
     config = Config(data_width=width, memory_bytes=1 << 20)
     simulate(

@@ -8,6 +8,7 @@ from hw.config import Config
 from hw.mmu.faults import FaultRecorder
 from hw.mmu.system import MemorySystem
 from tb.runner import simulate
+from tb.tiers import tiers
 
 MEMORY = 1 << 24
 REQUESTERS = 2
@@ -71,12 +72,12 @@ def test_maintenance(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_maintenance", 46)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", tiers(CONFIGS, smoke=["small"]))
 def test_faults(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_faults", 43)
 
 
-@pytest.mark.parametrize("width", [64, 128, 512])
+@pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64]))
 def test_recorder(simulator: str, width: int) -> None:
     simulate(
         FaultRecorder(Config(sms=0, data_width=width), 4),

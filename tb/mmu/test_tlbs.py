@@ -12,9 +12,10 @@ from hw.mmu.mmu import Mmu
 from hw.mmu.spaces import Spaces
 from hw.mmu.walker import Walker
 from tb.runner import simulate
+from tb.tiers import tiers
 
 
-@pytest.mark.parametrize(("entries", "misses"), [(16, 4), (2, 2), (64, 16)])
+@pytest.mark.parametrize(("entries", "misses"), tiers([(16, 4), (2, 2), (64, 16)], smoke=[(2, 2)]))
 def test_l1(simulator: str, entries: int, misses: int) -> None:
     simulate(
         L1Tlb(Config(asids=8), data.StructLayout({"number": 16}), entries=entries, misses=misses),
@@ -28,7 +29,7 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
 
 @pytest.mark.parametrize(
     ("entries", "ways", "asids", "bits"),
-    [(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)],
+    tiers([(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)], smoke=[(64, 4, 8, 3)]),
 )
 def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> None:
     config = Config(asids=asids)
@@ -42,7 +43,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
     )
 
 
-@pytest.mark.parametrize("asids", [1, 3, 64])
+@pytest.mark.parametrize("asids", tiers([1, 3, 64], smoke=[1, 3]))
 def test_spaces(simulator: str, asids: int) -> None:
     simulate(
         Spaces(Config(asids=asids)),
@@ -53,7 +54,7 @@ def test_spaces(simulator: str, asids: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("width", "walks"), [(128, 8), (64, 2), (256, 5)])
+@pytest.mark.parametrize(("width", "walks"), tiers([(128, 8), (64, 2), (256, 5)], smoke=[(64, 2)]))
 def test_walker(simulator: str, width: int, walks: int) -> None:
     walker(simulator, width, walks, minimum=11)
 
@@ -75,7 +76,8 @@ def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "entries", "shared", "ways", "walks"), [(3, 4, 64, 4, 8), (4, 16, 128, 8, 2)]
+    ("clients", "entries", "shared", "ways", "walks"),
+    tiers([(3, 4, 64, 4, 8), (4, 16, 128, 8, 2)], smoke=[(3, 4, 64, 4, 8)]),
 )
 def test_mmu(
     simulator: str, clients: int, entries: int, shared: int, ways: int, walks: int

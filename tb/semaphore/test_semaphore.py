@@ -5,9 +5,10 @@ import pytest
 from hw.semaphore.unit import SemaphoreUnit
 from tb.runner import simulate
 from tb.semaphore.configs import SIZES
+from tb.tiers import tiers
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", tiers(SIZES, smoke=["tiny"]))
 def test_unit(size: str, simulator: str) -> None:
     simulate(
         SemaphoreUnit(SIZES[size]),

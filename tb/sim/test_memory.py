@@ -25,6 +25,7 @@ def run(simulator: str, tests: str, **options) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_memory(simulator: str):
     run(simulator, "tb.sim.cocotb_memory", minimum=7)
 

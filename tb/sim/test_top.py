@@ -11,6 +11,7 @@ from tb.sim.stand_in import StandIn
 from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top, top
 
 
+@pytest.mark.smoke
 def test_top(simulator: str):
     config = Config(
         channels=16, copy_engines=2, semaphores=64, sms=0, memory_bytes=MEMORY_BYTES, trace=True

@@ -7,6 +7,7 @@ from hw.sm.controller import SmController
 from hw.sm.gate import Gate
 from tb.runner import simulate
 from tb.sm.bench import Size, config
+from tb.tiers import tiers
 
 SIZES = {
     "default": Size(),
@@ -17,7 +18,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", tiers(SIZES, smoke=["tiny"]))
 def test_controller(simulator: str, name: str) -> None:
     size = SIZES[name]
     simulate(
@@ -30,6 +31,7 @@ def test_controller(simulator: str, name: str) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_rules(simulator: str) -> None:
     size = Size(registers=128)
     simulate(
@@ -42,7 +44,7 @@ def test_rules(simulator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["tiny", "default"])
+@pytest.mark.parametrize("name", tiers(["tiny", "default"], smoke=["tiny"]))
 def test_gate(simulator: str, name: str) -> None:
     simulate(
         Gate(CONFIGS[name]),

@@ -38,6 +38,7 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 6), ("control", 8)])
 
 
+@pytest.mark.smoke
 @TESTS
 def test_core(simulator: str, tests: str, minimum: int) -> None:
     run("four", tests, minimum, simulator)

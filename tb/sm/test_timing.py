@@ -8,6 +8,7 @@ from hw import export
 from hw.config import CONFIGS, Config
 from hw.sm.timing.core import TimingCore
 from tb.runner import DESIGN, simulate
+from tb.tiers import tiers
 
 SIZES = {
     "six": {"data_width": 128, "sm_warps": 6, "sm_blocks": 3},
@@ -36,7 +37,7 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
 
 
 @TESTS
-@pytest.mark.parametrize("size", ["six", "many"])
+@pytest.mark.parametrize("size", tiers(["six", "many"], smoke=["six"]))
 def test_timing(simulator: str, size: str, tests: str, minimum: int) -> None:
     run(size, tests, minimum, simulator)
 

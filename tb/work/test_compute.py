@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from hw.work.compute import Compute
 from tb.runner import simulate
 from tb.work.configs import COMPUTE
@@ -24,4 +26,17 @@ def test_timing(simulator: str) -> None:
         simulator=simulator,
         name="work-timing",
         minimum=3,
+    )
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
+def test_smoke(simulator: str) -> None:
+    """One test of the engine with every change."""
+    simulate(
+        Compute(COMPUTE),
+        "tb.work.cocotb_compute",
+        simulator=simulator,
+        name="work-compute",
+        testcase="dependent_tasks",
     )

@@ -1,10 +1,13 @@
 """Contexts on both simulators."""
 
+import pytest
+
 from hw.config import CONFIGS
 from hw.work.contexts import Contexts
 from tb.runner import simulate
 
 
+@pytest.mark.smoke
 def test_contexts(simulator: str) -> None:
     simulate(
         Contexts(CONFIGS["default"]),

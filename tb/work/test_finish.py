@@ -1,10 +1,13 @@
 """The end of tasks on both simulators."""
 
+import pytest
+
 from hw.config import CONFIGS
 from hw.work.finish import Finish
 from tb.runner import simulate
 
 
+@pytest.mark.smoke
 def test_finish(simulator: str) -> None:
     simulate(
         Finish(CONFIGS["default"]),

@@ -4,10 +4,11 @@ import pytest
 
 from hw.work.lists import Lists
 from tb.runner import simulate
+from tb.tiers import tiers
 from tb.work.configs import LISTS
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", tiers(LISTS, smoke=["tiny"]))
 def test_lists(simulator: str, name: str) -> None:
     simulate(
         Lists(LISTS[name]),

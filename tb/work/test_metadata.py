@@ -4,10 +4,11 @@ import pytest
 
 from hw.work.metadata import Metadata
 from tb.runner import simulate
+from tb.tiers import tiers
 from tb.work.configs import METADATA
 
 
-@pytest.mark.parametrize("name", METADATA)
+@pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"]))
 def test_metadata(simulator: str, name: str) -> None:
     simulate(
         Metadata(METADATA[name]),

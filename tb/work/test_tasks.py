@@ -6,6 +6,7 @@ import pytest
 
 from hw.work.tasks import Tasks
 from tb.runner import simulate
+from tb.tiers import tiers
 from tb.work.configs import TASKS
 
 
@@ -21,7 +22,7 @@ def run(simulator: str, tests: str, name: str, **options: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", tiers(TASKS, smoke=["tiny"]))
 def test_tasks(simulator: str, name: str) -> None:
     run(simulator, "tasks", name, minimum=12)
 

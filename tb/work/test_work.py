@@ -12,6 +12,7 @@ from hw.work.placement import Placement
 from tb.bench.recorded import DOCS, compare, document, recording
 from tb.bench.scenes import collect
 from tb.runner import simulate
+from tb.tiers import tiers
 from tb.work import rates
 
 FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
@@ -31,7 +32,7 @@ def place(simulator: str, tests: str, config: Config, name: str, **options: Any)
     )
 
 
-@pytest.mark.parametrize("sms", [1, 5])
+@pytest.mark.parametrize("sms", tiers([1, 5], smoke=[1]))
 def test_random(simulator: str, sms: int) -> None:
     config = Config(slots=8, sms=sms, asids=4, **SIZES)
     place(simulator, "cocotb_random", config, f"random-{sms}")
@@ -51,6 +52,7 @@ def test_exports(name: str) -> None:
     assert "module dut" in export.verilog(Placement(CONFIGS[name]), "dut")
 
 
+@pytest.mark.smoke
 def test_directed(simulator: str) -> None:
     config = Config(slots=8, sms=3, asids=8, **SIZES)
     place(simulator, "cocotb_placement", config, "directed", minimum=16)

@@ -1,0 +1,239 @@
+"""Everything that takes longer than a change may wait for, in parts, and one page of results.
+
+    python -m tb.nightly [--seed N] [--again] [PART...]
+
+Without names, all parts are run, one after the other. A part takes an hour at most, or it fails.
+Its outcome and its output are kept in `sim_build/nightly/`; a part that has passed on this very
+commit is not run again unless `--again` asks for it. So an interrupted night goes on where it was.
+
+In the end all that is known of this commit is written as one page, `sim_build/nightly/page.md`, and
+printed: parts with their seeds, counts and times, and whether every requirement was shown.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from driver.report import table
+from tb import plan
+from tb.runner import ROOT, SIM_BUILD, choose_seed
+
+__all__ = ["PARTS", "Outcome", "Part", "main", "page", "run"]
+
+FOLDER = SIM_BUILD / "nightly"
+HOUR = 3600  # seconds
+SEEDS = 20  # of the part `seeds`
+
+_RANDOM = "verilator and not test_runner"
+"""For pytest's `-k`: everything that simulates, for all of it takes the seed."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Commands that are run one after the other.
+
+    `about` : one sentence for the page. `commands` : made for a seed. `limit` : seconds for all of
+    them.
+    """
+
+    about: str
+    commands: Callable[[int], Sequence[Sequence[str]]]
+    limit: int = HOUR
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part on a commit. `counts` : results of its tests, as words."""
+
+    part: str
+    commit: str
+    seed: int
+    passed: bool
+    seconds: float
+    counts: str
+
+
+def _pytest(part: str, *arguments: str) -> list[str]:
+    """Tests on all cores; their results lie beside the log of the part."""
+    junit = ["--junitxml", str(FOLDER / f"{part}.xml")]
+    return _module("pytest", "tb", "-q", "-n", "auto", *junit, *arguments)
+
+
+def _module(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", name, *arguments]
+
+
+_EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)")
+
+
+def _seeded(seed: int) -> list[list[str]]:
+    """The random tests with several seeds, from the given one on."""
+    tests = _pytest("seeds", *_EVERY_SIZE, "-k", _RANDOM)
+    return [["env", f"SIGNALBOX_SEED={seed + step}", *tests] for step in range(SEEDS)]
+
+
+def _mutants(seed: int) -> list[list[str]]:
+    return [_module("tb.mutation", "--sample", "200", "--seed", str(seed), "hw", "driver")]
+
+
+PARTS = {
+    "verilator": Part(
+        "every size on Verilator",
+        lambda _: [_pytest("verilator", *_EVERY_SIZE, "-k", "not icarus")],
+    ),
+    "icarus": Part(
+        "every size on Icarus", lambda _: [_pytest("icarus", *_EVERY_SIZE, "-k", "icarus")]
+    ),
+    "seeds": Part(f"random tests with {SEEDS} seeds, on Verilator", _seeded),
+    "proofs": Part("all proofs", lambda _: [_module("tb.proofs.run", "--all")]),
+    "breaks": Part(
+        "each proof fails on broken designs",
+        lambda _: [_module("tb.proofs.run", "--all", "--break")],
+    ),
+    "mutants": Part("a sample of mutants is killed", _mutants),
+    "soak": Part("long random tests", lambda _: [_pytest("soak", "-m", "soak")]),
+    "coverage": Part("coverage of the machine", lambda _: [_module("tb.coverage")]),
+    "bench": Part(
+        "cycles are as recorded",
+        lambda _: [_pytest("bench", "-m", "bench", "--dist", "loadfile")],
+    ),
+}
+"""In the order in which they are run: the quickest to fail first."""
+
+
+def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
+    """Run a part; its output goes into `<name>.log`."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in FOLDER.glob(f"{name}.*"):
+        old.unlink()
+    began = time.monotonic()
+    passed = True
+    env = {**os.environ, "SIGNALBOX_SEED": str(seed), "SIGNALBOX_REQUIRE_ICARUS": "1"}
+    with (FOLDER / f"{name}.log").open("w") as log:
+        for command in part.commands(seed):
+            log.write(f"$ {shlex.join(command)}\n")
+            log.flush()
+            left = part.limit - (time.monotonic() - began)
+            try:
+                done = subprocess.run(
+                    command, cwd=ROOT, env=env, stdout=log, stderr=log, timeout=max(left, 1)
+                )
+                passed &= done.returncode == 0
+            except subprocess.TimeoutExpired:
+                log.write(f"not over after {part.limit} s\n")
+                passed = False
+                break
+    seconds = time.monotonic() - began
+    return Outcome(name, commit, seed, passed, seconds, _counts(FOLDER / f"{name}.log"))
+
+
+def _counts(log: Path) -> str:
+    """The last line of the output that counts something."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    counting = [line for line in lines if any(word in line for word in (" passed", " of "))]
+    return (counting or lines or [""])[-1].strip("= ").replace("|", "/")[:80]
+
+
+def _known(commit: str) -> dict[str, Outcome]:
+    """Outcomes of earlier calls on this commit."""
+    found = {}
+    for name in PARTS:
+        file = FOLDER / f"{name}.json"
+        if file.exists():
+            outcome = Outcome(**json.loads(file.read_text()))
+            if outcome.commit == commit:
+                found[name] = outcome
+    return found
+
+
+def _commit() -> str:
+    """Name of the commit; with "+" for changes beside it, whose outcomes are not kept."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+    return (git("rev-parse", "HEAD") or "unknown") + "+" * bool(git("status", "--porcelain"))
+
+
+def page(outcomes: Sequence[Outcome], problems: Sequence[str]) -> str:
+    """The page of results, in Markdown. `problems` : of the verification plan."""
+    rows = [
+        [
+            one.part,
+            PARTS[one.part].about,
+            "pass" if one.passed else "FAIL",
+            f"{one.seconds / 60:.1f} min",
+            str(one.seed),
+            one.counts,
+        ]
+        for one in outcomes
+    ]
+    missing = [name for name in PARTS if name not in {one.part for one in outcomes}]
+    lines = [
+        f"# Nightly results of {outcomes[0].commit if outcomes else 'nothing'}",
+        "",
+        table(rows, ["part", "what it runs", "result", "time", "seed", "counts"]),
+        "",
+        f"Not run: {', '.join(missing) or 'nothing'}.",
+        f"Verification plan: {len(problems)} problems.",
+        *(f"* {problem}" for problem in problems),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plan_problems() -> list[str]:
+    """What the plan lacks in the results that lie in the folder."""
+    files = [FOLDER / f"{name}.xml" for name in ("verilator", "icarus", "soak", "bench")]
+    files.append(SIM_BUILD / "proofs.xml")
+    present = []
+    for file in files:
+        try:
+            ElementTree.parse(file)
+        except (FileNotFoundError, ElementTree.ParseError):
+            continue
+        present.append(file)
+    whole = plan.load()
+    return plan.check(whole.entries) + plan.check_ran(whole, plan.results(present), nightly=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run parts and print the page; gives 1 unless all that were asked for have passed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tb.nightly", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--seed", type=int, help="of all random numbers (a fresh one)")
+    parser.add_argument("--again", action="store_true", help="run what has passed, too")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.parts if name not in PARTS]
+    if unknown:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    seed, commit = choose_seed(options.seed), _commit()
+    outcomes = _known(commit)
+    for name in options.parts or PARTS:
+        kept = outcomes.get(name)
+        if kept and kept.passed and not options.again and not commit.endswith("+"):
+            print(f"{name}: passed before")
+            continue
+        print(f"{name}: {PARTS[name].about}, seed {seed} ...", flush=True)
+        outcomes[name] = run(name, PARTS[name], seed, commit)
+        (FOLDER / f"{name}.json").write_text(json.dumps(asdict(outcomes[name])))
+        verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
+        print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)
+    text = page([outcomes[name] for name in PARTS if name in outcomes], _plan_problems())
+    (FOLDER / "page.md").write_text(text)
+    print(f"\n{text}")
+    return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
