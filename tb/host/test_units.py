@@ -31,16 +31,22 @@ def test_fetch(simulator: str, size: str) -> None:
     run(Fetch(fetching.CONFIGS[size]), simulator, size, 6)
 
 
-@pytest.mark.parametrize("size", tiers(["tiny", "default", "large"], smoke=["tiny"]))
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+)
 def test_arrivals(simulator: str, size: str) -> None:
     run(Arrivals(CONFIGS[size]), simulator, size, 3)
 
 
-@pytest.mark.parametrize("size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"]))
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"], nightly=["large"])
+)
 def test_barrier(simulator: str, size: str) -> None:
     run(Barrier(CONFIGS[size]), simulator, size, 3)
 
 
-@pytest.mark.parametrize("size", tiers(["tiny", "default", "large"], smoke=["tiny"]))
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+)
 def test_memops(simulator: str, size: str) -> None:
     run(MemOps(CONFIGS[size]), simulator, size, 5)

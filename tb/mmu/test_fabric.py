@@ -12,7 +12,7 @@ from tb.runner import simulate
 from tb.tiers import tiers
 
 
-@pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64]))
+@pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64], nightly=[128]))
 def test_fabric(simulator: str, width: int) -> None:
     config = Config(data_width=width, memory_bytes=1 << 20)
     simulate(

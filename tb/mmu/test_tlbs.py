@@ -15,7 +15,9 @@ from tb.runner import simulate
 from tb.tiers import tiers
 
 
-@pytest.mark.parametrize(("entries", "misses"), tiers([(16, 4), (2, 2), (64, 16)], smoke=[(2, 2)]))
+@pytest.mark.parametrize(
+    ("entries", "misses"), tiers([(16, 4), (2, 2), (64, 16)], smoke=[(2, 2)], nightly=[(64, 16)])
+)
 def test_l1(simulator: str, entries: int, misses: int) -> None:
     simulate(
         L1Tlb(Config(asids=8), data.StructLayout({"number": 16}), entries=entries, misses=misses),
@@ -29,7 +31,11 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
 
 @pytest.mark.parametrize(
     ("entries", "ways", "asids", "bits"),
-    tiers([(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)], smoke=[(64, 4, 8, 3)]),
+    tiers(
+        [(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)],
+        smoke=[(64, 4, 8, 3)],
+        nightly=[(256, 16, 64, 2)],
+    ),
 )
 def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> None:
     config = Config(asids=asids)
@@ -54,7 +60,9 @@ def test_spaces(simulator: str, asids: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("width", "walks"), tiers([(128, 8), (64, 2), (256, 5)], smoke=[(64, 2)]))
+@pytest.mark.parametrize(
+    ("width", "walks"), tiers([(128, 8), (64, 2), (256, 5)], smoke=[(64, 2)], nightly=[(256, 5)])
+)
 def test_walker(simulator: str, width: int, walks: int) -> None:
     walker(simulator, width, walks, minimum=11)
 
@@ -77,7 +85,11 @@ def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
 
 @pytest.mark.parametrize(
     ("clients", "entries", "shared", "ways", "walks"),
-    tiers([(3, 4, 64, 4, 8), (4, 16, 128, 8, 2)], smoke=[(3, 4, 64, 4, 8)]),
+    tiers(
+        [(3, 4, 64, 4, 8), (4, 16, 128, 8, 2)],
+        smoke=[(3, 4, 64, 4, 8)],
+        nightly=[(4, 16, 128, 8, 2)],
+    ),
 )
 def test_mmu(
     simulator: str, clients: int, entries: int, shared: int, ways: int, walks: int

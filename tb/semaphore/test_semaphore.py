@@ -8,7 +8,7 @@ from tb.semaphore.configs import SIZES
 from tb.tiers import tiers
 
 
-@pytest.mark.parametrize("size", tiers(SIZES, smoke=["tiny"]))
+@pytest.mark.parametrize("size", tiers(SIZES, smoke=["tiny"], nightly=["large"]))
 def test_unit(size: str, simulator: str) -> None:
     simulate(
         SemaphoreUnit(SIZES[size]),

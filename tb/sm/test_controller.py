@@ -18,7 +18,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", tiers(SIZES, smoke=["tiny"]))
+@pytest.mark.parametrize("name", tiers(SIZES, smoke=["tiny"], nightly=["many"]))
 def test_controller(simulator: str, name: str) -> None:
     size = SIZES[name]
     simulate(

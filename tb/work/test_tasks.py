@@ -22,7 +22,7 @@ def run(simulator: str, tests: str, name: str, **options: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("name", tiers(TASKS, smoke=["tiny"]))
+@pytest.mark.parametrize("name", tiers(TASKS, smoke=["tiny"], nightly=["large"]))
 def test_tasks(simulator: str, name: str) -> None:
     run(simulator, "tasks", name, minimum=12)
 

@@ -1,0 +1,78 @@
+"""`make nightly`: what is kept, what is run again, and that a failure is never hidden."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tb import nightly
+from tb.nightly import Part, page, run
+
+
+def python(code: str, limit: int = 60) -> Part:
+    return Part("a part", lambda seed: [[sys.executable, "-c", code, str(seed)]], limit)
+
+
+GOOD = python("import sys; print('3 passed, seed', sys.argv[1])")
+BAD = python("print('1 failed, 2 passed'); raise SystemExit(1)")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(nightly, "FOLDER", tmp_path)
+    monkeypatch.setattr(nightly, "PARTS", {"good": GOOD, "bad": BAD})
+    monkeypatch.setattr(nightly, "_commit", lambda: "abc")
+    monkeypatch.setattr(nightly, "_plan_problems", lambda: ["COPY-1: nothing of it ran"])
+    return tmp_path
+
+
+def test_pass(folder: Path):
+    outcome = run("good", GOOD, 7, "abc")
+    assert (outcome.passed, outcome.seed, outcome.counts) == (True, 7, "3 passed, seed 7")
+
+
+def test_failure(folder: Path):
+    outcome = run("bad", BAD, 7, "abc")
+    assert (outcome.passed, outcome.counts) == (False, "1 failed, 2 passed")
+
+
+def test_too_long(folder: Path):
+    outcome = run("slow", python("import time; time.sleep(60)", limit=1), 7, "abc")
+    assert not outcome.passed and outcome.seconds < 30
+    assert "not over after 1 s" in (folder / "slow.log").read_text()
+
+
+def test_later_commands_run_after_a_failure(folder: Path):
+    """One seed that fails does not keep the others from being tried."""
+    commands = [[sys.executable, "-c", f"print({n}); raise SystemExit({1 - n})"] for n in (0, 1)]
+    assert not run("both", Part("", lambda _: commands), 7, "abc").passed
+    assert "\n1\n" in (folder / "both.log").read_text()
+
+
+def test_only_what_passed_is_kept(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert nightly.main(["--seed", "1"]) == 1
+    assert nightly.main(["--seed", "2"]) == 1
+    text = capsys.readouterr().out
+    assert "good: passed before" in text and "bad: passed before" not in text
+    assert nightly.main(["--seed", "3", "--again", "good"]) == 0
+    assert "3 passed, seed 3" in (folder / "page.md").read_text()
+
+
+def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(nightly, "_commit", lambda: "abc+")
+    assert nightly.main(["--seed", "1", "good"]) == 0
+    assert nightly.main(["--seed", "2", "good"]) == 0
+    assert "3 passed, seed 2" in (folder / "page.md").read_text()
+
+
+def test_page(folder: Path):
+    """It says what failed, what was not run, and what the plan lacks."""
+    text = page([run("bad", BAD, 7, "abc")], ["COPY-1: nothing of it ran"])
+    assert "FAIL" in text and "Not run: good." in text
+    assert "Verification plan: 1 problems.\n* COPY-1: nothing of it ran" in text
+
+
+def test_unknown_part(folder: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        nightly.main(["best"])
+    assert "no part best; there are good, bad" in capsys.readouterr().err

@@ -1,0 +1,36 @@
+"""Tiers: what is left to `make nightly`, and what is not."""
+
+import pytest
+
+from tb.tiers import tiers
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+import pytest
+from tb.tiers import tiers
+
+SIZES = ["small", "odd", "large"]
+
+@pytest.mark.parametrize("simulator", ["verilator", "icarus"])
+@pytest.mark.parametrize("size", tiers(SIZES, smoke=["small"], nightly=["large"]))
+def test_unit(simulator, size): ...
+"""
+
+
+def test_every_change(pytester: pytest.Pytester):
+    """All on Verilator but the nightly; of Icarus, the smoke test alone."""
+    pytester.makeconftest("from tb.conftest import *")
+    pytester.makepyfile(TESTS)
+    found = pytester.runpytest("--collect-only", "-q", "-m", "not nightly", "-p", "no:randomly")
+    names = {line.partition("[")[2] for line in found.outlines if "::" in line}
+    assert names == {"small-verilator]", "odd-verilator]", "small-icarus]"}
+
+
+def test_several_parameters():
+    assert [entry.values for entry in tiers([(1, 2), (3, 4)], smoke=[(3, 4)])] == [(1, 2), (3, 4)]
+
+
+def test_unknown_value():
+    with pytest.raises(ValueError, match=r"\['huge'\] are none of \['small'\]"):
+        tiers(["small"], nightly=["huge"])
