@@ -12,11 +12,11 @@ WAVES ?= 0
 # What `make raw` runs: little-endian dwords, and a memory image (`driver/raw.py`).
 PUSHBUFFER ?=
 IMAGE ?=
-# Which pytest tests: make test TESTS=tb/copy
+# Which pytest tests; those that are named run in every size, on both simulators: TESTS=tb/copy
 TESTS ?= tb
 # How many of them run at once; auto: as many as there are cores.
 JOBS ?= auto
-# 1: every size, on both simulators: what `make nightly` runs. Else what every change needs.
+# 1: all tests in every size, on both simulators; else what every change needs.
 ALL ?= 0
 # Further arguments of the targets that run a command.
 ARGS ?=
@@ -57,9 +57,9 @@ raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report wha
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
 	$(RUN) -m tb.picture
 
-test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/copy  ALL=1 (every size, all on Icarus)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
+test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/copy  ALL=1 (every size, both simulators; so are tests that are named)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
 	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml \
-	    $(if $(filter 1,$(ALL)),-m 'not (bench or soak)') $(ARGS)
+	    $(if $(filter-out 0tb,$(ALL)$(TESTS)),-m 'not (bench or soak)') $(ARGS)
 
 lint: $(VENV)/.checks ## check form and types of the Python code
 	$(VENV)/bin/ruff format --check .
