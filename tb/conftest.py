@@ -4,7 +4,10 @@
 on Icarus a sample, marked `smoke`. `make nightly` runs all. A mark stands at a test or at one of
 its parameters:
 
-    @pytest.mark.parametrize("size", [pytest.param("tiny", marks=pytest.mark.smoke), "default"])
+    @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
+
+`--seeds N` repeats every test that simulates with N seeds, from `SIGNALBOX_SEED` on, else from a
+fresh one.
 """
 
 import os
@@ -13,7 +16,33 @@ import shutil
 import pytest
 
 from tb import outcomes
-from tb.runner import SIMULATORS
+from tb.runner import SIMULATORS, choose_seed
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seeds", type=int, default=0, metavar="N", help="repeat what simulates with N seeds"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All processes of pytest-xdist have to collect the same seeds."""
+    if config.getoption("--seeds"):
+        os.environ.setdefault("SIGNALBOX_SEED", str(choose_seed()))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    count = metafunc.config.getoption("--seeds")
+    if count and "simulator" in metafunc.fixturenames:
+        first = choose_seed()
+        metafunc.parametrize("chosen_seed", range(first, first + count), indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def chosen_seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed of this repetition, if there are any."""
+    if hasattr(request, "param"):
+        monkeypatch.setenv("SIGNALBOX_SEED", str(request.param))
 
 
 @pytest.fixture(params=SIMULATORS)

@@ -32,8 +32,8 @@ FOLDER = SIM_BUILD / "nightly"
 HOUR = 3600  # seconds
 SEEDS = 20  # of the part `seeds`
 
-_RANDOM = "verilator and not test_runner"
-"""For pytest's `-k`: everything that simulates, for all of it takes the seed."""
+_SIMULATED = "verilator and not test_runner"
+"""For pytest's `-k`: what takes a seed."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,6 @@ def _module(name: str, *arguments: str) -> list[str]:
 _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)")
 
 
-def _seeded(seed: int) -> list[list[str]]:
-    """The random tests with several seeds, from the given one on."""
-    tests = _pytest("seeds", *_EVERY_SIZE, "-k", _RANDOM)
-    return [["env", f"SIGNALBOX_SEED={seed + step}", *tests] for step in range(SEEDS)]
-
-
 def _mutants(seed: int) -> list[list[str]]:
     return [_module("tb.mutation", "--sample", "200", "--seed", str(seed), "hw", "driver")]
 
@@ -92,7 +86,10 @@ PARTS = {
     "icarus": Part(
         "every size on Icarus", lambda _: [_pytest("icarus", *_EVERY_SIZE, "-k", "icarus")]
     ),
-    "seeds": Part(f"random tests with {SEEDS} seeds, on Verilator", _seeded),
+    "seeds": Part(
+        f"everything that simulates, with {SEEDS} seeds, on Verilator",
+        lambda _: [_pytest("seeds", *_EVERY_SIZE, "-k", _SIMULATED, "--seeds", str(SEEDS))],
+    ),
     "proofs": Part("all proofs", lambda _: [_module("tb.proofs.run", "--all")]),
     "breaks": Part(
         "each proof fails on broken designs",

@@ -27,6 +27,24 @@ def test_every_change(pytester: pytest.Pytester):
     assert names == {"small-verilator]", "odd-verilator]", "small-icarus]"}
 
 
+def test_seeds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+    """What simulates is repeated, each time with another seed in the environment."""
+    monkeypatch.setenv("SIGNALBOX_SEED", "7")
+    pytester.makeconftest("from tb.conftest import *")
+    pytester.makepyfile("""
+        import os
+
+        def test_simulated(simulator):
+            with open(f"{simulator}-{os.environ['SIGNALBOX_SEED']}", "x"): ...
+
+        def test_other(): ...
+    """)
+    pytester.runpytest("--seeds", "3", "-k", "verilator or other").assert_outcomes(passed=4)
+    assert {file.name for file in pytester.path.glob("verilator-*")} == {
+        *("verilator-7", "verilator-8", "verilator-9"),
+    }
+
+
 def test_several_parameters():
     assert [entry.values for entry in tiers([(1, 2), (3, 4)], smoke=[(3, 4)])] == [(1, 2), (3, 4)]
 
