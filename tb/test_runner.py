@@ -98,6 +98,7 @@ def test_waves(simulator: str):
     assert (run / "dump.fst").stat().st_size > 0
 
 
+@pytest.mark.nightly
 def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
     """A second build on Verilator takes the compiled run-time library and headers of the first."""
     fresh = SIM_BUILD / "runner-library"

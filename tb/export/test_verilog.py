@@ -22,6 +22,8 @@ SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv",
 LONG = [pytest.param(name, marks=pytest.mark.soak) for name in ("default", "two-engines", "large")]
 """Take minutes, so they are part of `make soak`."""
 
+COPIES = pytest.param("copies", marks=pytest.mark.nightly)
+
 
 def export(config: str, folder: Path, *options: str) -> None:
     """Run the command as a user does, in a process of its own, with hashes of its own."""
@@ -29,7 +31,7 @@ def export(config: str, folder: Path, *options: str) -> None:
     subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.fixture(scope="module", params=["tiny", "copies", *LONG])
+@pytest.fixture(scope="module", params=["tiny", COPIES, *LONG])
 def folder(request: pytest.FixtureRequest) -> Path:
     """One export of each configuration, where the tools can see it; each process of pytest-xdist
     has its own."""

@@ -70,7 +70,7 @@ def test_default(simulator: str, module: str):
     ("size", "module"),
     tiers(
         [(size, m) for size in SLOW for m in SLOW[size]],
-        smoke=[("tiny", "cocotb_rings"), ("narrow", "cocotb_copies")],
+        smoke=[("narrow", "cocotb_copies")],
     ),
 )
 def test_smallest(simulator: str, size: str, module: str):

@@ -62,17 +62,17 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["wide"]))
+@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["default", "wide"]))
 def test_system(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_system", 3)
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["wide"]))
+@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["default", "wide"]))
 def test_maintenance(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_maintenance", 46)
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, smoke=["small"], nightly=["wide"]))
+@pytest.mark.parametrize("name", tiers(CONFIGS, smoke=["small"], nightly=["default", "wide"]))
 def test_faults(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_faults", 43)
 
@@ -89,6 +89,6 @@ def test_recorder(simulator: str, width: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["wide"]))
+@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["default", "wide"]))
 def test_malformed(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_malformed", 22)

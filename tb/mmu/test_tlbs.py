@@ -34,7 +34,7 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
     tiers(
         [(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)],
         smoke=[(64, 4, 8, 3)],
-        nightly=[(256, 16, 64, 2)],
+        nightly=[(256, 16, 64, 2), (512, 4, 64, 3)],
     ),
 )
 def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> None:
@@ -87,7 +87,6 @@ def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
     ("clients", "entries", "shared", "ways", "walks"),
     tiers(
         [(3, 4, 64, 4, 8), (4, 16, 128, 8, 2)],
-        smoke=[(3, 4, 64, 4, 8)],
         nightly=[(4, 16, 128, 8, 2)],
     ),
 )

@@ -53,6 +53,7 @@ def test_published_order(simulator: str):
     assert done.copies[0].start < risen < done.copies[0].end
 
 
+@pytest.mark.nightly
 def test_video():
     """Frames beside a saturating bulk stream: same requests, fewer cycles, less jitter."""
     runs = both("video")
