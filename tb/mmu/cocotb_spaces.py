@@ -8,6 +8,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
 from hw.mmu.spaces import Spaces
+from tb.goals import Rounds
 from tb.reset import reset
 
 ASIDS = int(os.environ["ASIDS"])
@@ -24,9 +25,10 @@ async def every_row_for_itself(dut):
     await reset(dut)
     rows: dict[int, tuple[int, int]] = {}
     expected, seen = None, 0
-    for cycle in range(2 * ASIDS + 600):
+    cycles = Rounds(2 * ASIDS + 600)
+    while cycles.more(seen > 50, seen):
         look, asid = numbers.random() < 0.7, numbers.randrange(1 << len(dut.asid))
-        binds = cycle > 2 * ASIDS and numbers.random() < 0.3
+        binds = cycles.number > 2 * ASIDS and numbers.random() < 0.3
         whose, row = numbers.randrange(ASIDS), (numbers.getrandbits(20), numbers.getrandbits(37))
         values = {
             "valid": binds,
@@ -48,4 +50,3 @@ async def every_row_for_itself(dut):
             assert dut.busy.value == 0
             rows[whose] = row
         await RisingEdge(dut.clk)
-    assert seen > 50
