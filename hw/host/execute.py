@@ -648,9 +648,10 @@ class Execute(wiring.Component):
             ),
         ]
         self._decide(m, passes, fails, out)
-        # Who changes a semaphore of its own group does not wait for it; nor does who has waited in
-        # vain, for the copy may come without that acquire.
-        with m.If((answered & ~acquires) | (cases[0].fails & self._late)):
+        # Who changes a semaphore of its own group does not wait for it: known when it is asked for,
+        # so that the change itself ends no reservation. Nor does who has waited in vain, for the
+        # copy may come without that acquire.
+        with m.If((self._asks & ~acquires) | (cases[0].fails & self._late)):
             m.d.comb += self.unguard.valid.eq(1)
         self._describe(m, out)
         return out

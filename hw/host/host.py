@@ -260,7 +260,7 @@ class Host(wiring.Component):
             launcher.release.eq(pipeline.release),
             launcher.enabled.eq(channels.enabled),
             # Not what was fetched counts: the rest of the group may be on its way.
-            launcher.working.eq(alive & ~empty),
+            launcher.working.eq(alive & ~empty & parking.holding),
             launcher.failed_taken.eq(channels.failed_taken),
         ]
         # Registers and errors.

@@ -43,7 +43,8 @@ class Launcher(wiring.Component):
         end is to be reported.
     reserve, release : an idle engine is kept for the channel, or no longer.
     enabled : per channel, switched on; copies of another one are stopped.
-    working : per channel, enabled, not halted and not empty; a reservation of another one ends.
+    working : per channel, enabled, not halted, not empty, and all of its acquire group held in the
+        cycle before; a reservation of another one ends, but not in the cycle of `reserve`.
     able : per channel, an engine can take its copy at once. keeping : one is reserved for it.
     queue : per channel, its running copy's engine can take one behind it.
     copying : per channel, copies under way.
@@ -111,7 +112,8 @@ class Launcher(wiring.Component):
                 m.d.sync += queued[number].eq(0)
             holder_works = self.working.bit_select(owner[number], 1)
             let_go = self.release.valid & (self.release.channel == owner[number])
-            with m.If(let_go | ~holder_works):
+            renewed = self.reserve.valid & (self.reserve.channel == owner[number])
+            with m.If(let_go | (~holder_works & ~renewed)):
                 m.d.sync += reserved[number].eq(0)
         self._choose(m, free, reserved, owner, home, queued, latest)
         m.d.comb += self.all_idle.eq(idle.all() & ~self.copying.any())

@@ -6,7 +6,8 @@ import cocotb
 
 from driver.pushbuffer import Pushbuffer
 from hw.methods import CeMethod, HostMethod
-from tb.host.bench import Bench, RawChannel, semaphore
+from hw.registers import Wait
+from tb.host.bench import Bench, RawChannel, in_order, semaphore
 from tb.host.cocotb_order import LASTING, LONG, Copy, joined, nops, together, until_started, wrapped
 from tb.sample import some
 from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Start
@@ -18,11 +19,13 @@ def check_priorities(events: list[Event], levels: dict[int, int], most: int) -> 
     """Check COPY-13 on a trace; `levels`: priority of each channel, 1 … `most`.
 
     When the last acquire of a copy passes, and when the copy starts, no copy of higher priority
-    is counted; and no other copy starts on its engine between the two. A semaphore that is
+    is counted; and no other copy starts on its engine between the two, unless a higher one was
+    counted since: then the acquires are decided anew when the copy starts. A semaphore that is
     written in the same cycle counts as written later. Returns the number of copies.
     """
     counted = dict.fromkeys(range(2, most + 1), 0)
     passes = dict.fromkeys(levels, 0)
+    # Engines that others have started on since the last acquire passed.
     waiting: dict[int, list[int]] = {}
     copies = 0
     # Within a cycle: decisions and starts see the semaphores before that cycle's writes.
@@ -32,6 +35,8 @@ def check_priorities(events: list[Event], levels: dict[int, int], most: int) -> 
         match event:
             case Semaphore(_, index, value):
                 counted[index + 2] = value
+                if value:
+                    waiting = {c: e for c, e in waiting.items() if levels[c] >= index + 2}
             case Acquire(cycle, channel, True):
                 passes[channel] += 1
                 if passes[channel] == most - levels[channel]:
@@ -116,36 +121,8 @@ async def eight_priorities(dut):
 
 @cocotb.test(**LIMIT)
 async def short_slices(dut):
-    """Slices so short that reservations are lost: a copy still starts only while no higher copy
-    is counted."""
-    bench = await Bench.start(dut)
-    for slice_cycles in (1, 5, 20, 60):
-        bench = await bench.again(counting=2)
-        await random_arrival_safe(bench, 3, slice_cycles)
-
-
-async def random_arrival_safe(bench: Bench, most: int, slice_cycles: int) -> None:
-    """As `random_arrival`, but only what must hold when a reservation may end: at the start of a
-    copy no higher copy is counted, and bytes and counts are right."""
-    built = await bench.control.read("CHANNELS")
-    levels = {i: 1 + i % most for i in range(built)}
-    channels = [await bench.copy_channel(i, slice_cycles=slice_cycles) for i in range(built)]
-    work = []
-    for _ in range(16):
-        channel = bench.numbers.choice(channels)
-        copy = (bench.allocate(600), bench.pattern(600)[0])
-        work.append((*copy, 600))
-        await channel.submit(wrapped(levels[channel.index], most, copy, 600))
-        await bench.wait(bench.numbers.choice((1, 30, 150)))
-    await bench.until_idle(*channels, limit=60_000)
-    assert all(bench.copied(*copy) for copy in work)
-    counted = dict.fromkeys(range(2, most + 1), 0)
-    for event in await bench.all_events():
-        if isinstance(event, Semaphore):
-            counted[event.index + 2] = event.value
-        elif isinstance(event, Start):
-            level = levels[event.channel]
-            assert not any(n for p, n in counted.items() if p > level), event
+    """The same with slices so short that channels are let go all the time."""
+    await random_group(dut, 3, (1, 5, 20, 60))
 
 
 def counted_first(level: int, levels: int, copy: Copy) -> Pushbuffer:
@@ -232,6 +209,69 @@ async def reservation_is_kept(dut):
     between = [e for e in await bench.events(Start) if passed.cycle < e.cycle < start.cycle]
     assert all(event.engine != start.engine for event in between)
     assert bool(between) == (engines > 1)
+
+
+@cocotb.test(**LIMIT)
+async def own_change_keeps_the_reservation(dut):
+    """COPY-13: the same when the channel changes the semaphore that it has acquired."""
+    bench = await Bench.start(dut, counting=1)
+    one, two = await bench.copy_channel(0, slice_cycles=100), await bench.copy_channel(1)
+    mine, *others = bench.copies(5, 512)
+    taken = Pushbuffer().acquire(semaphore(0), 0).add(semaphore(0), 1)
+    await one.submit(joined(taken, nops(*[0] * 1500), Pushbuffer().copy(*mine, 512)))
+    await until_acquired(bench, one)
+    await two.submit(joined(*(Pushbuffer().copy(*copy, 512) for copy in others)))
+    await bench.until_idle(one, two)
+    (passed,) = await bench.events(Acquire, channel=0, passed=True)
+    (counted,) = await bench.events(Semaphore, index=0, value=1)
+    (start,) = await bench.events(Start, channel=0)
+    floors = await bench.events(Floor, channel=1)
+    assert any(counted.cycle < event.cycle < start.cycle for event in floors)
+    between = [e for e in await bench.events(Start) if passed.cycle < e.cycle < start.cycle]
+    assert all(event.engine != start.engine for event in between)
+
+
+@cocotb.test(**LIMIT)
+async def reservation_ends_when_a_higher_copy_is_counted(dut):
+    """COPY-13: a low channel has passed its acquire, but is let go before it comes to its copy,
+    since its slice is over or the rest is still being fetched. A high copy that is counted then
+    starts at once on the engine that was reserved; the low one is decided anew and follows it."""
+    bench = await Bench.start(dut)
+    engines = await bench.control.read("COPY_ENGINES")
+    for fetched in (True, False):
+        bench = await bench.again(counting=1, read_latency=16 if fetched else 200)
+        high = await bench.copy_channel(1, early_waits=True)
+        low = await bench.copy_channel(0, slice_cycles=100)
+        busy = [await bench.copy_channel(2 + i) for i in range(engines - 1)]
+        await high.submit(
+            joined(Pushbuffer().acquire(semaphore(7), 1), wrapped(2, 2, bench.copies(1)[0], 1024))
+        )
+        await bench.until_waits(high, Wait.ONCHIP)
+        for channel in busy:
+            await channel.submit(Pushbuffer().copy(*bench.copies(1, 4 * LASTING)[0], 4 * LASTING))
+        await until_started(bench, len(busy))
+        # The low channel lets the high one go when its own acquire has passed.
+        first = Pushbuffer().acquire(semaphore(0), 0).release(semaphore(7), 1)
+        last = Pushbuffer().copy(*bench.copies(1)[0], 1024)
+        if fetched:
+            low.segment(joined(first, nops(*[0] * 1500), last))
+        else:
+            low.segment(first)
+            low.segment(last, sync=True)
+        await low.kick()
+        await bench.until_idle(low, high, *busy, limit=60_000)
+        (passed,) = await bench.events(Acquire, channel=0, passed=True)
+        counted, uncounted = await bench.events(Semaphore, index=0)
+        (above,), (below,) = [await bench.events(Start, channel=i) for i in (1, 0)]
+        # Of the low copy; before it, the channel has not come to its launch.
+        setting = (await bench.events(Method, channel=0, offset=int(CeMethod.LINE_LENGTH_IN)))[-1]
+        ended = [event.cycle for event in await bench.events(Done) if event.channel > 1]
+        gap = above.cycle - counted.cycle
+        cocotb.log.info("high copy starts %d cycles after it was counted", gap)
+        assert in_order(passed.cycle, counted.cycle, above.cycle, setting.cycle)
+        assert gap <= 24
+        assert above.engine == below.engine and uncounted.cycle <= below.cycle
+        assert all(below.cycle < cycle for cycle in ended), "another engine was idle"
 
 
 @cocotb.test(**LIMIT)

@@ -23,7 +23,7 @@ SINGLE = {
 TOGETHER = {
     "cocotb_methods": 17,
     "cocotb_order": 23,
-    "cocotb_priorities": 13,
+    "cocotb_priorities": 15,
     "cocotb_counters": 6,
     "cocotb_translation": 11,
 }
@@ -34,6 +34,7 @@ ENGINES = [
     "every_level_overtakes",
     "engines_overlap",
     "reservation_is_kept",
+    "reservation_ends_when_a_higher_copy_is_counted",
     "high_copy_overtakes_many",
 ]
 """Tests of `cocotb_priorities` in which several engines are more than faster."""

@@ -170,12 +170,33 @@ class ParkingProof(Proof):
             m.d.comb += Assert(dut.ready[channel] == (both | dut.retry[channel]))
 
 
+def lasting(m: Module, launch: Any, reserve: Any, told: Any) -> list[Value]:
+    """Per channel: an engine that could take its copy in the cycle before still can, and there is
+    still room behind its running copy, unless a copy was started or another channel has reserved.
+    `told` has `able`, `queue` and `copying`.
+
+    `LauncherProof` shows it, from what was asked before; `AcquireProof` takes it, and shows what
+    the other takes of what is asked now."""
+    could, room = Signal(CONFIG.channels), Signal(CONFIG.channels)
+    m.d.sync += room.eq(told.queue & told.copying & ~launch.valid.replicate(CONFIG.channels))
+    found = []
+    for channel in range(CONFIG.channels):
+        taken = launch.valid | (reserve.valid & (reserve.channel != channel))
+        m.d.sync += could[channel].eq(told.able[channel] & ~taken)
+        found.append(
+            (~could[channel] | told.able[channel])
+            & (~(room[channel] & told.copying[channel]) | told.queue[channel])
+        )
+    return found
+
+
 class LauncherProof(Proof):
     name = "host.launcher"
     shows = (
         "a launch starts one engine, which is idle or runs copies of the same channel; between "
-        "reservation and launch, release or halt the channel's one engine takes no other copy; "
-        "`able` tells whether an engine can take a copy; counts are launches minus ends"
+        "reservation and launch, release or a cycle in which the channel does not work its one "
+        "engine takes no other copy; `able` tells whether an engine can take a copy; it and "
+        "`queue` end only with a launch or another's reservation; counts are launches minus ends"
     )
     induction = 2
     cover = 12
@@ -184,7 +205,7 @@ class LauncherProof(Proof):
         dut = Launcher(CONFIG)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        channels, engines = range(CONFIG.channels), range(CONFIG.copy_engines)
+        engines = range(CONFIG.copy_engines)
         self._host(m, dut)
         queued = Cat(port.command.valid for port in dut.engine)
         owner, home = inside.signal("owner"), inside.signal("home")
@@ -222,7 +243,8 @@ class LauncherProof(Proof):
             Assert(~(ends[0] & ends[1])),
             Assert(dut.all_idle == ~_any(taken[e].any() | queued[e] for e in engines)),
         ]
-        for channel in channels:
+        for channel, lasts in enumerate(lasting(m, dut.launch, dut.reserve, dut)):
+            m.d.comb += Assert(lasts)
             mine = [(taken[e] + queued[e] != 0) & (whose[e] == channel) for e in engines]
             ended = [ends[e] & (whose[e] == channel) for e in engines]
             count = Signal(4, name=f"count_{channel}")
@@ -247,11 +269,12 @@ class LauncherProof(Proof):
             self._reservation(m, dut, channel, holds, idle)
 
     def _host(self, m: Module, dut: Launcher) -> None:
-        """What `Execute` and `Pipeline` do: one channel is served; it reserves and starts copies
-        where an engine is told to be able, and starts further copies behind only while some run."""
+        """What `Execute` and `Pipeline` do: one channel is served; it reserves while none of its
+        copies run, starts one where an engine is told to be able, and further ones behind only
+        where there is room (`OrderProof`, `AcquireProof`)."""
         served = anything(m, CONFIG.channel_bits, "served")
         launch, reserve = dut.launch, dut.reserve
-        drive(m, dut.working, "working")
+        self._working(m, dut)
         drive(m, launch, "launch", "valid", "behind", "interrupt")
         drive(m, reserve, "reserve", "valid")
         drive(m, dut.release, "release", "valid")
@@ -264,10 +287,14 @@ class LauncherProof(Proof):
         ]
         able, copying = (bits.bit_select(served, 1) for bits in (dut.able, dut.copying))
         with m.If(reserve.valid):
-            m.d.comb += Assume(able & ~copying)
+            m.d.comb += Assume(~copying)
         with m.If(launch.valid):
             queue = dut.queue.bit_select(served, 1)
             m.d.comb += Assume(Mux(launch.behind, copying & queue, able & ~copying))
+
+    def _working(self, m: Module, dut: Launcher) -> None:
+        """Which channels work: any."""
+        drive(m, dut.working, "working")
 
     def _reservation(self, m: Module, dut: Launcher, channel: int, holds: list, idle: list) -> None:
         has, engine = Signal(name=f"has_{channel}"), Signal(2, name=f"engine_{channel}")
@@ -278,9 +305,9 @@ class LauncherProof(Proof):
             Assert(~has | ~dut.copying[channel]),
         ]
         launched, reserves = concerns(dut.launch, channel), concerns(dut.reserve, channel)
-        lost = launched | concerns(dut.release, channel) | ~dut.working[channel]
+        lost = launched | concerns(dut.release, channel) | (~dut.working[channel] & ~reserves)
         with m.If(reserves & ~has):
-            m.d.sync += has.eq(1)
+            m.d.sync += has.eq(dut.able[channel])
         with m.Elif(lost):
             m.d.sync += has.eq(0)
         # Reserved in the cycle before, or held as before.
@@ -299,6 +326,72 @@ class LauncherProof(Proof):
                     ]
         others = concerns(dut.launch, 1 - channel)
         m.d.comb += Cover(has & others)
+
+
+class ReservationProof(LauncherProof):
+    name = "host.reservation"
+    shows = (
+        "COPY-13 with two engines: from the passing of a channel's last acquire of a counting "
+        "semaphore to the start of its copy no other copy starts on its engine, while its group "
+        "holds and it is not blocked, halted or empty; two cycles after the group has ceased to "
+        "hold the engine is anybody's"
+    )
+    induction = 2
+    cover = 12
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        super().build(m, wrap)
+        dut, parking = self._dut, self._parking
+        launch, reserve, guard, unguard = dut.launch, dut.reserve, parking.guard, parking.unguard
+        passes = anything(m, 1, "passes")
+        for channel, group in enumerate(self._groups):
+            mine, holds = reserve.channel == channel, (group & ~parking.zero) == 0
+            passed, failed = Signal(name=f"passed_{channel}"), Signal(name=f"failed_{channel}")
+            passing, launched = passes & mine, concerns(launch, channel)
+            overtaken = Signal(name=f"overtaken_{channel}")
+            held, ends = Signal(name=f"held_{channel}"), Signal(name=f"ends_{channel}")
+            # What `Execute` and `Pipeline` do (`AcquireProof`).
+            with m.If(passing):
+                m.d.comb += [
+                    Assume(reserve.valid & concerns(guard, channel) & ~dut.release.valid),
+                    Assume(dut.able[channel] & holds & parking.zero.bit_select(guard.counter, 1)),
+                ]
+            with m.If(launched):
+                m.d.comb += Assume(holds & concerns(unguard, channel) & unguard.all)
+            for event in (guard, unguard):
+                m.d.comb += Assume(~concerns(event, channel) | mine)
+
+            lost = launched | concerns(dut.release, channel) | ~self._lives[channel]
+            with m.If(passing):
+                m.d.sync += [passed.eq(1), failed.eq(0), overtaken.eq(0)]
+            with m.Else():
+                m.d.sync += [
+                    passed.eq(passed & ~lost),
+                    failed.eq(failed | ~holds),
+                    overtaken.eq(overtaken | (failed & launch.valid)),
+                ]
+            m.d.sync += [held.eq(holds), ends.eq(~held & ~concerns(reserve, channel))]
+            with m.If(passed & ~failed):
+                m.d.comb += [Assert(held), Assert(dut.keeping[channel])]
+            m.d.comb += [
+                Assert(parking.holding[channel] == held),
+                Assert(~ends | ~dut.keeping[channel]),
+                Cover(passed & overtaken & launched),
+            ]
+
+    def _working(self, m: Module, dut: Launcher) -> None:
+        """As the host connects it."""
+        self._dut, self._parking = dut, Parking(CONFIG)
+        inside = Inside(self._parking)
+        self._groups = [inside.signal(f"group_{c}") for c in range(CONFIG.channels)]
+        m.submodules.parking = parking = self._parking
+        self._lives = anything(m, CONFIG.channels, "lives")
+        for name in ("zero", "guard", "unguard"):
+            drive(m, getattr(parking, name), name)
+        m.d.comb += [
+            Assume(parking.guard.counter < CONFIG.counters),
+            dut.working.eq(self._lives & parking.holding),
+        ]
 
 
 class OldestProof(Proof):
@@ -738,6 +831,24 @@ class PrefetchProof(Proof):
                 m.d.comb += Assert(behind.beat.data == word)
 
 
+def surround(m: Module, execute: Execute) -> Value:
+    """Around `Execute` anything may happen; but only a launch makes copies run. Returns whose
+    copies could run in the cycle before."""
+    names = ("able", "queue", "held", "ended", "spent", "all_idle", "over", "refused", "zero")
+    for name in (*names, "setting", "result", "cycles", "units", "copying", "candidate"):
+        drive(m, getattr(execute, name), name)
+    drive(m, execute.semaphore.request, "request", "ready")
+    drive(m, execute.semaphore.response, "response", "valid", "payload")
+    m.d.comb += execute.counting.eq(AnyConst(len(execute.counting)))
+    before, launched = Signal(CONFIG.channels), Signal(CONFIG.channels)
+    m.d.sync += [
+        before.eq(execute.copying),
+        launched.eq(Cat(concerns(execute.launch, c) for c in range(CONFIG.channels))),
+    ]
+    m.d.comb += Assume((execute.copying & ~before & ~launched) == 0)
+    return before | launched
+
+
 class OrderProof(Proof):
     name = "host.order"
     shows = (
@@ -777,7 +888,7 @@ class OrderProof(Proof):
         # An edit ends a wait; what else it can do is not order of dwords.
         drive(m, dut.edit, "edit", "valid")
         m.d.comb += dut.edit.payload.channel.eq(anything(m, CONFIG.channel_bits, "edited"))
-        past_copying = self._units(m, execute)
+        past_copying = surround(m, execute)
         base = self._dwords(m, dut)
         executed = Signal.like(base)
         done = dut.method
@@ -809,23 +920,6 @@ class OrderProof(Proof):
             Assert(dut._running == run),
         ]
         m.d.comb += Assert(~execute.halt.valid | ~is_copying)
-
-    def _units(self, m: Module, execute: Execute) -> Value:
-        """Around `Execute` anything may happen; but only a launch makes copies run. Returns whose
-        copies could run in the cycle before."""
-        names = ("able", "queue", "held", "ended", "spent", "all_idle", "over", "refused", "zero")
-        for name in (*names, "setting", "result", "cycles", "units", "copying", "candidate"):
-            drive(m, getattr(execute, name), name)
-        drive(m, execute.semaphore.request, "request", "ready")
-        drive(m, execute.semaphore.response, "response", "valid", "payload")
-        m.d.comb += execute.counting.eq(AnyConst(len(execute.counting)))
-        before, launched = Signal(CONFIG.channels), Signal(CONFIG.channels)
-        m.d.sync += [
-            before.eq(execute.copying),
-            launched.eq(Cat(concerns(execute.launch, c) for c in range(CONFIG.channels))),
-        ]
-        m.d.comb += Assume((execute.copying & ~before & ~launched) == 0)
-        return before | launched
 
     def _dwords(self, m: Module, dut: Pipeline) -> Any:
         """The prefetch buffer: immediate methods, whose data are their position in the channel.
@@ -1023,12 +1117,104 @@ class OrderProof(Proof):
         m.d.comb += Assert(~execute.semaphore.request.valid | ~copying | ahead)
 
 
+def of_one_kind(flow: Any) -> Value:
+    """Each of the two methods that are decoded is of one kind, or of none."""
+    kinds = [Value.cast(step.kind) for step in (flow.step, flow.later)]
+    return Cat((kind & (kind - 1)) == 0 for kind in kinds).all()
+
+
+class AcquireProof(Proof):
+    name = "host.acquire"
+    shows = (
+        "an acquire of a counting semaphore is decided only while the channel need not let go; it "
+        "passes, and reserves an engine, only when its whole group holds in that very cycle and an "
+        "engine can take the copy; a copy starts only so, too, or behind a running one where there "
+        "is room; other acquires on chip are asked only so, but for the group"
+    )
+    induction = 1
+    cover = 8
+    breaks = ("freeze",)  # what forgets everything at once stays consistent
+
+    def build(self, m: Module, wrap: Wrap) -> None:
+        execute = Execute(CONFIG)
+        dut = Pipeline(CONFIG, execute)
+        Inside(execute)  # has it elaborated, so that its registers are there
+        inside = Inside(dut)
+        contexts = inside.submodule("contexts")
+        looks = [contexts.read_port(domain="comb") for _ in range(CONFIG.channels)]
+        m.d.comb += [look.addr.eq(channel) for channel, look in enumerate(looks)]
+        m.submodules.dut = wrap(dut)
+        for name in ("alive", "occupied", "target", "target_valid", "leave", "stay", "head_valid"):
+            drive(m, getattr(dut, name), name)
+        drive(m, dut.head, "head")
+        drive(m, dut.edit, "edit", "valid", "payload")
+        surround(m, execute)
+        m.d.comb += [Assume(one) for one in lasting(m, execute.launch, execute.reserve, execute)]
+        service = inside.machine("service")
+        select, load, run = (service.ongoing(name) for name in ("SELECT", "LOAD", "RUN"))
+        served, launch, reserve = dut.served, execute.launch, execute.reserve
+        able, queue, copying = (
+            bits.bit_select(served, 1) for bits in (execute.able, execute.queue, execute.copying)
+        )
+        self._known(m, dut, execute, run)
+        flows = [dut._flow, *(look.data.flow for look in looks)]
+        m.d.comb += [Assert(of_one_kind(flow)) for flow in flows]
+        m.d.comb += Assert(~load | of_one_kind(contexts.read_ports[0].data.flow))
+
+        guard, acquire = execute.guard, execute.acquire
+        group = acquire.valid & acquire.passed & guard.valid
+        asks = execute._asks & execute._acquires
+        slot = guard.counter[: (CONFIG.counters - 1).bit_length()]
+        with m.If(launch.valid):
+            m.d.comb += [
+                Assert(execute.held & ~execute.quit & execute.unguard.valid & execute.unguard.all),
+                Assert(Mux(launch.behind, copying & queue, able & ~copying)),
+            ]
+        with m.If(group):
+            m.d.comb += [
+                Assert(execute.held & execute.zero.bit_select(slot, 1)),
+                Assert(reserve.valid & able & ~copying),
+            ]
+        m.d.comb += [
+            Assert(~guard.valid | (~execute.leave & execute._copy_counter)),
+            Assert(~reserve.valid | execute.asked | able),
+            Assert(~asks | ~execute.leave),
+            Assert(~(asks & execute._engine_first) | able),
+            Assert(~select | ~(launch.valid | reserve.valid | guard.valid)),
+            Assert(~reserve.valid | ~(launch.valid | dut.release.valid)),
+            Cover(launch.valid),
+        ]
+
+    def _known(self, m: Module, dut: Pipeline, execute: Execute, run: Value) -> None:
+        """Why: what is known of the served channel is that of the cycle before, and nothing is
+        executed in the cycle after a launch."""
+        before = {name: Signal(CONFIG.channels) for name in ("able", "queue", "copying")}
+        served, launched = Signal(CONFIG.channel_bits), Signal()
+        m.d.sync += [
+            *(bits.eq(getattr(execute, name)) for name, bits in before.items()),
+            served.eq(dut.served),
+            launched.eq(execute.launch.valid),
+        ]
+        m.d.comb += Assert(~(launched & run) | ~dut._flow.step.method.valid)
+        with m.If(run):
+            bit = {name: bits.bit_select(served, 1) for name, bits in before.items()}
+            m.d.comb += [
+                Assert(served == dut.served),
+                Assert(execute._is["able"] == bit["able"]),
+                Assert(execute._is["queue"] == (bit["queue"] & ~launched)),
+                Assert(execute._is["copying"] == (bit["copying"] | launched)),
+            ]
+        m.d.comb += Assert(run == dut._running)
+
+
 PROOFS = (
+    AcquireProof(),
     DecoderProof(),
     LauncherProof(),
     OldestProof(),
     OrderProof(),
     ParkingProof(),
     PrefetchProof(),
+    ReservationProof(),
     SchedulerProof(),
 )
