@@ -161,7 +161,6 @@ class AluProof(Proof):
     name = "semaphore.alu"
     shows = "every operation does what 2.2 and COPY-12 say, for all values; the rest is refused"
     induction = 2
-    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = _Prepared()
