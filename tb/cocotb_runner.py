@@ -10,7 +10,7 @@ from tb.reset import reset
 
 async def start(dut) -> None:
     """Clock, and a reset of three cycles with all inputs driven."""
-    dut.enable.value = 0
+    dut.step__valid.value = 0
     dut.step__payload.value = 0
     await reset(dut)
 
@@ -18,7 +18,7 @@ async def start(dut) -> None:
 @cocotb.test(timeout_time=1, timeout_unit="us")
 async def counts(dut):
     await start(dut)
-    dut.enable.value = 1
+    dut.step__valid.value = 1
     dut.step__payload.value = 3
     await RisingEdge(dut.clk)
     for expected in range(3, 30, 3):

@@ -23,7 +23,9 @@ from amaranth.lib import wiring
 
 import hw
 from hw import export
+from tb import noise
 from tb.lock import lock
+from tb.noise import Noisy
 
 __all__ = ["verilog"]
 
@@ -36,9 +38,14 @@ _PLACE = {"src_loc", "_MustUse__context"}
 """Attributes of signals and components that say which line made them."""
 
 
-def verilog(design: wiring.Component, name: str, folder: Path) -> str:
-    """The text of `hw.export.verilog`, made now or found in `folder`."""
-    key = _key(design, name)
+def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = False) -> str:
+    """The text of `hw.export.verilog`, made now or found in `folder`.
+
+    noisy : of the design in `tb.noise.Noisy`.
+    """
+    key = _key(design, name, noisy=noisy)
+    if noisy:
+        design = Noisy(design)
     if key is None:
         return export.verilog(design, name)
     file = folder / f"{key}.sv"
@@ -54,7 +61,7 @@ def verilog(design: wiring.Component, name: str, folder: Path) -> str:
     return file.read_text()
 
 
-def _key(design: wiring.Component, name: str) -> str | None:
+def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
     """Hash of everything that the text depends on; None when that is not known."""
     written = io.BytesIO()
     try:
@@ -65,7 +72,8 @@ def _key(design: wiring.Component, name: str) -> str | None:
     folders = [_HW] + [_TB] * any(module in parts for module in _FROM_TESTS)
     tools = [sys.version, *(version(tool) for tool in _TOOLS)]
     sources = [_sources(folder) for folder in folders]
-    return hashlib.sha256(repr((name, tools, sources, parts)).encode()).hexdigest()[:16]
+    wrapper = Path(noise.__file__).read_text() if noisy else ""
+    return hashlib.sha256(repr((name, tools, sources, parts, wrapper)).encode()).hexdigest()[:16]
 
 
 class _Pickler(pickle.Pickler):

@@ -88,7 +88,8 @@ def simulate(
 
     Parameters
     ----------
-    design : exported as module `dut`, once (`tb.exports`); None when `sources` are everything.
+    design : exported as module `dut`, once (`tb.exports`), with noise for payload that is not valid
+        (`tb.noise`); None when `sources` are everything.
     simulator : "verilator" or "icarus".
     name : names the run; it gets a folder below `sim_build/<name>/`, which later runs of the name
         remove in the end (see the module).
@@ -120,7 +121,9 @@ def simulate(
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
     coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
     seed = choose_seed(seed)
-    text = None if design is None else exports.verilog(design, DESIGN, SIM_BUILD / "exports")
+    text = None
+    if design is not None:
+        text = exports.verilog(design, DESIGN, SIM_BUILD / "exports", noisy=True)
     if text is not None and simulator == "icarus":
         text = icarus.joined(text)
     if design is not None and top == DESIGN:

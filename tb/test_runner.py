@@ -18,9 +18,8 @@ pytestmark = pytest.mark.smoke
 
 
 class Counter(wiring.Component):
-    """Adds `step` in every cycle with `enable`; `odd` is combinational."""
+    """Adds each `step`; `odd` is combinational."""
 
-    enable: In(1)
     step: In(stream.Signature(4, always_ready=True))
     count: Out(8)
     odd: Out(1)
@@ -28,7 +27,7 @@ class Counter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.d.comb += self.odd.eq(self.count[0])
-        with m.If(self.enable):
+        with m.If(self.step.valid):
             m.d.sync += self.count.eq(self.count + self.step.payload)
         return m
 
