@@ -24,7 +24,7 @@ ARGS ?=
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim raw picture test lint prove bench soak coverage nightly verilog synth plan clean
+.PHONY: help venv sim raw picture test lint prove mutate bench soak coverage nightly verilog synth plan clean
 
 help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
@@ -68,6 +68,9 @@ lint: $(VENV)/.checks ## check form and types of the Python code
 
 prove: $(VENV)/.checks ## run the short proofs with SymbiYosys, or all, or some by name | ARGS='--all --break NAME ...'
 	$(RUN) -m tb.proofs.run $(ARGS)
+
+mutate: $(VENV)/.checks ## change the sources on purpose, one place after the other, and report what no test notices | ARGS='PATH[:LINE] ... --sample N --seed N --proofs --list'
+	$(RUN) -m tb.mutation $(ARGS)
 
 bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones | SIGNALBOX_RECORD=1  ARGS='-k latency' (options of pytest)
 	$(RUN) -m pytest -s -m bench tb $(ARGS)

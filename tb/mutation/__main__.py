@@ -1,0 +1,39 @@
+"""Try mutants and report: see the package."""
+
+import argparse
+import os
+import sys
+
+from tb.mutation.run import FOLDER, find, report, run, sample
+from tb.runner import choose_seed
+
+
+def main() -> int:
+    """0 when every mutant was killed or is explained."""
+    parser = argparse.ArgumentParser(prog="python -m tb.mutation", description=__doc__)
+    parser.add_argument("paths", nargs="+", metavar="PATH[:LINE]")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many of them only")
+    parser.add_argument("--seed", type=int, help="of the sample and of the tests")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--proofs", action="store_true", help="survivors meet the proofs")
+    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    options = parser.parse_args()
+    seed = choose_seed(options.seed)
+    try:
+        found = find(options.paths)
+    except ValueError as error:
+        parser.error(str(error))
+    chosen = sample(found, options.sample, seed) if options.sample else found
+    if options.list:
+        print(*chosen, sep="\n")
+        return 0
+    print(f"{len(chosen)} of {len(found)} mutants, seed {seed}")
+    results = run(chosen, seed=seed, jobs=options.jobs, proofs=options.proofs)
+    text = report(results, seed)
+    (FOLDER / "report.txt").write_text(text + "\n")
+    print(text)
+    return int(any(one.fate in {"survived", "unreached"} for one in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

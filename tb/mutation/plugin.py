@@ -1,0 +1,159 @@
+"""Loads changed sources instead of those of `hw` and `driver`; for pytest (`-p`) and for proofs.
+
+The environment says what: `SIGNALBOX_MUTANTS` is a file with the active mutants (JSON: of each
+source file, the number within it to that at run time), `SIGNALBOX_REACHED` one that takes the
+numbers of those that the run came to, a line for each design.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import sys
+import types
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amaranth.hdl import Instance
+
+from tb.mutation import switch
+from tb.mutation.sites import changed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles a changed source; nothing of it is kept."""
+
+    def __init__(self, name: str, path: str, active: dict[int, int]) -> None:
+        super().__init__(name, path)
+        self._active = active
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return compile(changed(Path(self.path), self._active), self.path, "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, active: dict[Path, dict[int, int]]) -> None:
+        self._active = active
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None:
+            return None
+        active = self._active.get(Path(spec.origin))
+        if active is None:
+            return None
+        loader = _Loader(fullname, spec.origin, active)
+        return importlib.util.spec_from_file_location(
+            fullname,
+            spec.origin,
+            loader=loader,
+            submodule_search_locations=spec.submodule_search_locations,
+        )
+
+
+def _active() -> dict[Path, dict[int, int]]:
+    read = json.loads(Path(os.environ["SIGNALBOX_MUTANTS"]).read_text())
+    return {
+        ROOT / file: {int(local): number for local, number in numbers.items()}
+        for file, numbers in read.items()
+    }
+
+
+def _install() -> None:
+    active = _active()
+    sys.meta_path.insert(0, _Finder(active))
+
+    from hw import export  # after the finder
+    from tb import exports, runner
+
+    convert, verilog, sources = export.rtlil.convert, export.verilog, exports._sources
+    simulate, exported = runner.simulate, exports.verilog
+
+    def with_number(fragment: Any, **options: Any) -> str:
+        if not switch.BUILT:
+            number = Instance("mutant", o_number=switch.NUMBER)
+            fragment.add_subfragment(number, "mutant_number")
+        return convert(fragment, **options)
+
+    def with_module(design: Any, name: str = "top") -> str:
+        for numbers in switch.reached.values():
+            numbers.clear()
+        text = verilog(design, name)
+        told = " ".join(map(str, sorted(switch.reached["hardware"])))
+        return f"{text}{switch.MODULE}// mutants: {told}\n"
+
+    def with_mutants(folder: Path) -> str:
+        built = switch.ALIVE if _elaborated() else 0
+        return f"{sources(folder)} {sorted(active.items())} {built}"
+
+    def only_those_reached(*arguments: Any, **options: Any) -> str:
+        text = exported(*arguments, **options)
+        numbers = text.rsplit("// mutants: ", 1)[1].split()
+        _note("hardware", numbers)
+        if switch.ALIVE and not _elaborated() and str(switch.ALIVE) not in numbers:
+            pytest.skip("the mutant is not in this design")
+        return text
+
+    def with_plusarg(*arguments: Any, plusargs: Sequence[str] = (), **options: Any) -> Path:
+        chosen = [*plusargs, f"+mutant={switch.ALIVE}"]
+        return simulate(*arguments, plusargs=chosen, **options)
+
+    export.rtlil = types.SimpleNamespace(convert=with_number)  # type: ignore[assignment]
+    export.verilog, exports._sources = with_module, with_mutants
+    exports.verilog, runner.simulate = only_those_reached, with_plusarg
+
+
+def _elaborated() -> bool:
+    """The mutant changes the elaboration."""
+    return os.environ.get("SIGNALBOX_MUTANT_ELABORATED", "0") == "1"
+
+
+def _note(kind: str, numbers: Sequence[object]) -> None:
+    if file := os.environ.get("SIGNALBOX_REACHED"):
+        with Path(file).open("a") as seen:
+            seen.write(f"{kind} {' '.join(map(str, numbers))}\n")
+
+
+def _seconds() -> dict[str, float]:
+    """Of each test without a mutant, as far as is known."""
+    file = Path(os.environ.get("SIGNALBOX_SECONDS", ""))
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The quickest first."""
+    seconds = _seconds()
+    items.sort(key=lambda item: seconds.get(item.name, 0.0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that a mutant keeps from ending."""
+    if switch.ALIVE and item.name in (seconds := _seconds()):
+        spare = 60 if _elaborated() else 15  # a design may have to be built
+        signal.alarm(round(spare + 4 * seconds[item.name]))
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+
+
+def pytest_sessionfinish() -> None:
+    _note("python", sorted(switch.reached["python"]))
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError("the mutant keeps the test from ending")
+
+
+_install()
+signal.signal(signal.SIGALRM, _too_long)

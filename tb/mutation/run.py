@@ -1,0 +1,282 @@
+"""Try mutants with the tests of their unit, then with its proofs."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from driver.report import table
+from tb.mutation.sites import Mutant, mutants
+from tb.runner import ROOT, SIM_BUILD
+
+__all__ = ["Result", "Unit", "explanations", "find", "report", "run", "sample", "unit_of", "units"]
+
+FOLDER = SIM_BUILD / "mutation"
+HERE = Path(__file__).parent
+
+FATES = ("killed", "proof", "explained", "unreached", "survived")
+"""A test failed; a proof failed; explained; its place is in no design of the tests; none of it."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Sources below a path, the tests and the starts of the names of the proofs that they have."""
+
+    sources: str
+    tests: tuple[str, ...]
+    proofs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant (`FATES`), and the test or reason."""
+
+    mutant: Mutant
+    fate: str
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Baseline:
+    """Run of a unit's tests without a mutant: seconds, and mutants that it came to by kind."""
+
+    seconds: float
+    reached: Mapping[str, frozenset[int]]
+
+
+def units() -> list[Unit]:
+    read = tomllib.loads((HERE / "units.toml").read_text())["unit"]
+    return [Unit(one["sources"], tuple(one["tests"]), tuple(one["proofs"])) for one in read]
+
+
+def unit_of(file: str) -> Unit:
+    """Raises `ValueError` for a file that has none."""
+    fitting = [unit for unit in units() if file.startswith(unit.sources)]
+    if not fitting:
+        raise ValueError(f"{file} belongs to no unit of units.toml")
+    return max(fitting, key=lambda unit: len(unit.sources))
+
+
+def find(paths: Iterable[str]) -> list[Mutant]:
+    """Mutants of files, folders, or of one line of a file (`FILE:LINE`).
+
+    Raises `ValueError` for a path that names no source.
+    """
+    found = []
+    for path in paths:
+        name, _, line = path.partition(":")
+        whole = (ROOT / name).resolve()
+        files = sorted(whole.rglob("*.py")) if whole.is_dir() else [whole]
+        if not all(file.is_file() for file in files) or not files:
+            raise ValueError(f"{path}: no such source")
+        for file in files:
+            all_of_file = mutants(file.relative_to(ROOT).as_posix(), file.read_text())
+            found += [one for one in all_of_file if not line or one.line == int(line)]
+    return found
+
+
+def sample(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """`count` of them, or all if there are fewer, in order of the sources."""
+    chosen = random.Random(seed).sample(range(len(found)), min(count, len(found)))
+    return [found[n] for n in sorted(chosen)]
+
+
+def run(chosen: Sequence[Mutant], *, seed: int, jobs: int, proofs: bool) -> list[Result]:
+    """Try each mutant; prints its fate as soon as it is known."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    results = []
+    by_unit: dict[Unit, list[Mutant]] = {}
+    for mutant in chosen:
+        by_unit.setdefault(unit_of(mutant.file), []).append(mutant)
+    for unit, group in by_unit.items():
+        campaign = _Campaign(unit, group, seed)
+        campaign.prepare(jobs)
+        with ThreadPoolExecutor(jobs) as pool:
+            done = list(pool.map(campaign.test, range(1, len(group) + 1)))
+        for number, result in enumerate(done, 1):
+            if proofs and result.fate in {"survived", "unreached"}:
+                result = campaign.prove(number, result)
+            results.append(result)
+    return results
+
+
+class _Campaign:
+    """Mutants of one unit, numbered from 1 in the order given."""
+
+    def __init__(self, unit: Unit, group: Sequence[Mutant], seed: int) -> None:
+        self._unit, self._group = unit, group
+        self._name = unit.sources.strip("/").replace("/", "-")
+        self._base = _Baseline(0.0, {})
+        active: dict[str, dict[int, int]] = {}
+        for number, mutant in enumerate(group, 1):
+            active.setdefault(mutant.file, {})[mutant.number] = number
+        file = FOLDER / f"{self._name}.json"
+        file.write_text(json.dumps(active))
+        self._seconds = FOLDER / f"{self._name}-seconds.json"
+        self._env = {
+            **os.environ,
+            "SIGNALBOX_MUTANTS": str(file),
+            "SIGNALBOX_SECONDS": str(self._seconds),
+            "SIGNALBOX_SEED": str(seed),
+        }
+
+    def prepare(self, jobs: int) -> None:
+        """Build everything, and run it without a mutant.
+
+        Raises `RuntimeError` when tests fail as they are.
+        """
+        seen, junit = FOLDER / f"{self._name}-reached.txt", FOLDER / f"{self._name}.xml"
+        seen.unlink(missing_ok=True)
+        log = FOLDER / f"{self._name}-0.log"
+        arguments = ["-n", str(jobs), "--junitxml", str(junit)]
+        print(
+            f"{self._unit.sources}: {len(self._group)} mutants, the tests without any ...",
+            flush=True,
+        )
+        began = time.monotonic()
+        env = {**self._env, "SIGNALBOX_REACHED": str(seen)}
+        if self._pytest(arguments, env, log, None) != 0:
+            raise RuntimeError(f"tests of {self._unit.sources} fail without a mutant, see {log}")
+        seconds = {
+            case.get("name", ""): float(case.get("time", "0"))
+            for case in ElementTree.parse(junit).iter("testcase")
+        }
+        self._seconds.write_text(json.dumps(seconds))
+        reached: dict[str, set[int]] = {"hardware": set(), "python": set()}
+        for line in seen.read_text().splitlines():
+            kind, *numbers = line.split()
+            reached[kind] |= set(map(int, numbers))
+        self._base = _Baseline(
+            sum(seconds.values()), {kind: frozenset(of) for kind, of in reached.items()}
+        )
+        print(f"{self._unit.sources}: passed in {time.monotonic() - began:.0f} s")
+
+    def test(self, number: int) -> Result:
+        """Until the first test that fails."""
+        mutant = self._group[number - 1]
+        hardware = number in self._base.reached["hardware"]
+        began = time.monotonic()
+        if not hardware and number not in self._base.reached["python"]:
+            return self._told(Result(mutant, "unreached", "", 0.0))
+        log = FOLDER / f"{self._name}-{number}.log"
+        elaborated = not hardware and mutant.file.startswith("hw/")
+        env = {
+            **self._env,
+            "SIGNALBOX_MUTANT": str(number),
+            "SIGNALBOX_MUTANT_ELABORATED": str(int(elaborated)),
+        }
+        limit = 60 + (8 if elaborated else 4) * self._base.seconds
+        status = self._pytest(["-n", "0", "-x"], env, log, limit)
+        seconds = time.monotonic() - began
+        if status == 0:
+            return self._told(Result(mutant, "survived", "", seconds))
+        why = "took too long" if status is None else _first_failure(log.read_text())
+        return self._told(Result(mutant, "killed", why, seconds))
+
+    def prove(self, number: int, before: Result) -> Result:
+        """With the proofs of the unit, until the first that fails."""
+        names = [name for name in _proofs() if name.startswith(self._unit.proofs)]
+        env = {**self._env, "SIGNALBOX_MUTANT": str(number), "SIGNALBOX_MUTANT_BUILT": "1"}
+        began = time.monotonic()
+        for name in names:
+            command = [sys.executable, "-m", "tb.mutation.prove", name]
+            log = FOLDER / f"{self._name}-{number}-{name}.log"
+            if _command(command, env, log, None) != 0:
+                seconds = before.seconds + time.monotonic() - began
+                return self._told(Result(before.mutant, "proof", name, seconds))
+        return before
+
+    def _pytest(
+        self, arguments: list[str], env: Mapping[str, str], log: Path, limit: float | None
+    ) -> int | None:
+        options = ["-q", "-p", "tb.mutation.plugin", "-p", "no:cacheprovider", "--tb", "line"]
+        chosen = ["-k", "not icarus"]
+        command = [sys.executable, "-m", "pytest", *self._unit.tests, *options, *chosen, *arguments]
+        return _command(command, env, log, limit)
+
+    def _told(self, result: Result) -> Result:
+        if result.fate == "survived" and (why := _why(result.mutant)):
+            result = Result(result.mutant, "explained", why, result.seconds)
+        line = f"{result.fate:9} {result.seconds:4.0f} s  {result.mutant}  {result.detail}"
+        print(line.rstrip(), flush=True)
+        return result
+
+
+def report(results: Sequence[Result], seed: int) -> str:
+    """Score per file, and every mutant that is neither killed nor explained."""
+    counts: dict[str, Counter[str]] = {}
+    for result in results:
+        counts.setdefault(result.mutant.file, Counter())[result.fate] += 1
+    total: Counter[str] = sum(counts.values(), Counter())
+    rows = [
+        [file, sum(of.values()), *(of[fate] for fate in FATES), _score(of)]
+        for file, of in [*sorted(counts.items()), ("all", total)]
+    ]
+    left = [str(one.mutant) for one in results if one.fate in {"survived", "unreached"}]
+    lines = [
+        f"Mutants of seed {seed}",
+        "",
+        table(rows, ["file", "mutants", *FATES, "score"]),
+        "",
+        f"{len(left)} neither killed nor explained{':' if left else '.'}",
+        *left,
+    ]
+    return "\n".join(lines)
+
+
+def _score(counts: Counter[str]) -> str:
+    done = counts["killed"] + counts["proof"] + counts["explained"]
+    return f"{100 * done // counts.total()} %"
+
+
+def explanations() -> dict[tuple[str, str, str], str]:
+    """Why a mutant is no hole, by file, text of the line and change."""
+    read = tomllib.loads((HERE / "explained.toml").read_text()).get("mutant", [])
+    return {(one["file"], one["text"], one["change"]): one["why"] for one in read}
+
+
+def _why(mutant: Mutant) -> str | None:
+    return explanations().get((mutant.file, mutant.text, mutant.change))
+
+
+def _proofs() -> list[str]:
+    from tb.proofs.run import proofs  # takes a second, and is rarely needed
+
+    return [name for name, proof in proofs().items() if not proof.long]
+
+
+def _first_failure(log: str) -> str:
+    failed = [line for line in log.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].split(" - ")[0] if failed else "did not start"
+
+
+def _command(
+    command: Sequence[str], env: Mapping[str, str], log: Path, limit: float | None
+) -> int | None:
+    """Exit status; None when it was stopped after `limit` seconds."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=dict(env),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None

@@ -1,0 +1,184 @@
+"""Mutants are found, they live when they are told to, and nothing else changes."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.sim import Simulator
+
+from tb.mutation import run, switch
+from tb.mutation.sites import changed, mutants
+
+PYTHON = '''"""A module."""
+
+LIMIT = 3
+
+
+def f(a: int | None, b=1 + 1):
+    """A function."""
+    if not a or b == 4:
+        raise ValueError(f"{a + b}")
+    if b:
+        return a - 1
+    return 2
+'''
+
+HARDWARE = '''"""Counts."""
+
+from amaranth.hdl import Mux
+
+
+def build(m, enable, kind, count, some, second):
+    with m.If(enable & (kind != 2)):
+        m.d.sync += [count.eq(Mux(kind[0], count + 1, count - 1))]
+    m.d.comb += some.eq(count.any())
+    with m.FSM():
+        with m.State("A"):
+            m.next = "B"
+        with m.State("B"):
+            m.d.comb += second.eq(1)
+'''
+
+
+def test_what_is_found() -> None:
+    """In Python: nothing of annotations, defaults, texts and what stands outside of functions."""
+    assert [(one.line, one.change) for one in mutants("f.py", PYTHON)] == [
+        (8, "not negated"),
+        (8, "Eq to NotEq"),
+        (8, "constant plus 1"),
+        (8, "or to and"),
+        (11, "Sub to Add"),
+        (11, "constant plus 1"),
+        (10, "negated"),
+        (12, "2 to 3"),
+    ]
+
+
+def test_what_is_found_in_hardware() -> None:
+    assert [(one.line, one.change) for one in mutants("f.py", HARDWARE)] == [
+        (7, "NotEq to Eq"),
+        (7, "constant plus 1"),
+        (7, "BitAnd to BitOr"),
+        (7, "never"),
+        (7, "always"),
+        (8, "Add to Sub"),
+        (8, "constant plus 1"),
+        (8, "Sub to Add"),
+        (8, "constant plus 1"),
+        (8, "first arm"),
+        (8, "second arm"),
+        (8, "assignment dropped"),
+        (9, "any to all"),
+        (9, "assignment dropped"),
+        (12, "next state dropped"),
+        (14, "1 to 0"),
+        (14, "assignment dropped"),
+    ]
+
+
+def test_one_alone_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Python: each changes what it says, and none is alive at first."""
+    count = len(mutants("f.py", PYTHON))
+    f = _loaded(tmp_path, PYTHON, count)["f"]
+
+    def results() -> list[object]:
+        return [_result(f, a, b) for a in (0, 5) for b in (0, 1, 4, 5)]
+
+    original: dict[str, Any] = {}
+    exec(PYTHON, original)
+    expected = [_result(original["f"], a, b) for a in (0, 5) for b in (0, 1, 4, 5)]
+    assert results() == expected
+    for number in range(1, count + 1):
+        monkeypatch.setattr(switch, "ALIVE", number)
+        assert results() != expected, mutants("f.py", PYTHON)[number - 1]
+
+
+def test_a_switch_in_hardware(tmp_path: Path) -> None:
+    """All in one design; 0 is the original."""
+    count = len(mutants("f.py", HARDWARE))
+    original: dict[str, Any] = {}
+    exec(HARDWARE, original)
+    expected = _simulated(original["build"], 0)
+    build = _loaded(tmp_path, HARDWARE, count)["build"]
+    assert _simulated(build, 0) == expected
+    alike = [n for n in range(1, count + 1) if _simulated(build, n) == expected]
+    assert alike == [], [mutants("f.py", HARDWARE)[n - 1].change for n in alike]
+
+
+def test_units() -> None:
+    assert run.unit_of("hw/host/parking.py").tests == ("tb/host",)
+    assert run.unit_of("hw/qmd.py").sources == "hw/"
+    with pytest.raises(ValueError, match=r"tb/plan.py belongs to no unit"):
+        run.unit_of("tb/plan.py")
+    for unit in run.units():
+        assert (run.ROOT / unit.sources).is_dir()
+        assert all((run.ROOT / test).exists() for test in unit.tests), unit
+
+
+def test_explanations_are_of_mutants() -> None:
+    """None is left over when its line has changed."""
+    read = run.explanations()
+    known = {
+        (m.file, m.text, m.change) for file in {key[0] for key in read} for m in run.find([file])
+    }
+    assert read.keys() <= known
+
+
+def test_paths() -> None:
+    found = run.find(["hw/copy/realign.py", "driver/raw.py"])
+    assert {one.file for one in found} == {"hw/copy/realign.py", "driver/raw.py"}
+    line = found[0].line
+    of_line = run.find([f"hw/copy/realign.py:{line}"])
+    assert of_line and {one.line for one in of_line} == {line}
+    with pytest.raises(ValueError, match="hw/absent: no such source"):
+        run.find(["hw/absent"])
+    assert run.sample(found, 5, 1) == run.sample(found, 5, 1) != run.sample(found, 5, 2)
+
+
+def test_report() -> None:
+    one, other = run.find(["hw/copy/realign.py"])[:2]
+    text = run.report(
+        [run.Result(one, "killed", "a test", 1.0), run.Result(other, "survived", "", 1.0)], 3
+    )
+    assert "50 %" in text and text.endswith(f"1 neither killed nor explained:\n{other}")
+
+
+def _loaded(folder: Path, text: str, count: int) -> dict[str, Any]:
+    """Names of the changed source; mutant n has number n + 1."""
+    file = folder / "f.py"
+    file.write_text(text)
+    tree = changed(file, {n: n + 1 for n in range(count)})
+    assert ast.get_docstring(tree) == ast.get_docstring(ast.parse(text))
+    names: dict[str, Any] = {}
+    exec(compile(tree, str(file), "exec"), names)
+    return names
+
+
+def _result(f: Any, *arguments: int) -> object:
+    try:
+        return f(*arguments)
+    except ValueError as error:
+        return str(error)
+
+
+def _simulated(build: Any, alive: int) -> list[list[int]]:
+    m = Module()
+    enable, kind, count, some, second = Signal(), Signal(2), Signal(4), Signal(), Signal()
+    build(m, enable, kind, count, some, second)
+    seen = []
+
+    async def drive(ctx: Any) -> None:
+        ctx.set(switch.NUMBER, alive)
+        for cycle in range(24):
+            ctx.set(enable, cycle % 3 != 1)
+            ctx.set(kind, cycle // 4 % 4)
+            seen.append([ctx.get(one) for one in (count, some, second)])
+            await ctx.tick()
+
+    simulator = Simulator(m)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    return seen
