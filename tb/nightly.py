@@ -24,13 +24,15 @@ from xml.etree import ElementTree
 
 from driver.report import table
 from tb import plan
+from tb.limited import run_limited
 from tb.runner import ROOT, SIM_BUILD, choose_seed
 
 __all__ = ["PARTS", "Outcome", "Part", "main", "page", "run"]
 
 FOLDER = SIM_BUILD / "nightly"
 HOUR = 3600  # seconds
-SEEDS = 20  # of the part `seeds`
+SEEDS = 5  # of a part of that name
+SEED_PARTS = 4
 
 _SIMULATED = "verilator and not test_runner"
 """For pytest's `-k`: what takes a seed."""
@@ -41,12 +43,13 @@ class Part:
     """Commands that are run one after the other.
 
     `about` : one sentence for the page. `commands` : made for a seed. `limit` : seconds for all of
-    them.
+    them. `later` : its seed comes so much after that of the night.
     """
 
     about: str
     commands: Callable[[int], Sequence[Sequence[str]]]
     limit: int = HOUR
+    later: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,14 @@ def _mutants(seed: int) -> list[list[str]]:
     return [_module("tb.mutation", "--sample", "200", "--seed", str(seed), "hw", "driver")]
 
 
+def _seeds(number: int) -> Part:
+    """What simulates with every change, with further seeds."""
+    about = f"{SEEDS} further seeds on Verilator"
+    name, first = f"seeds_{number}", number * SEEDS
+    repeated = ("--dist", "worksteal", "-k", _SIMULATED, "--seeds", str(SEEDS))
+    return Part(about, lambda _: [_pytest(name, *repeated)], later=first)
+
+
 PARTS = {
     "verilator": Part(
         "every size on Verilator",
@@ -86,10 +97,7 @@ PARTS = {
     "icarus": Part(
         "every size on Icarus", lambda _: [_pytest("icarus", *_EVERY_SIZE, "-k", "icarus")]
     ),
-    "seeds": Part(
-        f"everything that simulates, with {SEEDS} seeds, on Verilator",
-        lambda _: [_pytest("seeds", *_EVERY_SIZE, "-k", _SIMULATED, "--seeds", str(SEEDS))],
-    ),
+    **{f"seeds_{n}": _seeds(n) for n in range(1, SEED_PARTS + 1)},
     "proofs": Part("all proofs", lambda _: [_module("tb.proofs.run", "--all")]),
     "breaks": Part(
         "each proof fails on broken designs",
@@ -114,22 +122,21 @@ def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
     began = time.monotonic()
     passed = True
     env = {**os.environ, "SIGNALBOX_SEED": str(seed), "SIGNALBOX_REQUIRE_ICARUS": "1"}
-    with (FOLDER / f"{name}.log").open("w") as log:
-        for command in part.commands(seed):
-            log.write(f"$ {shlex.join(command)}\n")
-            log.flush()
-            left = part.limit - (time.monotonic() - began)
-            try:
-                done = subprocess.run(
-                    command, cwd=ROOT, env=env, stdout=log, stderr=log, timeout=max(left, 1)
-                )
-                passed &= done.returncode == 0
-            except subprocess.TimeoutExpired:
-                log.write(f"not over after {part.limit} s\n")
-                passed = False
-                break
+    log = FOLDER / f"{name}.log"
+    for command in part.commands(seed):
+        _add(log, f"$ {shlex.join(command)}")
+        status = run_limited(command, env, log, max(part.limit - (time.monotonic() - began), 1))
+        passed &= status == 0
+        if status is None:
+            _add(log, f"not over after {part.limit} s")
+            break
     seconds = time.monotonic() - began
     return Outcome(name, commit, seed, passed, seconds, _counts(FOLDER / f"{name}.log"))
+
+
+def _add(log: Path, line: str) -> None:
+    with log.open("a") as file:
+        file.write(f"{line}\n")
 
 
 def _counts(log: Path) -> str:
@@ -222,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: passed before")
             continue
         print(f"{name}: {PARTS[name].about}, seed {seed} ...", flush=True)
-        outcomes[name] = run(name, PARTS[name], seed, commit)
+        outcomes[name] = run(name, PARTS[name], seed + PARTS[name].later, commit)
         (FOLDER / f"{name}.json").write_text(json.dumps(asdict(outcomes[name])))
         verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
         print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)

@@ -3,8 +3,6 @@
 import json
 import os
 import random
-import signal
-import subprocess
 import sys
 import time
 import tomllib
@@ -16,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from driver.report import table
+from tb.limited import run_limited
 from tb.mutation.sites import Mutant, mutants
 from tb.runner import ROOT, SIM_BUILD
 
@@ -138,7 +137,7 @@ class _Campaign:
         """
         seen, junit = FOLDER / f"{self._name}-reached.txt", FOLDER / f"{self._name}.xml"
         seen.unlink(missing_ok=True)
-        log = FOLDER / f"{self._name}-0.log"
+        log = self._log(0)
         arguments = ["-n", str(jobs), "--junitxml", str(junit)]
         print(
             f"{self._unit.sources}: {len(self._group)} mutants, the tests without any ...",
@@ -169,7 +168,7 @@ class _Campaign:
         began = time.monotonic()
         if not hardware and number not in self._base.reached["python"]:
             return self._told(Result(mutant, "unreached", "", 0.0))
-        log = FOLDER / f"{self._name}-{number}.log"
+        log = self._log(number)
         elaborated = not hardware and mutant.file.startswith("hw/")
         env = {
             **self._env,
@@ -191,11 +190,16 @@ class _Campaign:
         began = time.monotonic()
         for name in names:
             command = [sys.executable, "-m", "tb.mutation.prove", name]
-            log = FOLDER / f"{self._name}-{number}-{name}.log"
-            if _command(command, env, log, None) != 0:
+            log = self._log(number, f"-{name}")
+            if run_limited(command, env, log, None) != 0:
                 seconds = before.seconds + time.monotonic() - began
                 return self._told(Result(before.mutant, "proof", name, seconds))
         return before
+
+    def _log(self, number: int, suffix: str = "") -> Path:
+        log = FOLDER / f"{self._name}-{number}{suffix}.log"
+        log.unlink(missing_ok=True)
+        return log
 
     def _pytest(
         self, arguments: list[str], env: Mapping[str, str], log: Path, limit: float | None
@@ -203,7 +207,7 @@ class _Campaign:
         options = ["-q", "-p", "tb.mutation.plugin", "-p", "no:cacheprovider", "--tb", "line"]
         chosen = ["-k", "not icarus"]
         command = [sys.executable, "-m", "pytest", *self._unit.tests, *options, *chosen, *arguments]
-        return _command(command, env, log, limit)
+        return run_limited(command, env, log, limit)
 
     def _told(self, result: Result) -> Result:
         if result.fate == "survived" and (why := _why(result.mutant)):
@@ -259,24 +263,3 @@ def _proofs() -> list[str]:
 def _first_failure(log: str) -> str:
     failed = [line for line in log.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0].split(" - ")[0] if failed else "did not start"
-
-
-def _command(
-    command: Sequence[str], env: Mapping[str, str], log: Path, limit: float | None
-) -> int | None:
-    """Exit status; None when it was stopped after `limit` seconds."""
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=dict(env),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return None
