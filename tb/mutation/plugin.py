@@ -70,7 +70,13 @@ def _active() -> dict[Path, dict[int, int]]:
 def _install() -> None:
     active = _active()
     sys.meta_path.insert(0, _Finder(active))
+    if any(file.is_relative_to(ROOT / "hw") for file in active):
+        _switch_hardware(repr(sorted(active.items())))
 
+
+def _switch_hardware(active: str) -> None:
+    """Let exported designs have the switch, and simulations turn it. `active` : what differs from
+    the source."""
     from hw import export  # after the finder
     from tb import exports, runner
 
@@ -84,15 +90,14 @@ def _install() -> None:
         return convert(fragment, **options)
 
     def with_module(design: Any, name: str = "top") -> str:
-        for numbers in switch.reached.values():
-            numbers.clear()
+        switch.reached["hardware"].clear()
         text = verilog(design, name)
         told = " ".join(map(str, sorted(switch.reached["hardware"])))
         return f"{text}{switch.MODULE}// mutants: {told}\n"
 
     def with_mutants(folder: Path) -> str:
         built = switch.ALIVE if _elaborated() else 0
-        return f"{sources(folder)} {sorted(active.items())} {built}"
+        return f"{sources(folder)} {active} {built}"
 
     def only_those_reached(*arguments: Any, **options: Any) -> str:
         text = exported(*arguments, **options)
