@@ -12,6 +12,7 @@ Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers
 import re
 from collections.abc import Mapping, Sequence
 
+from hw.methods import unpack
 from hw.sm.isa import (
     IMMEDIATE,
     INSTRUCTION_BYTES,
@@ -89,12 +90,12 @@ def registers(program: bytes) -> int:
     """How many registers a thread of `program` needs."""
     most = 0
     for at in range(0, len(program), INSTRUCTION_BYTES):
-        word = LAYOUT.from_bits(int.from_bytes(program[at : at + INSTRUCTION_BYTES], "little"))
-        one = _BY_CODE.get(word.code & ~IMMEDIATE)
+        fields = unpack(LAYOUT, int.from_bytes(program[at : at + INSTRUCTION_BYTES], "little"))
+        one = _BY_CODE.get(fields["code"] & ~IMMEDIATE)
         for operand in one.operands if one else ():
             field, pair = _REGISTER_FIELDS.get(operand, ("", False))
-            if field and not (operand is Operand.B and word.code & IMMEDIATE):
-                number = word.value & 0xFF if field == "value" else word[field]
+            if field and not (operand is Operand.B and fields["code"] & IMMEDIATE):
+                number = fields[field] & 0xFF
                 most = max(most, number + 1 + pair)
     return most
 
@@ -241,31 +242,31 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 
 def _text(word: int, at: int) -> str:
-    fields = LAYOUT.from_bits(word)
-    form = _BY_CODE.get(fields.code & ~IMMEDIATE)
-    immediate = bool(fields.code & IMMEDIATE)
+    fields = unpack(LAYOUT, word)
+    form = _BY_CODE.get(fields["code"] & ~IMMEDIATE)
+    immediate = bool(fields["code"] & IMMEDIATE)
     if form is None or (immediate and Operand.B not in form.operands):
         return f".word 0x{word:016x}"
     shown = [_shown(one, fields, at, immediate) for one in form.operands]
     return f"{form.name} {', '.join(shown)}".strip()
 
 
-def _shown(operand: Operand, fields, at: int, immediate: bool) -> str:
-    value = fields.value
+def _shown(operand: Operand, fields: Mapping[str, int], at: int, immediate: bool) -> str:
+    value = fields["value"]
     signed = value - (value >> 31 << 32)
     match operand:
         case Operand.D | Operand.D_PAIR:
-            return f"r{fields.d}"
+            return f"r{fields['d']}"
         case Operand.A | Operand.A_PAIR:
-            return f"r{fields.a}"
+            return f"r{fields['a']}"
         case Operand.B:
             return str(signed) if immediate else f"r{value & 0xFF}"
         case Operand.C:
-            return f"r{fields.c}"
+            return f"r{fields['c']}"
         case Operand.SHIFT:
-            return str(fields.c)
+            return str(fields["c"])
         case Operand.GLOBAL | Operand.SHARED:
-            return f"[r{fields.a} + {signed}]" if signed >= 0 else f"[r{fields.a} - {-signed}]"
+            return f"[r{fields['a']} {'-' if signed < 0 else '+'} {abs(signed)}]"
         case Operand.CONSTANT:
             return f"[0x{value:x}]"
         case Operand.SPECIAL:

@@ -30,6 +30,7 @@ from hw.methods import (
     SemOp,
     SignalingPcas,
     TertOp,
+    unpack,
 )
 from hw.qmd import QMD_BYTES, ReleaseOp
 
@@ -154,13 +155,7 @@ def method_name(address: int, object_class: int = ObjectClass.COPY) -> str:
 
 def fields(layout: type[data.Struct], word: int) -> dict[str, int]:
     """Values of a record's fields that are not 0."""
-    found: dict[str, int] = {}
-    for name, field in data.Layout.cast(layout):
-        width = field.width
-        value = word >> field.offset & ((1 << width) - 1)
-        if value:
-            found[str(name)] = value
-    return found
+    return {name: value for name, value in unpack(layout, word).items() if value}
 
 
 def _field_text(layout: type[data.Struct], name: str, value: int) -> str:
@@ -257,7 +252,10 @@ def _header_fault(head: int) -> str:
         return "obsolete header form"
     if sec_op != SecOp.GRP0_USE_TERT and head >> 12 & 1:
         return "reserved header bit 12 is set"
-    last = {SecOp.INC_METHOD: address + count - 1, SecOp.ONE_INC: address + (count > 1)}
+    last: dict[int, int] = {
+        SecOp.INC_METHOD: address + count - 1,
+        SecOp.ONE_INC: address + (count > 1),
+    }
     if last.get(sec_op, 0) > 0xFFF:
         return "the group runs past the last method address"
     return ""
@@ -266,8 +264,8 @@ def _header_fault(head: int) -> str:
 def _method(bound: dict[int, int], position: int, head: int, index: int, value: int) -> Method:
     """Method `index` of the group that `head` opens; SET_OBJECT updates `bound`."""
     sec_op, subchannel = head >> 29, head >> 13 & 7
-    step = {SecOp.INC_METHOD: index, SecOp.ONE_INC: min(index, 1)}.get(sec_op, 0)
-    address = ((head & 0xFFF) + step) * 4
+    steps: dict[int, int] = {SecOp.INC_METHOD: index, SecOp.ONE_INC: min(index, 1)}
+    address = ((head & 0xFFF) + steps.get(sec_op, 0)) * 4
     if address == HostMethod.SET_OBJECT:
         bound[subchannel] = value & 0xFFFF
     return Method(position, subchannel, address, value, bound.get(subchannel, 0))

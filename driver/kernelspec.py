@@ -256,7 +256,9 @@ def _check_owners(
     kernels: list[tuple[Entry, KernelSpec]], copies: "list[tuple[Entry, CopySpec]]"
 ) -> None:
     """Whether what a kernel overwrites is nobody else's."""
-    owners = {spec.in_place: spec.name for _, spec in kernels if spec.in_place is not None}
+    owners: dict[str | None, str] = {
+        spec.in_place: spec.name for _, spec in kernels if spec.in_place is not None
+    }
     for entry, spec in (*copies, *kernels):
         used = spec.sources.values() if isinstance(spec, KernelSpec) else (spec.source,)
         for name in used:

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from amaranth.lib import data
-
 from hw.config import LIMITS
+from hw.methods import unpack
 from hw.pagetables import (
     FAULT_RECORD_BYTES,
     TASK_UNIT,
@@ -50,7 +49,7 @@ _MEANING = {
     FaultType.ATOMIC: "the page forbids atomics",
 }
 
-_ACCESS = {
+_ACCESS: dict[int, str] = {
     AccessType.READ: "read",
     AccessType.WRITE: "write",
     AccessType.ATOMIC_STRONG: "strong atomic",
@@ -162,7 +161,7 @@ def decode(
     """
     if len(record) != FAULT_RECORD_BYTES:
         raise ValueError(f"a fault record has {FAULT_RECORD_BYTES} bytes, not {len(record)}")
-    fields = _unpack(int.from_bytes(record, "little"))
+    fields = unpack(FaultRecord, int.from_bytes(record, "little"))
     if not fields["valid"]:
         return None
     base, va = fields["instance"] << 12, fields["address"] << 12
@@ -186,12 +185,3 @@ def decode(
         replayable=bool(fields["replayable"]),
         context=space.describe(va) if space and not physical else "",
     )
-
-
-def _unpack(record: int) -> dict[str, int]:
-    """Fields as bare numbers: enumerations would refuse one that they do not know."""
-    fields = {}
-    for name, field in data.Layout.cast(FaultRecord):
-        width = field.width if isinstance(field.width, int) else 0
-        fields[str(name)] = record >> field.offset & (1 << width) - 1
-    return fields

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from amaranth.lib import data
-
 from driver.memory import Buffer, Memory
 from hw.config import VA_BITS
-from hw.methods import pack
+from hw.methods import pack, unpack
 from hw.pagetables import DIRECTORIES, PAGE_SIZES, TABLES, DualPde, Level, Pde, PdeAperture, Pte
 
 __all__ = ["MapError", "Page", "PageTables"]
@@ -210,31 +208,33 @@ class PageTables:
 
     def _follow(self, place: int, below: Level) -> int:
         """The table that a PDE names; made when there is none yet."""
-        found = self._load(Pde, place)
-        if found.aperture != PdeAperture.INVALID:
-            return found.address << 12
+        found = unpack(Pde, self._load(place))
+        if found["aperture"] != PdeAperture.INVALID:
+            return found["address"] << 12
         table = self._table(below)
         self._store(place, pack(Pde, aperture=PdeAperture.VIDEO, address=table >> 12))
         return table
 
     def _follow_dual(self, place: int, below: Level) -> int:
         """The same for one half of a dual PDE."""
-        found = self._load(DualPde, place)
+        size = DIRECTORIES[-1].entry_bytes
+        entry = self._load(place, size)
+        found = unpack(DualPde, entry)
         half = "big" if below is TABLES[1 << 16] else "small"
         shift = {"big": 8, "small": 12}[half]
-        if not found.is_pte and found[f"{half}_aperture"].value != PdeAperture.INVALID:
+        if not found["is_pte"] and found[f"{half}_aperture"] != PdeAperture.INVALID:
             return found[f"{half}_address"] << shift
         table = self._table(below)
-        kept = 0 if found.is_pte else found.as_bits()
+        kept = 0 if found["is_pte"] else entry
         fields = {f"{half}_aperture": PdeAperture.VIDEO, f"{half}_address": table >> shift}
-        self._store(place, kept | pack(DualPde, **fields), DIRECTORIES[-1].entry_bytes)
+        self._store(place, kept | pack(DualPde, **fields), size)
         return table
 
     def _halves(self, place: int) -> list[int]:
         """Addresses of the tables that a dual PDE names."""
-        found = self._load(DualPde, place)
-        big, small = found.big_address << 8, found.small_address << 12
-        halves = (found.big_aperture, big), (found.small_aperture, small)
+        found = unpack(DualPde, self._load(place, DIRECTORIES[-1].entry_bytes))
+        big, small = found["big_address"] << 8, found["small_address"] << 12
+        halves = (found["big_aperture"], big), (found["small_aperture"], small)
         return [table for aperture, table in halves if aperture != PdeAperture.INVALID]
 
     def _table(self, level: Level) -> int:
@@ -245,9 +245,8 @@ class PageTables:
         self._buffers[buffer.address] = buffer
         return buffer.address
 
-    def _load(self, layout: type[data.Struct], place: int) -> data.Const:
-        raw = self._memory.machine.memory_read(place, data.Layout.cast(layout).size // 8)
-        return data.Layout.cast(layout).from_bits(int.from_bytes(raw, "little"))
+    def _load(self, place: int, size: int = 8) -> int:
+        return int.from_bytes(self._memory.machine.memory_read(place, size), "little")
 
     def _store(self, place: int, entry: int, size: int = 8) -> None:
         self._memory.machine.memory_write(place, entry.to_bytes(size, "little"))

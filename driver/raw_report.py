@@ -241,7 +241,7 @@ _ADVICE = {
 
 # The acquire that a channel waits at
 
-_SAME_REGISTER = {
+_SAME_REGISTER: dict[int, int] = {
     HostMethod.SEMAPHOREA: HostMethod.SEM_ADDR_HI,
     HostMethod.SEMAPHOREB: HostMethod.SEM_ADDR_LO,
     HostMethod.SEMAPHOREC: HostMethod.SEM_PAYLOAD_LO,
@@ -251,7 +251,7 @@ _SAME_REGISTER = {
 _LEGACY = {1: SemOp.ACQUIRE, 4: SemOp.ACQ_CIRC_GEQ, 8: SemOp.ACQ_AND}
 """Acquires among the operations of SEMAPHORED."""
 
-_WANTS = {
+_WANTS: dict[int | None, str] = {
     SemOp.ACQUIRE: "{:#x}",
     SemOp.ACQ_STRICT_GEQ: "{:#x} or more",
     SemOp.ACQ_CIRC_GEQ: "{:#x} or later (circular)",

@@ -79,7 +79,7 @@ class Reference:
 
 
 def _vectors(*names: str) -> Callable[[Shape, Values], dict[str, int]]:
-    return lambda shape, values: dict.fromkeys(names, values["N"])
+    return lambda shape, values: {name: values["N"] for name in names}
 
 
 def _add(shape: Shape, values: Values) -> None:
@@ -94,7 +94,7 @@ def _saxpy(shape: Shape, values: Values) -> None:
 
 
 def _squares(shape: Shape, values: Values) -> dict[str, int]:
-    return dict.fromkeys("ABC", values["N"] ** 2)
+    return {name: values["N"] ** 2 for name in "ABC"}
 
 
 def _matmul(shape: Shape, values: Values) -> None:

@@ -53,11 +53,12 @@ class WarpFault:
 
     def text(self, place: str = "") -> str:
         """In words; `place`: where the instruction comes from."""
-        known = isinstance(self.cause, CoreCause)
-        name = self.cause.name if known else f"cause {self.cause}"
+        name, why = f"cause {self.cause}", ""
+        if isinstance(self.cause, CoreCause):
+            name = self.cause.name
+            why = f": {_MEANING[self.cause]}" if self.cause in _MEANING else ""
         accessed = "" if self.va is None else f", accessing {self.va:#x}"
         where = f"{self.at:#x} ({place})" if place else f"{self.at:#x}"
-        why = f": {_MEANING[self.cause]}" if known and self.cause in _MEANING else ""
         return f"a warp on SM {self.sm} had {name} at {where}{accessed}{why}"
 
 

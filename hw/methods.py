@@ -41,6 +41,7 @@ __all__ = [
     "Userd",
     "YieldOp",
     "pack",
+    "unpack",
 ]
 
 USERD_BYTES = 512
@@ -426,3 +427,12 @@ def pack(layout: type[data.Struct], **values: int) -> int:
             raise ValueError(f"{layout.__name__}.{name} = {value:#x} does not fit its {width} bits")
         word |= int(value) << field.offset
     return word
+
+
+def unpack(layout: type[data.Struct] | data.Layout, word: int) -> dict[str, int]:
+    """Fields of a record as bare numbers: enumerations would refuse one that they do not know."""
+    fields = {}
+    for name, field in data.Layout.cast(layout):
+        width = field.width if isinstance(field.width, int) else 0
+        fields[str(name)] = word >> field.offset & (1 << width) - 1
+    return fields

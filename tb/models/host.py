@@ -476,16 +476,20 @@ class HostModel:
             payload=registers.get(0x64, 0),
         )
 
-    def _semaphore(self, asid: int, va: int, operation: int, **details: int) -> bool:
+    def _semaphore(
+        self,
+        asid: int,
+        va: int,
+        operation: int,
+        *,
+        reduction: int,
+        unsigned: bool,
+        timestamp: bool,
+        payload: int,
+        wide: bool = False,
+    ) -> bool:
         """Do a semaphore operation; whether it passed. Wakes blocked channels when it wrote."""
-        refusal = self.semaphores.refusal(
-            va,
-            operation,
-            details["reduction"],
-            bool(details["unsigned"]),
-            bool(details.get("wide")),
-            bool(details.get("timestamp")),
-        )
+        refusal = self.semaphores.refusal(va, operation, reduction, unsigned, wide, timestamp)
         if refusal != "NONE":
             raise Refusal(Cause[f"SEM_{refusal}"], va)
         place: int | None = va
@@ -494,7 +498,16 @@ class HostModel:
             place = self.translate(asid, va, access, SEMAPHORES)
         if place is None:
             raise Refusal(Cause.SEM_FAULT, va)
-        passed, error = self.semaphores.execute(place, operation, now=self.now(), **details)
+        passed, error = self.semaphores.execute(
+            place,
+            operation,
+            reduction=reduction,
+            unsigned=unsigned,
+            wide=wide,
+            timestamp=timestamp,
+            payload=payload,
+            now=self.now(),
+        )
         if error != "NONE":
             raise Refusal(Cause[f"SEM_{error}"], va)
         if operation not in ACQUIRES:
