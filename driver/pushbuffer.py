@@ -85,18 +85,12 @@ def _page(address: int, bits: int, what: str) -> tuple[int, int]:
 
 
 def _shifted(record: int) -> int:
-    """What SEND_PCAS_A has of a record's address."""
-    upper, shifted = _record(record)
-    if upper:
-        raise ValueError(f"record {record:#x} is past 40 bits")
-    return shifted
-
-
-def _record(address: int) -> tuple[int, int]:
-    """Halves of a task record's address, which is written >> 8."""
-    if address % QMD_BYTES:
-        raise ValueError(f"record {address:#x} is not a multiple of {QMD_BYTES}")
-    return _halves(address >> 8, 41, "record")
+    """A task record's address as SEND_PCAS_A has it: 40 bits, without the lower 8."""
+    if record % QMD_BYTES:
+        raise ValueError(f"record {record:#x} is not a multiple of {QMD_BYTES}")
+    if not 0 <= record < 1 << 40:
+        raise ValueError(f"record {record:#x} does not fit 40 bits")
+    return record >> 8
 
 
 @dataclass(frozen=True)
@@ -352,9 +346,10 @@ class Pushbuffer:
     ) -> "Pushbuffer":
         """Copy `size` bytes, a linear virtual copy (LAUNCH_DMA 0x182). `launch` adds or replaces
         fields of `CopyLaunch`."""
+        length, addresses = _dword(size, "copy size"), self._copy_addresses(dst, src)
         fence_fields = self._copy_fence(fence)
-        self.inc(COPY_SUBCHANNEL, CeMethod.OFFSET_IN_UPPER, *self._copy_addresses(dst, src))
-        self.inc(COPY_SUBCHANNEL, CeMethod.LINE_LENGTH_IN, _dword(size, "copy size"))
+        self.inc(COPY_SUBCHANNEL, CeMethod.OFFSET_IN_UPPER, *addresses)
+        self.inc(COPY_SUBCHANNEL, CeMethod.LINE_LENGTH_IN, length)
         return self.launch(**(_LINEAR | fence_fields | launch))
 
     def copy_2d(
@@ -403,7 +398,7 @@ class Pushbuffer:
             raise ValueError(f"a record has {QMD_BYTES} bytes, not {len(content)}")
         words = [int.from_bytes(content[at : at + 4], "little") for at in range(0, QMD_BYTES, 4)]
         first = ComputeMethod.SET_INLINE_QMD_ADDRESS_A
-        self.inc(COMPUTE_SUBCHANNEL, first, *_record(record), *words)
+        self.inc(COMPUTE_SUBCHANNEL, first, 0, _shifted(record), *words)
         return self.launch_task(record)
 
     def append(self, record: int, start: int, count: int) -> "Pushbuffer":

@@ -129,6 +129,19 @@ def test_refused(action, message: str):
     assert bytes(space.machine.memory) == before
 
 
+def test_overlaps():
+    """A page inside one that is mapped, and one around it, begin elsewhere than it does."""
+    space = Space()
+    tables = space.tables
+    tables.map(BIG, BIG, BIG, page_size=BIG)
+    with pytest.raises(MapError, match="0x11000 is mapped already, by .* 65536 bytes at 0x10000"):
+        tables.map(BIG + SMALL, 0, SMALL)
+    with pytest.raises(MapError, match="0x0 is mapped already, by .* 65536 bytes at 0x10000"):
+        tables.map(0, 0, HUGE, page_size=HUGE)
+    space.expect(0, None)
+    space.expect(BIG + SMALL, Page(BIG, BIG, BIG))
+
+
 def test_out_of_memory():
     """No room for a table in the middle: nothing has been mapped, everything works on."""
     space = Space()

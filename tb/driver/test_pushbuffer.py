@@ -92,6 +92,13 @@ def test_compute():
     inline = dwords(Pushbuffer().launch_inline(0x87_6543_2100, record))
     assert inline[:5] == [0x2042_20C6, 0, 0x8765_4321, 0x0302_0100, 0x0706_0504]
     assert inline[66:] == [0xFFFE_FDFC, *launch]
+    put = Pushbuffer().append(0x87_6543_2100, 0x3_0000_05, 255)
+    assert dwords(put) == [0x2002_20AD, 0x8765_4321, 0xFF00_0005, 0x8006_20B0]
+    shut = Pushbuffer().close_queue(0x87_6543_2100, 0x1FF_FFFF)
+    assert dwords(shut) == [0x2002_20AD, 0x8765_4321, 0x00FF_FFFF, 0x8006_20B0]
+    count_down = Pushbuffer().decrement_dependence(0xFF_FFFF_FF00)
+    assert dwords(count_down) == [0x2001_20AD, 0xFFFF_FFFF, 0x8007_20B0]
+    assert dwords(Pushbuffer().limit_slots(255)) == [0x80FF_20AC]
     assert dwords(Pushbuffer().wait_tasks()) == [0x8000_2044]
     report = Pushbuffer().report(0x12_3456_7890, 5)
     assert dwords(report) == [0x2004_26C0, 0x12, 0x3456_7890, 5, 0]
@@ -120,7 +127,15 @@ def test_compute():
         (lambda p: p.invalidate(address=0x1000), r"address = 0x1000 of no address space"),
         (lambda p: p.raw(-1), r"dword = -0x1 does not fit its 32 bits"),
         (lambda p: p.launch_task(0x180), r"record 0x180 is not a multiple of 256"),
-        (lambda p: p.launch_task(1 << 40), r"record 0x10000000000 is past 40 bits"),
+        (lambda p: p.launch_task(1 << 40), r"record 0x10000000000 does not fit 40 bits"),
+        (lambda p: p.launch_task(-256), r"record -0x100 does not fit 40 bits"),
+        (lambda p: p.launch_inline(1 << 40, bytes(256)), r"does not fit 40 bits"),
+        (lambda p: p.launch_inline(1, bytes(256)), r"record 0x1 is not a multiple of 256"),
+        (lambda p: p.decrement_dependence(1 << 40), r"does not fit 40 bits"),
+        (lambda p: p.append(0, 0, 0), r"count = 0: 1 … 255"),
+        (lambda p: p.append(0, 0, 256), r"count = 256: 1 … 255"),
+        (lambda p: p.limit_slots(-1), r"count = -1: 0 … 255"),
+        (lambda p: p.limit_slots(256), r"count = 256: 0 … 255"),
         (lambda p: p.launch_inline(0, bytes(255)), r"a record has 256 bytes, not 255"),
         (lambda p: p.report(1 << 40, 0), r"report semaphore address = 0x10000000000 does not fit"),
     ],
@@ -129,7 +144,7 @@ def test_refused(make, message: str):
     commands = Pushbuffer()
     with pytest.raises(ValueError, match=message):
         make(commands)
-    assert not commands.dwords or len(commands.dwords) != 1  # no header without its data
+    assert not commands.dwords
 
 
 def test_decode_is_the_inverse():
