@@ -100,6 +100,7 @@ class ChannelError(Exception):
     more : another copy or task of the channel has failed since; clearing this error shows that one.
     fault : the access that was not translated, of the causes ..._FAULT, USERD_WRITE and
         COPY_SEMAPHORE, and of tasks; None when it was none, or its record was lost.
+    object_class : of the subchannel, 0 for none; None when it is the one that the driver binds.
     """
 
     channel: int
@@ -111,6 +112,7 @@ class ChannelError(Exception):
     held: bool = True
     more: bool = False
     fault: TranslationFault | None = None
+    object_class: int | None = None
 
     @property
     def repeatable(self) -> bool:
@@ -156,8 +158,10 @@ class ChannelError(Exception):
         return "".join(parts)
 
     @property
-    def _class(self) -> ObjectClass:
-        """Whose method it is if it is not the host's, by the subchannels that the driver uses."""
+    def _class(self) -> int:
+        """Whose method it is if it is not the host's."""
+        if self.object_class is not None:
+            return self.object_class
         compute = self.of_task or self.subchannel == COMPUTE_SUBCHANNEL
         return ObjectClass.COMPUTE if compute else ObjectClass.COPY
 

@@ -23,7 +23,8 @@ or JSON file with the same content (examples: `driver/pushbuffers/`):
     slot = 3
     value = 1
 
-The channel begins with the copy class on subchannel 4. All addresses are virtual, in an address
+The channel begins with the copy class on subchannel 4 and, where there are SMs, the compute class
+on subchannel 1. All addresses are virtual, in an address
 space of its own, where the pages are mapped that the pushbuffer, segments and expectations lie in;
 what is not named of them is 0. Any other access is a fault, and physical addresses mean nothing.
 """
@@ -302,6 +303,7 @@ async def _observe(
     return RawReport(
         dwords=tuple(dwords),
         channel=channel.index,
+        compute=device.info.compute,
         methods=methods,
         copies=after.copies - before.copies & 0xFFFF_FFFF,
         reference=after.reference,

@@ -1,22 +1,23 @@
 """The report of a raw pushbuffer: what was executed, changed, refused, and what it waits for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from driver.disassemble import Malformed, Method, decode, disassemble, folded
+from driver.disassemble import Directive, Malformed, Method, decode, disassemble, folded
 from driver.fault import ChannelError, ChannelTimeout
 from driver.pushbuffer import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL
 from driver.report import counted
 from hw.errors import Cause
 from hw.methods import HostMethod, ObjectClass, SemOp
 
-__all__ = ["Acquire", "Change", "RawReport", "Span", "held_acquire"]
+__all__ = ["Acquire", "Change", "RawReport", "Span", "bound_objects", "held_acquire"]
 
-OBJECTS = {
-    COPY_SUBCHANNEL: int(ObjectClass.COPY),
-    COMPUTE_SUBCHANNEL: int(ObjectClass.COMPUTE),
-}
-"""Where a pushbuffer finds which class bound at its start."""
+
+def bound_objects(compute: bool) -> dict[int, int]:
+    """Classes that a pushbuffer finds bound at its start, by subchannel. `compute` : whether the
+    machine has a compute engine."""
+    copy = {COPY_SUBCHANNEL: int(ObjectClass.COPY)}
+    return copy | {COMPUTE_SUBCHANNEL: int(ObjectClass.COMPUTE)} if compute else copy
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class RawReport:
 
     Members
     -------
-    dwords : the pushbuffer. channel : where it ran.
+    dwords : the pushbuffer. channel : where it ran. compute : whether there is a compute engine.
     methods, copies : how many it executed.
     reference : data of its last SET_REFERENCE.
     error : why the channel halted, stuck : what it waits for; both None when all was executed.
@@ -79,6 +80,7 @@ class RawReport:
 
     dwords: tuple[int, ...]
     channel: int
+    compute: bool
     methods: int
     copies: int
     reference: int
@@ -100,7 +102,7 @@ class RawReport:
     @property
     def cut_short(self) -> Malformed | None:
         """The method group that the pushbuffer ends within, if it does."""
-        items = decode(self.dwords)
+        items = self._items()
         return next((i for i in items if isinstance(i, Malformed) and i.missing), None)
 
     def timed(self, first: int, last: int) -> "RawReport":
@@ -109,7 +111,7 @@ class RawReport:
 
     def format(self) -> str:
         """The report as text."""
-        text = disassemble(self.dwords, objects=OBJECTS)
+        text = disassemble(self.dwords, objects=bound_objects(self.compute))
         parts = [
             f"Pushbuffer of {counted(len(self.dwords), 'dword')} on channel {self.channel}:",
             _indent(text.splitlines()),
@@ -141,23 +143,35 @@ class RawReport:
         """The error, where it is, and what the writer of the pushbuffer can do."""
         if self.error is None:
             return ["Refused: nothing."]
-        place = self._position(self.error)
-        where = "" if place is None else f"; it is dword {place} of the pushbuffer"
-        advice = _ADVICE.get(self.error.cause, "correct the pushbuffer there and run it again")
-        return [f"Refused: {self.error.reason}{where}.", f"  To go on: {advice}."]
+        error, item = self.error, self._item(self.error)
+        if isinstance(item, Method):
+            error = replace(error, object_class=item.object_class)
+        where = "" if item is None else f"; it is dword {item.position} of the pushbuffer"
+        return [f"Refused: {error.reason}{where}.", f"  To go on: {self._advice(error)}."]
 
-    def _position(self, error: ChannelError) -> int | None:
-        """The dword that was refused; None when it is not known, as for copies that run."""
-        items = list(decode(self.dwords))
+    def _advice(self, error: ChannelError) -> str:
+        """What the writer of the pushbuffer can do."""
+        if self.compute and error.cause in _WITH_COMPUTE:
+            return _WITH_COMPUTE[error.cause]
+        if error.cause is Cause.OBJECT_CLASS and error.data & 0xFFFF == ObjectClass.COMPUTE:
+            return _NO_SMS
+        return _ADVICE.get(error.cause, "correct the pushbuffer there and run it again")
+
+    def _items(self) -> Iterator[Method | Directive | Malformed]:
+        return decode(self.dwords, objects=bound_objects(self.compute))
+
+    def _item(self, error: ChannelError) -> Method | Malformed | None:
+        """What was refused; None when it is not known, as for copies that run."""
+        items = list(self._items())
         methods = [item for item in items if isinstance(item, Method)]
         if error.at_header:
             done = methods[self.methods - 1].position if self.methods else -1
             later = (item for item in items if isinstance(item, Malformed) and item.position > done)
-            return next((item.position for item in later if item.dword == error.data), None)
+            return next((item for item in later if item.dword == error.data), None)
         if error.held and self.methods < len(methods):
             method = methods[self.methods]
             if (method.address, method.data) == (error.method, error.data):
-                return method.position
+                return method
         return None
 
     def _cut_short(self) -> list[str]:
@@ -222,6 +236,14 @@ def _kept_line(span: Span) -> str:
 # What the writer of a pushbuffer can do
 
 _COPY_CLASS = "bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4, which has it"
+_EITHER_CLASS = (
+    "bind the copy class (SET_OBJECT 0xc7b5) or the compute class (0xc6c0) there, or use "
+    "subchannel 4 or 1, which have them"
+)
+_NO_SMS = (
+    "build a machine with the compute class: --sms N; this one has the copy class, 0xc7b5, only"
+)
+_RECORD = "correct the task's record in the image"
 _IN_IMAGE = "name the memory there, by a [[segment]] or an [[expect]] in the image"
 
 _ADVICE = {
@@ -236,7 +258,20 @@ _ADVICE = {
     Cause.COPY_READ_FAULT: _IN_IMAGE,
     Cause.COPY_WRITE_FAULT: _IN_IMAGE,
     Cause.COPY_SEMAPHORE: "correct SET_SEMAPHORE_A and _B: a four-word release lies on 16 bytes",
+    Cause.INLINE_FAULT: _IN_IMAGE,
+    Cause.TASK_FAULT: _IN_IMAGE,
+    Cause.TASK_MODEL: f"{_RECORD}: QMD V03_00 of the compute class, 0xc6c0, as hw/qmd.py has it",
+    Cause.TASK_CHECK: _RECORD,
 }
+
+_WITH_COMPUTE = {
+    Cause.OBJECT_UNBOUND: _EITHER_CLASS,
+    Cause.OBJECT_SOFTWARE: _EITHER_CLASS,
+    Cause.OBJECT_CLASS: (
+        "name the copy class, 0xc7b5, or the compute class, 0xc6c0; there is no other"
+    ),
+}
+"""In place of these on a machine with a compute engine."""
 
 
 # The acquire that a channel waits at

@@ -134,9 +134,9 @@ def test_overlaps():
     space = Space()
     tables = space.tables
     tables.map(BIG, BIG, BIG, page_size=BIG)
-    with pytest.raises(MapError, match="0x11000 is mapped already, by .* 65536 bytes at 0x10000"):
+    with pytest.raises(MapError, match=r"0x11000 is mapped already, by .* 65536 bytes at 0x10000"):
         tables.map(BIG + SMALL, 0, SMALL)
-    with pytest.raises(MapError, match="0x0 is mapped already, by .* 65536 bytes at 0x10000"):
+    with pytest.raises(MapError, match=r"0x0 is mapped already, by .* 65536 bytes at 0x10000"):
         tables.map(0, 0, HUGE, page_size=HUGE)
     space.expect(0, None)
     space.expect(BIG + SMALL, Page(BIG, BIG, BIG))

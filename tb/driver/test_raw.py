@@ -10,10 +10,16 @@ from driver.device import Device
 from driver.policy import NoPriorityPolicy
 from driver.pushbuffer import Pushbuffer
 from driver.raw import ImageError, MemoryImage, load_dwords, load_image, parse_image, run
+from hw.config import Config
 from hw.errors import Cause
-from hw.methods import HostMethod, SemOp
+from hw.methods import ComputeMethod, HostMethod, ObjectClass, SemOp
 from tb.driver.fake import SPACE, FakeMachine
 from tb.runner import ROOT
+from tb.sim import trace
+from tb.sim.raw import event_lines
+
+COPIES = Config(sms=0, memory_bytes=SPACE)
+"""A machine without a compute engine."""
 
 IMAGE = """
 channel = 2
@@ -40,9 +46,9 @@ value = 7
 """
 
 
-def execute(dwords, image: MemoryImage, **options):
+def execute(dwords, image: MemoryImage, config: Config | None = None, **options):
     async def main():
-        device = await Device.open(FakeMachine(), NoPriorityPolicy(1))
+        device = await Device.open(FakeMachine(config), NoPriorityPolicy(1))
         return await asyncio.wait_for(run(device, dwords, image, **options), 20)
 
     return asyncio.run(main())
@@ -166,10 +172,96 @@ def test_cut_short():
 
 
 def test_advice_is_for_who_writes_files():
-    report = execute(Pushbuffer().inc(3, 0x300, 0).dwords, MemoryImage())
+    report = execute(Pushbuffer().inc(3, 0x300, 0).dwords, MemoryImage(), COPIES)
     text = report.format()
     assert "OBJECT_UNBOUND" in text and "it is dword 1 of the pushbuffer" in text
     assert "  To go on: bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4" in text
+
+
+COMPUTE = ObjectClass.COMPUTE
+ACTION = ComputeMethod.SEND_SIGNALING_PCAS2_B
+
+
+@pytest.mark.parametrize(
+    ("commands", "parts"),
+    [
+        (
+            Pushbuffer().launch_task(0x20_0000),
+            (
+                "halted with TASK_MODEL (HCE_RE_ILLEGAL_OP)",
+                "at SEND_SIGNALING_PCAS2_B = 0x00000002 (SCHEDULE) of subchannel 1",
+                "To go on: correct the task's record in the image: QMD V03_00 of the compute class",
+            ),
+        ),
+        (
+            Pushbuffer().launch_task(0x30_0000),
+            ("TASK_FAULT", "To go on: name the memory there, by a [[segment]] or an [[expect]]"),
+        ),
+        (
+            Pushbuffer().set_object(3, COMPUTE).method(3, ACTION, 15),
+            ("COMPUTE_MODE", "at SEND_SIGNALING_PCAS2_B = 0x0000000f of subchannel 3"),
+        ),
+        (
+            Pushbuffer().set_object(1, ObjectClass.COPY).inc(1, ACTION, 1),
+            ("COPY_METHOD", "at method 0x2c0 = 0x00000001 of subchannel 1"),
+        ),
+        (
+            Pushbuffer().inc(3, 0x300, 0),
+            (
+                "OBJECT_UNBOUND",
+                "at method 0x300 = 0x00000000 of subchannel 3",
+                "To go on: bind the copy class (SET_OBJECT 0xc7b5) or the compute class (0xc6c0)",
+                "there, or use subchannel 4 or 1, which have them",
+            ),
+        ),
+        (
+            Pushbuffer().set_object(3, 0x1234),
+            ("To go on: name the copy class, 0xc7b5, or the compute class, 0xc6c0; there is no",),
+        ),
+    ],
+)
+def test_refused_with_compute_engine(commands: Pushbuffer, parts: tuple[str, ...]):
+    """A refusal names the class that the subchannel holds, and both that there are."""
+    empty = {"address": 0x20_0000, "fill": 0, "size": 256, "name": "record"}
+    text = execute(commands.dwords, parse_image({"segment": [empty]})).format()
+    for part in parts:
+        assert part in text, text
+
+
+@pytest.mark.parametrize(
+    ("named", "advice"),
+    [
+        (0x1234, "To go on: name the copy class, 0xc7b5; there is no other."),
+        (COMPUTE, "To go on: build a machine with the compute class: --sms N; this one has the co"),
+    ],
+)
+def test_class_without_compute_engine(named: int, advice: str):
+    text = execute(Pushbuffer().set_object(1, named).dwords, MemoryImage(), COPIES).format()
+    assert advice in text, text
+    sent = execute(Pushbuffer().inc(1, ACTION, 2).dwords, MemoryImage(), COPIES).format()
+    assert "subchannel 1 method 0x2c0 = 0x00000002" in sent, "nothing is bound there"
+
+
+def test_events_name_the_class_of_the_subchannel():
+    events = [
+        trace.Method(1, 0, 1, ACTION, 2),
+        trace.Method(2, 0, 1, HostMethod.SET_OBJECT, ObjectClass.COPY),
+        trace.Method(3, 0, 1, 0x300, 0x182),
+        trace.Method(4, 1, 4, HostMethod.SET_OBJECT, COMPUTE),
+        trace.Method(5, 0, 4, 0x300, 0x182),
+        trace.Method(6, 0, 3, 0x300, 0x182),
+    ]
+    lines = [line.partition(": ")[2] for line in event_lines(events, 0, compute=True)]
+    launch = "LAUNCH_DMA = 0x00000182  (transfer NON_PIPELINED, src_pitch, dst_pitch)"
+    assert lines == [
+        "subchannel 1 SEND_SIGNALING_PCAS2_B = 0x00000002  (SCHEDULE)",
+        "subchannel 1 SET_OBJECT = 0x0000c7b5",
+        f"subchannel 1 {launch}",
+        f"subchannel 4 {launch}",
+        "subchannel 3 method 0x300 = 0x00000182",
+    ]
+    (bare, *_) = event_lines(events, 0, compute=False)
+    assert bare == "1: subchannel 1 method 0x2c0 = 0x00000002"
 
 
 def test_expectations_are_named_after_their_segment():

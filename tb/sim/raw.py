@@ -13,16 +13,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driver.disassemble import folded, method_detail, method_name
+from driver.disassemble import Method, folded
 from driver.raw import ImageError, MemoryImage, load_dwords, load_image
+from driver.raw_report import bound_objects
 from hw.config import Config, ConfigError
+from hw.methods import HostMethod
 from hw.options import add_options, chosen
 from hw.top import Signalbox
 from tb.runner import SIMULATORS
 from tb.sim import trace
 from tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, check_memory, simulate_top
 
-__all__ = ["JOB", "RESULT", "Outcome", "cycles", "simulate_raw"]
+__all__ = ["JOB", "RESULT", "Outcome", "cycles", "event_lines", "simulate_raw"]
 
 JOB = "RAW_JOB"
 """Environment variable: JSON object with `file`, `memory` (or null), `slice` and `patience`."""
@@ -95,7 +97,7 @@ def simulate_raw(
         raise ImageError(outcome["refused"])
     events = trace.read(folder / TRACE)
     since = [event for event in events if event.cycle >= outcome["first"]]
-    lines = tuple(event_lines(since, outcome["channel"]))
+    lines = tuple(event_lines(since, outcome["channel"], compute=config.compute))
     return Outcome(outcome["good"], outcome["text"], lines, folder)
 
 
@@ -116,23 +118,26 @@ def cycles(events: Sequence[trace.Event], channel: int) -> tuple[int, int]:
     return first, last
 
 
-def event_lines(events: Iterable[trace.Event], channel: int) -> Iterable[str]:
-    """What a channel did, one line per event; equal ones in a row are folded."""
-    told = ((event, _words(event, channel)) for event in events)
+def event_lines(events: Iterable[trace.Event], channel: int, *, compute: bool) -> Iterable[str]:
+    """What a channel did, one line per event; equal ones in a row are folded. `compute` : whether
+    the machine has a compute engine."""
+    objects = bound_objects(compute)
+    told = ((event, _words(event, channel, objects)) for event in events)
     return folded((str(event.cycle), words) for event, words in told if words)
 
 
-def _words(event: trace.Event, channel: int) -> str:
-    """An event in words; empty when it is none of the channel."""
+def _words(event: trace.Event, channel: int, objects: dict[int, int]) -> str:
+    """An event in words; empty when it is none of the channel. `objects` : classes of its
+    subchannels, which a SET_OBJECT changes."""
     match event:
         case trace.Semaphore(_, index, value):
             return f"on-chip semaphore {index} := {value:#x}"
         case trace.Doorbell(_, number) if number == channel:
             return "doorbell"
         case trace.Method(_, number, subchannel, offset, data) if number == channel:
-            detail = method_detail(offset, data)
-            line = f"subchannel {subchannel} {method_name(offset)} = {data:#010x}"
-            return f"{line}  ({detail})" if detail else line
+            if offset == HostMethod.SET_OBJECT:
+                objects[subchannel] = data & 0xFFFF
+            return Method(0, subchannel, offset, data, objects.get(subchannel, 0)).text
         case trace.Acquire(_, number, passed) if number == channel:
             return f"acquire {'passes' if passed else 'fails'}"
         case trace.Start(_, engine, number) if number == channel:
