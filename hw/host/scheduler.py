@@ -76,7 +76,7 @@ class Scheduler(wiring.Component):
         self._owner = owner = Signal(config.channels)
         # Registers: the slice of the holder, that of a guest is over.
         self._over = Signal(init=1)
-        self._guest_over = Signal(init=1)
+        self._guest_over = Signal()
         self._rivals, self._other = Signal(config.channels), Signal()
         self._has_floor, self._floor_ready, self._floor_copying = Signal(), Signal(), Signal()
         served = (1 << self.served) & self.serving.replicate(config.channels)

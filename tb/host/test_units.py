@@ -8,6 +8,7 @@ from hw.host.arrivals import Arrivals
 from hw.host.barrier import Barrier
 from hw.host.fetch import Fetch
 from hw.host.memops import MemOps
+from hw.host.scheduler import Scheduler
 from tb.host import fetching
 from tb.runner import simulate
 from tb.tiers import tiers
@@ -50,3 +51,10 @@ def test_barrier(simulator: str, size: str) -> None:
 )
 def test_memops(simulator: str, size: str) -> None:
     run(MemOps(CONFIGS[size]), simulator, size, 5)
+
+
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+)
+def test_scheduler(simulator: str, size: str) -> None:
+    run(Scheduler(CONFIGS[size]), simulator, size, 1 if size == "tiny" else 7)

@@ -1,0 +1,350 @@
+"""The scheduler alone (COPY-5 … COPY-9, COPY-13): every cycle as its model; guests, slices and
+patience one by one."""
+
+import os
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from hw.config import CONFIGS
+from hw.host.scheduler import Scheduler
+from tb.goals import Rounds
+from tb.models.scheduler import PATIENCE, STAMPS, Inputs, Outputs, SchedulerModel
+from tb.reset import reset
+
+LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
+
+CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
+
+CHANNELS = CONFIG.channels
+
+KNOWN = 1 if CHANNELS <= 16 else 2
+"""Cycles until the oldest channel that can proceed is known."""
+
+LONG = 1 << 30
+"""A slice that never ends."""
+
+SLICES = (0, 1, 2, 3, 10, 50)
+
+SEVERAL = {**LIMIT, "skip": CHANNELS < 3}
+
+
+class Bench:
+    """Drives the scheduler as the pipeline does, and compares every cycle with the model.
+
+    Members
+    -------
+    ready, copying, keeping, wanting : channels, from the next `step` on.
+    stamps, slices : of every channel.
+    served : who is served in the next `step`.
+    first : in that cycle its service begins, or its context is changed; it executes nothing.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        self.numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+        self.model = SchedulerModel(CHANNELS)
+        self.ready: set[int] = set()
+        self.copying: set[int] = set()
+        self.keeping: set[int] = set()
+        self.wanting: set[int] = set()
+        self.stamps = [*range(CHANNELS)]
+        self.slices = [LONG] * CHANNELS
+        self.served: int | None = None
+        self.first, self._sliced = False, False
+        members = Scheduler(CONFIG).signature.members
+        self._event: Any = members["candidate"].shape
+        self._stamps: Any = members["stamps"].shape
+
+    @classmethod
+    async def start(cls, dut: Any) -> "Bench":
+        bench = cls(dut)
+        bench._drive(bench._inputs())
+        await reset(dut)
+        return bench
+
+    def _inputs(self, **strobes: bool) -> Inputs:
+        return Inputs(
+            frozenset(self.ready),
+            frozenset(self.copying),
+            frozenset(self.keeping),
+            frozenset(self.wanting),
+            tuple(self.stamps),
+            self.served,
+            slice=self.slices[self.served] if self.served is not None and self._sliced else None,
+            **strobes,
+        )
+
+    def _drive(self, now: Inputs) -> None:
+        """Payload without its strobe is anything."""
+        dut, numbers = self.dut, self.numbers
+        for name in ("ready", "copying", "keeping", "wanting"):
+            getattr(dut, name).value = sum(1 << channel for channel in getattr(now, name))
+        for name in ("take", "give_up", "reserves", "launches"):
+            getattr(dut, name).value = int(getattr(now, name))
+        dut.stamps.value = self._stamps.const(now.stamps).as_bits()
+        dut.serving.value = int(now.served is not None)
+        dut.served.value = numbers.randrange(CHANNELS) if now.served is None else now.served
+        dut.slice_valid.value = int(now.slice is not None)
+        dut.slice.value = numbers.getrandbits(32) if now.slice is None else now.slice
+
+    def _shown(self) -> Outputs:
+        dut = self.dut
+        candidate = self._event.from_bits(int(dut.candidate.value))
+        return Outputs(
+            int(dut.target.value) if dut.target_valid.value else None,
+            candidate.channel if candidate.valid else None,
+            bool(dut.leave.value),
+            bool(dut.stay.value),
+            bool(dut.spent.value),
+            int(dut.floor.value) if dut.floor_valid.value else None,
+        )
+
+    async def step(
+        self, *, take: bool = False, stop: bool = False, edit: int | None = None, **strobes: bool
+    ) -> Outputs:
+        """One cycle.
+
+        take : the target, if there is one and nobody is served.
+        stop : the service ends with this cycle.
+        edit : that channel's context is changed in the next cycle, without a service.
+        """
+        now = self._inputs(**strobes)
+        expected = self.model.show(now)
+        take &= self.served is None and expected.target is not None
+        now = replace(now, take=take)
+        self._drive(now)
+        await ReadOnly()
+        shown = self._shown()
+        if expected.stay is None:
+            shown = replace(shown, stay=None)
+        assert shown == expected, f"cycle {self.model.now}: {now}"
+        await RisingEdge(self.dut.clk)
+        self.model.step(now)
+        if take or edit is not None:
+            self.served = expected.target if take else edit
+        elif stop or (self.first and not self._sliced):
+            self.served = None
+        self.first, self._sliced = take or edit is not None, take
+        return shown
+
+    async def steps(self, cycles: int) -> list[Outputs]:
+        """Cycles without any event."""
+        return [await self.step() for _ in range(cycles)]
+
+    async def serve(self, channel: int, **strobes: bool) -> Outputs:
+        """Let go who is served, and take `channel`, which must be next. Returns what its first
+        cycle shows."""
+        if self.served is not None:
+            await self.step(stop=True, **strobes)
+        for _ in range(4 * KNOWN):
+            shown = await self.step(take=True)
+            if shown.target is not None:
+                assert shown.target == channel
+                return await self.step()
+        raise AssertionError(f"channel {channel} is not served")
+
+    async def holder(self, *others: int) -> None:
+        """From now on channel 0 has the floor, with a fresh slice, and is served; it and `others`
+        can proceed."""
+        self.served, self.ready, self.copying = None, set(), set()
+        await self.step()
+        self.ready = {0, *others}
+        await self.serve(0)
+
+    async def guest(self, *others: int) -> None:
+        """From now on channel 0 has the floor and a copy under way, and cannot proceed; 1 is its
+        guest, and it and `others` can."""
+        await self.holder()
+        self.copying, self.ready = {0}, {1, *others}
+        await self.serve(1)
+
+    async def leaves(self, cycles: int) -> int | None:
+        """How many cycles of `cycles` pass before the one that shows `leave`, if one does."""
+        shown = [one.leave for one in await self.steps(cycles)]
+        return shown.index(True) if any(shown) else None
+
+
+@cocotb.test(**SEVERAL)
+async def guests_go_when_the_holder_is_back(dut):
+    """Rule 4: a guest goes on until the holder can proceed, within its slice; then it lets go in
+    the next cycle, and the holder is the target."""
+    bench = await Bench.start(dut)
+    for copying in ({0}, set[int]()):
+        await bench.guest(2)
+        assert await bench.leaves(50) is None
+        bench.copying = copying
+        bench.ready.add(0)
+        assert await bench.leaves(3) == 1
+        await bench.serve(0)
+
+
+@cocotb.test(**SEVERAL)
+async def guests_go_when_the_floor_is_free(dut):
+    """Rule 5: a guest goes on when the holder's slice is over, until its copy has ended; then it
+    lets go in the next cycle, even if only itself can take the floor, and does. Not while the slice
+    lasts."""
+    bench = await Bench.start(dut)
+    bench.slices[0] = 30
+    await bench.guest()
+    assert await bench.leaves(60) is None
+    bench.copying = set()
+    assert await bench.leaves(3) == 1
+    await bench.serve(1)
+    assert (await bench.step()).floor == 1
+
+    bench.slices[0] = 60
+    await bench.guest()
+    bench.copying = set()
+    left = await bench.leaves(100)
+    assert left is not None and 40 < left < 60
+
+
+@cocotb.test(**SEVERAL)
+async def guests_have_slices(dut):
+    """Rule 5: a guest's slice lasts as long as it was set, and longer while no other can proceed;
+    each service has a fresh one."""
+    bench = await Bench.start(dut)
+    for length in SLICES:
+        bench.slices[1] = length
+        for _ in range(2):
+            await bench.guest(2)
+            assert await bench.leaves(length + 50) == max(1, length)
+            bench.stamps[1] = bench.stamps[2] + 1
+            await bench.serve(2)
+            bench.stamps[1] = 1
+        await bench.guest()
+        assert await bench.leaves(length + 50) is None
+        bench.ready.add(2)
+        assert await bench.leaves(5) == KNOWN + 1
+
+
+@cocotb.test(**SEVERAL)
+async def guests_yield_their_own_slice(dut):
+    """Who yields as a guest loses its own slice and not the holder's, and the other way round."""
+    bench = await Bench.start(dut)
+    await bench.guest(2)
+    await bench.steps(4)
+    await bench.step(give_up=True)
+    assert await bench.leaves(5) == 1
+    bench.ready.add(0)
+    await bench.serve(0)
+    assert await bench.leaves(20) is None
+
+    await bench.step(give_up=True)
+    bench.ready.discard(0)
+    await bench.serve(1)
+    assert await bench.leaves(20) is None
+    bench.ready.add(0)
+    assert await bench.leaves(20) is None
+
+
+@cocotb.test(**SEVERAL)
+async def slices_of_the_holder(dut):
+    """COPY-5, COPY-8: the holder's slice lasts as long as it was set; while no other can proceed it
+    is followed, a cycle later, by another that lasts as long."""
+    bench = await Bench.start(dut)
+    for length in (*SLICES, LONG):
+        bench.slices[0] = length
+        await bench.holder(1)
+        last = max(1, length)
+        assert await bench.leaves(min(last, 100) + 20) == (last if last < LONG else None)
+
+    bench.slices[0] = 20
+    for alone in (0, 1, 5):
+        await bench.holder()
+        await bench.steps(21 * alone + 10)
+        bench.ready.add(1)
+        assert await bench.leaves(30) == 10
+
+
+@cocotb.test(**SEVERAL)
+async def patience(dut):
+    """Rule 4: who has reserved an engine stays longer than it may, for at most 127 cycles from when
+    it had to go, however long it was served before; nobody else stays."""
+    bench = await Bench.start(dut)
+    for before in (0, 10, 300):
+        for keeping in (set[int](), {1}):
+            await bench.guest()
+            bench.keeping = keeping
+            await bench.steps(before)
+            bench.ready.add(0)
+            shown = await bench.steps(PATIENCE + 20)
+            stays = [one.leave and one.stay for one in shown]
+            assert stays.count(True) == (PATIENCE if keeping else 0)
+            assert not any(stays[PATIENCE + 1 :])
+            bench.keeping = set()
+
+
+@cocotb.test(**LIMIT)
+async def as_the_model(dut):
+    """Random channels, copies, slices and services, every cycle as the model; until every rule has
+    decided something many times."""
+    bench = await Bench.start(dut)
+    rules = ["slice anew", "holder again"]
+    if CHANNELS > 1:
+        rules += ["holder's slice", "holder is back", "floor is free", "guest's slice", "guest"]
+        rules += ["patience is over"]
+    decided = bench.model.decided
+    rounds = Rounds(40)
+    while rounds.more(all(decided[rule] >= 5 for rule in rules), decided):
+        await some_time(bench, lasting=rounds.number % 4 == 0)
+    cocotb.log.info("decided: %s", dict(decided))
+
+
+async def some_time(bench: Bench, *, lasting: bool) -> None:
+    """Some hundred cycles with some manner of behaviour. `lasting` : little changes, and services
+    with a reserved engine do not end by themselves."""
+    numbers = bench.numbers
+    channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, 3, CHANNELS))))
+    changes, ends = numbers.choice((0.01, 0.1, 0.5)), numbers.choice((0.0, 0.002, 0.05, 0.3))
+    obeys, acts = numbers.choice((0.3, 1.0)), numbers.choice((0.0, 0.02, 0.2))
+    if lasting:
+        changes, ends, acts = 0.01, 0.0, 0.2
+    done, launches = numbers.choice((0.01, 0.05, 0.3)), numbers.choice((0.1, 0.5))
+    oldest = numbers.randrange(STAMPS)
+
+    def stamp() -> int:
+        return (oldest + numbers.randrange(STAMPS // 2)) % STAMPS
+
+    bench.stamps = [stamp() for _ in range(CHANNELS)]
+    bench.slices = [numbers.choice((0, 1, 2, 3, 7, 30, 200, LONG)) for _ in range(CHANNELS)]
+    for states in (bench.ready, bench.wanting):
+        states &= {*channels}
+    for _ in range(400):
+        for states in (bench.ready, bench.wanting):
+            if numbers.random() < changes:
+                states ^= {numbers.choice(channels)}
+        bench.copying -= {channel for channel in bench.copying if numbers.random() < done}
+        bench.keeping -= {channel for channel in bench.keeping if numbers.random() < ends}
+        if numbers.random() < changes:
+            bench.stamps[numbers.choice(channels)] = stamp()
+        act = numbers.choices(("reserves", "launches"), (1 - launches, launches))[0]
+        await some_cycle(
+            bench, act if numbers.random() < acts else "", numbers.random() < ends, obeys
+        )
+
+
+async def some_cycle(bench: Bench, act: str, ends: bool, obeys: float) -> None:
+    """One cycle, in which the served channel does something, or its service ends; `obeys` : how
+    likely that is when it has to let go."""
+    numbers, served = bench.numbers, bench.served
+    if served is None:
+        edit = numbers.choice((*[None] * 20, *range(CHANNELS)))
+        await bench.step(take=edit is None and numbers.random() < 0.8, edit=edit)
+        return
+    if bench.first:
+        await bench.step()
+        return
+    strobes = {name: act == name for name in ("reserves", "launches")}
+    shown = await bench.step(stop=ends, give_up=ends and numbers.random() < 0.3, **strobes)
+    if act == "launches":
+        bench.copying.add(served)
+        bench.keeping.discard(served)
+    elif act == "reserves":
+        bench.keeping.add(served)
+    if shown.leave and not shown.stay and numbers.random() < obeys:
+        bench.served = None
