@@ -6,8 +6,10 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.qmd import SkedCheck
+from hw.records import MemoryStatus
 from hw.work.launch import LaunchAction
 from hw.work.metadata import Refusal
+from tb.copy.memory import Bad
 from tb.goals import Rounds
 from tb.work.queuebench import CLOSE, Queue, QueueBench, begin
 from tb.work.taskbench import CONFIG, LOG_SIZE, Task
@@ -328,6 +330,87 @@ async def dependence_refused(dut: Any) -> None:
     assert await bench.did(bench.ask(task, DECREMENT)) == 0
     assert _counter(bench, task) == 0
     await bench.until(lambda: task.outcome == "ended", "it ends", 20_000)
+
+
+def _unwritable(bench: QueueBench, task: Task, status: MemoryStatus) -> None:
+    """From now on nothing can be written into a task's record."""
+    low = task.page << 8
+    bench.write.bad = [Bad((task.asid, 0), status.value, range(low, low + 256), True)]
+
+
+@cocotb.test()
+@cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
+async def counter_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
+    """A dependence counter cannot be counted down: that is told, nothing is launched (HOST-10)."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    task = Task(1, priority=5, asid=1, blocks=7, fields={"dependence": 1})
+    bench.know(task)
+    _unwritable(bench, task, status)
+    assert await bench.did(bench.ask(task, DECREMENT)) == Refusal[status.name].value
+    await bench.finish()
+    assert task not in bench.accepted and _counter(bench, task) == 1
+    bench.write.bad = []
+    assert await bench.did(bench.ask(task, DECREMENT)) == 0
+    await bench.finish()
+    assert task.outcome == "ended"
+
+
+@cocotb.test()
+@cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
+async def counter_cannot_be_put_back(dut: Any, status: MemoryStatus) -> None:
+    """The launch is refused for the reason why it could not be, not for what came of it."""
+    bench = await begin(dut, place=0.0, end=0.5)
+    for number in range(CONFIG.slots + (1 << LOG_SIZE) - CONFIG.rows):
+        ask = bench.ask(Task(100 + number, priority=4, asid=2, blocks=1))
+        assert await bench.did(ask) == 0
+    task = Task(1, priority=4, asid=1, blocks=7, fields={"dependence": 1})
+    bench.know(task)
+    ask = bench.ask(task, DECREMENT)
+    await bench.until(lambda: _counter(bench, task) == 0, "counted down")
+    _unwritable(bench, task, status)
+    assert await bench.did(ask) == Refusal.FULL.value
+    assert _counter(bench, task) == 0
+    bench.rows.place = 0.5
+    await bench.finish()
+
+
+@cocotb.test()
+@cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
+async def place_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
+    """A task that loses its slot, and whose place cannot be kept, fails; it alone (ASID-25)."""
+    bench = await begin(dut, place=0.0, end=0.5)
+    low = [Task(n, priority=2 + (n > 0), asid=1 + n, blocks=9) for n in range(CONFIG.slots)]
+    for task in low:
+        assert await bench.did(bench.ask(task)) == 0
+    _unwritable(bench, low[0], status)
+    urgent = Task(90, priority=9, asid=50, blocks=3)
+    assert await bench.did(bench.ask(urgent)) == 0
+    await bench.until(lambda: low[0].outcome == "failed", "it failed")
+    assert bench.verdicts[0] == Refusal[status.name].value and low[0].stops == 1
+    bench.rows.place = 0.5
+    await bench.finish()
+    assert all(task.outcome == "ended" for task in (urgent, *low[1:]))
+    assert not low[0].done
+
+
+@cocotb.test()
+@cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
+async def progress_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
+    """A queue whose OUTER_GET cannot be written fails, and is no open queue any more (ASID-26)."""
+    bench = await begin(dut, place=0.5, end=0.5)
+    queue, other = (Queue(n, priority=5, asid=n) for n in (1, 2))
+    for one in (queue, other):
+        assert await bench.did(bench.ask(one)) == 0
+    _unwritable(bench, queue, status)
+    assert await bench.append(queue, 3) == 0
+    await bench.until(lambda: queue.outcome == "failed", "it failed")
+    assert bench.verdicts[1] == Refusal[status.name].value
+    await bench.until(lambda: queue.row is None, "its row is free")
+    assert await bench.append(queue, 1) == NO_QUEUE
+    assert await bench.append(other, 5) == 0
+    assert await bench.append(other, CLOSE) == 0
+    await bench.finish()
+    assert other.outcome == "ended" and len(other.done) == 5
 
 
 @cocotb.test()

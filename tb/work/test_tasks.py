@@ -28,7 +28,7 @@ def test_tasks(simulator: str, name: str) -> None:
 
 
 def test_queues(simulator: str) -> None:
-    run(simulator, "queues", "default", minimum=16)
+    run(simulator, "queues", "default", minimum=24)
 
 
 def test_two_queues(simulator: str) -> None:
