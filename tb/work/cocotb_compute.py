@@ -1,19 +1,29 @@
 """Real kernels from launch to memory, several address spaces at once."""
 
+from itertools import pairwise, repeat
 from typing import Any
 
 import cocotb
 
+from driver.kernels import SPIN
 from hw.records import MemoryStatus
 from hw.work.metadata import Refusal
 from tb.copy.memory import Bad
 from tb.sample import fewer, some
-from tb.sm.jobs import JOBS, vectors
+from tb.sm.jobs import JOBS, Job, vectors
 from tb.work.cocotb_finish import release
 from tb.work.engine import CONFIG, Engine, Launch
 
+SLICE = 300
+"""Cycles of a context's turn: less than most tasks last."""
+
 IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""
+
+
+def spinning(blocks: int) -> Job:
+    """Blocks of two warps that last 300 cycles and a little more."""
+    return Job(SPIN, (blocks, 1, 1), (64, 1, 1), {"CYCLES": 300})
 
 
 @cocotb.test()
@@ -34,15 +44,30 @@ async def all_kernels_at_once(dut: Any) -> None:
 
 @cocotb.test()
 async def contexts_in_turn(dut: Any) -> None:
-    """Tasks of two contexts: one after the other, all right (ASID-21)."""
-    engine = Engine(dut, slice_cycles=300)
+    """Two contexts whose tasks need several slices take turns. A turn begins when all spaces of its
+    context are bound, reaches no memory of another context, and lasts a slice at least while it
+    has tasks; all results are right (ASID-21)."""
+    engine = Engine(dut, slice_cycles=SLICE)
+    spaces = [{n for n in range(CONFIG.asids) if n % 2 == context} for context in range(2)]
+    for context in range(2):
+        engine.context(context, spaces[context])
     await engine.begin()
-    tasks = [Launch(n, job, asid=n, context=n % 2) for n, job in enumerate(some(JOBS[:6], 2))]
+    jobs = [*repeat(spinning(fewer(32, 2)), 2), *some(JOBS[:6], 2)]
+    tasks = [Launch(n, job, asid=n, context=n % 2) for n, job in enumerate(jobs)]
     for task in tasks:
         engine.launch(task)
     await engine.finish()
     for task in tasks:
         engine.check(task)
+    assert all(one.context != two.context for one, two in pairwise(engine.turns))
+    assert len(engine.turns) >= 6
+    for turn in engine.turns:
+        assert turn.bound == spaces[turn.context] >= turn.reached
+    for turn in engine.turns[:-1]:
+        assert turn.over is not None
+        mine = [task.over for task in tasks if task.context == turn.context]
+        done = all(over is not None and over <= turn.over for over in mine)
+        assert done or turn.over - turn.begun >= SLICE
 
 
 @cocotb.test()
@@ -50,8 +75,7 @@ async def urgent_task(dut: Any) -> None:
     """On a full machine the urgent one is over long before those that were there (PLACE-5)."""
     engine = Engine(dut)
     await engine.begin()
-    spin = JOBS[-1]
-    long = type(spin)(spin.kernel, (16, 1, 1), (64, 1, 1), {"CYCLES": 300})
+    long = spinning(blocks=16)
     low = [Launch(n, long, asid=1, priority=1) for n in range(CONFIG.slots)]
     for task in low:
         engine.launch(task)

@@ -1,6 +1,6 @@
 """The compute engine with memory, translation and semaphores in Python."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from tb.models.tasks import record_of
 from tb.reset import reset
 from tb.work.configs import COMPUTE
 
-__all__ = ["CONFIG", "Engine", "Job", "Launch"]
+__all__ = ["CONFIG", "Engine", "Job", "Launch", "Turn"]
 
 CONFIG = COMPUTE
 AREA = 0x4000_0000
@@ -67,6 +67,24 @@ class Launch:
     @property
     def record(self) -> int:
         return self.more | record_of(self.job.launch(), group=self.priority)
+
+
+@dataclass
+class Turn:
+    """A context that was active.
+
+    Members
+    -------
+    begun, over : cycles; None while it is.
+    bound : address spaces bound since the turn before.
+    reached : address spaces of the memory that SMs accessed.
+    """
+
+    context: int
+    begun: int
+    bound: set[int]
+    over: int | None = None
+    reached: set[int] = field(default_factory=set)
 
 
 class Engine:
@@ -115,7 +133,10 @@ class Engine:
         """Address space and address of releases, as they came."""
         self.faults: list[int] = []
         """Kernel rows."""
+        self.turns: list[Turn] = []
+        """Of contexts, one after the other."""
         self._binds = 0
+        self._bound: set[int] = set()
         for number in range(CONFIG.contexts):
             self.context(number, range(CONFIG.asids))
 
@@ -229,6 +250,23 @@ class Engine:
         fault = int(self.dut.control__fault.value)
         if fault & 1:
             self.faults.append(fault >> 1)
+        self._turn()
+
+    def _turn(self) -> None:
+        """Context by context: nothing runs outside its context's turn (ASID-21)."""
+        runs = self.turns and self.turns[-1].over is None
+        if int(self.dut.control__active.value):
+            if not runs:
+                context = int(self.dut.control__context.value)
+                self.turns.append(Turn(context, self.cycle, self._bound))
+                self._bound = set()
+        elif runs:
+            self.turns[-1].over = self.cycle
+        for port in self.ports[2:]:
+            if port.log:
+                assert self.turns and self.turns[-1].over is None, "an SM runs in no context's turn"
+                self.turns[-1].reached |= {burst.space[0] for burst in port.log}
+                port.log.clear()
 
     def _translate(self) -> None:
         """Binds take a few cycles."""
@@ -237,6 +275,7 @@ class Engine:
             self.dut.mmu__done.value, self._binds = 1, 0
         if (got := self.command.step()) is not None:
             self.bound.add(got["asid"])
+            self._bound.add(got["asid"])
             self._binds = self.cycle + 5
 
     async def until(self, done, what: str, timeout: int = 30_000) -> None:
