@@ -10,9 +10,13 @@ from hw.methods import HostMethod, SemOp
 from hw.registers import Wait
 from tb.host.bench import Bench, RawChannel, semaphore
 from tb.host.cocotb_order import until_started
+from tb.sample import some
 from tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
+
+SWITCH = 4
+"""Cycles from one channel to the next at most (page 70)."""
 
 UNIT_CYCLES = 102.4
 """Cycles of 1,024 ns at 10 ns each."""
@@ -48,20 +52,40 @@ async def retries_in_memory(dut):
 
 @cocotb.test(**LIMIT)
 async def others_go_on(dut):
-    """While one channel waits, on chip or in memory, another executes, without delay from the
-    retries."""
+    """While one channel waits, on chip or in memory, another wakes up and executes as if it were
+    alone, in any cycle between two retries; a retry that has just begun costs it a switch, never
+    the latency of memory (COPY-7)."""
     bench = await Bench.start(dut)
-    waiting, other = await bench.channel(0), await bench.channel(1)
+    waiting, other = await bench.channel(0, retry=20), await bench.channel(1)
+
+    async def cycles(number: int, moment: int) -> tuple[int, ...]:
+        """When `other` executes prefetched methods, counted from the update that wakes it."""
+        commands = Pushbuffer().acquire(semaphore(4), number)
+        await other.submit(commands.non_inc(0, HostMethod.NOP, *range(8)))
+        await bench.until_waits(other, Wait.ONCHIP)
+        await bench.wait(100 + moment)
+        await bench.let_go(4, number)
+        await bench.until_idle(other)
+        woken = (await bench.events(Semaphore, index=4))[-1].cycle
+        nops = (await bench.events(Method, channel=1, offset=8))[-8:]
+        assert [event.data for event in nops] == list(range(8))
+        return tuple(event.cycle - woken for event in nops)
+
+    numbers = itertools.count(1)
+    alone = await cycles(next(numbers), 0)
     for where in (semaphore(3), bench.allocate(16)):
         await waiting.submit(Pushbuffer().acquire(where, 1).host(HostMethod.NOP, 9))
-        await bench.wait(200)
-        await other.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(100)))
-        await bench.until_idle(other)
-        nops = (await bench.events(Method, channel=1))[-100:]
-        assert [event.data for event in nops] == list(range(100))
+        await bench.until_waits(waiting, Wait.ONCHIP if where == semaphore(3) else Wait.RETRY)
+        before = len(await bench.events(Acquire, channel=0, passed=False))
+        for moment in some(range(60), 6):
+            first, *others = await cycles(next(numbers), moment)
+            assert first == alone[0] or (where != semaphore(3) and first <= alone[0] + SWITCH)
+            assert others == [first + n for n in range(1, 8)]
+        failed = len(await bench.events(Acquire, channel=0, passed=False)) - before
+        assert failed == 0 if where == semaphore(3) else failed > 10
         assert not await bench.events(Method, channel=0, offset=8, data=9)
         await waiting.write("CONTROL", ENABLE=0)
-        await waiting.open()
+        await waiting.open(retry=20)
         waiting.put = 0
 
 

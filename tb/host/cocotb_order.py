@@ -421,11 +421,13 @@ async def parked_channels_cost_nothing(dut):
     for slot in sorted(set(slots), reverse=True):
         mine = [i for i in range(built) if slots[i] == slot]
         served = len(await bench.events(Served))
-        await bench.control.write_semaphore(slot, 5)
+        await bench.let_go(slot, 5)
         await bench.until_idle(*(channels[i] for i in mine))
         turns = {event.channel for event in (await bench.events(Served))[served:]}
         assert turns - {None} == set(mine)
-    cocotb.log.info("wakes: %d", await bench.control.read("WAKES") - wakes)
+        woken = await bench.control.read("WAKES") - wakes
+        assert woken == len(mine), (slot, woken)
+        wakes += woken
     done = [event.channel for event in await bench.events(Method, offset=8)]
     assert sorted(done) == list(range(built))
 

@@ -21,6 +21,14 @@ IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""
 
 
+def two_contexts(engine: Engine) -> list[set[int]]:
+    """Give the even address spaces to context 0 and the odd ones to context 1; those of each."""
+    spaces = [set(range(number, CONFIG.asids, 2)) for number in range(2)]
+    for number, asids in enumerate(spaces):
+        engine.context(number, asids)
+    return spaces
+
+
 def spinning(blocks: int) -> Job:
     """Blocks of two warps that last 300 cycles and a little more."""
     return Job(SPIN, (blocks, 1, 1), (64, 1, 1), {"CYCLES": 300})
@@ -48,9 +56,7 @@ async def contexts_in_turn(dut: Any) -> None:
     context are bound, reaches no memory of another context, and lasts a slice at least while it
     has tasks; all results are right (ASID-21)."""
     engine = Engine(dut, slice_cycles=SLICE)
-    spaces = [{n for n in range(CONFIG.asids) if n % 2 == context} for context in range(2)]
-    for context in range(2):
-        engine.context(context, spaces[context])
+    spaces = two_contexts(engine)
     await engine.begin()
     jobs = [*repeat(spinning(fewer(32, 2)), 2), *some(JOBS[:6], 2)]
     tasks = [Launch(n, job, asid=n, context=n % 2) for n, job in enumerate(jobs)]
@@ -102,6 +108,8 @@ async def dependent_tasks(dut: Any) -> None:
     second.more = release(2, address=0x6000)
     engine.know(second)
     engine.launch(first)
+    await engine.until(lambda: engine.reads(second.page << 8), "second task's record is read")
+    assert engine.released == [(3, 0x5000)]
     await engine.until(lambda: second.over is not None, "second task over")
     assert engine.released == [(3, 0x5000), (3, 0x6000)]
     await engine.finish()
@@ -113,6 +121,7 @@ async def many_dependent_tasks(dut: Any) -> None:
     """Tasks that end together, each with one that depends on it, while channels launch more: nobody
     waits for who waits for him; each is in its parent's context."""
     engine = Engine(dut, slice_cycles=400)
+    spaces = two_contexts(engine)
     await engine.begin()
     parents = [Launch(n, JOBS[-1], asid=n, context=n % 2, priority=n % 3) for n in range(8)]
     children = [Launch(20 + n, JOBS[-1], asid=n, priority=5) for n in range(8)]
@@ -122,6 +131,7 @@ async def many_dependent_tasks(dut: Any) -> None:
         engine.launch(parent)
     await engine.finish()
     assert all(task.over is not None for task in (*parents, *children))
+    assert all(turn.reached <= spaces[turn.context] for turn in engine.turns)
 
 
 @cocotb.test()

@@ -221,6 +221,10 @@ class Engine:
             task.accepted, task.verdict = self.cycle, word["cause"] or None
             self._asked = False
 
+    def reads(self, va: int) -> bool:
+        """Whether the task unit has asked for memory from `va` on."""
+        return any(burst.va == va for burst in self.ports[0].log)
+
     def check(self, task: Launch) -> None:
         """The results are in memory."""
         assert task.over is not None and task.verdict == 0, (task.number, task.verdict)
