@@ -6,7 +6,7 @@ knows of the design only how many cycles a decision takes.
 
 import os
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -141,15 +141,26 @@ class Sm:
 
 @dataclass
 class Left:
-    """The model's row of an SM: what is left, blocks there, and the spaces that it served last."""
+    """The model's row of an SM: what is left, blocks there, and the spaces that it served last.
+
+    `sent` blocks went there; `top` is the highest level (priority + 1) of what was sent since the
+    SM's last report that covered all, and of that report.
+    """
 
     amounts: list[int]
     slots: int
     kernels: list[Kernel] = field(default_factory=list)
     spaces: list[int] = field(default_factory=list)
+    sent: int = 0
+    top: int = 0
 
     def copy(self) -> "Left":
-        return Left(list(self.amounts), self.slots, list(self.kernels), list(self.spaces))
+        return replace(
+            self,
+            amounts=list(self.amounts),
+            kernels=list(self.kernels),
+            spaces=list(self.spaces),
+        )
 
     def has(self, needs: tuple[int, int, int]) -> bool:
         return all(left >= need for left, need in zip(self.amounts, needs, strict=True))
@@ -162,6 +173,12 @@ class Left:
         if step == WARP:
             return not kernel.barrier and self.has(kernel.warp)
         return all(other.priority < kernel.priority for other in self.kernels)
+
+    def refuses(self, kernel: Kernel) -> bool:
+        """It qualifies by no step, as far as it is known which work is there."""
+        whole, warp = self.qualifies(kernel, WHOLE), self.qualifies(kernel, WARP)
+        lower = len(self.kernels) < self.slots and self.top <= kernel.priority
+        return not (whole or warp or lower)
 
 
 class Bench:
@@ -200,6 +217,8 @@ class Bench:
         self.keeps_answers = False
         self._answered = False
         self._sm_state = [(0, 0, 0, 0, 0)] * config.sms
+        self._heard = [(0, 0)] * config.sms
+        """Highest level and number of blocks received that each SM told of in the last cycle."""
         members = Placement(config).signature.members
         port = members["port"].signature.members
         self.shapes = {
@@ -337,10 +356,13 @@ class Bench:
     def _sample(self, freed: list[tuple[int, int, int, int] | None]) -> None:
         dut = self.dut
         placed = self.shapes["placed"].from_bits(int(dut.placed.value))
-        if placed.valid:
-            self._check_block(placed)
         refused = self.shapes["refused"].from_bits(int(dut.refused.value))
+        self._hear(placed.sm if placed.valid else None)
+        if placed.valid:
+            assert not refused.valid, "a block is placed by a decision that found no SM"
+            self._check_block(placed)
         if refused.valid:
+            self._check_refusal(refused)
             self.refused.append((self.now, refused))
         # The state of this cycle's registers, of which a decision that begins now knows.
         ready = [int(sm.coming is None or bool(self.free[n])) for n, sm in enumerate(self.sms)]
@@ -403,6 +425,46 @@ class Bench:
         said = int(self.dut.port__drained.value) >> row & 1
         return bool(said) and self.now > self.kernels[row].filled + 1
 
+    def _hear(self, taken: int | None) -> None:
+        """Reports of the last cycle; that of `taken`, where a block was sent then, does not count,
+        for it does not cover that one."""
+        for n, (row, heard) in enumerate(zip(self.table, self._heard, strict=True)):
+            highest, received = heard
+            if n != taken and row.sent % 64 == received:
+                row.top = highest
+        self._heard = [(state[2], state[3]) for state in self._sm_state]
+
+    # Every decision that found no SM
+
+    def _check_refusal(self, refused: Any) -> None:
+        """Of the last cycle: a kernel has undistributed blocks for which no SM qualified when the
+        decision began, and lacked what is said."""
+        if len(self.history) < self.history.maxlen:
+            return
+        table, ready, _ = self.history[0]
+        told = tuple(
+            bool(getattr(refused, name))
+            for name in ("registers", "warps", "shared", "slots", "lower")
+        )
+        reasons = [
+            self._lacks(kernel, table)
+            for kernel in self.kernels.values()
+            if kernel.left
+            and all(
+                not open_ or row.refuses(kernel) for row, open_ in zip(table, ready, strict=True)
+            )
+        ]
+        assert told in reasons, f"refused for {told}, which is true of none: {reasons}"
+
+    @staticmethod
+    def _lacks(kernel: Kernel, table: list[Left]) -> tuple[bool, ...]:
+        """What no SM has: registers, warps, shared memory, a block slot; only lower work."""
+        amounts = [
+            all(row.amounts[n] < need for row in table) for n, need in enumerate(kernel.whole)
+        ]
+        slots = all(len(row.kernels) >= row.slots for row in table)
+        return (*amounts, slots, all(row.top > kernel.priority for row in table))
+
     # Every block
 
     def _check_block(self, placed: Any) -> None:
@@ -438,6 +500,8 @@ class Bench:
         needs = kernel.whole
         entry.amounts = [have - need for have, need in zip(entry.amounts, needs, strict=True)]
         entry.kernels.append(kernel)
+        entry.sent += 1
+        entry.top = max(entry.top, kernel.priority + 1)
         if kernel.asid not in entry.spaces[:1]:
             entry.spaces = [kernel.asid, *entry.spaces[:1]]
         target.coming = Block(kernel, kernel.warps)
