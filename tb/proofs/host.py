@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth import Cat, Elaboratable, Module, Mux, Signal, Value, unsigned
+from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from hw.config import WINDOW_BASE, Config
@@ -435,13 +435,52 @@ class OldestProof(Proof):
                         m.d.comb += Assert(~candidates[other] | before)
 
 
+class _Slice:
+    """A slice as it should be.
+
+    Members
+    -------
+    started : one has begun at all.
+    elapsed, length : cycles since it began, from 1 on, up to 15; its length.
+    ends : it is over, or is in the next cycle; means nothing while one begins.
+    """
+
+    def __init__(
+        self, m: Module, name: str, begins: Value, anew: Value, yields: Value, length: Value
+    ) -> None:
+        self.started = Signal(name=f"spec_{name}_started")
+        self.elapsed = Signal(4, name=f"spec_{name}_elapsed")
+        self.length = Signal(4, name=f"spec_{name}_length")
+        self._yielded = yielded = Signal(name=f"spec_{name}_yielded")
+        m.d.sync += [
+            self.elapsed.eq(Mux(begins | anew, 1, self.elapsed + ~self.elapsed.all())),
+            yielded.eq((yielded | yields) & ~(begins | anew)),
+        ]
+        with m.If(begins):
+            m.d.sync += [self.started.eq(1), self.length.eq(Mux(length == 0, 1, length))]
+        self.ends = self.started & ((self.elapsed >= self.length) | yielded)
+
+    def check(self, m: Module, begins: Value, over: Value, left: Value, waits: Value) -> None:
+        """The design says the same. `waits` : `left` is not set yet."""
+        with m.If(begins):
+            m.d.comb += Assert(~over)
+        with m.Elif(self.started):
+            m.d.comb += [
+                Assert((self.length != 0) & (self.length < 8) & (self.elapsed != 0)),
+                Assert(over == ((self.elapsed > self.length) | self._yielded)),
+                Assert(over | waits | (left == self.length + 1 - self.elapsed)),
+            ]
+
+
 class SchedulerProof(Proof):
     name = "host.scheduler"
     shows = (
-        "the target can proceed; a holder that can is the target until its slice, which lasts as "
-        "long as it was set, is over, and goes on while nobody else can; it keeps the floor while "
-        "its copy runs, then it leaves for another that can proceed; there is a target whenever "
-        "another can proceed, a cycle later where the holder was likelier"
+        "the target can proceed; a holder that can is the target until its slice is over, and goes "
+        "on while nobody else can; it keeps the floor while its copy runs, then it leaves for "
+        "another that can proceed; a guest leaves when the holder can proceed within its slice, "
+        "when that is over and no copy runs, or for another when its own is; slices, also renewed "
+        "ones and those of guests, last exactly as long as they were set; there is a target "
+        "whenever another can proceed, a cycle later where the holder was likelier"
     )
     induction = 3
     cover = 8
@@ -468,7 +507,7 @@ class SchedulerProof(Proof):
         for channel in range(config.channels):  # stamps lie within half of the range
             age = anything(m, STAMP_BITS - 1, f"age_{channel}")
             m.d.comb += dut.stamps[channel].eq(first + age)
-        took, target = Signal(), Signal(2)
+        took, target, serves, served = Signal(), Signal(2), Signal(), Signal(2)
         over = inside.signal("_over")
         m.d.comb += [
             Assert(inside.signal("_owner") == (1 << dut.floor) * dut.floor_valid),
@@ -477,9 +516,15 @@ class SchedulerProof(Proof):
         ready = self._of(dut.ready, *floor)
         copying = self._of(dut.copying, *floor)
         holder_served = dut.serving & dut.floor_valid & (dut.served == dut.floor)
-        m.d.sync += [took.eq(dut.take), target.eq(dut.target)]
+        m.d.sync += [
+            took.eq(dut.take),
+            target.eq(dut.target),
+            serves.eq(dut.serving),
+            served.eq(dut.served),
+        ]
         m.d.comb += [
             Assume(dut.served < config.channels),
+            Assume(~(serves & dut.serving) | (dut.served == served)),
             Assume(~dut.take | (dut.target_valid & ~dut.serving)),
             Assume(~took | (dut.serving & (dut.served == target))),
             Assume(~dut.give_up | (dut.serving & ~took)),
@@ -501,21 +546,12 @@ class SchedulerProof(Proof):
             m.d.comb += Assert(dut.target_valid)
         with m.If(~goes_on & ~went_on & other):
             m.d.comb += Assert(dut.target_valid)
-        # Letting go is about the cycle before, but not before the slice is over.
-        was_served, had_to, could = Signal(), Signal(), Signal()
-        m.d.sync += [
-            was_served.eq(holder_served),
-            could.eq(~copying),
-            had_to.eq(holder_served & over & ~copying & other),
-        ]
-        m.d.comb += Assert(~had_to | dut.leave)
-        with m.If(was_served & holder_served):
-            m.d.comb += Assert(~dut.leave | (over & could))
         m.d.comb += [
             Cover(holder_served & dut.leave),
             Cover(dut.take & copying & (dut.target != dut.floor)),
         ]
-        self._slice(m, dut, inside, took, holder_served, copying)
+        ends = self._slices(m, dut, inside, took, holder_served, copying, rivals)
+        self._leaves(m, dut, over, other, ends, holder_served, ready, copying)
         self._moves(m, dut, ready, copying)
 
     @staticmethod
@@ -533,7 +569,7 @@ class SchedulerProof(Proof):
         m.d.sync += [others.eq(dut.ready & ~now), before.eq(now)]
         return others.any() & ((others & ~dut.ready) == 0) & ~took
 
-    def _slice(
+    def _slices(
         self,
         m: Module,
         dut: Scheduler,
@@ -541,40 +577,71 @@ class SchedulerProof(Proof):
         took: Value,
         holder_served: Value,
         copying: Value,
-    ) -> None:
-        """A fresh slice, for a new holder or one whose slice was over, is over after that time or
-        when it is given up."""
-        left, over = inside.signal("left"), inside.signal("_over")
-        restarted = inside.signal("renewed")
-        renewed, target = Signal(), Signal(2)
-        elapsed, granted, yielded = (Signal(4, name=n) for n in ("elapsed", "granted", "yielded"))
+        rivals: Value,
+    ) -> tuple[Value, Value, Value]:
+        """The holder's slice, fresh for a new holder or one whose slice was over, and renewed while
+        it is alone; and a guest's, fresh with every service.
+
+        Returns whether they are over now or in the next cycle, and whether there ever was one."""
+        over, restarted = inside.signal("_over"), inside.signal("renewed")
+        begins, target = Signal(), Signal(2)
         m.d.sync += [
-            renewed.eq(~dut.floor_valid | (dut.floor != dut.target) | (over & ~copying)),
+            begins.eq(~dut.floor_valid | (dut.floor != dut.target) | (over & ~copying)),
             target.eq(dut.target),
         ]
-        fresh = took & renewed & dut.floor_valid & (dut.floor == target)
-        with m.If(fresh):
-            m.d.sync += [elapsed.eq(0), granted.eq(dut.slice), yielded.eq(0)]
-        with m.Else():
-            m.d.sync += elapsed.eq(elapsed + ~elapsed.all())
-            with m.If(dut.give_up & holder_served):
-                m.d.sync += yielded.eq(1)
-        m.d.comb += [
-            Assert(granted < 8),
-            Assert(~restarted | (elapsed >= granted) | yielded.any()),
-            Assert(inside.signal("single") | (inside.signal("rest") != 0)),
-        ]
-        with m.If(fresh):
-            m.d.comb += Assert(~over)
-        with m.Else():
-            # A counter that runs is not 0 and, with the time so far, makes up the slice.
-            runs = ~over & (left != 0) & (left + elapsed >= granted)
-            m.d.comb += [
-                Assert(runs | (elapsed >= granted) | yielded.any()),
-                Assert(over | restarted | (left != 0)),
-            ]
+        fresh = took & begins & dut.floor_valid & (dut.floor == target)
         with m.If(took):
             m.d.comb += Assert(inside.signal("fresh") == fresh)
+        anew = holder_served & ~rivals & ~copying & over & ~dut.give_up
+        was_anew = Signal()
+        m.d.sync += was_anew.eq(anew)
+        m.d.comb += Assert(restarted == was_anew)
+
+        holder = _Slice(m, "holder", fresh, anew, dut.give_up & holder_served, dut.slice)
+        guest = _Slice(m, "guest", took, Const(0), dut.give_up & ~holder_served, dut.slice)
+        single, rest = inside.signal("single"), inside.signal("rest")
+        with m.If(holder.started):
+            m.d.comb += [
+                Assert(single == (holder.length == 1)),
+                Assert(single | (rest == holder.length - 1)),
+                Assert(~restarted | (holder.elapsed == 1)),
+            ]
+        holder.check(m, fresh, over, inside.signal("left"), restarted)
+        guest.check(m, took, inside.signal("_guest_over"), inside.signal("guest_left"), Const(0))
+        m.d.comb += [
+            Assert(~dut.floor_valid | fresh | holder.started),
+            Cover(was_anew & (holder.length > 2)),
+        ]
+        return ~fresh & holder.ends & ~restarted, ~took & guest.ends, guest.started | took
+
+    def _leaves(
+        self,
+        m: Module,
+        dut: Scheduler,
+        over: Value,
+        other: Value,
+        ends: tuple[Value, Value, Value],
+        holder_served: Value,
+        ready: Value,
+        copying: Value,
+    ) -> None:
+        """Letting go is about the cycle before. The holder does when its slice is over, no copy of
+        it runs and another can proceed; a guest when the holder can proceed within its slice, when
+        the floor is free, or when its own slice is over and another can proceed."""
+        holder_ends, guest_ends, started = ends
+        others = (dut.ready & ~((1 << dut.served) | (1 << dut.floor) * dut.floor_valid)[:3]).any()
+        free = dut.floor_valid & over & ~copying
+        anyway = ~holder_served & ((ready & ~over) | free)
+        maybe = Mux(holder_served, holder_ends & ~copying, guest_ends)
+        must, may, went_on = Signal(), Signal(), Signal()
+        m.d.sync += [
+            went_on.eq(dut.serving & started),
+            must.eq(dut.serving & (anyway | (maybe & other))),
+            # While a context is changed `leave` means nothing.
+            may.eq(dut.serving & (anyway | (maybe & others) | ~went_on)),
+        ]
+        m.d.comb += [Assert(~must | dut.leave), Assert(~dut.leave | may)]
+        m.d.comb += Cover(dut.leave & ~holder_served & guest_ends & ~free & ~ready)
 
     def _moves(self, m: Module, dut: Scheduler, ready: Value, copying: Value) -> None:
         """The floor goes to a target that is taken, or is lost by a holder that is not served and
