@@ -8,10 +8,10 @@ from driver.pushbuffer import Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod, SemOp
 from hw.registers import Wait
-from tb.host.bench import Bench, RawChannel, semaphore
+from tb.host.bench import Bench, RawChannel, semaphore, setup
 from tb.host.cocotb_order import until_started
 from tb.sample import some
-from tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Start
+from tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 
@@ -317,3 +317,78 @@ async def acquires_that_hold_pass(dut):
     commands = Pushbuffer().add(semaphore(0), 1).release(semaphore(5), 1)
     await two.submit(commands.acquire(semaphore(6), 1).add(semaphore(0), -1))
     await bench.until_idle(one, two)
+
+
+@cocotb.test(**LIMIT)
+async def waiting_for_an_engine_is_no_failure(dut):
+    """The time of a time-out begins when the condition is found not to hold: an acquire that lacks
+    only an engine waits as long as it takes, of either kind on chip, and passes with one."""
+    bench = await Bench.start(dut, counting=1)
+    engines = await bench.control.read("COPY_ENGINES")
+    waiting = await bench.copy_channel(engines, timeout_units=3)
+    for slot, wait in ((0, Wait.ENGINE_TIMED), (9, Wait.ENGINE_ONLY)):
+        busy = [await bench.copy_channel(i) for i in range(engines)]
+        started = len(await bench.events(Start))
+        for channel in busy:
+            await channel.submit(Pushbuffer().copy_2d(*bench.endless()))
+        await until_started(bench, started + engines)
+        await waiting.submit(Pushbuffer().acquire(semaphore(slot), 0))
+        await bench.until_waits(waiting, wait)
+        served = len(await bench.events(Served, channel=engines))
+        await bench.wait(round(10 * UNIT_CYCLES))
+        await bench.until_waits(waiting, wait)
+        assert (await waiting.status())["ACQUIRE_FAIL"] == 0
+        assert not await bench.events(Acquire, channel=engines, passed=False)
+        assert len(await bench.events(Served, channel=engines)) == served
+        for channel in busy:
+            await channel.write("CONTROL", ENABLE=0)
+        await bench.until_idle(waiting)
+
+
+@cocotb.test(**LIMIT)
+async def time_out_of_other_acquires_without_engine(dut):
+    """An acquire of no counting semaphore that has failed times out while it lacks an engine, too;
+    cleared, it waits for one, and is not looked at before."""
+    bench = await Bench.start(dut, counting=1)
+    engines = await bench.control.read("COPY_ENGINES")
+    busy = [await bench.copy_channel(i) for i in range(engines)]
+    waiting = await bench.copy_channel(engines, timeout_units=10)
+    await waiting.submit(Pushbuffer().acquire(semaphore(9), 5))
+    await bench.until_waits(waiting, Wait.ONCHIP)
+    (failed,) = await bench.events(Acquire, channel=engines)
+    for channel in busy:
+        await channel.submit(Pushbuffer().copy_2d(*bench.endless()))
+    await until_started(bench, engines)
+    await times_out(bench, waiting, 10, failed.cycle)
+    await waiting.clear()
+    await bench.until_waits(waiting, Wait.ENGINE_ONLY)
+    served = len(await bench.events(Served, channel=engines))
+    await bench.wait(round(20 * UNIT_CYCLES))
+    assert len(await bench.events(Served, channel=engines)) == served
+    await bench.control.write_semaphore(9, 5)
+    for channel in busy:
+        await channel.write("CONTROL", ENABLE=0)
+    await bench.until_idle(waiting)
+
+
+@cocotb.test(**LIMIT)
+async def time_out_switched_off(dut):
+    """TIMEOUT_EN that becomes 0 while an acquire waits on chip: it is looked at once more when the
+    time is over, and then only when its semaphore is written."""
+    bench = await Bench.start(dut, counting=1)
+    for copies, slot, wait in ((False, 9, Wait.ONCHIP), (True, 0, Wait.ENGINE)):
+        await bench.control.write_semaphore(slot, 2)
+        channel = await bench.channel(0, timeout_units=5)
+        channel.put = 0
+        commands = setup() if copies else Pushbuffer()
+        await channel.submit(commands.acquire(semaphore(slot), 0))
+        await bench.until_waits(channel, wait)
+        await channel.write("ACQUIRE", RETRY_MAN=8)
+        await bench.wait(round(10 * UNIT_CYCLES))
+        seen = len(await bench.events(Acquire, channel=0))
+        await bench.wait(500)
+        assert len(await bench.events(Acquire, channel=0)) == seen
+        await bench.control.write_semaphore(slot, 0)
+        await bench.until_idle(channel)
+        await channel.write("CONTROL", ENABLE=0)
+    assert await bench.events(Error) == []

@@ -320,16 +320,20 @@ async def pipelined_copies_alone_past_the_slice(dut):
 @cocotb.test(**LIMIT)
 async def pipelined_copies_end_with_the_slice(dut):
     """COPY-6: a stream of pipelined copies keeps no other channel from the engine once its slice is
-    over, whatever that one waits for it with: a copy, or an acquire before one."""
+    over, whatever that one waits for it with: a copy, or an acquire before one, in a group, with a
+    time-out or alone."""
     bench = await Bench.start(dut)
-    for acquire in (False, True):
+    for acquired, units in ((None, 0), (0, 0), (0, 1000), (9, 0)):
         bench = await bench.again(counting=1)
-        one, two = [await bench.copy_channel(i, slice_cycles=60) for i in range(2)]
+        one = await bench.copy_channel(0, slice_cycles=60)
+        two = await bench.copy_channel(1, slice_cycles=60, timeout_units=units)
         copies = bench.copies(9, LASTING)
         stream = joined(*(Pushbuffer().copy(*copy, LASTING, transfer=1) for copy in copies[:8]))
         await one.submit(stream)
         await until_started(bench, 1)
-        commands = Pushbuffer().acquire(semaphore(0), 0) if acquire else Pushbuffer()
+        commands = Pushbuffer()
+        if acquired is not None:
+            commands.acquire(semaphore(acquired), 0)
         await two.submit(commands.copy(*copies[8], LASTING))
         await bench.until_idle(one, two)
         order = [event.channel for event in await bench.events(Start)]

@@ -29,7 +29,7 @@ LONG = 1 << 30
 
 SLICES = (0, 1, 2, 3, 10, 50)
 
-SEVERAL = {**LIMIT, "skip": CHANNELS < 3}
+SEVERAL = {**LIMIT, "skip": CHANNELS < 4}
 
 
 class Bench:
@@ -259,6 +259,28 @@ async def slices_of_the_holder(dut):
         await bench.steps(21 * alone + 10)
         bench.ready.add(1)
         assert await bench.leaves(30) == 10
+
+
+@cocotb.test(**SEVERAL)
+async def slices_leave_nothing_behind(dut):
+    """COPY-5: a service that ends at any moment of its slice, by itself, makes the next channel's
+    slice no shorter, with the floor or as guests."""
+    bench = await Bench.start(dut)
+    bench.slices[:4] = [10, 10, 20, 20]
+    for before in range(14):
+        await bench.holder()
+        await bench.steps(before)
+        bench.ready = {2, 3}
+        await bench.serve(2)
+        assert await bench.leaves(30) == 20
+
+        bench.slices[0] = LONG
+        await bench.guest()
+        await bench.steps(before)
+        bench.ready = {2, 3}
+        await bench.serve(2)
+        assert await bench.leaves(30) == 20
+        bench.slices[0] = 10
 
 
 @cocotb.test(**SEVERAL)

@@ -57,4 +57,4 @@ def test_memops(simulator: str, size: str) -> None:
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_scheduler(simulator: str, size: str) -> None:
-    run(Scheduler(CONFIGS[size]), simulator, size, 1 if size == "tiny" else 7)
+    run(Scheduler(CONFIGS[size]), simulator, size, 1 if size == "tiny" else 8)
