@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import cocotb
 
+from tb.goals import Rounds
 from tb.sm.bench import Bench, Pace
 from tb.sm.model import Block, Kernel
 
@@ -223,6 +224,29 @@ async def barrier_goes_on(dut):
     assert block.started < 8
     bench.pace.start = 1
     await bench.rest()
+
+
+@cocotb.test(**LIMIT)
+async def barrier_blocks_in_turns(dut):
+    """Blocks with a barrier arrive while less urgent ones are starting: warps of the last one and
+    of the one that began first start in turn, then those of the next; all get theirs (rule 4,
+    PLACE-26)."""
+    kernels = [Kernel(n, n, warps, 2, 1, True) for n, warps in enumerate((7, 4, 3, 2))]
+    bench = await Bench.begin(dut, kernels)
+    together, rounds = 0, Rounds(12)
+    while rounds.more(together > 5, together):
+        bench.hold, blocks = set(range(4)), []
+        pace = bench.numbers.choice((0.4, 1.0))
+        for kernel in kernels:
+            bench.pace.start = 0.0
+            blocks += bench.send(kernel)
+            await bench.until(lambda sent=blocks: sent[-1] in bench.model.blocks)
+            bench.pace.start = pace
+            await bench.until(lambda sent=blocks: sent[-1].started > 0)
+        together += all(block.waits for block in blocks)
+        await bench.until(lambda sent=blocks: not any(block.waits for block in sent))
+        bench.hold.clear()
+        await bench.rest()
 
 
 @cocotb.test(**LIMIT)

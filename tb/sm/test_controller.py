@@ -1,10 +1,11 @@
-"""The SM logic controller, and the gate, alone."""
+"""The SM logic controller, the order of its blocks, and the gate, alone."""
 
 import pytest
 
 from hw.config import CONFIGS
 from hw.sm.controller import SmController
 from hw.sm.gate import Gate
+from hw.sm.order import Order
 from tb.runner import simulate
 from tb.sm.bench import Size, config
 from tb.tiers import tiers
@@ -41,6 +42,17 @@ def test_rules(simulator: str) -> None:
         name="sm-rules",
         env=size.environment(),
         minimum=13,
+    )
+
+
+@pytest.mark.parametrize("slots", tiers([2, 5, 32], smoke=[5], nightly=[2, 32]))
+def test_order(simulator: str, slots: int) -> None:
+    simulate(
+        Order(slots, choices=2),
+        "tb.sm.cocotb_order",
+        simulator=simulator,
+        name=f"sm-order-{slots}",
+        env={"SLOTS": str(slots), "CHOICES": "2"},
     )
 
 
