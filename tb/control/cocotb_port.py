@@ -545,6 +545,23 @@ async def latency(dut):
         await running
 
 
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def in_turn(dut):
+    """Reads and writes that wait together are done in turn: neither starves the other."""
+    bench = await begin(dut)
+    setting = address("WRITEBACK")
+    accesses = [cocotb.start_soon(bench.read(setting)) for _ in range(12)]
+    accesses += [cocotb.start_soon(bench.write(setting, number)) for number in range(12)]
+    order = []
+    while not all(access.done() for access in accesses):
+        await RisingEdge(dut.clk)
+        for kind in ("b", "r"):
+            if dut[f"axi__{kind}valid"].value and dut[f"axi__{kind}ready"].value:
+                order.append(kind)
+    assert len(order) == 24
+    assert all(one != other for one, other in itertools.pairwise(order)), order
+
+
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def reads_and_writes_at_once(dut):
     """Two independent streams of accesses, back-pressure everywhere: nothing is lost or mixed."""

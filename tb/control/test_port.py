@@ -17,7 +17,7 @@ def test_port(simulator: str, config: str):
         simulator=simulator,
         name=f"control-{config}",
         env={"CONFIG": config},
-        minimum=20,
+        minimum=21,
     )
 
 

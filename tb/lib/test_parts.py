@@ -1,0 +1,91 @@
+"""Parts that are expressions, or a register or two, each in a component that has nothing else."""
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.lib.arbiter import SteadyRoundRobin
+from hw.lib.count import tally
+from hw.lib.later import later
+from hw.lib.onehot import encode, lowest, lowest_number, select
+from tb.runner import simulate
+from tb.tiers import tiers
+
+WORD = 4
+"""Bits of each word that `select` chooses from."""
+
+
+class Parts(wiring.Component):
+    """Each part for `count` bits.
+
+    Members
+    -------
+    bits : any number of them are 1.
+    one : at most one is 1.
+    words : `WORD` bits for each bit.
+    lowest : of `bits`. encoded, selected : by `one`. Combinational.
+    some, number : `lowest_number` of `bits`.
+    tally : how many of `bits` are 1.
+    later : `bits`.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        places = max(1, (count - 1).bit_length())
+        super().__init__({
+            "bits": In(count),
+            "one": In(count),
+            "words": In(WORD * count),
+            "lowest": Out(count),
+            "encoded": Out(places),
+            "selected": Out(WORD),
+            "some": Out(1),
+            "number": Out(places + 1),
+            "tally": Out(count.bit_length()),
+            "later": Out(count),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        some, number = lowest_number(m, self.bits)
+        event = data.View(data.StructLayout({"bits": self._count}), self.bits)
+        m.d.comb += [
+            self.lowest.eq(lowest(self.bits)),
+            self.encoded.eq(encode(self.one)),
+            self.selected.eq(
+                select(self.one, [self.words.word_select(n, WORD) for n in range(self._count)])
+            ),
+            self.some.eq(some),
+            self.number.eq(number),
+            self.tally.eq(tally(m, self.bits, "sum")),
+            self.later.eq(later(m, event, "register").as_value()),
+        ]
+        return m
+
+
+@pytest.mark.parametrize("count", tiers([1, 2, 3, 5, 8, 9, 17, 64], smoke=[1, 5]))
+def test_parts(simulator: str, count: int) -> None:
+    simulate(
+        Parts(count),
+        "tb.lib.cocotb_parts",
+        simulator=simulator,
+        name=f"lib-parts-{count}",
+        env={"COUNT": str(count)},
+    )
+
+
+def test_places() -> None:
+    """A number is as wide as it has to be, and has a bit at least."""
+    widths = {count: len(encode(Signal(count))) for count in (1, 2, 3, 8, 9, 16)}
+    assert widths == {1: 1, 2: 1, 3: 2, 8: 3, 9: 4, 16: 4}
+
+
+@pytest.mark.parametrize("count", tiers([1, 3, 11], smoke=[3]))
+def test_steady_round_robin(simulator: str, count: int) -> None:
+    simulate(
+        SteadyRoundRobin(count),
+        "tb.lib.cocotb_steady",
+        simulator=simulator,
+        name=f"lib-steady-{count}",
+    )
