@@ -88,7 +88,9 @@ async def every_block_once(dut: Any) -> None:
     await engine.finish()
     assert not engine.faults
     once(engine, tasks)
-    print(f"{len(tasks)} tasks in {engine.cycle} cycles")
+    evicted = [task.number for task in tasks if engine.kept(task)]
+    print(f"{len(tasks)} tasks in {engine.cycle} cycles, evicted: {evicted}")
+    assert evicted
 
 
 @cocotb.test()

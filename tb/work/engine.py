@@ -135,6 +135,8 @@ class Engine:
         """Kernel rows."""
         self.turns: list[Turn] = []
         """Of contexts, one after the other."""
+        self._seen = [0] * len(self.ports[2:])
+        """Accesses of SMs that are in `turns`."""
         self._binds = 0
         self._bound: set[int] = set()
         for number in range(CONFIG.contexts):
@@ -221,6 +223,11 @@ class Engine:
             task.accepted, task.verdict = self.cycle, word["cause"] or None
             self._asked = False
 
+    def kept(self, task: Launch) -> bool:
+        """Whether the task unit has written into a task's record where that is to go on."""
+        place = (task.asid, 0), (task.page << 8) + 24
+        return any((burst.space, burst.va) == place for burst in self.ports[1].log)
+
     def reads(self, va: int) -> bool:
         """Whether the task unit has asked for memory from `va` on."""
         return any(burst.va == va for burst in self.ports[0].log)
@@ -266,11 +273,11 @@ class Engine:
                 self._bound = set()
         elif runs:
             self.turns[-1].over = self.cycle
-        for port in self.ports[2:]:
-            if port.log:
+        for number, port in enumerate(self.ports[2:]):
+            if accesses := port.log[self._seen[number] :]:
                 assert self.turns and self.turns[-1].over is None, "an SM runs in no context's turn"
-                self.turns[-1].reached |= {burst.space[0] for burst in port.log}
-                port.log.clear()
+                self.turns[-1].reached |= {burst.space[0] for burst in accesses}
+                self._seen[number] += len(accesses)
 
     def _translate(self) -> None:
         """Binds take a few cycles."""
