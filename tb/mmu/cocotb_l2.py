@@ -17,6 +17,8 @@ from cocotb.triggers import ReadOnly, RisingEdge
 from hw.config import Config
 from hw.mmu.l2 import L2Tlb
 from tb.goals import Rounds
+from tb.mmu.patterns import patterns
+from tb.models.replacement import PseudoLru
 from tb.reset import reset
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
@@ -420,6 +422,27 @@ async def least_recently_used(dut):
         # One more page for every set.
         await bench.look(*(bench.map(0, (turn + 1 << 16) + n) for n in range(SETS)))
         assert await bench.walked(kept) == 0
+
+
+@cocotb.test(**LIMIT)
+async def as_good_as_pseudo_lru(dut):
+    """One look-up after the other in four sets, whatever the pattern, some with invalidations of
+    single pages: no more walks than in a tree pseudo-LRU of as many ways (ASID-11)."""
+    bench, model = await Bench.start(dut), PseudoLru(WAYS, sets=4)
+    bits = SETS.bit_length() - 1
+    for share in (0.0, 0.05):
+        for name, numbers in patterns(bench.numbers, 4 * WAYS):
+            walked, expected = 0, 0
+            for number in numbers:
+                group, page = number % 4, number % 4 | number // 4 << 2 * bits
+                walked += await bench.walked(bench.current(0, page) or bench.map(0, page))
+                expected += not model.access(page, group)
+                if bench.numbers.random() < share:
+                    model.remove(page, group)
+                    await bench.step({"scope": ONE, "asid": 0, "vpn": page})
+                    await bench.removed()
+            cocotb.log.info("%s: %d walks, pseudo-LRU %d", name, walked, expected)
+            assert walked <= expected, (name, walked, expected)
 
 
 @cocotb.test(**LIMIT)

@@ -25,7 +25,7 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
         simulator=simulator,
         name=f"mmu-l1-{entries}",
         env={"ENTRIES": str(entries), "MISSES": str(misses)},
-        minimum=7,
+        minimum=8,
     )
 
 
@@ -45,7 +45,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
         simulator=simulator,
         name=f"mmu-l2-{entries}-{ways}",
         env={"ENTRIES": str(entries), "WAYS": str(ways), "ASIDS": str(asids)},
-        minimum=9,
+        minimum=10,
     )
 
 
