@@ -573,6 +573,48 @@ def test_channel_settings():
         _ = ChannelSettings(acquire_timeout_ns=1 << 60).acquire
 
 
+def test_machine_is_told_no_priorities():
+    """COPY-21: what is written to the registers of a channel is the same for all priorities, but
+    for the addresses of its memory; and priorities write no other register than the baseline does,
+    semaphores apart."""
+
+    class Listening(FakeMachine):
+        def __init__(self):
+            super().__init__()
+            self.written: list[tuple[int, int]] = []
+
+        async def write32(self, offset, value):
+            self.written.append((offset, value))
+            await super().write32(offset, value)
+
+    async def body(device, machine):
+        for number in range(8):
+            stream = await device.stream(-(number // 2))
+            src, dst, expected = await data_of(device, 500, number)
+            await stream.memcpy_async(dst, src, 500)
+            await stream.synchronize()
+            assert np.array_equal(dst.read(), expected)
+
+    def told(policy) -> tuple[list[list[tuple[str, int]]], set[str]]:
+        """Of each channel names and values; all names of the others."""
+        machine = Listening()
+        run(body, machine=machine, policy=policy)
+        places = {"GP_BASE", "GP_BASE_HI", "USERD", "USERD_HI"}
+        channels: list[list[tuple[str, int]]] = [[] for _ in range(8)]
+        others = set()
+        for offset, value in machine.written:
+            block, name, index = machine._where[offset]
+            if block == "CHANNEL":
+                channels[index].append((name, 0 if name in places else value))
+            elif block != "SEMAPHORE":
+                others.add(name)
+        return channels, others
+
+    channels, others = told(PriorityPolicy(4))
+    assert channels[0] and all(one == channels[0] for one in channels)
+    assert (channels, others) == told(NoPriorityPolicy(4))
+
+
 def test_acquire_timeout_is_rounded_up():
     """To the next time that the register can hold, never further."""
     longest = 0xFFFF << 15
