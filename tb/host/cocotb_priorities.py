@@ -9,8 +9,8 @@ from hw.methods import CeMethod, HostMethod
 from hw.registers import Wait
 from tb.host.bench import Bench, RawChannel, in_order, semaphore
 from tb.host.cocotb_order import LASTING, LONG, Copy, joined, nops, together, until_started, wrapped
-from tb.sample import some
-from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Start
+from tb.sample import fewer, some
+from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 
@@ -151,6 +151,56 @@ async def every_level_overtakes(dut):
         starts = (await bench.events(Start))[started + engines :]
         assert [e.channel for e in starts] == [higher.index, lower.index], (level, above)
         assert all(bench.copied(*copy, LASTING) for copy in copies)
+
+
+@cocotb.test(**LIMIT)
+async def channels_are_alike(dut):
+    """COPY-21: the machine knows no priorities. Whichever channels are the low and the high ones,
+    all set up alike, the same commands have the same effects in the same cycles; and the same
+    copies with nothing around them start in the order in which they came."""
+    bench = await Bench.start(dut)
+    built = await bench.control.read("CHANNELS")
+    engines = await bench.control.read("COPY_ENGINES")
+    levels = [1] * (engines + 1) + [2, 3]
+    orders = [[*range(built)], [*reversed(range(built))]]
+    orders += [bench.numbers.sample(range(built), built) for _ in range(2)]
+    for most in (3, 1):
+        found = []
+        for order in orders[: fewer(4, 2)]:
+            bench = await bench.again(counting=most - 1)
+            roles = {channel: role for role, channel in enumerate(order[: len(levels)])}
+            found.append(await effects(bench, roles, [min(level, most) for level in levels]))
+        assert all(other == found[0] for other in found), "a channel is unlike the others"
+        starts = [role for _, kind, role, _ in found[0] if kind is Start][engines:]
+        first = [engines, engines + 1, engines + 2]
+        assert starts == (first[::-1] if most > 1 else first)
+
+
+async def effects(
+    bench: Bench, roles: dict[int, int], levels: list[int]
+) -> list[tuple[int, type[Event], int | None, int]]:
+    """Lasting copies, one in each channel of `roles`, which come one after the other: all that
+    the trace tells of them, with roles for channels: (cycle since the start, kind, role, value)."""
+    channels = [await bench.copy_channel(channel, slice_cycles=400) for channel in roles]
+    copies = bench.copies(len(levels), LASTING)
+    for channel, level, copy in zip(channels, levels, copies, strict=True):
+        await channel.submit(counted_first(level, max(levels), copy))
+        await bench.wait(200)
+    await bench.until_idle(*channels)
+    assert all(bench.copied(*copy, LASTING) for copy in copies)
+    found = []
+    for event in await bench.all_events():
+        since = event.cycle - bench.began
+        match event:
+            case Semaphore(_, index, value):
+                found.append((since, Semaphore, index, value))
+            case Acquire(_, channel, passed):
+                found.append((since, Acquire, roles[channel], int(passed)))
+            case Start(_, engine, channel) | Done(_, engine, channel):
+                found.append((since, type(event), roles[channel], engine))
+            case Floor(_, channel) | Served(_, channel):
+                found.append((since, type(event), roles.get(channel), 0))
+    return found
 
 
 @cocotb.test(**LIMIT)

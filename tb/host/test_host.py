@@ -23,7 +23,7 @@ SINGLE = {
 TOGETHER = {
     "cocotb_methods": 17,
     "cocotb_order": 23,
-    "cocotb_priorities": 15,
+    "cocotb_priorities": 16,
     "cocotb_counters": 6,
     "cocotb_translation": 11,
 }
