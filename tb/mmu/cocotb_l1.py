@@ -6,6 +6,7 @@ which a page could first and last be used.
 
 import itertools
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -84,7 +85,7 @@ class Bench:
             name: members[name].signature.members["payload"].shape
             for name in ("request", "answer", "miss", "result")
         }
-        self.shapes["invalidate"] = members["invalidate"].shape
+        self.shapes |= {name: members[name].shape for name in ("invalidate", "hit", "missed")}
         self.now = 0
         self.mappings: list[Mapping] = []
         self.todo: list[Look] = []
@@ -96,6 +97,10 @@ class Bench:
         self.keen, self.retries = 1.0, 0.0
         self.offered: tuple[int, Look] | None = None
         self.pace = 1.0
+        self.fresh: deque[Look] = deque()
+        """Taken, and neither answered nor told to wait."""
+        self.waited: set[int] = set()
+        """Those of `waiting` that have to wait, by `id`."""
 
     @classmethod
     async def start(cls, dut: Any) -> "Bench":
@@ -196,8 +201,9 @@ class Bench:
 
     def _sample(self) -> None:
         dut = self.dut
-        if self.offered and dut.request__ready.value == 1:
-            self.waiting[self.offered[0]] = self.offered[1]
+        taken = self.offered if self.offered and dut.request__ready.value == 1 else None
+        if taken:
+            self.waiting[taken[0]] = taken[1]
             self.offered = None
         if self.due and dut.result__ready.value == 1:
             self.misses.remove(self.due)
@@ -209,6 +215,7 @@ class Bench:
             when = self.now + self.numbers.randint(*self.latency)
             self.misses.append((when, miss.miss, *page))
             self.asked.append((self.now, *page))
+        answered = None
         if dut.answer__valid.value == 1 and dut.answer__ready.value == 1:
             answer = self._unpack("answer")
             look = self.waiting.pop(answer.tag.number)
@@ -218,6 +225,30 @@ class Bench:
                 for name in ("outcome", "pa", "fault")
             }
             self.done.append(look)
+            answered = look
+        self._count(answered)
+        if taken:
+            self.fresh.append(taken[1])
+
+    def _count(self, answered: Look | None) -> None:
+        """What is told for counters: of each look-up that is not physical once, whether it is
+        answered in this cycle, at once, or has to wait."""
+        hit, missed = (
+            self.shapes[name].from_bits(int(getattr(self.dut, name).value))
+            for name in ("hit", "missed")
+        )
+        assert not (hit.valid and missed.valid)
+        if hit.valid or missed.valid:
+            look = self.fresh.popleft()
+            assert not look.physical and look.asid == (hit if hit.valid else missed).asid
+            assert (look is answered) == bool(hit.valid), "it is answered at once, or it waits"
+            if missed.valid:
+                self.waited.add(id(look))
+        elif answered is not None and answered.physical:
+            assert self.fresh.popleft() is answered
+        elif answered is not None:
+            assert id(answered) in self.waited, "answered at once, and not told"
+            self.waited.remove(id(answered))
 
     async def rest(self, limit: int = 20_000) -> list[Look]:
         """Until everything is answered; what was since the last time."""
@@ -378,6 +409,27 @@ async def followers_are_not_forgotten(dut):
         await bench.step({"scope": ONE, "asid": 1, "vpn": 0x30})
         for look in await bench.rest(limit=200):
             bench.check(look)
+
+
+@cocotb.test(**LIMIT)
+async def takes_the_place_of_its_parts(dut):
+    """A page that comes takes the place of a smaller one inside it, and of no other one, though all
+    places are taken (ASID-11)."""
+    bench = await Bench.start(dut)
+    part = bench.map(Mapping(1, 0, 0, 0x40_0000))
+    others = [bench.map(Mapping(1, n << 22, n % 3, n << 22)) for n in range(1, ENTRIES)]
+    bench.todo += [Look(1, page.va) for page in (*others, part)]
+    await bench.rest()
+    assert len(bench.asked) == ENTRIES
+    bench.mappings.remove(part)
+    whole = bench.map(Mapping(1, 0, 1, 0x40_0000))
+    bench.todo.append(Look(1, 0x1000))
+    await bench.rest()
+    assert len(bench.asked) == ENTRIES + 1
+    bench.todo += [Look(1, page.va) for page in (whole, *others)]
+    for look in await bench.rest():
+        bench.check(look)
+    assert len(bench.asked) == ENTRIES + 1, "others have lost their places"
 
 
 @cocotb.test(**LIMIT)

@@ -6,6 +6,7 @@ import pytest
 from amaranth.lib import data
 
 from hw.config import Config
+from hw.mmu.generations import Generations
 from hw.mmu.l1 import L1Tlb
 from hw.mmu.l2 import L2Tlb
 from hw.mmu.mmu import Mmu
@@ -46,6 +47,19 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
         name=f"mmu-l2-{entries}-{ways}",
         env={"ENTRIES": str(entries), "WAYS": str(ways), "ASIDS": str(asids)},
         minimum=10,
+    )
+
+
+@pytest.mark.parametrize(("asids", "bits"), tiers([(4, 2), (5, 3)], smoke=[(4, 2)]))
+def test_generations(simulator: str, asids: int, bits: int) -> None:
+    """Of 5 spaces there are 8 rows."""
+    config = Config(asids=asids)
+    simulate(
+        Generations(config, 2, bits=bits),
+        "tb.mmu.cocotb_generations",
+        simulator=simulator,
+        name=f"mmu-generations-{asids}",
+        env={"ASIDS": str(1 << config.asid_bits), "BITS": str(bits)},
     )
 
 

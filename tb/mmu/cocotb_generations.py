@@ -1,0 +1,123 @@
+"""Generations of address spaces, every cycle as the rules say: advances in any cycles, one behind
+the other, of the same space and of others, while spaces are swept (ASID-8, ASID-9)."""
+
+import os
+from collections import defaultdict
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from tb.goals import Rounds
+from tb.reset import reset
+
+ASIDS, BITS = int(os.environ.get("ASIDS", "4")), int(os.environ.get("BITS", "2"))
+LAST = (1 << BITS) - 1
+
+Row = tuple[int, bool]
+"""Number of a generation, and whether its space is closed."""
+
+
+def following(row: Row) -> Row:
+    """The row of a space whose generation has ended."""
+    number, closed = row
+    return (number + 1) % (LAST + 1), closed or number == LAST
+
+
+class Bench:
+    """Drives the unit, compares the rows, and sees whose turn it is.
+
+    Members
+    -------
+    rows : of each space. ends : the space whose generation ends, and its next row.
+    sweeps : the space that is swept. cleaned : one that is to be opened.
+    opened : how often a space was opened.
+    since, idle : of each space that is closed, the spaces that were swept since, and for how many
+        cycles none was.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self.dut, self.numbers = dut, Random(cocotb.RANDOM_SEED)
+        self.rows: list[Row] = [(0, False)] * ASIDS
+        self.ends: tuple[int, Row] | None = None
+        self.sweeps: int | None = None
+        self.cleaned: int | None = None
+        self.opened = 0
+        self.since: dict[int, list[int]] = defaultdict(list)
+        self.idle: dict[int, int] = defaultdict(int)
+
+    async def start(self) -> None:
+        for name in ("advance", "asid__0", "asid__1", "clean"):
+            getattr(self.dut, name).value = 0
+        await reset(self.dut)
+
+    async def step(self, advance: int | None, clean: bool) -> None:
+        """One cycle; `advance` : a space. `clean` : no entry is left of one that is swept."""
+        dut, asids = self.dut, [self.numbers.randrange(ASIDS) for _ in range(2)]
+        dut.advance.value = 0 if advance is None else 1 | advance << 1
+        dut.asid__0.value, dut.asid__1.value = asids
+        clean = clean and self.sweeps is not None
+        dut.clean.value = int(clean)
+        await ReadOnly()
+        for asid, seen in zip(asids, (dut.row__0, dut.row__1), strict=True):
+            word = int(seen.value)
+            assert (word & LAST, bool(word >> BITS)) == self.rows[asid], f"row of space {asid}"
+        self._turn()
+        self._follow(advance, clean)
+        await RisingEdge(dut.clk)
+
+    def _turn(self) -> None:
+        """What is swept is closed, and no space waits longer than it may."""
+        sweeps = int(self.dut.swept.value) if int(self.dut.sweeps.value) else None
+        closed = [asid for asid, (_, is_closed) in enumerate(self.rows) if is_closed]
+        if self.sweeps is not None:
+            assert sweeps == self.sweeps, "leaves a space before it is clean"
+        elif sweeps is not None:
+            assert sweeps in closed, "sweeps a space that is open"
+            for asid in closed:
+                if asid != sweeps:
+                    assert sweeps not in self.since[asid], "swept twice while another one waits"
+                    self.since[asid].append(sweeps)
+        if sweeps is None and self.cleaned is None:
+            for asid in closed:
+                self.idle[asid] += 1
+                assert self.idle[asid] <= ASIDS + len(self.since[asid]) + 1, "nobody is swept"
+        self.sweeps = sweeps
+
+    def _follow(self, advance: int | None, clean: bool) -> None:
+        """The next cycle's rows. One that is clean is opened in the first cycle in which no
+        generation ends."""
+        ends = None
+        if advance is not None:
+            behind = self.ends is not None and self.ends[0] == advance
+            ends = advance, following(self.ends[1] if behind and self.ends else self.rows[advance])
+        if self.ends is not None:
+            asid, row = self.ends
+            self.rows[asid] = row
+        elif self.cleaned is not None:
+            self.rows[self.cleaned] = 0, False
+            self.since.pop(self.cleaned, None)
+            self.idle.pop(self.cleaned, None)
+            self.cleaned, self.opened = None, self.opened + 1
+        self.ends = ends
+        if clean:
+            self.cleaned, self.sweeps = self.sweeps, None
+
+
+@cocotb.test()
+async def random_generations(dut: Any) -> None:
+    """Also in the cycle behind an advance, of the same space and of another one."""
+    bench = Bench(dut)
+    numbers = bench.numbers
+    await bench.start()
+    rounds, last, behind = Rounds(400), None, {True: 0, False: 0}
+    while rounds.more(bench.opened >= 20 and min(behind.values()) >= 20, (bench.opened, behind)):
+        often, few = numbers.choice((0.02, 0.3, 0.9)), numbers.randint(1, min(3, ASIDS))
+        spaces = numbers.sample(range(ASIDS), few)
+        for _ in range(20):
+            advance = numbers.choice(spaces) if numbers.random() < often else None
+            if last is not None and advance is not None:
+                behind[last == advance] += 1
+            last = advance
+            await bench.step(advance, numbers.random() < 0.3)
