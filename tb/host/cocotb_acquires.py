@@ -92,15 +92,20 @@ async def others_go_on(dut):
 @cocotb.test(**LIMIT)
 async def release_by_another_channel(dut):
     """In memory: another channel's release is seen at the next retry, with either SWITCH bit."""
-    bench = await Bench.start(dut)
-    one, two = await bench.channel(0), await bench.channel(1)
+    bench, period = await Bench.start(dut), 100
+    one, two = await bench.channel(0, retry=period), await bench.channel(1)
     where = bench.allocate(32)
     for number, switch in enumerate((False, True), 1):
         commands = Pushbuffer().acquire(where, number, SemOp.ACQ_CIRC_GEQ, switch=switch)
         await one.submit(commands.release(where + 16, number))
         await bench.until_waits(one, Wait.RETRY)
         await two.submit(Pushbuffer().release(where, number).acquire(where + 16, number))
+        await bench.until(lambda n=number: bench.word(where) == n, "the release", poll=1)
+        released = bench.now()
         await bench.until_idle(one, two)
+        failed, passed = (await bench.events(Acquire, channel=0))[-2:]
+        assert (failed.passed, passed.passed) == (False, True)
+        assert failed.cycle <= released + 60 and passed.cycle <= released + period + 60
 
 
 async def times_out(bench: Bench, channel: RawChannel, units: int, since: int) -> None:

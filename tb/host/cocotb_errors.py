@@ -295,6 +295,10 @@ async def error_amid_pipelined_copies(dut):
     await channel.submit(commands)
     await channel.until_halted(Cause.COPY_WRITE_FAULT)
     await bench.wait(300)
+    starts, (failed,) = await bench.events(Start), await bench.events(Done, failed=True)
+    (error,) = await bench.events(Error)
+    assert starts[2].cycle < failed.cycle <= error.cycle
+    assert len(await bench.events(Done)) == 3
     await channel.clear()
     await bench.until_idle(channel)
     assert bench.copied(*copies[0], 512)

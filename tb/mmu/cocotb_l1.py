@@ -17,6 +17,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
 from hw.mmu.l1 import L1Tlb
+from tb.goals import Rounds
 from tb.mmu.patterns import patterns
 from tb.models.replacement import PseudoLru
 from tb.reset import reset
@@ -508,8 +509,11 @@ async def others_lose_nothing(dut):
 async def anything(dut):
     """Look-ups of every kind while pages come, change and go: every answer is one of its time."""
     bench = await Bench.start(dut)
-    numbers = bench.numbers
-    for _ in range(20):
+    numbers, rounds = bench.numbers, Rounds(20)
+    kinds: set[tuple[int, int]] = set()
+    causes = NOT_MAPPED, PRIV, RO, REGION, NO_ATOMICS
+    every = {(PAGE, 0), (SPARSE, 0), *((FAULT, cause) for cause in causes)}
+    while rounds.more(kinds == every, every - kinds):
         bench.latency = numbers.choice(((1, 1), (1, 8), (5, 60)))
         bench.eager, bench.pace = numbers.choice((0.3, 1.0)), numbers.choice((0.3, 1.0))
         bench.keen, bench.retries = numbers.choice((0.2, 1.0)), numbers.choice((0.0, 0.3))
@@ -521,6 +525,8 @@ async def anything(dut):
                 await bench.step()
         for look in await bench.rest():
             bench.check(look)
+            outcome = look.answer["outcome"]
+            kinds.add((outcome, look.answer["fault"] if outcome == FAULT else 0))
 
 
 REGION_BITS = 23

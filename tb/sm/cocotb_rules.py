@@ -296,6 +296,8 @@ async def held_up(dut):
         count = len(bench.seen.starts), len(bench.seen.ends)
         await bench.run(200)
         assert count == (len(bench.seen.starts), len(bench.seen.ends)), "nobody is held up"
+        dut._log.info("without %s: %d rows wait", name, len(bench.rows))
+        assert name != "ended" or len(bench.rows) > 4
         setattr(bench.pace, name, 1)
         await bench.run(8)
     await bench.rest()
