@@ -227,12 +227,17 @@ async def overlap(dut) -> None:
     assert bench.ended == copies
     reads = [burst.space[0] for burst in bench.read.log]
     assert reads == sorted(reads)
+    beats = 4096 // BEAT
+    assert len(bench.read.moved) == len(bench.write.moved) == 20 * beats
+    for end in range(beats, 20 * beats, beats):
+        assert bench.read.moved[end] < bench.write.moved[end - 1], "read when all was written"
     bench.check_memory()
 
 
 @cocotb.test()
-async def no_bubble_between_copies(dut) -> None:
-    """Command, first read and first write: the fixed cycles of a copy."""
+async def fixed_cycles(dut) -> None:
+    """From a command to its first read, from the last beat read to the write of it, and from the
+    last beat written to the end of the copy: bounds of its fixed cycles."""
     bench = Bench(dut, latency=(1, 1))
     await bench.start()
     copy = bench.submit(Copy(0, 0x1000, 0x8000, 4 * BEAT))
