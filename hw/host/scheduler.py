@@ -75,7 +75,7 @@ class Scheduler(wiring.Component):
         # Register, one-hot: who has the floor.
         self._owner = owner = Signal(config.channels)
         # Registers: the slice of the holder, that of a guest is over.
-        self._over = Signal(init=1)
+        self._over = Signal()
         self._guest_over = Signal()
         self._rivals, self._other = Signal(config.channels), Signal()
         self._has_floor, self._floor_ready, self._floor_copying = Signal(), Signal(), Signal()
@@ -104,16 +104,14 @@ class Scheduler(wiring.Component):
         # Register: the holder is the target, if it can; known early. The holder that has just been
         # served most likely cannot.
         prefers = Signal()
-        # `promote` needs no look at `rivals`, which come late: `other` is one of them.
+        # `promote` needs no look at `rivals`, which come late: `other` is one of them, so a holder
+        # whose slice is over is no target.
         m.d.comb += [
             keeps.eq(self._floor_ready & ~(self._over & self._rivals.any())),
             self.target.eq(Mux(prefers, self.floor, oldest.channel)),
             self.target_valid.eq(Mux(prefers, keeps, self._other & ~keeps)),
             renew.eq(keeps & self._over & ~self._floor_copying),
-            promote.eq(
-                (~prefers & self._other)
-                & (~self._floor_copying & (self._over | ~self._floor_ready))
-            ),
+            promote.eq((self._other & ~self._floor_copying) & (self._over | ~self._floor_ready)),
             lose.eq(~self._floor_ready & ~self._floor_copying),
         ]
         m.d.sync += prefers.eq(keeps & ~(self.serving & self._has_floor))
@@ -162,7 +160,7 @@ class Scheduler(wiring.Component):
         renewed = Signal()
         # The holder's slice less one cycle, and whether that is no time.
         rest = Signal(32)
-        single = Signal(init=1)
+        single = Signal()
         length = Signal(32)
         m.d.comb += length.eq(self.slice | (self.slice == 0))
         granted = self.slice_valid & fresh
@@ -187,7 +185,7 @@ class Scheduler(wiring.Component):
                 rest.eq(self.slice - 1),
                 single.eq(self.slice[1:] == 0),
             ]
-        with m.If(self.give_up & ~self.slice_valid):
+        with m.If(self.give_up):
             with m.If(self._has_floor):
                 m.d.sync += over.eq(1)
             with m.Else():

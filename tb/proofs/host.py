@@ -70,7 +70,8 @@ class ParkingProof(Proof):
         "since the cycle after `watch`, from then until it is served, and no other makes it ready; "
         "`held` says that "
         "all semaphores of the served channel's group are 0, and who waits for its group and an "
-        "engine is ready when both were there in the cycle before"
+        "engine is ready when both were there in the cycle before; who waits for anything else is "
+        "ready when it is there; `wanting` says who lacks an engine only"
     )
     induction = 2
     cover = 6
@@ -79,13 +80,13 @@ class ParkingProof(Proof):
         dut = Parking(CONFIG)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
-        states = ("alive", "occupied", "zero", "copying", "engine", "queue", "retry", "fenced")
-        for name in (*states, "over", "referring"):
+        states = ("alive", "occupied", "zero", "copying", "tasks", "engine", "queue", "retry")
+        for name in (*states, "fenced", "over", "referring"):
             drive(m, getattr(dut, name), name)
         for name in ("park", "unpark", "watch", "update", "guard", "unguard", "clear"):
             drive(m, getattr(dut, name), name)
         m.d.comb += [
-            Assume(dut.park.wait.as_value() <= Wait.TRANSLATION.value),
+            Assume(dut.park.wait.as_value() <= Wait.COMPUTE.value),
             Assume((dut.guard.counter < CONFIG.counters) | ~dut.guard.valid),
         ]
         whose, serving = Signal(CONFIG.channel_bits), Signal()
@@ -132,9 +133,28 @@ class ParkingProof(Proof):
         ]
         with m.If(on_chip & dut.alive[channel]):
             m.d.comb += Assert(ready == (updated | named | dut.retry[channel]))
-        with m.If((wait == Wait.TRANSLATION) & dut.alive[channel]):
-            m.d.comb += Assert(ready == dut.over[channel])
+        self._states(m, dut, wait, channel)
         m.d.comb += Cover(on_chip & updated & ready & ~dut.retry[channel])
+
+    def _states(self, m: Module, dut: Parking, wait: Value, channel: int) -> None:
+        """Waits that are over as long as something is so."""
+        over = {
+            Wait.NONE: dut.occupied,
+            Wait.COPIES: ~dut.copying,
+            Wait.TASKS: ~dut.tasks,
+            Wait.RETRY: dut.retry,
+            Wait.FENCE: dut.fenced,
+            Wait.ENGINE_ONLY: dut.engine | dut.retry,
+            Wait.QUEUE: dut.queue | ~dut.copying,
+            Wait.ALL_IDLE: dut.over,
+            Wait.TRANSLATION: dut.over,
+            Wait.COMPUTE: dut.over,
+            Wait.WRITEBACK: ~dut.referring,
+            Wait.TURN: Const(-1, CONFIG.channels),
+        }
+        for one, bits in over.items():
+            with m.If((wait == one) & dut.alive[channel]):
+                m.d.comb += Assert(dut.ready[channel] == bits[channel])
 
     def _group(self, m: Module, dut: Parking, inside: Inside, unguard, channel: int) -> None:
         """The group is a set: `guard` adds (and wins), `clear` and, a cycle later, `unguard` take
@@ -168,6 +188,16 @@ class ParkingProof(Proof):
         with m.If(dut.alive[channel] & (dut.waits[channel] == Wait.ENGINE)):
             both = dut.engine[channel] & held & ~joined
             m.d.comb += Assert(dut.ready[channel] == (both | dut.retry[channel]))
+        with m.If(dut.alive[channel] & (dut.waits[channel] == Wait.ENGINE_TIMED)):
+            fails = ~held & ~joined
+            m.d.comb += Assert(dut.ready[channel] == (dut.engine[channel] | fails))
+        lacks = Signal(name=f"spec_lacks_{channel}")
+        with m.Switch(dut.waits[channel]):
+            with m.Case(Wait.ENGINE):
+                m.d.comb += lacks.eq(held & ~joined)
+            with m.Case(Wait.ENGINE_ONLY, Wait.ENGINE_TIMED):
+                m.d.comb += lacks.eq(1)
+        m.d.comb += Assert(dut.wanting[channel] == (lacks & dut.alive[channel]))
 
 
 def lasting(m: Module, launch: Any, reserve: Any, told: Any) -> list[Value]:
