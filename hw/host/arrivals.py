@@ -30,7 +30,7 @@ class Arrivals(wiring.Component):
     Members
     -------
     now : count of doorbells, the stamp that a doorbell gets.
-    clear : the channel's records are dropped.
+    clear : the channel's records are dropped, also one that is announced in this cycle.
     announce : entries up to `put` were received at `stamp`. Not in two successive cycles.
     finish : the entry after which GP_GET is `get` was executed. Not in two successive cycles for
         one channel.
@@ -138,4 +138,4 @@ class Arrivals(wiring.Component):
         with m.Elif(ends & (count != 1)):
             m.d.sync += [put.eq(self._next_put), stamp.eq(self._next_stamp)]
         with m.If(cleared):
-            m.d.sync += [count.eq(0), second.eq(0), announced.eq(0)]
+            m.d.sync += [count.eq(0), announced.eq(0)]

@@ -161,6 +161,27 @@ async def end_and_doorbell_together(dut):
 
 
 @cocotb.test(**LIMIT)
+async def cleared_with_a_doorbell(dut):
+    """A restart drops the doorbell of its own cycle as those before it; the next is the head."""
+    bench = await Bench.start(dut)
+    for together in (False, True):
+        bench.now += 1
+        record = {"channel": 0, "put": 7, "stamp": (bench.now - 1) % RANGE}
+        if together:
+            await bench.step(announce=record, clear={"channel": 0})
+        else:
+            await bench.step(announce=record)
+            await bench.step(clear={"channel": 0})
+        await bench.settle()
+        bench.now += 1
+        await bench.announce(0, 8, bench.now - 1)
+        await bench.settle()
+        assert int(dut.stamps.value[11:0]) == (bench.now - 1) % RANGE
+        await bench.step(clear={"channel": 0})
+        bench.records[0].clear()
+
+
+@cocotb.test(**LIMIT)
 async def old_records_stay_old(dut):
     """Records wait, at the head and behind it, while others' doorbells pass the range twice."""
     bench = await Bench.start(dut)

@@ -36,7 +36,7 @@ def test_fetch(simulator: str, size: str) -> None:
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_arrivals(simulator: str, size: str) -> None:
-    run(Arrivals(CONFIGS[size]), simulator, size, 3)
+    run(Arrivals(CONFIGS[size]), simulator, size, 4)
 
 
 @pytest.mark.parametrize(
