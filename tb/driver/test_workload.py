@@ -82,6 +82,15 @@ def test_copies_of_a_series_are_told_apart():
     assert names == result.completion_order()
 
 
+def test_gain_is_told_when_runs_are_compared():
+    once = play(parse(STREAM + "[[copy]]\nstream='s'\nsize=9\ncount=2\n"))
+    late = [replace(one, completed=one.completed + one.latency) for one in once.records]
+    slow = replace(once, records=late)
+    assert "gain" not in streams_table({"one": once})
+    head, _, row = streams_table({"one": once, "other": slow}).splitlines()[1:]
+    assert (head.split()[-1], row.split()[-1]) == ("gain", "2.00x")
+
+
 def test_numbers_of_things():
     assert counted(1, "copy", "copies") == "1 copy"
     assert counted(2000, "copy", "copies") == "2,000 copies"
@@ -304,6 +313,9 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         (COPY + "size = -4", r"copy 1 \('c'\): size = -4 is outside 1 … "),
         (COPY + "size = 4\nwidth = 4", r"size and width exclude each other"),
         (COPY + "width = 4", r"height is missing"),
+        (COPY + "size = 4294967296", r"size = 4294967296 is outside 1 … 4294967295"),
+        (COPY + "width = 4294967296\nheight = 1", r"width = 4294967296 is outside 1 … 4294967295"),
+        (COPY + "width = 1\nheight = 4294967296", r"height = 4294967296 is outside 1 … 4294967295"),
         (COPY + "width = 4\nheight = 2\ndst_pitch = 3", r"dst_pitch = 3 is outside 4 …"),
         (COPY + "size = 4\nat = true", r"at = True is not an integer"),
         (COPY + "size = 4\ndata = 'noise'", r"data = 'noise' is none of 'random', 'picture'"),
