@@ -1,5 +1,6 @@
 """Faults, ends by force, barriers, waits and what is kept of programs in the supplied core."""
 
+import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -28,20 +29,23 @@ INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 
 
 def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024) -> Launch:
     """A launch of `text` with 8 registers, pointers to data, to a page whose accesses the bus
-    refuses and to one that is not mapped; the last warp has two threads less."""
+    refuses, before a good one, and to one that is not mapped; the last warp has two threads
+    less."""
     memory = Memory()
     pages = (DATA, BROKEN, MISSING, 0)
     words = [half for va in pages for half in (va & 0xFFFF_FFFF, va >> 32)]
     memory.map(PROGRAM, assemble(text))
     memory.map(ARGUMENTS, np.array(words, np.uint32).tobytes())
     memory.map(DATA, bytes(4096))
-    memory.map(BROKEN, bytes(4096))
+    memory.map(BROKEN, bytes(8192))
     memory.broken.add(BROKEN // 4096)
     threads = (32 * warps - 2, 1, 1)
     return Launch(memory, PROGRAM, ARGUMENTS, 32, (1, 1, 1), threads, 8, shared, barrier)
 
 
 POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
+WORDS = "ldc r2, [8]\nldc r3, [12]\ns2r r4, lane\nlea r2, r2, r4, 2\n"
+"""Of the broken page, one for each lane."""
 MARK = """
     s2r  r0, tid.x
     ldc  r2, [0]
@@ -74,6 +78,10 @@ FAILURES = {
     "store fault": (MEMORY_FAULT, "ldc r2, [16]\nldc r3, [20]\nstg [r2], r1"),
     "past 49 bits": (MEMORY_FAULT, "mov r2, 64\nmov r3, 0x20000\nldg r1, [r2]"),
     "carry past 49 bits": (MEMORY_FAULT, "mov r2, -4\nmov r3, 0x1ffff\nstg [r2 + 4], r1"),
+    "first of several": (MEMORY_BUS, WORDS + "lea r2, r2, 4032, 0\nldg r1, [r2]"),
+    "store first of several": (MEMORY_BUS, WORDS + "lea r2, r2, 4032, 0\nstg [r2], r1"),
+    "last of several": (MEMORY_FAULT, WORDS + "lea r2, r2, 8128, 0\nldg r1, [r2]"),
+    "two of several": (MEMORY_FAULT, WORDS + "ldg r1, [r2 - 64]"),
     "odd address": (ALIGNMENT, POINTERS + "s2r r4, lane\nadd r2, r2, r4\nldg r1, [r2]"),
     "odd store": (ALIGNMENT, POINTERS + "stg [r2 + 2], r1"),
     "shared end": (RANGE, "mov r1, 1024\nlds r2, [r1]"),
@@ -168,6 +176,25 @@ async def unreadable_programs_and_arguments(dut):
             assert len(wanted) == 2 and same(bench.faults, wanted), (what, broken, bench.faults)
 
 
+@cocotb.test(**LIMIT)
+async def one_bad_beat(dut):
+    """Of a program or of arguments the bus refuses one beat of a burst, whichever: each warp tells
+    so, once."""
+    bench = Bench(dut)
+    await bench.start()
+    for at, beat in itertools.product((PROGRAM, ARGUMENTS), range(4)):
+        launch = make("ldc r1, [4]\nexit")
+        broken = deepcopy(launch)
+        broken.memory.broken.add(at // 4096)
+        wanted, _ = expected(broken, 0)
+        bench.bad = {at // 4096: beat}
+        bench.faults.clear()
+        bench.launch(Task(0, launch))
+        await bench.run(3000)
+        bench.tasks.clear()
+        assert len(wanted) == 2 and same(bench.faults, wanted), (at, beat, bench.faults)
+
+
 ENDLESS = {
     "spin": "top: bra top",
     "wait": "wait 0x7fffffff",
@@ -214,6 +241,29 @@ async def kill_before_all_have_started(dut):
     bench.kill(1 << 2)
     await bench.run(700)
     assert len(bench.ended) == 1 and not bench.faults
+
+
+@cocotb.test(**LIMIT)
+async def ends_in_turn(dut):
+    """While ends are taken so slowly that new warps have come to theirs before, none waits for more
+    than one of each other hardware warp."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.latency = (1, 3)
+    launch = make("exit", warps=1)
+    several, count = CONFIG.sm_blocks, CONFIG.sm_blocks + 2 * CONFIG.sm_warps
+    launch.grid = (count, 1, 1)
+    bench.held = {"end"}
+    bench.launch(Task(0, launch))
+    for ends in range(1, count + 1):
+        await bench.steps(300 if ends == 1 else 120)
+        assert len(bench.warps) == min(several, count - ends + 1)
+        bench.held.clear()
+        await bench.until(lambda least=ends: len(bench.ended) >= least)
+        bench.held = {"end"}
+    for number, span in enumerate(bench.spans, 1):
+        waited = number - 1 - max(0, span.at[0] - several + 1)
+        assert waited < CONFIG.sm_warps, f"block {span.at[0]} waited for {waited} others"
 
 
 @cocotb.test(**LIMIT)

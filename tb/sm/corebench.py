@@ -144,6 +144,8 @@ class Bench:
     eager : share of the cycles in which what the core offers is taken.
     faults, ended, spans : what the core reported; cycles of the ends; warps that have ended.
     reads, writes : requests, as (row, address, beats).
+    held : outputs that are not taken.
+    bad : of pages, the beat of each burst that the bus refuses; modulo the burst's beats.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -154,6 +156,8 @@ class Bench:
         self.tasks: list[Task] = []
         self.slots: dict[int, Running] = {}
         self.warps: dict[int, tuple[int, int]] = {}
+        self.held: set[str] = set()
+        self.bad: dict[int, int] = {}
         self.faults: list[Fault] = []
         self.ended: list[int] = []
         self.spans: list[Span] = []
@@ -240,7 +244,8 @@ class Bench:
         return bool(self._driven[f"{name}__valid"] and self._get(f"{name}__ready"))
 
     def _ready(self, name: str) -> None:
-        self._set(f"{name}__ready", int(self.eager >= 1 or self.numbers.random() < self.eager))
+        taken = self.eager >= 1 or self.numbers.random() < self.eager
+        self._set(f"{name}__ready", int(taken and name not in self.held))
 
     def _due(self) -> int:
         return self.now + self.numbers.randint(*self.latency)
@@ -272,9 +277,11 @@ class Bench:
         if status == 2:
             yield READ.pack(data=0, last=1, status=2)
             return
+        bad = self.bad.get(va // 4096)
         for n in range(beats):
             word = int.from_bytes(memory.read(va + n * WIDTH, WIDTH), "little")
-            yield READ.pack(data=word, last=n == beats - 1, status=status)
+            here = 1 if bad is not None and n == bad % beats else status
+            yield READ.pack(data=word, last=n == beats - 1, status=here)
 
     def _writes(self) -> None:
         if self._taken("write_request"):

@@ -35,7 +35,7 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     )
 
 
-TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 6), ("control", 8)])
+TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 6), ("control", 10)])
 
 
 @pytest.mark.smoke
