@@ -13,12 +13,18 @@ from collections.abc import Generator
 from amaranth._toolchain.yosys import find_yosys  # `write_verilog -sv` has no public switch
 from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, Fragment
+from amaranth.hdl._ir import Design
 from amaranth.lib import wiring
 
+from hw.lib.follows import follows
 from hw.lib.ports import Ports, ports
 from hw.lib.shared import instances
 
-__all__ = ["intermediate", "ports", "verilog"]
+__all__ = ["FOLLOWS", "intermediate", "ports", "verilog"]
+
+FOLLOWS = "follows"
+"""Attribute of every shared module: "output:input,input …", which outputs follow which inputs
+within a cycle (`hw.lib.follows`)."""
 
 _HIDDEN = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding")
 
@@ -99,8 +105,17 @@ def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: obje
                 waiting.append((instance.type, ports(shared.design)))
             if known.setdefault(instance.type, shared.design) is not shared.design:
                 raise ValueError(f"two components are shared as module {shared.module!r}")
-        texts.append(rtlil.convert(fragment, name=module, ports=flat, emit_src=False))
+        whole = fragment.prepare(flat, hierarchy=(module,))
+        text, _ = rtlil.convert_fragment(whole, name=module, emit_src=False)
+        texts.append(text if module == name else _told(text, module, whole))
     return "\n".join(texts)
+
+
+def _told(text: str, module: str, whole: Design) -> str:
+    """RTLIL with an attribute of `module`: which of its outputs follow which of its inputs."""
+    value = " ".join(f"{output}:{','.join(inputs)}" for output, inputs in follows(whole).items())
+    line = f"module \\{module}\n"
+    return text.replace(line, f'attribute \\{FOLLOWS} "{value}"\n{line}', 1)
 
 
 def _joined(text: str) -> str:

@@ -28,6 +28,7 @@ from cocotb_tools.runner import get_runner
 
 from hw import export
 from tb import exports, icarus, outcomes, verilator
+from tb.apart import GLUE, compile_parts, split
 from tb.lock import lock
 
 __all__ = [
@@ -103,8 +104,8 @@ def simulate(
     public : "module.variable" patterns that cocotb needs besides the ports of `top` when `top` is
         the design; Verilator hides everything else. Icarus shows everything. watched : those that
         it only reads; they cost less.
-    apart : Verilator compiles what instances share (`hw.lib.shared`) once, as simulations of their
-        own. For big designs: less to build, slower to run. Their insides are in no waveform.
+    apart : on Verilator, each module that instances share (`hw.lib.shared`) is compiled once, as a
+        model of its own (`tb.apart`). For big designs. Its inside is in no waveform.
     minimum : at least so many tests must have run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".
@@ -142,7 +143,7 @@ def simulate(
         dict(parameters or {}),
         tuple(public),
         tuple(watched),
-        apart,
+        apart and simulator == "verilator",
         tuple(build_args),
     )
     build = _build(recipe)
@@ -205,7 +206,8 @@ class _Recipe:
 
     def key(self) -> str:
         """Hash of the recipe, of the files that it names and of the tools."""
-        files = [source.read_text() for source in (*self.sources, verilator.WAIVERS)]
+        named = [*self.sources, verilator.WAIVERS, *(GLUE if self.apart else ())]
+        files = [source.read_text() for source in named]
         parts = repr((self, files, verilator.version(self.simulator)))
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
@@ -226,23 +228,25 @@ def _build(recipe: _Recipe) -> Path:
 def _compile(recipe: _Recipe, build: Path) -> None:
     """Compile in `build`; RuntimeError with the end of the log when that fails."""
     files = [*recipe.sources]
-    if recipe.text is not None:
+    text, parts = recipe.text, []
+    if recipe.apart and text is not None:
+        text, parts = split(text, DESIGN)
+    if text is not None:
         files.insert(0, build / f"{DESIGN}.sv")
-        files[0].write_text(recipe.text)
-    arguments = [*recipe.build_args]
+        files[0].write_text(text)
+    arguments, made = [*recipe.build_args], []
     env: Mapping[str, str] = {}
     if recipe.simulator == "verilator":
         files += [
             verilator.WAIVERS,
             verilator.write_public(build, recipe.public, recipe.watched),
         ]
-        if recipe.apart:
-            files.append(verilator.write_apart(build, recipe.text or "", DESIGN))
-        chosen = verilator.arguments(recipe.waves, recipe.coverage, apart=recipe.apart)
-        arguments = [*chosen, *arguments]
-        env = verilator.environment(recipe.waves, apart=recipe.apart)
-        verilator.write_headers(build)
+        arguments = [*verilator.arguments(recipe.waves, recipe.coverage), *arguments]
+        env = verilator.environment(recipe.waves)
         verilator.restore_runtime(build, arguments, env)
+    if parts:
+        stubs, made = compile_parts(build, parts)
+        files += stubs
     log = build / "build.log"
     with _environment(recipe.waves, env):
         try:
@@ -251,7 +255,7 @@ def _compile(recipe: _Recipe, build: Path) -> None:
                 hdl_toplevel=recipe.top,
                 parameters=recipe.parameters,
                 build_dir=build,
-                build_args=arguments,
+                build_args=[*arguments, *made],
                 timescale=_TIMESCALE,
                 waves=recipe.waves,
                 always=True,

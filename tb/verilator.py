@@ -24,8 +24,6 @@ __all__ = [
     "restore_runtime",
     "save_runtime",
     "version",
-    "write_apart",
-    "write_headers",
     "write_public",
 ]
 
@@ -60,15 +58,12 @@ _CACHE = Path(__file__).resolve().parent.parent / "sim_build" / ".runtime"
 
 
 @cache
-def environment(waves: bool = False, *, apart: bool = False) -> dict[str, str]:
+def environment(waves: bool = False) -> dict[str, str]:
     """Environment in which `verilator` and the makefiles that it writes work.
-
-    `apart` (see `arguments`): each module has headers of its own, for each is built in a folder of
-    its own.
 
     Raises `RuntimeError` when there is no Verilator of at least 5.036.
     """
-    flags = _FAST_COMPILE if apart else f"{_FAST_COMPILE} {_SHARED_HEADERS}"
+    flags = f"{_FAST_COMPILE} {_SHARED_HEADERS}"
     installed = shutil.which("verilator")
     if installed and _number(_ask(Path(installed), {})) >= _MINIMUM:
         return {"MAKEFLAGS": flags}
@@ -141,12 +136,11 @@ def version(simulator: str) -> str:
     return shown.stdout.partition("\n")[0]
 
 
-def arguments(waves: bool, coverage: bool, *, apart: bool = False) -> list[str]:
+def arguments(waves: bool, coverage: bool) -> list[str]:
     """Arguments of every build.
 
     RTL assertions are fatal. Only what `write_public` names is visible to cocotb: everything
-    public, which cocotb's runner asks for, slows simulation down. `apart` : each module that
-    `write_apart` names is compiled once, as a simulation of its own.
+    public, which cocotb's runner asks for, slows simulation down.
     """
     chosen = ["--assert", "--no-timing", "--no-public-flat-rw"]
     if waves:
@@ -154,9 +148,6 @@ def arguments(waves: bool, coverage: bool, *, apart: bool = False) -> list[str]:
     if coverage:
         # What is counted stays whole, and its parts look like a loop. Other builds find real ones.
         chosen += ["--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT"]
-    if apart:
-        # What goes through such a module and back looks like a loop, too.
-        chosen += ["--hierarchical", "-Wno-UNOPTFLAT"]
     return chosen
 
 
@@ -171,24 +162,9 @@ def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> 
     return _write(build / "public.vlt", lines)
 
 
-def write_apart(build: Path, text: str, top: str) -> Path:
-    """Write the control file that names the modules which instances share (`hw.export`)."""
-    found = [name for name in re.findall(r"^module (\w+) ?\(", text, re.MULTILINE) if name != top]
-    return _write(
-        build / "apart.vlt",
-        ["`verilator_config", *(f'hier_block -module "{name}"' for name in found)],
-    )
-
-
 def _write(file: Path, lines: Sequence[str]) -> Path:
     file.write_text("\n".join(lines) + "\n")
     return file
-
-
-def write_headers(build: Path) -> None:
-    """Write the headers that `environment` makes every file of a design begin with."""
-    for suffix in ("", ".fast", ".slow"):  # the latter for compilers that refuse compiled ones
-        (build / f"{_HEADERS}{suffix}").write_text(_INCLUDED)
 
 
 def _runtime(arguments: Sequence[str], env: Mapping[str, str]) -> Path:
@@ -198,10 +174,12 @@ def _runtime(arguments: Sequence[str], env: Mapping[str, str]) -> Path:
 
 
 def restore_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
-    """Put the compiled library and its headers into a fresh build, which then compiles only the
-    design. `arguments` of Verilator, `env` : what `environment` says.
-
-    They depend on files that are written next, so for `make` they must be younger."""
+    """Write the headers that `environment` makes every file of a design begin with into a fresh
+    build, with the compiled ones and the compiled library, if they are kept: it then compiles only
+    the design. `arguments` of Verilator, `env` : what `environment` says."""
+    for suffix in ("", ".fast", ".slow"):  # the latter for compilers that refuse compiled ones
+        (build / f"{_HEADERS}{suffix}").write_text(_INCLUDED)
+    # What is kept depends on files that are written next, so for `make` it must be younger.
     later = time.time() + 86_400
     for file in _runtime(arguments, env).glob("*"):
         os.link(file, build / file.name)

@@ -2,7 +2,6 @@
 
 import gc
 import re
-from pathlib import Path
 
 import pytest
 from amaranth.hdl import Module
@@ -11,8 +10,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw import export
 from hw.lib.shared import Shared
-from tb import verilator
-from tb.runner import DESIGN, simulate
+from tb.apart import split
+from tb.lib.cocotb_apart import ANSWERS
+from tb.lib.sleepers import Sleepers
+from tb.runner import DESIGN, choose_seed, simulate
 
 
 class Count(wiring.Component):
@@ -65,15 +66,28 @@ def test_behaviour(simulator: str) -> None:
     simulate(row, "tb.lib.cocotb_shared", simulator=simulator, name="lib-shared")
 
 
-def test_apart(tmp_path: Path) -> None:
+def test_apart() -> None:
     """Compiled as simulations of their own they behave the same, one inside another too."""
     outer = Outer()
     row = Row(*(Shared(outer, "outer") for _ in range(3)))
-    text = export.verilog(row, DESIGN)
-    named = verilator.write_apart(tmp_path, text, DESIGN).read_text()
-    assert set(re.findall(r'"(.*)"', named)) == {f"{DESIGN}_outer", f"{DESIGN}_count"}
+    rest, parts = split(export.verilog(row, DESIGN), DESIGN)
+    assert {part.name: part.inside for part in parts} == {
+        f"{DESIGN}_outer": (f"{DESIGN}_count",),
+        f"{DESIGN}_count": (),
+    }
+    assert re.findall(r"^module (\S+?)\(", rest, re.MULTILINE) == [DESIGN]
     options = {"simulator": "verilator", "name": "lib-shared", "apart": True}
     simulate(row, "tb.lib.cocotb_shared", **options)
+
+
+def test_sleep() -> None:
+    """What runs apart sleeps while nothing can change, and answers the same in every cycle."""
+    seed, answers = choose_seed(), []
+    for apart in (False, True):
+        options = {"simulator": "verilator", "name": "lib-sleepers", "seed": seed, "apart": apart}
+        run = simulate(Sleepers(), "tb.lib.cocotb_apart", **options)
+        answers.append((run / ANSWERS).read_text())
+    assert answers[0] == answers[1]
 
 
 def test_one_module() -> None:

@@ -25,6 +25,7 @@ from tb.sim import backdoor
 from tb.sim.monitor import monitor
 
 __all__ = [
+    "FEW_SMS",
     "LARGEST_MEMORY",
     "MEMORY_BYTES",
     "TRACE",
@@ -44,7 +45,7 @@ LARGEST_MEMORY = 1 << 28
 TRACE = "trace.txt"
 """Name of the trace in a run's directory."""
 
-_FEW_SMS = 16
+FEW_SMS = 16
 """Up to so many SMs are compiled as one with the rest."""
 
 _MEMORY = Path(__file__).with_name("memory.sv")
@@ -153,7 +154,7 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
         top="sim",
         public=[*public, *options.pop("public", ())],
         watched=watched,
-        apart=design.config.sms > _FEW_SMS,
+        apart=design.config.sms > FEW_SMS,
         plusargs=[f"+trace={TRACE}", *options.pop("plusargs", ())],
         **options,
     )

@@ -1,8 +1,10 @@
 """Configurations of the tests of this folder, by name."""
 
+from dataclasses import replace
+
 from hw.config import CONFIGS, Config
 
-__all__ = ["COMPUTE", "LISTS", "METADATA", "TASKS"]
+__all__ = ["COMPUTE", "LISTS", "METADATA", "TASKS", "TIMING"]
 
 COMPUTE = Config(
     asids=16,
@@ -16,6 +18,9 @@ COMPUTE = Config(
     lanes=8,
 )
 """A compute engine that fills up soon."""
+
+TIMING = replace(COMPUTE, timing_core=True)
+"""One whose SMs only take time."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

@@ -1,12 +1,10 @@
 """The compute engine on both simulators."""
 
-from dataclasses import replace
-
 import pytest
 
 from hw.work.compute import Compute
 from tb.runner import simulate
-from tb.work.configs import COMPUTE
+from tb.work.configs import COMPUTE, TIMING
 
 
 def test_compute(simulator: str) -> None:
@@ -21,7 +19,7 @@ def test_compute(simulator: str) -> None:
 
 def test_timing(simulator: str) -> None:
     simulate(
-        Compute(replace(COMPUTE, timing_core=True)),
+        Compute(TIMING),
         "tb.work.cocotb_timing",
         simulator=simulator,
         name="work-timing",

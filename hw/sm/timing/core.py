@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
 from hw.config import Config
+from hw.lib.shared import Shared
 from hw.sm.port import SmPort
 from hw.sm.timing.ending import Ending
 from hw.sm.timing.memory import Loads, Stores
@@ -32,7 +33,7 @@ class TimingCore(wiring.Component):
         config = self._config
         m.submodules.tasks = tasks = Tasks(config)
         m.submodules.start = start = Start(config)
-        m.submodules.timer = timer = Timer(config, 3)
+        m.submodules.timer = timer = Shared(Timer(config, 3), "timer")
         m.submodules.steps = steps = Steps(config)
         m.submodules.loads = loads = Loads(config)
         m.submodules.stores = stores = Stores(config)

@@ -1,0 +1,70 @@
+"""Which outputs of a component follow which of its inputs within a cycle."""
+
+from amaranth.hdl._ir import Design, build_netlist
+from amaranth.hdl._nir import FlipFlop, Instance, Net, Netlist
+
+__all__ = ["follows"]
+
+_CLOCKED = {"clk", "rst"}
+"""Inputs of an instance that its outputs follow with the clock's edge alone."""
+
+
+def follows(whole: Design) -> dict[str, list[str]]:
+    """For every output, the inputs that reach it through combinational logic alone, in the order of
+    the ports. An output of state has none.
+
+    `whole` is the elaborated component with its ports. Bits are followed one by one. Of an instance
+    inside, every output is taken to follow every input but clock and reset.
+    """
+    netlist = build_netlist(whole)
+    reached = _Reached(netlist)
+    found = {}
+    for name, value in netlist.top.ports_o.items():
+        bits = 0
+        for net in value:
+            bits |= reached.inputs(net)
+        ports = enumerate(netlist.top.ports_i)
+        found[name] = [port for number, port in ports if bits >> number & 1]
+    return found
+
+
+class _Reached:
+    """The inputs behind each net, a bit of a number for each."""
+
+    def __init__(self, netlist: Netlist) -> None:
+        self._netlist = netlist
+        self._known: dict[Net, int] = {}
+        for number, (start, width) in enumerate(netlist.top.ports_i.values()):
+            for bit in range(start, start + width):
+                self._known[Net.from_cell(0, bit)] = 1 << number
+
+    def inputs(self, net: Net) -> int:
+        """Depth first, without recursion: paths are longer than Python's stack."""
+        known, waiting = self._known, [net]
+        while waiting:
+            top = waiting[-1]
+            before = [] if top in known else self._before(top)
+            unknown = [one for one in before if one not in known]
+            if unknown:
+                waiting += unknown
+                continue
+            waiting.pop()
+            if top not in known:
+                known[top] = 0
+                for one in before:
+                    known[top] |= known[one]
+        return known[net]
+
+    def _before(self, net: Net) -> list[Net]:
+        """The nets that a net follows at once."""
+        if net.is_const:
+            return []
+        if net.is_late:
+            return [self._netlist.connections[net]]
+        cell = self._netlist.cells[net.cell]
+        if isinstance(cell, FlipFlop):
+            return []
+        if isinstance(cell, Instance):
+            given = (value for name, value in cell.ports_i.items() if name not in _CLOCKED)
+            return [net for value in given for net in value]
+        return [one for one, _ in cell.comb_edges_to(net.bit)]

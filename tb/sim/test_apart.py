@@ -1,0 +1,69 @@
+"""Machines whose modules are simulated apart (`tb.apart`) against the same ones as a whole."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from driver.workload import load
+from hw.work.compute import Compute
+from tb import workload
+from tb.runner import choose_seed, simulate
+from tb.sim import top
+from tb.sim.top import TRACE
+from tb.sim.workload import Run, simulate_workload
+from tb.work.configs import TIMING
+
+MANY = workload.DEFAULT.parent / "many-sms.toml"
+
+
+def ends(run: Path) -> dict[str, str]:
+    """When each test of a run ended, in simulated time."""
+    found = {}
+    for case in ElementTree.parse(run / "results.xml").iter("testcase"):
+        (end,) = case.iterfind(".//property[@name='sim_time_stop']")
+        found[case.attrib["name"]] = end.attrib["value"]
+    return found
+
+
+def test_compute() -> None:
+    """Its tests pass, and each ends in the same cycle."""
+    seed = choose_seed()
+    found = []
+    for apart in (False, True):
+        options = {"simulator": "verilator", "name": "sim-apart", "seed": seed, "apart": apart}
+        found.append(ends(simulate(Compute(TIMING), "tb.work.cocotb_timing", **options)))
+    assert len(found[0]) == 3
+    assert found[0] == found[1]
+
+
+def runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """The workload on the machine as a whole, and on the one whose modules are apart."""
+    found = []
+    for few in (load(file).config.sms, 0):
+        monkeypatch.setattr(top, "FEW_SMS", few)
+        found.append(simulate_workload(file, "priority", seed=1))
+    return found
+
+
+def same(found: list[Run]) -> None:
+    """Every event came in the same cycle, and every record is the same."""
+    traces = [(run.folder / TRACE).read_bytes() for run in found]
+    assert traces[0] == traces[1]
+    assert found[0].result == found[1].result
+
+
+@pytest.mark.nightly
+def test_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real kernels."""
+    same(runs(workload.DEFAULT, monkeypatch))
+
+
+@pytest.mark.nightly
+def test_four_of_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SMs that only take time: the workload of 132 of them, on four."""
+    text = MANY.read_text()
+    file = tmp_path / "four.toml"
+    file.write_text(text.replace("sms = 132", "sms = 4"))
+    assert load(file).config.sms == 4
+    same(runs(file, monkeypatch))
