@@ -53,7 +53,7 @@ class Target(wiring.Component):
         axi, access, outcome = self.axi, self.access, self.outcome
         address, value, place = Signal(14), Signal(36), Signal(14)
         have_aw, have_w, have_ar = Signal(), Signal(), Signal()
-        may_write, may_read, read_next = Signal(), Signal(), Signal()
+        may_write, may_read = Signal(), Signal()
 
         def take(valid, ready, have, into, what) -> None:
             m.d.comb += ready.eq(~have)
@@ -68,14 +68,14 @@ class Target(wiring.Component):
             may_write.eq(have_aw & have_w & ~axi.bvalid),
             may_read.eq(have_ar & ~axi.rvalid),
         ]
+        # In turn: what has just been answered may not go on in the next cycle, the other may.
         with m.If(~access.valid):
-            with m.If(may_read & (read_next | ~may_write)):
+            with m.If(may_read):
                 m.d.sync += [
                     access.valid.eq(1),
                     access.p.write.eq(0),
                     access.p.word.eq(place),
                     have_ar.eq(0),
-                    read_next.eq(0),
                 ]
             with m.Elif(may_write):
                 m.d.sync += [
@@ -85,7 +85,6 @@ class Target(wiring.Component):
                     Cat(access.p.data, access.p.lanes).eq(value),
                     have_aw.eq(0),
                     have_w.eq(0),
-                    read_next.eq(1),
                 ]
         with m.Elif(access.ready):
             m.d.sync += access.valid.eq(0)

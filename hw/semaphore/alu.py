@@ -163,7 +163,6 @@ class Prepared(data.Struct):
 
     Members
     -------
-    acquire : as in `Control`.
     wide : 64-bit: the carry of the sum goes on from the low half to the high half, which is
         compared too.
     ones, zeros : result bit by bit, where the value has a 1, and where it has a 0.
@@ -183,7 +182,6 @@ class Prepared(data.Struct):
     limit : error of an operation that does not pass.
     """
 
-    acquire: 1
     wide: 1
     ones: 64
     zeros: 64
@@ -236,7 +234,6 @@ class Preparer(wiring.Component):
         m.d.comb += [
             payload.eq(Cat(self.payload[:32], self.payload[32:] & c.wide.replicate(32))),
             adds.eq(c.add & ~c.up & ~c.down),
-            p.acquire.eq(c.acquire),
             p.wide.eq(c.wide),
             p.clear.eq(c.high & ~c.wide),
             sign.eq(Mux(c.wide, payload[63], payload[31])),

@@ -1,4 +1,5 @@
-"""Sizes in which the semaphore unit is tested: every bus width, one and more engines."""
+"""Sizes in which the semaphore unit is tested: every bus width, one and more engines, slots in
+distributed and in block RAM."""
 
 from hw.config import CONFIGS, Config
 
@@ -7,6 +8,6 @@ __all__ = ["SIZES"]
 SIZES = {
     "tiny": CONFIGS["tiny"],
     "default": CONFIGS["default"],
-    "odd": Config(copy_engines=3, semaphores=9, counters=9, data_width=256, asids=3, trace=True),
+    "odd": Config(copy_engines=3, semaphores=67, counters=9, data_width=256, asids=3, trace=True),
     "large": CONFIGS["large"],
 }
