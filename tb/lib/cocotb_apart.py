@@ -20,7 +20,7 @@ async def quiet_stretches(dut: Any) -> None:
     """Inputs change seldom, and one at a time. Sums are those of a model."""
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.asks__valid.value = dut.asks__payload.value = dut.gives__ready.value = 0
-    dut.open.value = dut.level.value = 0
+    dut.open.value = dut.mute.value = dut.level.value = 0
     await reset(dut)
     await FallingEdge(dut.clk)
     lines, given, taken, rounds = [], 0, True, Rounds(600)
@@ -43,7 +43,7 @@ async def quiet_stretches(dut: Any) -> None:
 
 def _change(dut: Any, rng: random.Random, taken: bool) -> None:
     """One input, or none. A word stays until it is taken."""
-    match rng.randrange(5):
+    match rng.randrange(6):
         case 0 if taken or not dut.asks__valid.value:
             dut.asks__valid.value = rng.randrange(2)
             dut.asks__payload.value = rng.getrandbits(WIDE)
@@ -52,6 +52,8 @@ def _change(dut: Any, rng: random.Random, taken: bool) -> None:
         case 2:
             dut.open.value = rng.random() < 0.7
         case 3:
+            dut.mute.value = rng.random() < 0.3
+        case 4:
             dut.level.value = rng.getrandbits(9)
 
 

@@ -41,7 +41,8 @@ class Sleeper(wiring.Component):
     -------
     asks : words; bits 0 … 5: how long, 6 … 9: the place.
     gives : sums; only while `open` in the same cycle.
-    open : whether it may wake, and give.
+    mute : it may not wake.
+    open : whether it may give.
     place : of the word that is asked; means nothing while there is none.
     level, mixed : `mixed` is `level` of the same cycle, turned round while it sleeps.
     """
@@ -51,6 +52,7 @@ class Sleeper(wiring.Component):
         super().__init__({
             "asks": In(stream.Signature(WIDE)),
             "gives": Out(stream.Signature(WIDE)),
+            "mute": In(1),
             "open": In(1),
             "place": Out(4),
             "level": In(9),
@@ -69,7 +71,7 @@ class Sleeper(wiring.Component):
             asked.ready.eq(~busy & ~ready),
             alarm.set.eq(take),
             alarm.after.eq(asked.payload[:6]),
-            alarm.mute.eq(~self.open),
+            alarm.mute.eq(self.mute),
             self.place.eq(asked.payload[6:10]),
             read.addr.eq(self.place),
             write.addr.eq(self.place),
@@ -105,6 +107,7 @@ class Sleepers(wiring.Component):
                 part.asks.valid.eq(before.valid),
                 part.asks.payload.eq(before.payload),
                 before.ready.eq(part.asks.ready),
+                part.mute.eq(self.mute),
                 part.open.eq(self.open),
                 part.level.eq(level),
             ]
