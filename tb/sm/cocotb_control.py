@@ -334,7 +334,7 @@ async def new_words_drop_lines(dut):
     bench = Bench(dut)
     await bench.start()
     numbers = Random(cocotb.RANDOM_SEED)
-    for n in range(2 * ROUNDS):
+    for n in range(2 * ROUNDS + 1):
         text = f"mov r1, {n}\nldc r4, [24]\nldc r2, [0]\nldc r3, [4]\nstg [r2], r1\n"
         launch = make(f"{text}stg [r2 + 4], r4\nexit", warps=1)
         launch.memory.write(ARGUMENTS + 24, bytes([n + 1]))

@@ -424,6 +424,7 @@ async def limited_slots(dut: Any) -> None:
         for _ in range(5):
             await bench.step()
 
+    bench.most = 2
     await limit(2)
     for number in range(CONFIG.slots):
         await bench.did(bench.ask(Task(number, priority=3, asid=1 + number, blocks=4)))
@@ -432,6 +433,7 @@ async def limited_slots(dut: Any) -> None:
     assert len(bench.held) == 2
     await bench.did(bench.ask(Task(99, priority=4, asid=60, blocks=1)))
     await bench.until(lambda: any(t.number == 99 for t in bench.held.values()), "it evicts one")
+    bench.most = CONFIG.slots
     await limit(0)
     await bench.until(lambda: len(bench.held) >= CONFIG.slots, "all slots")
     bench.rows.place = 0.5
@@ -455,8 +457,8 @@ async def random_queues(dut: Any) -> None:
     ]
     for queue in queues:
         assert await bench.did(bench.ask(queue)) == 0
-    total, rounds = 0, Rounds(150)
-    while rounds.more(total > 100, total):
+    total, stops, rounds = 0, 0, Rounds(150)
+    while rounds.more(total > 100 and stops > 0, (total, stops)):
         number = rounds.number
         if rng.random() < 0.1:
             task = Task(50 + number, priority=rng.choice((1, 5, 9)), asid=8 + number % 50)
@@ -470,6 +472,7 @@ async def random_queues(dut: Any) -> None:
         for _ in range(rng.choice((0, 5, 60))):
             await bench.step()
         total = sum(len(queue.done) for queue in queues)
+        stops = sum(queue.stops for queue in queues)
     for queue in queues:
         assert await bench.append(queue, CLOSE) == 0
     await bench.finish()

@@ -7,6 +7,7 @@ import cocotb
 from hw.records import MemoryStatus
 from hw.work.metadata import Refusal
 from tb.copy.memory import Bad
+from tb.goals import Rounds
 from tb.work.taskbench import CONFIG, LOG_SIZE, TIMEOUT, Task, begin
 
 
@@ -247,14 +248,14 @@ async def faults(dut: Any) -> None:
 
 @cocotb.test()
 async def random_tasks(dut: Any) -> None:
-    """Any mixture of priorities and sizes, launched at any time."""
+    """Any mixture of priorities and sizes, launched at any time; some are evicted."""
     bench = await begin(dut, place=0.5, end=0.4)
-    rng = bench.rng
-    for number in range(5 * CONFIG.slots):
+    rng, stops, rounds = bench.rng, 0, Rounds(5 * CONFIG.slots)
+    while rounds.more(stops > 0, stops):
         task = Task(
-            number,
+            rounds.number,
             priority=rng.choice((0, 1, 5, 5, 20, 63)),
-            blocks=1 + number + rng.randrange(2) * 100,
+            blocks=1 + rounds.number + rng.randrange(2) * 100,
             head=rng.random() < 0.2,
             fields={"placement": rng.randrange(4)},
             asid=rng.randrange(min(CONFIG.asids, 4)),
@@ -262,5 +263,6 @@ async def random_tasks(dut: Any) -> None:
         bench.submit(task)
         for _ in range(rng.choice((0, 0, 20, 200))):
             await bench.step()
+        stops = sum(task.stops for task in bench.accepted)
     await bench.finish()
     print(f"{sum(task.stops for task in bench.accepted)} evictions")

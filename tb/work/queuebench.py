@@ -62,6 +62,8 @@ class QueueBench(Bench):
     """Every task has an address space of its own, by which its rows are known."""
 
     asks: list[Ask]
+    most = CONFIG.slots
+    """Tasks that may hold slots at once."""
 
     def ask(
         self,
@@ -139,6 +141,7 @@ class QueueBench(Bench):
                 assert task.taken == task.total, "entries without a block"
 
     def _opened(self, row: Opened) -> None:
+        assert sum(not one.stopped for one in self.rows.rows.values()) <= self.most, "more slots"
         waiting = (one for one in self.tasks.values() if one.row is None)
         over = ("ended", "failed")
         task = next(t for t in waiting if t.asid == row.asid and t.outcome not in over)
