@@ -80,14 +80,15 @@ def _switch_hardware(active: str) -> None:
     from hw import export  # after the finder
     from tb import exports, runner
 
-    convert, verilog, sources = export.rtlil.convert, export.verilog, exports._sources
+    get, verilog, sources = export.Fragment.get, export.verilog, exports._sources
     simulate, exported = runner.simulate, exports.verilog
 
-    def with_number(fragment: Any, **options: Any) -> str:
+    def with_number(design: Any, platform: object) -> Any:
+        fragment = get(design, platform)
         if not switch.BUILT:
             number = Instance("mutant", o_number=switch.NUMBER)
             fragment.add_subfragment(number, "mutant_number")
-        return convert(fragment, **options)
+        return fragment
 
     def with_module(design: Any, name: str = "top") -> str:
         switch.reached["hardware"].clear()
@@ -109,9 +110,10 @@ def _switch_hardware(active: str) -> None:
 
     def with_plusarg(*arguments: Any, plusargs: Sequence[str] = (), **options: Any) -> Path:
         chosen = [*plusargs, f"+mutant={switch.ALIVE}"]
-        return simulate(*arguments, plusargs=chosen, **options)
+        # As one: no plusarg reaches models of their own.
+        return simulate(*arguments, plusargs=chosen, **options | {"apart": False})
 
-    export.rtlil = types.SimpleNamespace(convert=with_number)  # type: ignore[assignment]
+    export.Fragment = types.SimpleNamespace(get=with_number)  # type: ignore[assignment]
     export.verilog, exports._sources = with_module, with_mutants
     exports.verilog, runner.simulate = only_those_reached, with_plusarg
 

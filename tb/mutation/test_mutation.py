@@ -1,6 +1,10 @@
 """Mutants are found, they live when they are told to, and nothing else changes."""
 
 import ast
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +109,19 @@ def test_a_switch_in_hardware(tmp_path: Path) -> None:
     assert _simulated(build, 0) == expected
     alike = [n for n in range(1, count + 1) if _simulated(build, n) == expected]
     assert alike == [], [mutants("f.py", HARDWARE)[n - 1].change for n in alike]
+
+
+def test_plugin(tmp_path: Path) -> None:
+    """In one build, tests pass without the mutant and fail with it."""
+    active = tmp_path / "active.json"
+    active.write_text(json.dumps({"hw/lib/stream.py": {"0": 1}}))
+    chosen = ["tb/lib/test_lib.py", "-k", "stream and verilator"]
+    options = ["-q", "-n", "0", "-p", "tb.mutation.plugin", "-p", "no:cacheprovider"]
+    for alive in (0, 1):
+        env = {**os.environ, "SIGNALBOX_MUTANTS": str(active), "SIGNALBOX_MUTANT": str(alive)}
+        command = [sys.executable, "-m", "pytest", *chosen, *options]
+        done = subprocess.run(command, env=env, cwd=run.ROOT, capture_output=True, text=True)
+        assert done.returncode == alive, done.stdout
 
 
 def test_units() -> None:
