@@ -6,6 +6,9 @@ its parameters:
 
     @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
 
+`smoke` can name cocotb tests, `@pytest.mark.smoke("reset", "rate")`: with every change Icarus then
+runs these alone.
+
 `--seeds N` repeats every test that simulates with N seeds, from `SIGNALBOX_SEED` on, else from a
 fresh one.
 """
@@ -16,7 +19,7 @@ import shutil
 import pytest
 
 from tb import outcomes
-from tb.runner import SIMULATORS, choose_seed
+from tb.runner import ONLY, SIMULATORS, choose_seed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,13 +49,22 @@ def chosen_seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture(params=SIMULATORS)
-def simulator(request: pytest.FixtureRequest) -> str:
+def simulator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each simulator in turn; Icarus is optional unless `SIGNALBOX_REQUIRE_ICARUS=1`."""
+    if request.param == "icarus" and (names := _sample(request)):
+        monkeypatch.setenv(ONLY, ",".join(names))
     if request.param == "icarus" and shutil.which("iverilog") is None:
         if os.environ.get("SIGNALBOX_REQUIRE_ICARUS") == "1":
             pytest.fail("Icarus Verilog (iverilog) is not installed, and this run requires it")
         pytest.skip("Icarus Verilog (iverilog) is not installed: Verilator alone checks this")
     return request.param
+
+
+def _sample(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Names of the cocotb tests that Icarus runs with every change; none: all of them."""
+    mark = request.node.get_closest_marker("smoke")
+    every_change = "nightly" in request.config.getoption("markexpr")
+    return mark.args if mark and every_change else ()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from tb.lock import lock
 __all__ = [
     "COVERAGE",
     "DESIGN",
+    "ONLY",
     "ROOT",
     "SIMULATORS",
     "SIM_BUILD",
@@ -54,6 +56,10 @@ DESIGN = "dut"
 
 COVERAGE = "SIGNALBOX_COVERAGE"
 """Environment variable: folder in which every run on Verilator leaves its coverage (`.dat`)."""
+
+ONLY = "SIGNALBOX_ONLY"
+"""Environment variable: names of cocotb tests, separated by commas; every simulation runs these
+alone."""
 
 _TIMESCALE = ("1ns", "1ps")
 
@@ -95,7 +101,8 @@ def simulate(
     name : names the run; it gets a folder below `sim_build/<name>/`, which later runs of the name
         remove in the end (see the module).
     env : environment variables that the tests see.
-    testcase : run only the cocotb tests whose names end so (a list separated by commas).
+    testcase : run only the cocotb tests of these names (a list separated by commas), each with all
+        of its parameters; `SIGNALBOX_ONLY` in the environment wins.
     seed : of the tests' random numbers; else `SIGNALBOX_SEED`, else a fresh one. It is printed.
     waves : record `dump.fst` in the run directory; so does `WAVES=1` in the environment.
     sources : further SystemVerilog files; they may instantiate the design as module `dut`.
@@ -122,6 +129,8 @@ def simulate(
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
     coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
     seed = choose_seed(seed)
+    if only := os.environ.get(ONLY, ""):
+        testcase, minimum = only, only.count(",") + 1
     text = None
     if design is not None:
         text = exports.verilog(design, DESIGN, SIM_BUILD / "exports", noisy=True)
@@ -156,7 +165,7 @@ def simulate(
                 tests,
                 hdl_toplevel=top,
                 hdl_toplevel_lang="verilog",
-                testcase=testcase,
+                test_filter=_filter(testcase) if testcase else None,
                 waves=waves,
                 build_dir=build,
                 test_dir=run,
@@ -186,6 +195,11 @@ def choose_seed(seed: int | None = None) -> int:
     if not chosen.isdecimal():
         raise RuntimeError(f"SIGNALBOX_SEED = {chosen!r} is not a whole number")
     return int(chosen)
+
+
+def _filter(names: str) -> str:
+    """Regular expression for cocotb: tests of just these names."""
+    return rf"\.({'|'.join(map(re.escape, names.split(',')))})(/.*)?$"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from amaranth.hdl import Module
@@ -10,7 +11,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from tb import icarus, runner
-from tb.runner import SIM_BUILD, simulate
+from tb.runner import ONLY, SIM_BUILD, simulate
 
 TESTS = "tb.cocotb_runner"
 
@@ -90,6 +91,19 @@ def test_seed_reaches_tests(simulator: str, tmp_path: Path):
     options = {"simulator": simulator, "name": "runner", "env": env, "testcase": "writes_seed"}
     simulate(Counter(), TESTS, seed=1234, **options)
     assert (tmp_path / "seed").read_text() == "1234"
+
+
+def test_only(simulator: str, monkeypatch: pytest.MonkeyPatch):
+    """The environment chooses cocotb tests by their whole names; all of them have to be there."""
+    names = ("counts", "tests_of_this_name_are_absent")
+    options = {"simulator": simulator, "name": "runner"}
+    monkeypatch.setenv(ONLY, names[0])
+    run = simulate(Counter(), TESTS, minimum=2, **options)
+    ran = ElementTree.parse(run / "results.xml").iterfind(".//testcase")
+    assert [case.attrib["name"] for case in ran if case.find("skipped") is None] == ["counts"]
+    monkeypatch.setenv(ONLY, ",".join(names))
+    with pytest.raises(AssertionError, match="1 test ran, at least 2 expected"):
+        simulate(Counter(), TESTS, **options)
 
 
 def test_waves(simulator: str):

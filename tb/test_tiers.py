@@ -27,6 +27,26 @@ def test_every_change(pytester: pytest.Pytester):
     assert names == {"small-verilator]", "odd-verilator]", "small-icarus]"}
 
 
+def test_smoke_of_some(pytester: pytest.Pytester):
+    """With every change Icarus runs the cocotb tests that the mark names, Verilator all."""
+    pytester.makeconftest("from tb.conftest import *")
+    pytester.makepyfile("""
+        import os
+        import pytest
+        from tb.tiers import tiers
+
+        @pytest.mark.parametrize("size", tiers(["small", "odd"], smoke={"small": ["a", "b"]}))
+        def test_unit(simulator, size):
+            open(f"{size}-{simulator}-{os.environ.get('SIGNALBOX_ONLY')}", "x")
+    """)
+    pytester.runpytest("-m", "not nightly").assert_outcomes(passed=3)
+    assert {file.name for file in pytester.path.glob("*-*-*")} == {
+        *("small-verilator-None", "odd-verilator-None", "small-icarus-a,b"),
+    }
+    pytester.runpytest("-m", "not soak", "-k", "small and icarus").assert_outcomes(passed=1)
+    assert (pytester.path / "small-icarus-None").exists()
+
+
 def test_seeds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     """What simulates is repeated, each time with another seed in the environment."""
     monkeypatch.setenv("SIGNALBOX_SEED", "7")

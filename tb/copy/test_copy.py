@@ -12,8 +12,20 @@ from tb.tiers import tiers
 WIDTHS = [64, 128, 512]
 
 
-@pytest.mark.parametrize("width", tiers(WIDTHS, smoke=[64]))
-@pytest.mark.parametrize(("tests", "minimum"), [("cocotb_copy", 14), ("cocotb_rate", 10)])
+@pytest.mark.parametrize(
+    ("tests", "minimum", "width"),
+    tiers(
+        [
+            (*tests, width)
+            for tests in (("cocotb_copy", 14), ("cocotb_rate", 10))
+            for width in WIDTHS
+        ],
+        smoke={
+            ("cocotb_copy", 14, 64): ["alignment_and_length", "failed_reads", "random_copies"],
+            ("cocotb_rate", 10, 64): ["slow_memory"],
+        },
+    ),
+)
 def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:
     simulate(
         CopyEngine(config(width)),

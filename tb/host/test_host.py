@@ -71,7 +71,7 @@ def test_default(simulator: str, module: str):
     ("size", "module"),
     tiers(
         [(size, m) for size in SLOW for m in SLOW[size]],
-        smoke=[("narrow", "cocotb_copies")],
+        smoke={("narrow", "cocotb_copies"): ["multi_line_copies", "releases", "interrupts"]},
     ),
 )
 def test_smallest(simulator: str, size: str, module: str):

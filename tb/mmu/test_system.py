@@ -34,6 +34,10 @@ CONFIGS = {
 }
 
 
+SMOKE = ["overflows", "wraps", "nothing_bound", "permissions", "bus_errors"]
+"""Tests of faults on Icarus with every change."""
+
+
 class System(MemorySystem):
     """Virtual memory that the bench plays with: its configuration says all of it."""
 
@@ -62,22 +66,26 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["default", "wide"]))
+@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["small", "default", "wide"]))
 def test_system(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_system", 3)
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["default", "wide"]))
+@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["small", "default", "wide"]))
 def test_maintenance(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_maintenance", 46)
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, smoke=["small"], nightly=["default", "wide"]))
+@pytest.mark.parametrize(
+    "name", tiers(CONFIGS, smoke={"small": SMOKE}, nightly=["default", "wide"])
+)
 def test_faults(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_faults", 43)
 
 
-@pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64]))
+@pytest.mark.parametrize(
+    "width", tiers([64, 128, 512], smoke={64: ["switched_in_any_cycle/delay=0/status=1"]})
+)
 def test_recorder(simulator: str, width: int) -> None:
     simulate(
         FaultRecorder(Config(sms=0, data_width=width), 4),
@@ -89,6 +97,6 @@ def test_recorder(simulator: str, width: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["default", "wide"]))
+@pytest.mark.parametrize("name", tiers(CONFIGS, nightly=["small", "default", "wide"]))
 def test_malformed(simulator: str, name: str) -> None:
     system(simulator, name, "cocotb_malformed", 22)

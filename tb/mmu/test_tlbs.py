@@ -17,7 +17,12 @@ from tb.tiers import tiers
 
 
 @pytest.mark.parametrize(
-    ("entries", "misses"), tiers([(16, 4), (2, 2), (64, 16)], smoke=[(2, 2)], nightly=[(64, 16)])
+    ("entries", "misses"),
+    tiers(
+        [(16, 4), (2, 2), (64, 16)],
+        smoke={(2, 2): ["hits_under_misses", "takes_the_place_of_its_parts", "scopes"]},
+        nightly=[(64, 16)],
+    ),
 )
 def test_l1(simulator: str, entries: int, misses: int) -> None:
     simulate(
@@ -34,7 +39,7 @@ def test_l1(simulator: str, entries: int, misses: int) -> None:
     ("entries", "ways", "asids", "bits"),
     tiers(
         [(64, 4, 8, 3), (64, 2, 1, 1), (256, 16, 64, 2), (512, 4, 64, 3)],
-        smoke=[(64, 4, 8, 3)],
+        smoke={(64, 4, 8, 3): ["scopes", "effective_in_one_cycle", "least_recently_used"]},
         nightly=[(256, 16, 64, 2), (512, 4, 64, 3)],
     ),
 )
@@ -75,7 +80,12 @@ def test_spaces(simulator: str, asids: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "walks"), tiers([(128, 8), (64, 2), (256, 5)], smoke=[(64, 2)], nightly=[(256, 5)])
+    ("width", "walks"),
+    tiers(
+        [(128, 8), (64, 2), (256, 5)],
+        smoke={(64, 2): ["walks_in_flight", "pages_are_walked_once", "faults_hold_up_nobody"]},
+        nightly=[(256, 5)],
+    ),
 )
 def test_walker(simulator: str, width: int, walks: int) -> None:
     walker(simulator, width, walks, minimum=11)

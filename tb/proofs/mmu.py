@@ -83,6 +83,7 @@ class ReadsProof(Proof):
     )
     bounded = 8
     cover = 14
+    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = IdentityFabric(CONFIG, readers=2, writers=1, outstanding=2)

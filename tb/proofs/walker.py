@@ -632,6 +632,7 @@ class WaitsProof(WalkerProof):
     )
     induction = 1
     cover = 18
+    long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._base(m, wrap)

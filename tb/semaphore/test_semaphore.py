@@ -8,7 +8,14 @@ from tb.semaphore.configs import SIZES
 from tb.tiers import tiers
 
 
-@pytest.mark.parametrize("size", tiers(SIZES, smoke=["tiny"], nightly=["large"]))
+@pytest.mark.parametrize(
+    "size",
+    tiers(
+        SIZES,
+        smoke={"tiny": ["every_operation", "refusals", "rate_and_visibility", "racing_on_chip"]},
+        nightly=["large"],
+    ),
+)
 def test_unit(size: str, simulator: str) -> None:
     simulate(
         SemaphoreUnit(SIZES[size]),

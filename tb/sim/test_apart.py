@@ -26,6 +26,7 @@ def ends(run: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.nightly
 def test_compute() -> None:
     """Its tests pass, and each ends in the same cycle."""
     seed = choose_seed()

@@ -8,6 +8,7 @@ from hw import export
 from hw.config import CONFIGS, Config
 from hw.sm.core.core import Core
 from tb.runner import DESIGN, simulate
+from tb.tiers import tiers
 
 SIZES = {
     "four": {"lanes": 4, "data_width": 128, "sm_warps": 6, "sm_blocks": 3, "sm_registers": 3072},
@@ -35,10 +36,18 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     )
 
 
-TESTS = pytest.mark.parametrize(("tests", "minimum"), [("core", 6), ("control", 10)])
+TESTS = pytest.mark.parametrize(
+    ("tests", "minimum"),
+    tiers(
+        [("core", 6), ("control", 10)],
+        smoke={
+            ("core", 6): ["every_operation", "neighbouring_words_go_together"],
+            ("control", 10): ["every_cause", "kill", "barriers_hold_all"],
+        },
+    ),
+)
 
 
-@pytest.mark.smoke
 @TESTS
 def test_core(simulator: str, tests: str, minimum: int) -> None:
     run("four", tests, minimum, simulator)

@@ -22,7 +22,10 @@ def run(simulator: str, tests: str, name: str, **options: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("name", tiers(TASKS, smoke=["tiny"], nightly=["large"]))
+SMOKE = ["highest_list_first", "eviction_and_resume", "random_tasks"]
+
+
+@pytest.mark.parametrize("name", tiers(TASKS, smoke={"tiny": SMOKE}, nightly=["large"]))
 def test_tasks(simulator: str, name: str) -> None:
     run(simulator, "tasks", name, minimum=12)
 
