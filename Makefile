@@ -30,7 +30,8 @@ help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
 	    printf "  make %-9s %s\n", $$1, part[1]; \
 	    if (part[2]) printf "  %14s   %s\n", "", part[2]}' $(MAKEFILE_LIST)
-	@echo "ARGS='...' goes to the command; ARGS=--help shows all that it takes. SIGNALBOX_SEED=n replays a run."
+	@echo "ARGS='...' goes to the command; ARGS=--help shows all that it takes. SIGNALBOX_SEED=n replays a run;"
+	@echo "SIGNALBOX_ONLY=name,name runs these cocotb tests alone."
 
 venv: $(VENV)/.tools ## set up .venv with everything that simulation needs | PYTHON=python3.12
 
