@@ -6,8 +6,9 @@ Without names, all parts are run, one after the other. A part takes an hour at m
 Its outcome and its output are kept in `sim_build/nightly/`; a part that has passed on this very
 commit is not run again unless `--again` asks for it. So an interrupted night goes on where it was.
 
-In the end all that is known of this commit is written as one page, `sim_build/nightly/page.md`, and
-printed: parts with their seeds, counts and times, and whether every requirement was shown.
+In the end all that is known is written as one page, `sim_build/nightly/page.md`, and printed: parts
+with their seeds, counts and times, and whether every requirement was shown. Of a part that was not
+run on this commit it shows the last result, with its commit.
 """
 
 import argparse
@@ -146,15 +147,13 @@ def _counts(log: Path) -> str:
     return (counting or lines or [""])[-1].strip("= ").replace("|", "/")[:80]
 
 
-def _known(commit: str) -> dict[str, Outcome]:
-    """Outcomes of earlier calls on this commit."""
+def _known() -> dict[str, Outcome]:
+    """The last outcome of each part, of whatever commit."""
     found = {}
     for name in PARTS:
         file = FOLDER / f"{name}.json"
         if file.exists():
-            outcome = Outcome(**json.loads(file.read_text()))
-            if outcome.commit == commit:
-                found[name] = outcome
+            found[name] = Outcome(**json.loads(file.read_text()))
     return found
 
 
@@ -168,7 +167,7 @@ def _commit() -> str:
     return (git("rev-parse", "HEAD") or "unknown") + "+" * bool(git("status", "--porcelain"))
 
 
-def page(outcomes: Sequence[Outcome], problems: Sequence[str]) -> str:
+def page(commit: str, outcomes: Sequence[Outcome], problems: Sequence[str]) -> str:
     """The page of results, in Markdown. `problems` : of the verification plan."""
     rows = [
         [
@@ -177,17 +176,19 @@ def page(outcomes: Sequence[Outcome], problems: Sequence[str]) -> str:
             "pass" if one.passed else "FAIL",
             f"{one.seconds / 60:.1f} min",
             str(one.seed),
+            "" if one.commit == commit else one.commit[:7],
             one.counts,
         ]
         for one in outcomes
     ]
-    missing = [name for name in PARTS if name not in {one.part for one in outcomes}]
+    fresh = {one.part for one in outcomes if one.commit == commit}
+    missing = [name for name in PARTS if name not in fresh]
     lines = [
-        f"# Nightly results of {outcomes[0].commit if outcomes else 'nothing'}",
+        f"# Nightly results of {commit}",
         "",
-        table(rows, ["part", "what it runs", "result", "time", "seed", "counts"]),
+        table(rows, ["part", "what it runs", "result", "time", "seed", "older", "counts"]),
         "",
-        f"Not run: {', '.join(missing) or 'nothing'}.",
+        f"Not run on this commit: {', '.join(missing) or 'nothing'}.",
         f"Verification plan: {len(problems)} problems.",
         *(f"* {problem}" for problem in problems),
     ]
@@ -222,10 +223,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     seed, commit = choose_seed(options.seed), _commit()
-    outcomes = _known(commit)
+    outcomes = _known()
     for name in options.parts or PARTS:
         kept = outcomes.get(name)
-        if kept and kept.passed and not options.again and not commit.endswith("+"):
+        passed_before = kept and kept.passed and kept.commit == commit
+        if passed_before and not options.again and not commit.endswith("+"):
             print(f"{name}: passed before")
             continue
         print(f"{name}: {PARTS[name].about}, seed {seed} ...", flush=True)
@@ -233,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (FOLDER / f"{name}.json").write_text(json.dumps(asdict(outcomes[name])))
         verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
         print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)
-    text = page([outcomes[name] for name in PARTS if name in outcomes], _plan_problems())
+    text = page(commit, [outcomes[name] for name in PARTS if name in outcomes], _plan_problems())
     (FOLDER / "page.md").write_text(text)
     print(f"\n{text}")
     return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1

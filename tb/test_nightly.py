@@ -65,10 +65,21 @@ def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.Monkey
     assert "3 passed, seed 2" in (folder / "page.md").read_text()
 
 
+def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """With their commit; they count for nothing."""
+    nightly.main(["--seed", "1", "good"])
+    monkeypatch.setattr(nightly, "_commit", lambda: "def")
+    nightly.main(["--seed", "2", "bad"])
+    text = (folder / "page.md").read_text()
+    assert "Nightly results of def" in text and "Not run on this commit: good." in text
+    (row,) = (line for line in text.splitlines() if line.startswith("good "))
+    assert " abc " in row and "seed 1" in row
+
+
 def test_page(folder: Path):
     """It says what failed, what was not run, and what the plan lacks."""
-    text = page([run("bad", BAD, 7, "abc")], ["COPY-1: nothing of it ran"])
-    assert "FAIL" in text and "Not run: good." in text
+    text = page("abc", [run("bad", BAD, 7, "abc")], ["COPY-1: nothing of it ran"])
+    assert "FAIL" in text and "Not run on this commit: good." in text
     assert "Verification plan: 1 problems.\n* COPY-1: nothing of it ran" in text
 
 
