@@ -185,11 +185,9 @@ class Backlog(wiring.Component):
             Signal(name=f"was_quiet_{channel}"),
         )
         drained, was_enabled = Signal(name=f"drained_{channel}"), Signal(name=f"was_on_{channel}")
-        dropping, was_dropping = self.dropping[channel], Signal(name=f"was_dropping_{channel}")
         m.d.comb += [room.eq(credits <= self._most), quiet.eq(drained & (credits == 0))]
         m.d.sync += [
             drained.eq(self.drained[channel]),
-            was_dropping.eq(dropping),
             was_enabled.eq(self.enabled[channel]),
             was_room.eq(room),
             was_quiet.eq(quiet),
@@ -199,11 +197,12 @@ class Backlog(wiring.Component):
         m.d.sync += rare.eq(
             self._rang(channel)
             | _at(self.unwritten, channel)
-            | (self._answered[channel] & dropping)
+            # The last of them ends the dropping.
+            | (self._answered[channel] & self.dropping[channel])
             | (self.enabled[channel] & ~was_enabled)
             | (quiet & ~was_quiet)
         )
-        grown = (room & ~was_room) | (was_dropping & ~dropping)
+        grown = room & ~was_room
         news = rare | grown | _at(self.put, channel) | _at(self.entry, channel)
         with m.If(self._taken("seen", channel)):
             m.d.sync += [work.eq(0), looked.eq(1)]

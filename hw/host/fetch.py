@@ -329,7 +329,9 @@ class Fetch(wiring.Component):
         # The end of a bad segment is not under way: nothing is, and it is still dropped.
         closes = later & can.room & can.drop & can.rest & state.open
         m.d.sync += [
-            do.eq(0),
+            # Whether it is opened or skipped is judged later.
+            do.open.eq(0),
+            do.skip.eq(0),
             do.report.eq(report),
             do.accept.eq(~report & can.accept & ~bad),
             do.refuse.eq(~report & can.accept & bad & can.room),
