@@ -1,5 +1,7 @@
 """The fetch unit alone: order, pending, bad segments, rate (HOST-1, HOST-6)."""
 
+from itertools import accumulate
+
 import cocotb
 
 from hw.errors import Cause
@@ -11,26 +13,31 @@ LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 
 BEAT = CONFIG.beat_dwords
 BURST = min(8, CONFIG.prefetch_beats // 4) * BEAT
+FULL = CONFIG.prefetch_beats * BEAT
+"""Dwords that the prefetch buffer has room for."""
 
 
 @cocotb.test(**LIMIT)
 async def segments_in_order(dut):
-    """Segments of many lengths and alignments, of two channels."""
+    """Segments of many lengths and alignments, of two channels, however long a request waits."""
     bench = await Fetching.start(dut)
-    rings = [Ring(bench, 0), Ring(bench, CONFIG.channels - 1)]
-    first = 0
-    for ring in rings:
-        await ring.open()
+    for stalls in (False, True):
+        bench = await bench.reset()
+        bench.stalls = stalls
+        rings = [Ring(bench, 0), Ring(bench, CONFIG.channels - 1)]
         first = 0
-        for length in (1, 2, BEAT, BURST - 1, BURST, BURST + 1, 3 * BURST + 3, 1, 1):
-            ring.arena += 4 * (length % 3)
-            ring.segment(first, length)
-            first += length
-        ring.kick()
-    await bench.until_rest(*(ring.channel for ring in rings))
-    for ring in rings:
-        assert bench.dwords[ring.channel] == list(range(first))
-        assert not bench.causes[ring.channel]
+        for ring in rings:
+            await ring.open()
+            first = 0
+            for length in (1, 2, BEAT, BURST - 1, BURST, BURST + 1, 3 * BURST + 3, 1, 1):
+                ring.arena += 4 * (length % 3)
+                ring.segment(first, length)
+                first += length
+            ring.kick()
+        await bench.until_rest(*(ring.channel for ring in rings))
+        for ring in rings:
+            assert bench.dwords[ring.channel] == list(range(first))
+            assert not bench.causes[ring.channel]
 
 
 @cocotb.test(**LIMIT)
@@ -83,6 +90,58 @@ async def rest_of_a_bad_segment_is_dropped(dut):
                 assert bench.dwords[0][first:] == expected, f"{length} dwords behind {good}"
                 assert bench.reads < reads + 12 + CONFIG.prefetch_beats
                 bench.causes[0].clear()
+
+
+@cocotb.test(**LIMIT)
+async def starts_from_an_empty_ring(dut):
+    """A channel that starts anew has none of the entries that were read ahead; those of another
+    one stay, whatever it has read before."""
+    bench = await Fetching.start(dut)
+    ring, other = Ring(bench, 0), Ring(bench, CONFIG.channels - 1)
+    await other.open()
+    first = 0
+    for ahead in range(1, ENTRIES_AHEAD + 1):
+        await ring.open()
+        bench.slow |= {ring.channel, other.channel}
+        lengths = [FULL + BURST, *[1] * ahead]
+        firsts = [*accumulate(lengths, initial=first)]
+        for one in (ring, other):
+            for number, length in zip(firsts, lengths, strict=False):
+                one.segment(number, length)
+            one.kick()
+        await bench.until(lambda n=bench.cycle + 300: bench.cycle > n, "time")
+        bench.enabled &= ~(1 << ring.channel)
+        await ring.open()
+        ring.segment(1000, 3)
+        ring.kick()
+        bench.slow.clear()
+        await bench.until_rest(ring.channel, other.channel)
+        assert bench.dwords[ring.channel] == [1000, 1001, 1002]
+        first = firsts[-1]
+        assert bench.dwords[other.channel] == list(range(first))
+        bench.dwords[ring.channel].clear()
+        bench.enabled &= ~(1 << ring.channel)
+
+
+@cocotb.test(**LIMIT)
+async def goes_on_when_there_is_room(dut):
+    """The next burst of a segment is read as soon as the prefetch buffer has room for it."""
+    bench = await Fetching.start(dut, latency=40)
+    ring = Ring(bench, 0)
+    await ring.open()
+    bench.slow.add(0)
+    ring.segment(0, 3 * FULL)
+    ring.kick()
+    await bench.until(lambda: bench.held(0) > CONFIG.prefetch_beats - BURST // BEAT, "a full one")
+    for _ in range(BURST // BEAT + 2):
+        await bench.until(lambda n=bench.cycle + 100: bench.cycle > n, "time")
+        held, reads = bench.held(0), bench.reads
+        bench.slow.clear()
+        await bench.step()
+        bench.slow.add(0)
+        await bench.until(lambda n=bench.cycle + 20: bench.cycle > n, "time")
+        fits = held - 1 <= CONFIG.prefetch_beats - BURST // BEAT
+        assert bench.reads - reads == fits, f"{held - 1} beats"
 
 
 @cocotb.test(**LIMIT)

@@ -1,6 +1,7 @@
 """Bench of the fetch unit: memory, prefetch buffer and method pipeline, all in Python."""
 
 import os
+import random
 from collections import deque
 from typing import Any
 
@@ -84,6 +85,7 @@ class Fetching:
         those without a translation.
     enabled : mask of channels. doorbells : to be rung, one per cycle.
     slow : channels whose beats are not taken now.
+    stalls : memory takes a request only now and then.
     dwords, causes : what was executed, per channel; a cause makes its channel slow.
     pending : per channel, what STATUS.PENDING says in this cycle.
     announced : (channel, put, stamp).
@@ -99,14 +101,16 @@ class Fetching:
         self.enabled, self.cycle, self.reads = 0, 0, 0
         self.doorbells: deque[int] = deque()
         self.slow: set[int] = set()
+        self.stalls = False
         self.dwords: list[list[int]] = [[] for _ in channels]
         self.causes: list[list[Cause]] = [[] for _ in channels]
         self.pending = [False for _ in channels]
         self.announced: list[tuple[int, int, int]] = []
         self._beats: deque[tuple[int, int]] = deque()
         self._buffers: list[deque] = [deque() for _ in channels]
+        self._numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
         self._layouts = {name: Fetch(CONFIG).signature.members[name].shape for name in (
-            "setting", "popped", "fill", "announce", "unwritten")}  # fmt: skip
+            "setting", "popped", "fill", "announce", "unwritten", "cleared")}  # fmt: skip
 
     @classmethod
     async def start(cls, dut: Any, latency: int = 10) -> "Fetching":
@@ -146,10 +150,11 @@ class Fetching:
         due = bool(self._beats) and self._beats[0][0] <= self.cycle
         dut.read__beat__valid.value = int(due)
         dut.read__beat__payload.value = self._beats[0][1] if due else 0
-        dut.read__request__ready.value = 1
+        takes = not self.stalls or self._numbers.randrange(8) == 0
+        dut.read__request__ready.value = int(takes)
         await RisingEdge(dut.clk)
         self.cycle += 1
-        self._see(due)
+        self._see(due, takes)
         return int(getattr(dut, watch).value) if watch else 0
 
     async def until(self, done: Any, what: str) -> None:
@@ -166,6 +171,10 @@ class Fetching:
         await self.until(lambda: not any(self.pending[number] for number in channels), "rest")
         assert not any(self._buffers[number] for number in channels)
 
+    def held(self, channel: int) -> int:
+        """Beats in the prefetch buffer."""
+        return len(self._buffers[channel])
+
     def _pop(self) -> None:
         """Take a beat, of the first channel that has one and may go on."""
         self.dut.popped.value = 0
@@ -181,12 +190,12 @@ class Fetching:
                     self.dwords[channel] += [beat.data >> 32 * word & 0xFFFF_FFFF for word in words]
                 return
 
-    def _see(self, due: bool) -> None:
+    def _see(self, due: bool, takes: bool) -> None:
         """Outputs of the cycle that has just ended."""
         dut = self.dut
         if due and int(dut.read__beat__ready.value):
             self._beats.popleft()
-        if int(dut.read__request__valid.value):
+        if takes and int(dut.read__request__valid.value):
             request = memory_request(CONFIG).from_bits(int(dut.read__request__payload.value))
             self._read(request)
         if dut.fill.value[0] == 1:
@@ -194,6 +203,9 @@ class Fetching:
             buffer = self._buffers[fill.channel]
             buffer.append(prefetch_beat(CONFIG).from_bits(fill.beat.as_bits()))
             assert len(buffer) <= CONFIG.prefetch_beats, "more beats than fit"
+        if dut.cleared.value[0] == 1:
+            cleared = self._layouts["cleared"].from_bits(int(dut.cleared.value))
+            self._buffers[cleared.channel].clear()
         if dut.announce.value[0] == 1:
             announce = self._layouts["announce"].from_bits(int(dut.announce.value))
             self.announced.append((announce.channel, announce.put, announce.stamp))

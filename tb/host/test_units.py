@@ -29,7 +29,7 @@ def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None
 
 @pytest.mark.parametrize("size", tiers(fetching.CONFIGS, smoke=["narrow"]))
 def test_fetch(simulator: str, size: str) -> None:
-    run(Fetch(fetching.CONFIGS[size]), simulator, size, 6)
+    run(Fetch(fetching.CONFIGS[size]), simulator, size, 8)
 
 
 @pytest.mark.parametrize(
