@@ -154,6 +154,22 @@ async def time_out(dut):
 
 
 @cocotb.test(**LIMIT)
+async def time_out_despite_updates(dut):
+    """The time counts from when the condition was first found not to hold; updates after which it
+    still does not hold put nothing off."""
+    bench = await Bench.start(dut)
+    channel = await bench.channel(0, timeout_units=10)
+    await channel.submit(Pushbuffer().acquire(semaphore(3), 7))
+    await bench.until_waits(channel, Wait.ONCHIP)
+    (first,) = await bench.events(Acquire, channel=0)
+    for value in range(1, 4):
+        await bench.wait(round(2 * UNIT_CYCLES))
+        await bench.let_go(3, value)
+    await times_out(bench, channel, 10, first.cycle)
+    assert len(await bench.events(Acquire, channel=0, passed=False)) == 5
+
+
+@cocotb.test(**LIMIT)
 async def no_time_out(dut):
     """Without TIMEOUT_EN an acquire waits as long as it takes; one that passes in time never
     times out."""

@@ -14,7 +14,7 @@ SINGLE = {
     "cocotb_headers": 8,
     "cocotb_invalidations": 6,
     "cocotb_semaphores": 8,
-    "cocotb_acquires": 14,
+    "cocotb_acquires": 15,
     "cocotb_errors": 18,
     "cocotb_copies": 11,
 }
