@@ -338,6 +338,11 @@ async def contexts(dut: Any) -> None:
     await channels[0].until_halted(Cause.COMPUTE_MODE)
 
 
+def depends(task: Task) -> int:
+    """Bits of the record of a task that launches another at its end."""
+    return (task.record_at >> 8) % (1 << 32) << 480 | 1 << 512 | 1 << 513
+
+
 @cocotb.test(**LIMIT)
 async def dependent_tasks(dut: Any) -> None:
     """WFI waits for a task that the channel's task launches at its end, too (HOST-10)."""
@@ -346,14 +351,32 @@ async def dependent_tasks(dut: Any) -> None:
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     last = space.task(spin(800))
-    page = last.record_at >> 8
-    first = space.task(spin(10), more=page % (1 << 32) << 480 | 1 << 512 | 1 << 513)
+    first = space.task(spin(10), more=depends(last))
     channel.segment(launch(first))
     channel.segment(Pushbuffer().release(mark(channel), 1))
     await channel.kick()
     await bench.until_word(mark(channel), 1)
     assert await channel.read("TASKS") == 2
     assert (await channel.status())["TASKS"] == 0
+
+
+@cocotb.test(**LIMIT)
+async def refused_dependent_tasks(dut: Any) -> None:
+    """A task that another one launches at its end, and that cannot be one, halts the channel: the
+    error says which task it is and what is wrong with it. The channel goes on behind it."""
+    bench = await Bench.start(dut)
+    computer = await Computer.start(bench)
+    space = await computer.space(1, 0)
+    channel = await computer.channel(0, 1)
+    for wrong, check in (({"registers": 0}, 6), ({"block_x": 0}, 16)):
+        bad = space.task(JOBS[0], **wrong)
+        await channel.submit(launch(space.task(spin(10), more=depends(bad))))
+        halt = await channel.until_halted(Cause.TASK_CHECK)
+        assert (halt.va, halt.valid, halt.more) == (bad.record_at, False, False)
+        why = await bench.control.read_channel_fields(0, "CAUSE")
+        assert why["SKEDCHECK"] == check
+        await channel.clear()
+        await computer.finish(channel)
 
 
 @cocotb.test(**LIMIT)

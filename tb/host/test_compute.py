@@ -13,7 +13,7 @@ def test_compute(simulator: str) -> None:
         "tb.host.cocotb_compute",
         simulator=simulator,
         name="host-compute",
-        minimum=12,
+        minimum=13,
     )
 
 
