@@ -185,10 +185,7 @@ def _mem_op_text(found: dict[str, int]) -> list[str]:
 
 def method_detail(address: int, value: int, object_class: int = ObjectClass.COPY) -> str:
     """Bit fields of a method's data in words, empty for plain numbers."""
-    if address < ENGINE_METHODS:
-        layout = _HOST_FIELDS.get(address)
-    else:
-        layout = _FIELDS.get(object_class, {}).get(address)
+    layout = _HOST_FIELDS.get(address) or _FIELDS.get(object_class, {}).get(address)
     if layout is None:
         return _action(address, value) if object_class == ObjectClass.COMPUTE else ""
     found = fields(layout, value)

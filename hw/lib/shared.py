@@ -38,7 +38,8 @@ class Shared(wiring.Component):
 def instances(fragment: Fragment) -> Iterator[tuple[Instance, Shared]]:
     """Every instance of a shared component in an elaborated design."""
     for origin in fragment.origins or ():
-        if isinstance(origin, Shared) and isinstance(fragment, Instance):
+        if isinstance(origin, Shared):
+            assert isinstance(fragment, Instance), "what it elaborates to"
             yield fragment, origin
     for part, *_ in fragment.subfragments:
         yield from instances(part)

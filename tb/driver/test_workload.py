@@ -163,6 +163,8 @@ def test_spaces(monkeypatch: pytest.MonkeyPatch):
         for addresses in copied[stream]:
             for va in addresses:
                 assert any(first <= va <= last for first, last in spaces[name].addresses)
+    ranges = [addresses for space in result.spaces for addresses in space.addresses]
+    assert all((last + 1 - first) % 4096 == 0 for first, last in ranges), "whole pages"
 
 
 def test_common_addresses():

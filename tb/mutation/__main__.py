@@ -28,6 +28,8 @@ def main() -> int:
         print(*chosen, sep="\n")
         return 0
     print(f"{len(chosen)} of {len(found)} mutants, seed {seed}")
+    if not chosen:
+        return 0
     results = run(chosen, seed=seed, jobs=options.jobs, proofs=options.proofs)
     text = report(results, seed)
     (FOLDER / "report.txt").write_text(text + "\n")

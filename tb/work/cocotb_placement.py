@@ -3,6 +3,7 @@ batches, what is asked in every phase. `Bench` checks every block besides."""
 
 import ast
 import os
+from itertools import pairwise
 
 import cocotb
 
@@ -209,10 +210,26 @@ async def deep_takes_the_next(dut):
     await bench.opened(kernel)
     await bench.steps(SETTLED)
     assert placed(bench, kernel) == [(0, WHOLE)] * 2 + [(1, WHOLE)] * 2 + [(2, WHOLE)]
-    bench.end_one(0)
+    bench.end_all(0)
+    await bench.steps(SETTLED)
+    assert len(bench.sms[0].blocks) == 0, "it has the most room"
     bench.todo["add"].append((0, 1))
     await bench.steps(SETTLED)
     assert placed(bench, kernel)[-1] == (2, WHOLE)
+
+
+@cocotb.test(**LIMIT)
+async def one_decision_at_a_time(dut):
+    """Deep and affinity: the next decision begins when the block of the last one is placed, and
+    counts it."""
+    for policy in (DEEP, AFFINITY):
+        bench = await start(dut)
+        await bench.opened(Kernel(0, 5, SMS, WARPS, 1, policy=policy, runs=LONG))
+        await bench.steps(SETTLED)
+        cycles = [cycle for cycle, *_ in bench.log]
+        assert len(cycles) == SMS
+        decision = 1 + rounds(SMS)
+        assert all(after - before > decision for before, after in pairwise(cycles)), cycles
 
 
 @cocotb.test(**LIMIT)

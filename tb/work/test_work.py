@@ -55,7 +55,7 @@ def test_exports(name: str) -> None:
 @pytest.mark.smoke
 def test_directed(simulator: str) -> None:
     config = Config(slots=8, sms=3, asids=8, **SIZES)
-    place(simulator, "cocotb_placement", config, "directed", minimum=16)
+    place(simulator, "cocotb_placement", config, "directed", minimum=17)
 
 
 def measured(sms: int) -> dict[str, int]:
