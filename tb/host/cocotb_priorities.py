@@ -9,7 +9,7 @@ from hw.methods import CeMethod, HostMethod
 from hw.registers import Wait
 from tb.host.bench import Bench, RawChannel, in_order, semaphore
 from tb.host.cocotb_order import LASTING, LONG, Copy, joined, nops, together, until_started, wrapped
-from tb.sample import fewer, some
+from tb.sample import some
 from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
@@ -156,38 +156,53 @@ async def every_level_overtakes(dut):
 @cocotb.test(**LIMIT)
 async def channels_are_alike(dut):
     """COPY-21: the machine knows no priorities. Whichever channels are the low and the high ones,
-    all set up alike, the same commands have the same effects in the same cycles; and the same
-    copies with nothing around them start in the order in which they came."""
+    all set up alike, the same commands have the same effects in the same cycles: with priorities;
+    with the same copies and nothing around them, which start in the order in which they came; and
+    with several copies in each channel, whose slices end again and again."""
     bench = await Bench.start(dut)
-    built = await bench.control.read("CHANNELS")
     engines = await bench.control.read("COPY_ENGINES")
-    levels = [1] * (engines + 1) + [2, 3]
-    orders = [[*range(built)], [*reversed(range(built))]]
-    orders += [bench.numbers.sample(range(built), built) for _ in range(2)]
-    for most in (3, 1):
-        found = []
-        for order in orders[: fewer(4, 2)]:
-            bench = await bench.again(counting=most - 1)
-            roles = {channel: role for role, channel in enumerate(order[: len(levels)])}
-            found.append(await effects(bench, roles, [min(level, most) for level in levels]))
-        assert all(other == found[0] for other in found), "a channel is unlike the others"
-        starts = [role for _, kind, role, _ in found[0] if kind is Start][engines:]
-        first = [engines, engines + 1, engines + 2]
-        assert starts == (first[::-1] if most > 1 else first)
+    low, late = [1] * (engines + 1), [engines, engines + 1, engines + 2]
+    assert await starts(bench, [*low, 2, 3], 1, LASTING) == late[::-1]
+    assert await starts(bench, [*low, 1, 1], 1, LASTING) == late
+    for slice_cycles in (100, 1000):
+        order = await starts(bench, [*low, 1, 1], 4, 1024, slice_cycles)
+        assert order != sorted(order), "no slice ends"
+
+
+async def starts(
+    bench: Bench, levels: list[int], count: int, size: int, slice_cycles: int = 400
+) -> list[int | None]:
+    """Roles in the order in which `effects` starts their copies, once all engines are busy. Each
+    channel has each role once, and all effects are the same."""
+    built = await bench.control.read("CHANNELS")
+    anyhow, found = bench.numbers.sample(range(built), built), []
+    for turn in some(range(built), 4):
+        order = anyhow[turn:] + anyhow[:turn]
+        roles = {channel: role for role, channel in enumerate(order[: len(levels)])}
+        fresh = await bench.again(counting=max(levels) - 1)
+        channels = [await fresh.copy_channel(one, slice_cycles=slice_cycles) for one in roles]
+        found.append(await effects(fresh, channels, levels, count, size))
+    assert all(other == found[0] for other in found), "a channel is unlike the others"
+    engines = await bench.control.read("COPY_ENGINES")
+    return [role for _, kind, role, _ in found[0] if kind is Start][engines:]
 
 
 async def effects(
-    bench: Bench, roles: dict[int, int], levels: list[int]
+    bench: Bench, channels: list[RawChannel], levels: list[int], count: int, size: int
 ) -> list[tuple[int, type[Event], int | None, int]]:
-    """Lasting copies, one in each channel of `roles`, which come one after the other: all that
-    the trace tells of them, with roles for channels: (cycle since the start, kind, role, value)."""
-    channels = [await bench.copy_channel(channel, slice_cycles=400) for channel in roles]
-    copies = bench.copies(len(levels), LASTING)
-    for channel, level, copy in zip(channels, levels, copies, strict=True):
-        await channel.submit(counted_first(level, max(levels), copy))
+    """Copies, `count` in each channel, behind each of every other channel methods that outlast some
+    copies of others; the channels come one after the other. All that the trace tells of them, with
+    roles for channels: (cycle since the start, kind, role, value)."""
+    copies = bench.copies(count * len(levels), size)
+    for role, (channel, level) in enumerate(zip(channels, levels, strict=True)):
+        own = copies[count * role :][:count]
+        parts = [wrapped(level, max(levels), one, size, count_first=True) for one in own]
+        more = nops(*[0] * (500 if role % 2 else 1))
+        await channel.submit(joined(*(joined(part, more) for part in parts)))
         await bench.wait(200)
     await bench.until_idle(*channels)
-    assert all(bench.copied(*copy, LASTING) for copy in copies)
+    assert all(bench.copied(*copy, size) for copy in copies)
+    roles = {channel.index: role for role, channel in enumerate(channels)}
     found = []
     for event in await bench.all_events():
         since = event.cycle - bench.began
