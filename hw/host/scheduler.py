@@ -80,13 +80,16 @@ class Scheduler(wiring.Component):
         self._rivals, self._other = Signal(config.channels), Signal()
         self._has_floor, self._floor_ready, self._floor_copying = Signal(), Signal(), Signal()
         served = (1 << self.served) & self.serving.replicate(config.channels)
+        # The choice is older: it may be the channel that has been taken since.
+        others = Signal(config.channels)
         m.d.comb += [
             self._rivals.eq(self.ready & ~owner),
-            oldest.candidates.eq(self._rivals & ~served),
+            others.eq(self._rivals & ~served),
+            oldest.candidates.eq(others),
             oldest.stamps.eq(self.stamps),
             self.candidate.valid.eq(oldest.found),
             self.candidate.channel.eq(oldest.channel),
-            self._other.eq((oldest.choice & self._rivals).any()),
+            self._other.eq((oldest.choice & others).any()),
             self._has_floor.eq(self.floor_valid & (self.served == self.floor)),
             self._floor_ready.eq((self.ready & owner).any()),
             self._floor_copying.eq((self.copying & owner).any()),

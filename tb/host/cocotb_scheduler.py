@@ -151,7 +151,7 @@ class Bench:
         """From now on channel 0 has the floor, with a fresh slice, and is served; it and `others`
         can proceed."""
         self.served, self.ready, self.copying = None, set(), set()
-        await self.step()
+        await self.steps(KNOWN)  # until nobody is chosen
         self.ready = {0, *others}
         await self.serve(0)
 
@@ -212,7 +212,7 @@ async def guests_have_slices(dut):
         bench.slices[1] = length
         for _ in range(2):
             await bench.guest(2)
-            assert await bench.leaves(length + 50) == max(1, length)
+            assert await bench.leaves(length + 50) == max(KNOWN, length)
             bench.stamps[1] = bench.stamps[2] + 1
             await bench.serve(2)
             bench.stamps[1] = 1
@@ -250,7 +250,7 @@ async def slices_of_the_holder(dut):
     for length in (*SLICES, LONG):
         bench.slices[0] = length
         await bench.holder(1)
-        last = max(1, length)
+        last = max(KNOWN, length)
         assert await bench.leaves(min(last, 100) + 20) == (last if last < LONG else None)
 
     bench.slices[0] = 20

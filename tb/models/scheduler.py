@@ -112,9 +112,10 @@ class SchedulerModel:
         return now.ready - {self.floor}
 
     def _chosen(self, now: Inputs) -> int | None:
-        """Who was the oldest and still wants the pipeline and has not got the floor."""
+        """Who was the oldest and still wants the pipeline, and has not got the floor nor is served
+        meanwhile."""
         oldest = self._oldest[0]
-        return oldest if oldest in self._rivals(now) else None
+        return oldest if oldest in self._rivals(now) - {now.served} else None
 
     def _goes_on(self, now: Inputs) -> bool:
         """The holder can proceed, and need not make room for another."""

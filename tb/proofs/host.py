@@ -562,7 +562,7 @@ class SchedulerProof(Proof):
             dut.slice.eq(anything(m, 3, "slice")),
             Assert(~dut.floor_valid | (dut.floor < config.channels)),
         ]
-        other = self._other(m, dut, took)
+        other = self._other(m, dut)
         # Who has the floor goes on while it can, until its slice is over and another can. That is
         # offered when it was so in the cycle before and the holder was not served then.
         rivals = (dut.ready & ~inside.signal("_owner")).any()
@@ -588,16 +588,14 @@ class SchedulerProof(Proof):
     def _of(bits: Value, valid: Any, channel: Value) -> Value:
         return valid & bits.bit_select(channel, 1)
 
-    def _other(self, m: Module, dut: Scheduler, took: Value) -> Value:
-        """Others than the holder and the served channel could proceed in the cycle before, all of
-        them still can, and nobody took the floor meanwhile."""
-        others = Signal(3)
+    def _other(self, m: Module, dut: Scheduler) -> Value:
+        """Others than the holder and the served channel could proceed in the cycle before, and all
+        of them still are such."""
         before, now = Signal(3), Signal(3)
-        m.d.comb += now.eq(
-            (1 << dut.floor) * dut.floor_valid | ((1 << dut.served) * dut.serving)[:3]
-        )
-        m.d.sync += [others.eq(dut.ready & ~now), before.eq(now)]
-        return others.any() & ((others & ~dut.ready) == 0) & ~took
+        busy = (1 << dut.floor) * dut.floor_valid | ((1 << dut.served) * dut.serving)[:3]
+        m.d.comb += now.eq(dut.ready & ~busy)
+        m.d.sync += before.eq(now)
+        return before.any() & ((before & ~now) == 0)
 
     def _slices(
         self,
