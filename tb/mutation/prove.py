@@ -1,6 +1,7 @@
 """One proof of a design with the mutant that is alive: python -m tb.mutation.prove NAME.
 
-Exit status 1 when it is refuted; a proof that comes to no end, or cannot be made, refutes nothing.
+Exit status 1 unless it passes, as with `make prove`: also when induction fails without a
+counterexample.
 """
 
 import sys
@@ -13,7 +14,7 @@ __all__ = ["main"]
 
 def main(name: str) -> int:
     assert plugin
-    return int(check(proofs()[name]).refuted)
+    return int(not check(proofs()[name]).passed)
 
 
 if __name__ == "__main__":
