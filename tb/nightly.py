@@ -79,7 +79,8 @@ _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)")
 
 
 def _mutants(seed: int) -> list[list[str]]:
-    return [_module("tb.mutation", "--sample", "200", "--seed", str(seed), "hw", "driver")]
+    sample = ("--sample", "200", "--seed", str(seed))
+    return [_module("tb.mutation", *sample, "--proofs", "hw", "driver")]
 
 
 def _seeds(number: int) -> Part:
