@@ -153,7 +153,7 @@ class Bank(wiring.Component):
             m.d.comb += port.clear[name].eq(cleared[field.lo])
             shown[field.name] = port.status[name]
         record = port.record.as_value()
-        words = {f"FAULT_RECORD_{n}": record[32 * n :][:32] for n in range(len(record) // 32)}
+        words = {f"FAULT_RECORD_{n}": record.word_select(n, 32) for n in range(len(record) // 32)}
         used = Signal()
         m.d.sync += used.eq(port.enable | port.busy)
         high = size.field("ENABLE").lo
