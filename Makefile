@@ -9,7 +9,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
 WORKLOAD ?=
 # 1: record a waveform (FST).
 WAVES ?= 0
-# What `make raw` runs: little-endian dwords, and a memory image (`driver/raw.py`).
+# What `make raw` runs: little-endian dwords, and a memory image (`driver/raw/submission.py`).
 PUSHBUFFER ?=
 IMAGE ?=
 # Which pytest tests; those that are named run in every size, on both simulators: TESTS=tb/copy
@@ -62,9 +62,10 @@ test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where
 	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml \
 	    $(if $(filter-out 0tb,$(ALL)$(TESTS)),-m 'not (bench or soak)') $(ARGS)
 
-lint: $(VENV)/.checks ## check form and types of the Python code
+lint: $(VENV)/.checks ## check form, imports and types of the Python code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/lint-imports --no-cache
 	$(VENV)/bin/pyright
 
 prove: $(VENV)/.checks ## run the short proofs with SymbiYosys, or all, or some by name | ARGS='--all --break NAME ...'

@@ -23,7 +23,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from driver.report import table
+from driver.text_table import table
 from tb.runner import COVERAGE, DESIGN, ROOT, SIM_BUILD
 
 __all__ = ["Exclusion", "Point", "main", "missing", "points", "summary"]

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from driver.report import table
+from driver.text_table import table
 from tb import plan
 from tb.limited import run_limited
 from tb.runner import ROOT, SIM_BUILD, choose_seed

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
-from driver.mmufault import client_name
+from driver.memory.translation_fault import client_name
 from tb.sim.activity import Activity, CopySpan
 from tb.sim.computing import BlockLife, KernelLife, SmLife
 from tb.sim.trace import Fault

@@ -15,9 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from driver import report
-from driver.replay import Result, SpaceRecord
-from driver.workload import Workload, WorkloadError, load
+from driver.text_table import counted, number, table
+from driver.workload import report
+from driver.workload.entries import WorkloadError
+from driver.workload.reader import load
+from driver.workload.replay import Result, SpaceRecord
+from driver.workload.specs import Workload
 from hw.config import Config
 from tb import timeline
 from tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
@@ -155,10 +158,10 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
             waves=chosen.waves,
             progress=show,
         )
-    work = report.counted(len(run.result.records), "copy", "copies")
+    work = counted(len(run.result.records), "copy", "copies")
     if run.result.kernels:
-        work += f", {report.counted(len(run.result.kernels), 'kernel')}"
-    cycles = report.counted(run.result.total_cycles, "cycle")
+        work += f", {counted(len(run.result.kernels), 'kernel')}"
+    cycles = counted(run.result.total_cycles, "cycle")
     print(
         f"  all done, every byte verified: {work} in {cycles} ({time.monotonic() - began:.0f} s)",
         file=out,
@@ -169,11 +172,11 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
 
 def _progress_line(progress: Progress, passed: str) -> str:
     """How far a run is. All may end late in it, so time and cycles show that it goes on."""
-    total = report.number(progress.total)
+    total = number(progress.total)
     return (
-        f"  {passed}: cycle {report.number(progress.cycle)}, "
+        f"  {passed}: cycle {number(progress.cycle)}, "
         f"{progress.done} of {total} done, "
-        f"{report.number(progress.rate)} cycles per second"
+        f"{number(progress.rate)} cycles per second"
     )
 
 
@@ -254,7 +257,7 @@ def _spaces_line(spaces: Sequence[SpaceRecord]) -> str:
     common = report.common_addresses(spaces)
     if len(spaces) == 1 or not common:
         return str(len(spaces))
-    size = report.counted(sum(last + 1 - first for first, last in common), "byte")
+    size = counted(sum(last + 1 - first for first, last in common), "byte")
     return f"{len(spaces)}, with {size} at the same addresses, from {common[0][0]:#x} on"
 
 
@@ -263,23 +266,23 @@ def _translation_table(run: Activity) -> str:
     rows = [
         (
             space.title,
-            report.number(space.lookups),
-            report.number(space.hits),
-            report.number(len(space.misses)),
-            report.number(len(space.begun)),
+            number(space.lookups),
+            number(space.hits),
+            number(len(space.misses)),
+            number(len(space.begun)),
             f"{space.walk_cycles:.1f}",
-            report.number(len(space.faults)),
+            number(len(space.faults)),
         )
         for space in run.translation.spaces.values()
     ]
     head = ("space", "look-ups", "L1 hits", "L1 misses", "walks", "mean walk", "faults")
-    return report.table(rows, head)
+    return table(rows, head)
 
 
 def _machine_table(workload: Workload, runs: dict[str, Run], done: dict[str, Activity]) -> str:
     """Total time, use of the engines, speed of the simulation."""
     rows: list[list[str]] = [["total cycles"]]
-    rows[0] += [report.number(run.result.total_cycles) for run in runs.values()]
+    rows[0] += [number(run.result.total_cycles) for run in runs.values()]
     for engine in range(workload.config.copy_engines):
         row = [f"copy engine {engine} busy"]
         for title, run in runs.items():
@@ -289,8 +292,8 @@ def _machine_table(workload: Workload, runs: dict[str, Run], done: dict[str, Act
     rows.append(["bytes per cycle"])
     rows[-1] += [f"{r.result.total_bytes / r.result.total_cycles:.2f}" for r in runs.values()]
     rows.append(["simulated cycles per second"])
-    rows[-1] += [report.number(run.rate) if run.rate else "-" for run in runs.values()]
-    return report.table(rows, ["", *runs])
+    rows[-1] += [number(run.rate) if run.rate else "-" for run in runs.values()]
+    return table(rows, ["", *runs])
 
 
 def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:

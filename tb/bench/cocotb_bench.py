@@ -5,8 +5,8 @@ No register is read while something is measured, so that nothing disturbs it.
 
 import cocotb
 
-from driver.policy import PriorityPolicy
-from driver.pushbuffer import Pushbuffer
+from driver.channel.priority_policy import PriorityPolicy
+from driver.commands.pushbuffer import Pushbuffer
 from hw.methods import HostMethod, LaunchTransfer, SemaphoreExecute, SemOp, pack
 from tb.bench.rows import BIG, OPERATIONS, PIPELINED_BIG, PIPELINED_PAGES
 from tb.bench.scenes import HIGH, LOW, bound, report, request

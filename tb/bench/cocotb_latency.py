@@ -5,7 +5,7 @@ import time
 
 import cocotb
 
-from driver.policy import NoPriorityPolicy, Policy, PriorityPolicy
+from driver.channel.priority_policy import NoPriorityPolicy, Policy, PriorityPolicy
 from tb.bench.latency import NUMBERS, SERIES, SIZES, URGENT, key
 from tb.bench.scenes import HIGH, LOW, bound, report, request
 from tb.host.bench import Bench

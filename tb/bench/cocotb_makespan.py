@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from tb.bench.computing import LOG_SIZE, MACHINE
 from tb.bench.grids import Grid, lives, once, until_over
 from tb.bench.makespan import COUNTS, TIMING, WARPS, WAYS, key, most_key

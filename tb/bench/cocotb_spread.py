@@ -2,7 +2,7 @@
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from tb.bench.computing import LOG_SIZE, MACHINE
 from tb.bench.grids import Grid, lives, once, until_over
 from tb.bench.scenes import report

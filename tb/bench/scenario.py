@@ -10,8 +10,8 @@ from amaranth.lib import data
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from driver.memory import Memory
-from driver.pagetables import PageTables
+from driver.memory.page_tables import PageTables
+from driver.memory.physical import Memory
 from hw.mmu.lookups import Outcome, Scope, lookup
 from hw.mmu.mmu import maintenance
 from tb.bench.stage import MEMORY_BYTES, TAG, TRACE, Sizes

@@ -4,8 +4,8 @@ a simulation."""
 import json
 from pathlib import Path
 
-from driver.policy import Policy
-from driver.pushbuffer import Pushbuffer
+from driver.channel.priority_policy import Policy
+from driver.commands.pushbuffer import Pushbuffer
 from tb.host.bench import semaphore
 
 __all__ = ["HIGH", "LOW", "bound", "collect", "report", "request"]

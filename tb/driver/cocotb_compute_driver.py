@@ -2,8 +2,8 @@
 
 import cocotb
 
+from driver.channel.priority_policy import PriorityPolicy
 from driver.device import Device
-from driver.policy import PriorityPolicy
 from tb.driver import computing
 from tb.sim.machine import SimMachine
 

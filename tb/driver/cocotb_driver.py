@@ -6,12 +6,13 @@ import random
 import cocotb
 import numpy as np
 
-from driver.channel import Channel, ChannelSettings, Resources
+from driver.channel.channel import Channel, ChannelResources
+from driver.channel.priority_policy import PriorityPolicy
+from driver.channel.settings import ChannelSettings
+from driver.commands.pushbuffer import Pushbuffer
 from driver.device import Device
-from driver.fault import ChannelError
-from driver.policy import PriorityPolicy
-from driver.pushbuffer import Pushbuffer
-from driver.stream import Stream
+from driver.faults.channel_error import ChannelError
+from driver.runtime.stream import Stream
 from hw.errors import Cause
 from hw.methods import HostMethod
 from hw.pagetables import AccessType
@@ -222,7 +223,7 @@ async def start_holds_nobody_up(dut):
     await stream.memcpy_async(await device.allocate(src.size), src, src.size)
     while not await control.read_channel(0, "STATUS") & 0xFF0000:
         await machine.wait_cycles(100)
-    resources = Resources(control, device.memory, device.spaces, device.faults)
+    resources = ChannelResources(control, device.memory, device.spaces, device.faults)
     heir = Channel(resources, device.space, 0, ChannelSettings())
     opening = cocotb.start_soon(heir.open(Pushbuffer().set_object()))
     began, slowest = machine.now(), 0

@@ -3,8 +3,8 @@
 import cocotb
 import numpy as np
 
+from driver.channel.priority_policy import PriorityPolicy
 from driver.device import Device
-from driver.policy import PriorityPolicy
 from tb.sim.machine import SimMachine
 
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from driver.addressspace import AddressSpace
+from driver.commands.pushbuffer import Pushbuffer
+from driver.compute.occupancy import BlockError
+from driver.compute.tasks import Task
 from driver.device import Device
-from driver.fault import ChannelError
-from driver.kernels import VECTOR_ADD, Kernel
-from driver.occupancy import BlockError
-from driver.pushbuffer import Pushbuffer
-from driver.stream import Stream
-from driver.taskerror import TaskError
-from driver.tasks import Task
+from driver.faults.channel_error import ChannelError
+from driver.faults.task_error import TaskError
+from driver.kernels.library import VECTOR_ADD, Kernel
+from driver.memory.address_space import AddressSpace
+from driver.runtime.stream import Stream
 from hw.errors import Cause, CoreCause
 from hw.pagetables import AccessType
 from hw.qmd import SkedCheck
@@ -75,7 +75,8 @@ async def vector_adds(device: Device) -> None:
         await task.synchronize()
         check(args)
         assert 0 < task.time_ns <= await device.time_ns()
-    assert len({args["C"].mappings[0].va for _, args in work}) == 1
+    places = {stream.space.at(args["C"]) for stream, (_, args) in zip(streams, work, strict=True)}
+    assert len(places) == 1
 
 
 async def in_order(device: Device) -> None:

@@ -19,7 +19,8 @@ SPACE = 1 << 23
 
 
 class FakeMachine:
-    """Implements `driver.machine.Machine`; a cycle is one step of one channel, and one block.
+    """A `driver.platform.machine.Machine` in Python: a cycle is one step of one channel and of one
+    block.
 
     Members
     -------
@@ -66,7 +67,7 @@ class FakeMachine:
     def _time(self) -> int:
         return self.cycle * self.config.cycle_ns
 
-    # driver.machine.Machine
+    # driver.platform.machine.Machine
 
     async def read32(self, offset: int) -> int:
         """Value of a register."""

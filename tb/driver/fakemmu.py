@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from driver.memory import Buffer, Memory
+from driver.memory.physical import Buffer, Memory
 from hw.config import Config
 from tb.driver.fake import SPACE, FakeMachine
 from tb.driver.translator import UNBOUND, VA_LIMIT, Translator
@@ -13,7 +13,7 @@ __all__ = ["UNBOUND", "VA_LIMIT", "FakeMmu", "WatchedMemory", "machine_with_mmu"
 
 
 class FakeMmu:
-    """Implements `driver.mmu.Mmu` over tables in a machine's memory.
+    """Implements `driver.memory.mmu.Mmu` over tables in a machine's memory.
 
     Members
     -------
@@ -30,7 +30,7 @@ class FakeMmu:
         self.failing = False
         self._order = asyncio.Lock()
 
-    # driver.mmu.Mmu
+    # driver.memory.mmu.Mmu
 
     async def bind(self, asid: int, base: int, limit: int) -> None:
         assert base % 4096 == 0 and (limit + 1) % 4096 == 0, (base, limit)

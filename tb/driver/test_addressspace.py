@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from driver.addressspace import PAGEWISE, AddressSpace, OutOfAddresses, SpaceError
-from driver.mapping import Mapping
-from driver.memory import MemoryUseError, OutOfMemory
-from driver.mmufault import TranslationFault
-from driver.pagetables import MapError
-from driver.spaces import AddressSpaces
+from driver.memory.address_space import PAGEWISE, AddressSpace, OutOfAddresses, SpaceError
+from driver.memory.asids import AddressSpaces
+from driver.memory.mapping import Mapping
+from driver.memory.page_tables import MapError
+from driver.memory.physical import MemoryUseError, OutOfMemory
+from driver.memory.translation_fault import TranslationFault
 from hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from hw.pagetables import PAGE_SIZES, AccessType, FaultType
 from tb.driver.fakemmu import FakeMmu, WatchedMemory, machine_with_mmu

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from driver.assembler import AssemblerError, assemble, disassemble, registers
-from driver.kernels import KERNELS
+from driver.kernels.assembler import AssemblerError, assemble, disassemble, registers
+from driver.kernels.library import KERNELS
 from hw.sm import isa
 from hw.sm.isa import INSTRUCTIONS, Operand, Special
 

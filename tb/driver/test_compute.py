@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.compute import ComputeSettings
-from driver.contexts import ContextError, OutOfContexts
+from driver.channel.priority_policy import NoPriorityPolicy
+from driver.commands.pushbuffer import Pushbuffer
+from driver.compute.contexts import ContextError, OutOfContexts
+from driver.compute.engine import ComputeSettings
+from driver.compute.occupancy import BlockError
+from driver.compute.tasks import Task
 from driver.device import Device, DeviceError
-from driver.kernels import MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD
-from driver.memory import Buffer, MemoryUseError
-from driver.occupancy import BlockError
-from driver.policy import NoPriorityPolicy
-from driver.pushbuffer import Pushbuffer
-from driver.stream import Stream
-from driver.tasks import Task
+from driver.kernels.library import MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD
+from driver.memory.physical import Buffer, MemoryUseError
+from driver.runtime.stream import Stream
 from hw.config import Config
 from hw.qmd import Placement, SkedCheck
 from tb.driver.fake import SPACE, FakeMachine
@@ -86,7 +86,12 @@ def test_all_shapes():
         a, b = (np.random.default_rng(n).integers(0, 99, (7, 7), np.uint32) for n in (1, 2))
         left, right = [await device.upload(each, name="mine") for each in (a, b)]
         out = await device.allocate(196, name="mine")
-        args = {"A": left, "B": device.space.at(right), "C": out.mappings[0], "N": np.int32(7)}
+        args = {
+            "A": left,
+            "B": device.space.at(right),
+            "C": device.space.mapping(out),
+            "N": np.int32(7),
+        }
         await stream.launch(MATMUL, (2, 2), (4, 5), args)
         await stream.launch(SCAN, 1, 49, {"X": out, "Y": left})
         sums = await device.allocate(4, name="mine")

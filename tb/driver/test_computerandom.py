@@ -6,13 +6,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from driver.compute import ComputeSettings
+from driver.channel.priority_policy import PriorityPolicy
+from driver.compute.engine import ComputeSettings
 from driver.device import Device
-from driver.fault import ChannelError
-from driver.kernels import VECTOR_ADD
-from driver.memory import Buffer
-from driver.policy import PriorityPolicy
-from driver.stream import Stream
+from driver.faults.channel_error import ChannelError
+from driver.kernels.library import VECTOR_ADD
+from driver.memory.physical import Buffer
+from driver.runtime.stream import Stream
 from hw.config import Config
 from hw.errors import Cause
 from tb.driver.fake import SPACE, FakeMachine

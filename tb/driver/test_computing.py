@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from driver.channel.priority_policy import PriorityPolicy
 from driver.device import Device
-from driver.policy import PriorityPolicy
 from hw.config import CONFIGS
 from tb.driver.computing import BODIES, Body
 from tb.driver.fake import SPACE, FakeMachine

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from driver import contexts, tasklists
-from driver.compute import ComputeSettings
-from driver.contexts import ContextError, OutOfContexts
+from driver.channel.priority_policy import NoPriorityPolicy
+from driver.compute import contexts, task_lists
+from driver.compute.contexts import ContextError, OutOfContexts
+from driver.compute.engine import ComputeSettings
+from driver.compute.instance_block import InstanceBlock
+from driver.compute.task_lists import TaskListError, log_size
 from driver.device import Device
-from driver.instance import InstanceBlock
-from driver.kernels import SPIN
-from driver.memory import Memory
-from driver.policy import NoPriorityPolicy
-from driver.tasklists import TaskListError, log_size
+from driver.kernels.library import SPIN
+from driver.memory.physical import Memory
 from hw.config import CONFIGS, Config
 from tb.driver.fake import SPACE, FakeMachine
 
@@ -144,7 +144,7 @@ def test_waits_for_a_context_that_begins(monkeypatch):
 
 
 def test_tasks_of_an_earlier_owner(monkeypatch):
-    monkeypatch.setattr(tasklists, "_PATIENCE_CYCLES", 1000)
+    monkeypatch.setattr(task_lists, "_PATIENCE_CYCLES", 1000)
     machine = FakeMachine()
     machine.compute.state = lambda: 2
 

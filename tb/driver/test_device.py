@@ -6,14 +6,15 @@ import random
 import numpy as np
 import pytest
 
-from driver.channel import Channel, ChannelSettings, Resources
+from driver.channel.channel import Channel, ChannelResources
+from driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
+from driver.channel.settings import ChannelSettings
+from driver.commands.pushbuffer import Pushbuffer
 from driver.device import Device, DeviceError
-from driver.fault import ChannelActive, ChannelError, ChannelTimeout
-from driver.fence import Fence
-from driver.memory import MemoryUseError
-from driver.policy import NoPriorityPolicy, PriorityPolicy
-from driver.pushbuffer import Pushbuffer
-from driver.stream import EventError
+from driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
+from driver.memory.fence import Fence
+from driver.memory.physical import MemoryUseError
+from driver.runtime.event import EventError
 from hw.config import Config
 from hw.errors import Cause
 from hw.methods import HostMethod, Reduction
@@ -471,7 +472,7 @@ def test_long_work_outlasts_an_error_elsewhere():
         for _ in range(30):
             await good.submit(work)
         await good.synchronize()
-        assert isinstance(device.first_failure(), ChannelError)
+        assert isinstance(device.completion.first_failure(), ChannelError)
 
     run(body, policy=NoPriorityPolicy(2), settings=ChannelSettings(pushbuffer_bytes=1 << 20))
 
@@ -674,8 +675,8 @@ def test_start_waits_for_what_was_before():
     async def body(device, machine):
         await device.channel(0)
         machine.linger, began = 1000, machine.now()
-        resources = Resources(device.control, device.memory, device.spaces, device.faults)
-        heir = Channel(resources, device.space, 0, device.settings)
+        resources = ChannelResources(device.control, device.memory, device.spaces, device.faults)
+        heir = Channel(resources, device.space, 0, device.channels.settings)
         await heir.open(Pushbuffer().set_object())
         assert 1000 <= machine.now() - began < 2000
         await heir.drain()
@@ -692,8 +693,8 @@ def test_channel_that_does_not_come_to_rest():
     async def body(device, machine):
         await device.channel(0)
         await device.channel(1)
-        resources = Resources(device.control, device.memory, device.spaces, device.faults)
-        stray = Channel(resources, device.space, 2, device.settings)
+        resources = ChannelResources(device.control, device.memory, device.spaces, device.faults)
+        stray = Channel(resources, device.space, 2, device.channels.settings)
         await stray.open(Pushbuffer().set_object())
         machine.linger = 1 << 30
         room = device.memory.free_bytes

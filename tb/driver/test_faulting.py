@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.addressspace import AddressSpace
+from driver.channel.copy_replay import RepeatError
+from driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
 from driver.device import Device
-from driver.fault import ChannelError
-from driver.faultbuffer import FaultBufferError, FaultBufferOverflow
-from driver.memory import Buffer
-from driver.policy import NoPriorityPolicy, PriorityPolicy
-from driver.pushbuffer import CopyFence, Pushbuffer
-from driver.repeat import RepeatError
-from driver.stream import Stream
+from driver.faults.channel_error import ChannelError
+from driver.faults.fault_buffer import FaultBufferError, FaultBufferOverflow
+from driver.memory.address_space import AddressSpace
+from driver.memory.physical import Buffer
+from driver.runtime.stream import Stream
 from hw.config import Config
 from hw.errors import Cause
 from hw.methods import HostMethod, Reduction

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from driver.kernels import KERNELS, Kernel
+from driver.kernels.library import KERNELS, Kernel
 from tb.models.isa import Launch, Memory, run_block
 from tb.sm.jobs import JOBS, Job
 

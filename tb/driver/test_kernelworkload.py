@@ -10,12 +10,13 @@ import pytest
 
 import driver
 from driver.device import Device
-from driver.kernels import KERNELS, SAXPY
-from driver.kernelspec import KernelSpec
-from driver.references import REFERENCES, Shape
-from driver.replay import Result, VerifyError, run
-from driver.timing import TIMING, TimingTask
-from driver.workload import CopySpec, Workload, WorkloadError, load, parse, requests
+from driver.kernels.library import KERNELS, SAXPY
+from driver.kernels.timing import TIMING, TimingTask
+from driver.workload.entries import WorkloadError
+from driver.workload.reader import load, parse
+from driver.workload.references import REFERENCES, Shape
+from driver.workload.replay import Result, VerifyError, run
+from driver.workload.specs import CopySpec, KernelSpec, Workload, requests
 from tb.driver.fake import SPACE, FakeMachine
 
 DEFAULT = Path(driver.__file__).parent / "workloads" / "two-applications.toml"

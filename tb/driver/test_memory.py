@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from driver.memory import Memory, MemoryUseError, OutOfMemory
+from driver.memory.physical import Memory, MemoryUseError, OutOfMemory
 from tb.driver.fake import FakeMachine
 from tb.runner import choose_seed
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from driver.faultbuffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
-from driver.memory import Memory
-from driver.mmufault import TranslationFault, decode
-from driver.spaces import AddressSpaces
+from driver.faults.fault_buffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
+from driver.memory.asids import AddressSpaces
+from driver.memory.physical import Memory
+from driver.memory.translation_fault import TranslationFault, decode
 from hw.methods import pack
 from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
 from tb.driver.fake import FakeMachine

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from driver.control import Control
-from driver.faultbuffer import FaultBufferError
-from driver.faultregisters import FaultRegisters
-from driver.memory import Memory
-from driver.mmu import Mmu
-from driver.mmuregisters import MmuError, MmuRegisters
+from driver.faults.fault_buffer import FaultBufferError
+from driver.faults.fault_registers import FaultRegisters
+from driver.memory.mmu import Mmu
+from driver.memory.mmu_registers import MmuError, MmuRegisters
+from driver.memory.physical import Memory
+from driver.platform.control_port import Control
 from hw.config import Config
 from hw.registers import GLOBAL, MmuOperation
 from tb.driver.fake import SPACE, FakeMachine

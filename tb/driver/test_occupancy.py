@@ -2,7 +2,7 @@
 
 import pytest
 
-from driver.occupancy import BlockError, occupancy
+from driver.compute.occupancy import BlockError, occupancy
 from hw.config import CONFIGS, Config
 from hw.qmd import SkedCheck
 

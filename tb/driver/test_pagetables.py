@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from driver.memory import Memory, OutOfMemory
-from driver.pagetables import MapError, Page, PageTables
+from driver.memory.page_tables import MapError, Page, PageTables
+from driver.memory.physical import Memory, OutOfMemory
 from hw.methods import pack
 from hw.pagetables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
 from tb.driver.fake import FakeMachine

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from driver.compute import ComputeSettings
+from driver.channel.priority_policy import NoPriorityPolicy
+from driver.compute.engine import ComputeSettings
+from driver.compute.placement import AUTO, VARIABLE, PlacementError, from_environment, placement
 from driver.device import Device
-from driver.kernels import SPIN
-from driver.placement import AUTO, VARIABLE, PlacementError, from_environment, placement
-from driver.policy import NoPriorityPolicy
-from driver.stream import Stream
+from driver.kernels.library import SPIN
+from driver.runtime.stream import Stream
 from hw.config import Config
 from hw.qmd import Placement
 from tb.driver.fake import SPACE, FakeMachine

@@ -2,9 +2,14 @@
 
 import pytest
 
-from driver.disassemble import Method, decode
-from driver.policy import CountFirstPolicy, NoPriorityPolicy, PolicyError, PriorityPolicy
-from driver.pushbuffer import Pushbuffer
+from driver.channel.priority_policy import (
+    CountFirstPolicy,
+    NoPriorityPolicy,
+    PolicyError,
+    PriorityPolicy,
+)
+from driver.commands.disassembler import Method, decode
+from driver.commands.pushbuffer import Pushbuffer
 
 ALL = range(8)
 """Every channel is usable."""

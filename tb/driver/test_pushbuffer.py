@@ -2,8 +2,8 @@
 
 import pytest
 
-from driver.disassemble import Malformed, Method, decode, disassemble
-from driver.pushbuffer import CopyFence, Pushbuffer
+from driver.commands.disassembler import Malformed, Method, decode, disassemble
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
 from hw.methods import HostMethod, MemOp, ObjectClass, Reduction, SemOp
 from hw.qmd import ReleaseOp
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from driver.channel.priority_policy import NoPriorityPolicy
+from driver.commands.pushbuffer import Pushbuffer
 from driver.device import Device
-from driver.policy import NoPriorityPolicy
-from driver.pushbuffer import Pushbuffer
-from driver.raw import ImageError, MemoryImage, load_dwords, load_image, parse_image, run
+from driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image, parse_image, run
 from hw.config import Config
 from hw.errors import Cause
 from hw.methods import ComputeMethod, HostMethod, ObjectClass, SemOp

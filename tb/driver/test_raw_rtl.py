@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from driver.pushbuffer import Pushbuffer
-from driver.raw import ImageError
+from driver.commands.pushbuffer import Pushbuffer
+from driver.raw.submission import ImageError
 from hw.config import LIMITS, Config
 from hw.methods import HostMethod
 from tb.sim.raw import main, simulate_raw

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.addressspace import SpaceError
+from driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
+from driver.commands.pushbuffer import Pushbuffer
 from driver.device import Device, DeviceError
-from driver.fault import ChannelError
-from driver.memory import MemoryUseError
-from driver.policy import NoPriorityPolicy, PriorityPolicy
-from driver.pushbuffer import Pushbuffer
-from driver.spaces import OutOfAsids
+from driver.faults.channel_error import ChannelError
+from driver.memory.address_space import SpaceError
+from driver.memory.asids import OutOfAsids
+from driver.memory.physical import MemoryUseError
 from hw.config import Config
 from hw.errors import Cause
 from hw.pagetables import FaultType
@@ -295,7 +295,8 @@ def test_large_pages():
             *(((1 << 19) - 1, 65536), (1 << 19, 1 << 21), ((1 << 21) + 1, 1 << 21)),
         ):
             buffer = await device.allocate(size)
-            (mapping,) = buffer.mappings
+            mapping = device.space.mapping(buffer)
+            assert buffer.mappings == [mapping]
             assert (buffer.size, mapping.page_size) == (size, page)
             assert buffer.room == mapping.size == -(-size // page) * page
             await device.free(buffer)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from driver.addressspace import PAGEWISE, AddressSpace, SpaceError
-from driver.mapping import Mapping
-from driver.memory import Buffer, OutOfMemory
-from driver.spaces import AddressSpaces, OutOfAsids
+from driver.memory.address_space import PAGEWISE, AddressSpace, SpaceError
+from driver.memory.asids import AddressSpaces, OutOfAsids
+from driver.memory.mapping import Mapping
+from driver.memory.physical import Buffer, OutOfMemory
 from hw.pagetables import PAGE_SIZES
 from tb.driver.fakemmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
 from tb.models.pagetables import PDE, PTE, Fault, Translation

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.compute import ComputeSettings
-from driver.contexts import ContextBroken
+from driver.channel.priority_policy import NoPriorityPolicy
+from driver.commands.pushbuffer import Pushbuffer
+from driver.compute.contexts import ContextBroken
+from driver.compute.engine import ComputeSettings
+from driver.compute.task_lists import TaskListError
+from driver.compute.tasks import Task
 from driver.device import Device
-from driver.fault import ChannelError
-from driver.kernels import SPIN, VECTOR_ADD, Kernel
-from driver.policy import NoPriorityPolicy
-from driver.pushbuffer import Pushbuffer
-from driver.stream import Stream
-from driver.taskerror import TaskError, TaskLost
-from driver.tasklists import TaskListError
-from driver.tasks import Task
+from driver.faults.channel_error import ChannelError
+from driver.faults.task_error import TaskError, TaskLost
+from driver.kernels.library import SPIN, VECTOR_ADD, Kernel
+from driver.runtime.stream import Stream
 from hw.config import Config
 from hw.errors import Cause, CoreCause
 from hw.pagetables import FaultType
@@ -309,7 +309,7 @@ def test_broken_context():
         machine.compute.words["CONTEXT_BROKEN"] = 1
         await device.compute.serve()
         assert own.broken is not None
-        await device.close_channel(stream.channel.index)
+        await device.channels.close(stream.channel.index)
         await device.compute.contexts.end(own)
         assert not machine.compute.words["CONTEXT_BROKEN"]
 

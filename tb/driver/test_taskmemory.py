@@ -3,8 +3,8 @@
 import asyncio
 from itertools import pairwise
 
+from driver.compute.task_memory import TaskPool
 from driver.device import Device
-from driver.taskmemory import TaskPool
 from tb.driver.fake import FakeMachine
 
 

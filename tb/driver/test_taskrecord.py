@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from driver.occupancy import BlockError
-from driver.taskrecord import Release, TaskRecord
+from driver.compute.occupancy import BlockError
+from driver.compute.qmd import Release, TaskRecord
 from hw.config import Config
 from hw.qmd import DependentAction, Placement, ReleaseOp
 from tb.models.tasks import FIELDS, Machine, Task, judge

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from driver.timing import TimingTask
+from driver.kernels.timing import TimingTask
 from tb.models.timing import Timing
 
 VALUES = {

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from driver.control import Control
-from driver.warpfault import WarpFaults
+from driver.faults.warp_fault import WarpFaults
+from driver.platform.control_port import Control
 from hw.errors import CoreCause
 from tb.driver.fake import FakeMachine
 

@@ -8,10 +8,13 @@ import pytest
 
 import driver
 from driver.device import Device
-from driver.fault import ChannelError
-from driver.repairs import Repairs
-from driver.replay import SpaceRecord, VerifyError, run
-from driver.report import (
+from driver.faults.channel_error import ChannelError
+from driver.runtime.stream import Stream
+from driver.workload.entries import WorkloadError
+from driver.workload.reader import load, parse
+from driver.workload.repairs import Repairs
+from driver.workload.replay import SpaceRecord, VerifyError, run
+from driver.workload.report import (
     common_addresses,
     counted,
     faults,
@@ -21,8 +24,7 @@ from driver.report import (
     stages_table,
     streams_table,
 )
-from driver.stream import Stream
-from driver.workload import Workload, WorkloadError, load, parse, requests
+from driver.workload.specs import Workload, requests
 from tb.driver.fake import SPACE, FakeMachine
 
 EXAMPLES = {

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 import cocotb
 
-from driver.control import Control
-from driver.pagetables import PageTables
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
+from driver.memory.page_tables import PageTables
+from driver.platform.control_port import Control
 from hw.config import SLOT_BYTES, WINDOW_BASE
 from hw.errors import CODE_OF, Cause
 from hw.methods import AcquireTimer, GpEntry, SemOp, pack

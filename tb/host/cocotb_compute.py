@@ -5,7 +5,7 @@ from typing import Any
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.errors import Cause, CoreCause
 from hw.methods import HostMethod
 from hw.registers import Wait

@@ -2,7 +2,7 @@
 
 import cocotb
 
-from driver.pushbuffer import CopyFence, Pushbuffer
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause
 from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, pack
 from tb.host.bench import Bench, semaphore

@@ -4,7 +4,7 @@ import itertools
 
 import cocotb
 
-from driver.pushbuffer import CopyFence, Pushbuffer
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod
 from hw.registers import PERFORMANCE, Wait

@@ -3,7 +3,7 @@ a channel's work since its start."""
 
 import cocotb
 
-from driver.pushbuffer import CopyFence, Pushbuffer
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
 from hw.errors import Cause, Code
 from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, Userd, pack
 from tb.host.bench import Bench, Halt, RawChannel, semaphore

@@ -3,7 +3,7 @@
 import cocotb
 from cocotb.triggers import RisingEdge, with_timeout
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod, LegacySemaphore, MemOp, SemOp, YieldOp, pack
 from hw.registers import Wait

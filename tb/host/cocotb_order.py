@@ -4,7 +4,7 @@ import itertools
 
 import cocotb
 
-from driver.pushbuffer import CopyFence, Pushbuffer
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
 from hw.methods import CeMethod, HostMethod, MemOp, SemOp
 from hw.registers import Wait
 from tb.goals import Rounds
@@ -33,7 +33,7 @@ def wrapped(
     level: int, levels: int, copy: Copy, size: int, *, count_first: bool = False
 ) -> Pushbuffer:
     """A copy as the driver wraps it: COPY-23, or with `count_first` as
-    `driver.policy.CountFirstPolicy` does. S(p) is on-chip semaphore p - 2."""
+    `driver.channel.priority_policy.CountFirstPolicy` does. S(p) is on-chip semaphore p - 2."""
     count, waits, done = Pushbuffer(), Pushbuffer(), Pushbuffer()
     if level > 1:
         count.add(semaphore(level - 2), 1)

@@ -4,7 +4,7 @@ import itertools
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.methods import CeMethod, HostMethod
 from hw.registers import Wait
 from tb.host.bench import Bench, RawChannel, in_order, semaphore

@@ -6,7 +6,7 @@ from typing import Any
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod
 from hw.work.metadata import Refusal

@@ -2,7 +2,7 @@
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.errors import Cause
 from hw.methods import GpEntry, HostMethod, pack
 from hw.registers import Wait

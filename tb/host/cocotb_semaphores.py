@@ -4,7 +4,7 @@ import itertools
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod, Reduction, SemaphoreExecute, SemOp, pack
 from hw.registers import Wait

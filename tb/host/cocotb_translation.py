@@ -5,12 +5,12 @@ from functools import partial
 
 import cocotb
 
-from driver.faultbuffer import FaultBuffer
-from driver.faultregisters import FaultRegisters
-from driver.memory import Buffer, Memory
-from driver.mmufault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault, decode
-from driver.pagetables import PageTables
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
+from driver.faults.fault_buffer import FaultBuffer
+from driver.faults.fault_registers import FaultRegisters
+from driver.memory.page_tables import PageTables
+from driver.memory.physical import Buffer, Memory
+from driver.memory.translation_fault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault, decode
 from hw.errors import Cause
 from hw.mmu.lookups import Scope
 from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultType

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from driver.pagetables import PageTables
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
+from driver.memory.page_tables import PageTables
 from hw.registers import context_address
 from tb.host.bench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
 from tb.models.tasks import record_of

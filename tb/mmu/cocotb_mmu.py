@@ -15,8 +15,8 @@ import cocotb
 from amaranth.lib import data
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from driver.memory import Memory
-from driver.pagetables import Page, PageTables
+from driver.memory.page_tables import Page, PageTables
+from driver.memory.physical import Memory
 from hw.config import Config
 from hw.mmu.mmu import Mmu
 from tb.goals import Rounds

@@ -6,7 +6,7 @@ import itertools
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from driver.pagetables import MapError, Page
+from driver.memory.page_tables import MapError, Page
 from tb.goals import Rounds
 from tb.mmu.clients import Burst
 from tb.mmu.history import NEVER

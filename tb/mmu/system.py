@@ -15,8 +15,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
-from driver.memory import Memory
-from driver.pagetables import Page, PageTables
+from driver.memory.page_tables import Page, PageTables
+from driver.memory.physical import Memory
 from tb.axi_rules import AxiRules
 from tb.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, sometimes
 from tb.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row

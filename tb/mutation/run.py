@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from driver.report import table
+from driver.text_table import table
 from tb.limited import run_limited
 from tb.mutation.sites import Mutant, mutants
 from tb.runner import ROOT, SIM_BUILD

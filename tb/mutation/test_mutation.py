@@ -144,8 +144,8 @@ def test_explanations_are_of_mutants() -> None:
 
 
 def test_paths() -> None:
-    found = run.find(["hw/copy/realign.py", "driver/raw.py"])
-    assert {one.file for one in found} == {"hw/copy/realign.py", "driver/raw.py"}
+    found = run.find(["hw/copy/realign.py", "driver/raw/submission.py"])
+    assert {one.file for one in found} == {"hw/copy/realign.py", "driver/raw/submission.py"}
     line = found[0].line
     of_line = run.find([f"hw/copy/realign.py:{line}"])
     assert of_line and {one.line for one in of_line} == {line}

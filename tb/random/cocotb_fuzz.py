@@ -10,7 +10,7 @@ from random import Random
 
 import cocotb
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.config import WINDOW_BASE
 from hw.errors import Cause
 from hw.registers import CHANNEL, address, channel_address

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from driver.pushbuffer import Pushbuffer
+from driver.commands.pushbuffer import Pushbuffer
 from hw.config import WINDOW_BASE
 from hw.methods import (
     CeMethod,

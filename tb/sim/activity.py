@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from driver.disassemble import method_name
-from driver.pushbuffer import COMPUTE_SUBCHANNEL
-from driver.replay import CopyRecord, KernelRecord, Result
-from driver.workload import requests
+from driver.commands.disassembler import method_name
+from driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
+from driver.workload.replay import CopyRecord, KernelRecord, Result
+from driver.workload.specs import requests
 from hw.config import SLOT_BYTES, WINDOW_BASE
 from hw.methods import (
     CeMethod,

@@ -8,10 +8,10 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from driver.channel import ChannelSettings
+from driver.channel.priority_policy import NoPriorityPolicy
+from driver.channel.settings import ChannelSettings
 from driver.device import Device
-from driver.policy import NoPriorityPolicy
-from driver.raw import ImageError, MemoryImage, load_dwords, load_image, run
+from driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image, run
 from tb.sim import trace
 from tb.sim.machine import SimMachine
 from tb.sim.raw import JOB, RESULT, cycles

@@ -13,12 +13,13 @@ from typing import Any
 import cocotb
 from cocotb.triggers import Timer
 
-from driver.contexts import OutOfContexts
+from driver.compute.contexts import OutOfContexts
 from driver.device import Device, DeviceError
-from driver.fault import ChannelError
-from driver.memory import OutOfMemory
-from driver.replay import Replay, VerifyError
-from driver.workload import Workload, load, requests
+from driver.faults.channel_error import ChannelError
+from driver.memory.physical import OutOfMemory
+from driver.workload.reader import load
+from driver.workload.replay import Replay, VerifyError
+from driver.workload.specs import Workload, requests
 from hw.registers import WAITS, Wait
 from tb.sim.machine import CLOCK_NS, SimMachine
 from tb.sim.workload import JOB, RESULT

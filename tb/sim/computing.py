@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import prod
 
-from driver.replay import KernelRecord, Result
+from driver.workload.replay import KernelRecord, Result
 from hw.config import WARP_THREADS, Config
 from hw.work.placement import Step
 from tb.sim import trace

@@ -7,7 +7,7 @@ many kernels the first are listed, in the order of their launches; the timeline 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from driver.report import number, table, times
+from driver.text_table import number, table, times
 from hw.config import Config
 from tb.sim.computing import Computing, KernelLife, SmLife
 

@@ -1,4 +1,4 @@
-"""The simulation top as a machine for the driver (`driver.machine.Machine`).
+"""The simulation top as a machine for the driver (`driver.platform.machine.Machine`).
 
     machine = await SimMachine.start(dut)
     device = await Device.open(machine)

@@ -2,8 +2,8 @@
 
     python -m tb.sim.raw FILE [--memory IMAGE] [options]
 
-`driver.raw` says what FILE and IMAGE hold. The exit status is 0 when all was executed and memory is
-as the image expects, 1 when not, 2 when the files cannot be used.
+`driver.raw.submission` describes FILE and IMAGE. The exit status is 0 when everything was executed
+and memory is as the image expects, 1 otherwise, 2 for unusable files.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driver.disassemble import Method, folded
-from driver.raw import ImageError, MemoryImage, load_dwords, load_image
-from driver.raw_report import bound_objects
+from driver.commands.disassembler import Method, folded
+from driver.raw.report import bound_objects
+from driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image
 from hw.config import Config, ConfigError
 from hw.methods import HostMethod
 from hw.options import add_options, chosen
@@ -42,7 +42,7 @@ Which pushbuffer? Give a file of dwords, and the memory beside it:
     make raw PUSHBUFFER=file IMAGE=file
 There is an example:
     make raw PUSHBUFFER={_EXAMPLE[0]} IMAGE={_EXAMPLE[1]}
-The formats stand at the top of driver/raw.py."""
+The formats stand at the top of driver/raw/submission.py."""
 
 
 @dataclass(frozen=True)

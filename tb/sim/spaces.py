@@ -1,9 +1,9 @@
 """Address spaces for benches of raw channels: tables in memory, bound by registers."""
 
-from driver.control import Control
-from driver.memory import Memory
-from driver.mmuregisters import MmuRegisters
-from driver.pagetables import PageTables
+from driver.memory.mmu_registers import MmuRegisters
+from driver.memory.page_tables import PageTables
+from driver.memory.physical import Memory
+from driver.platform.control_port import Control
 from hw.config import VA_BITS
 from hw.pagetables import PAGE_SIZES
 from tb.sim.machine import SimMachine

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from driver.workload import load
+from driver.workload.reader import load
 from hw.work.compute import Compute
 from tb import workload
 from tb.runner import choose_seed, simulate

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
-from driver.replay import KernelRecord
-from driver.workload import load
+from driver.workload.reader import load
+from driver.workload.replay import KernelRecord
 from tb import timeline, workload
 from tb.sim import trace
 from tb.sim.activity import OWN_KERNEL, Activity, activity

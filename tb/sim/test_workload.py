@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
-from driver import report
-from driver.workload import WorkloadError, load, parse
+from driver.workload import report
+from driver.workload.entries import WorkloadError
+from driver.workload.reader import load, parse
 from tb import timeline, workload
 from tb.runner import ROOT
 from tb.sim import trace

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from driver.replay import SpaceRecord
+from driver.workload.replay import SpaceRecord
 from tb.sim import trace
 
 __all__ = ["SpaceActivity", "Translation", "translation"]

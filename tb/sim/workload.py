@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from driver.memory import page_for
-from driver.repairs import FaultRecord
-from driver.replay import CopyRecord, KernelRecord, Result, SpaceRecord
-from driver.workload import Workload, WorkloadError, load
+from driver.memory.physical import page_for
+from driver.workload.entries import WorkloadError
+from driver.workload.reader import load
+from driver.workload.repairs import FaultRecord
+from driver.workload.replay import CopyRecord, KernelRecord, Result, SpaceRecord
+from driver.workload.specs import Workload
 from hw.config import Config
 from hw.top import Signalbox
 from tb.sim import trace
@@ -116,7 +118,7 @@ def simulate_workload(
     waves: bool = False,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Run:
-    """Run a workload file under a policy (a `kind` of `driver.workload.PolicySpec`).
+    """Run a workload file under a policy (a `kind` of `driver.workload.reader.PolicySpec`).
 
     `seed` makes the random data. The simulation is built first, unless it is there already.
 

@@ -10,7 +10,7 @@ from random import Random
 import cocotb
 import numpy as np
 
-from driver.assembler import assemble
+from driver.kernels.assembler import assemble
 from tb.models.isa import Launch, Memory, run_block
 from tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
 from tb.sm.programs import ARGUMENTS, DATA, PROGRAM

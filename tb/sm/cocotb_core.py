@@ -7,7 +7,7 @@ from random import Random
 import cocotb
 import numpy as np
 
-from driver.assembler import assemble, disassemble, registers
+from driver.kernels.assembler import assemble, disassemble, registers
 from tb.models.isa import Launch, Memory, run_block
 from tb.sm.corebench import CONFIG, WIDTH, Bench, Task
 from tb.sm.jobs import JOBS, Job

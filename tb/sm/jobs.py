@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from driver.kernels import (
+from driver.kernels.library import (
     CHASE,
     MATMUL,
     REDUCE,

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from driver.assembler import assemble, registers
+from driver.kernels.assembler import assemble, registers
 from tb.models.isa import Launch, Memory
 
 __all__ = ["DATA", "WORDS", "random_launch"]

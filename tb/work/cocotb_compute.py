@@ -5,7 +5,7 @@ from typing import Any
 
 import cocotb
 
-from driver.kernels import SPIN
+from driver.kernels.library import SPIN
 from hw.records import MemoryStatus
 from hw.work.metadata import Refusal
 from tb.copy.memory import Bad

@@ -1,0 +1,1 @@
+"""Hardware channels: ring, settings, priority policies, and copies that have failed."""

@@ -1,0 +1,74 @@
+"""Carries out a copy in the machine's place, once what it failed for was repaired.
+
+A copy engine keeps nothing of a copy that has failed, and the channel goes on behind it when its
+error is cleared. So before that the driver moves the bytes itself, through the mappings of the
+channel's address space, and releases the copy's semaphore: what follows finds all as if the copy
+had been good. Its interrupt (INTR_COPY) is not raised.
+"""
+
+from driver.channel.copy_log import LaunchedCopy
+from driver.memory.address_space import AddressSpace
+from driver.memory.physical import Memory
+from driver.platform.control_port import Control
+from hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
+from hw.methods import LaunchSemaphore
+from hw.pagetables import AccessType
+
+__all__ = ["RepeatError", "move", "release"]
+
+_PAGE = 4096
+
+
+class RepeatError(Exception):
+    """A copy that failed cannot be repeated; the message says why."""
+
+
+def move(copy: LaunchedCopy, space: AddressSpace, memory: Memory) -> None:
+    """Copy all bytes. Raises `TranslationFault`, `RepeatError`; then none were."""
+    sources = _spans(copy.sources, copy.field("src_physical"), space, AccessType.READ)
+    targets = _spans(copy.destinations, copy.field("dst_physical"), space, AccessType.WRITE)
+    for address, size in (*sources, *targets):
+        if address + size > memory.size:
+            raise RepeatError(f"the copy goes past the {memory.size} bytes of physical memory")
+    data, at = b"".join(memory.machine.memory_read(*span) for span in sources), 0
+    for address, size in targets:
+        memory.machine.memory_write(address, data[at : at + size])
+        at += size
+
+
+def _spans(
+    lines: list[tuple[int, int]], physical: int, space: AddressSpace, access: AccessType
+) -> list[tuple[int, int]]:
+    """Where lines lie in physical memory, in pieces."""
+    if physical:
+        return lines
+    found = []
+    for address, left in lines:
+        while left:
+            size = min(left, _PAGE - address % _PAGE)
+            found.append((space.translate(address, access), size))
+            address, left = address + size, left - size
+    return found
+
+
+async def release(copy: LaunchedCopy, space: AddressSpace, control: Control) -> None:
+    """Release the semaphore of a copy, if it has one. Raises `TranslationFault`, `RepeatError`."""
+    kind, va = copy.field("semaphore"), copy.semaphore
+    if kind == LaunchSemaphore.NONE:
+        return
+    if copy.field("reduction_enable"):
+        raise RepeatError("the copy ends with a reduction, which only the machine can do")
+    stamped, wide = kind == LaunchSemaphore.FOUR_WORDS, bool(copy.field("wide"))
+    if WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES:
+        if stamped:
+            raise RepeatError("the copy ends with a time on chip, which only the machine can give")
+        slot = (va - WINDOW_BASE) // SLOT_BYTES
+        high = 0 if wide else await control.read_semaphore(slot) >> 32 << 32
+        await control.write_semaphore(slot, high | copy.payload)
+        return
+    word = copy.payload.to_bytes(8 if stamped or wide else 4, "little")
+    place = space.translate(va, AccessType.WRITE)
+    if stamped:
+        time = await control.time_ns()
+        control.machine.memory_write(place + 8, time.to_bytes(8, "little"))
+    control.machine.memory_write(place, word)

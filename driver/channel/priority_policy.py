@@ -1,0 +1,211 @@
+"""How stream priorities become channels, and what surrounds a copy (COPY-20 … COPY-24).
+
+A policy is any object with the members of `Policy`; give it to `Device.open`. It is the only
+place that knows priorities: the hardware has none (COPY-21).
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from driver.commands.pushbuffer import Pushbuffer
+
+__all__ = [
+    "CountFirstPolicy",
+    "LevelledChannels",
+    "NoPriorityPolicy",
+    "Policy",
+    "PolicyError",
+    "PriorityPolicy",
+]
+
+
+class PolicyError(ValueError):
+    """A policy that the device at hand cannot carry out, or a stream for which it has no channel;
+    the message names the numbers."""
+
+
+class Policy(Protocol):
+    """Mapping from streams to channels, and the commands around their copies.
+
+    Members
+    -------
+    stream_priorities : how many priorities streams may have: 0 (least urgent) down to
+        1 - `stream_priorities` (CUDA: a lower number is more urgent).
+    semaphores : how many on-chip counting semaphores the policy needs.
+    """
+
+    stream_priorities: int
+    semaphores: int
+
+    def bind(self, channels: int, semaphores: Sequence[int]) -> None:
+        """Take a device with `channels` channels; `semaphores` are the addresses of as many
+        counting semaphores as asked for, all 0. Raises `PolicyError`."""
+        ...
+
+    def channel(self, priority: int, usable: Collection[int]) -> int:
+        """Channel, one of `usable`, for a stream that has just been given `priority`, inside the
+        range (COPY-22). Raises `PolicyError` when none of that priority is usable."""
+        ...
+
+    def before_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Append what precedes a copy in `channel`."""
+        ...
+
+    def after_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Append what follows a copy in `channel`."""
+        ...
+
+
+class LevelledChannels:
+    """Channels that belong to internal priorities 1 (lowest) … `levels`; nothing around copies.
+
+    Parameters
+    ----------
+    levels : P of COPY-20.
+    channels_per_level : how many channels each level has, lowest level first; else the device's
+        channels are dealt out evenly.
+    stream_priorities : how many priorities streams may have, at least 1; else `levels`. They are
+        spread over the levels in order, the most urgent on the highest.
+
+    Streams of one level take its channels in turn, those that they can use. Channel numbers start
+    with the lowest level.
+    """
+
+    semaphores = 0
+
+    def __init__(
+        self,
+        levels: int = 2,
+        channels_per_level: Sequence[int] | None = None,
+        stream_priorities: int | None = None,
+    ) -> None:
+        if levels < 1:
+            raise PolicyError(f"levels = {levels}: there is at least 1 priority")
+        if stream_priorities is not None and stream_priorities < 1:
+            raise PolicyError(f"stream_priorities = {stream_priorities} is not at least 1")
+        if channels_per_level is not None:
+            if len(channels_per_level) != levels:
+                raise PolicyError(
+                    f"channels_per_level names {len(channels_per_level)} levels, not {levels}"
+                )
+            if min(channels_per_level) < 1:
+                raise PolicyError(f"channels_per_level = {channels_per_level}: each has at least 1")
+        self.levels = levels
+        self.stream_priorities = levels if stream_priorities is None else stream_priorities
+        self.channels_per_level = channels_per_level
+        self.addresses: tuple[int, ...] = ()
+        self._channels: list[list[int]] = []
+        self._next: list[int] = []
+
+    def bind(self, channels: int, semaphores: Sequence[int]) -> None:
+        """See `Policy.bind`."""
+        counts = self.channels_per_level
+        if counts is None:
+            share, rest = divmod(channels, self.levels)
+            counts = [share + (level < rest) for level in range(self.levels)]
+        if min(counts) < 1 or sum(counts) > channels:
+            needed = max(self.levels, sum(counts))
+            raise PolicyError(
+                f"{self.levels} levels need {needed} channels, the device has {channels}"
+            )
+        if len(semaphores) != self.semaphores:
+            raise PolicyError(f"{len(semaphores)} semaphores given, {self.semaphores} needed")
+        firsts = [sum(counts[:level]) for level in range(self.levels)]
+        self._channels = [
+            list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)
+        ]
+        self._next = [0] * self.levels
+        self.addresses = tuple(semaphores)
+
+    def level_of_priority(self, priority: int) -> int:
+        """Internal priority of a stream priority."""
+        urgency, count = -priority, self.stream_priorities
+        if count >= self.levels:
+            return 1 + urgency * self.levels // count
+        return self.levels - (count - 1 - urgency) * (self.levels - 1) // max(1, count - 1)
+
+    def level_of_channel(self, channel: int) -> int:
+        """Internal priority of a channel."""
+        for index, members in enumerate(self._channels):
+            if channel in members:
+                return index + 1
+        raise PolicyError(f"channel {channel} has no priority under this policy")
+
+    def channel(self, priority: int, usable: Collection[int]) -> int:
+        """See `Policy.channel`."""
+        index = self.level_of_priority(priority) - 1
+        members, first = self._channels[index], self._next[index]
+        for channel in (*members[first:], *members[:first]):
+            if channel in usable:
+                self._next[index] = (members.index(channel) + 1) % len(members)
+                return channel
+        names = ", ".join(map(str, members))
+        raise PolicyError(f"of the channels of priority {priority} ({names}) none is usable")
+
+    def before_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Nothing."""
+
+    def after_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Nothing."""
+
+
+class NoPriorityPolicy(LevelledChannels):
+    """Bare copies: issue order and time slices only, the baseline of COPY-24. Streams go to the
+    same channels as under a `PriorityPolicy` made with the same arguments."""
+
+
+class PriorityPolicy(LevelledChannels):
+    """Priorities by counting semaphores, exactly COPY-20 … COPY-23.
+
+    S(p), for p = 2 … `levels`, counts the unexecuted copies of priority p. A copy of priority N
+    waits until S(N + 1) … S(`levels`) are all 0, and is counted in S(N) from its turn to its end.
+
+    Only the highest level is counted while it waits for an engine: the acquires of the levels in
+    between stand before their increments and are decided only once an engine is free (COPY-13), so
+    those levels compete with lower ones by age. `CountFirstPolicy` cures that.
+    """
+
+    def __init__(
+        self,
+        levels: int = 2,
+        channels_per_level: Sequence[int] | None = None,
+        stream_priorities: int | None = None,
+    ) -> None:
+        super().__init__(levels, channels_per_level, stream_priorities)
+        self.semaphores = levels - 1
+
+    def semaphore(self, level: int) -> int:
+        """Address of S(`level`), `level` 2 … `levels`."""
+        return self.addresses[level - 2]
+
+    def before_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Acquire S(p) == 0 for every higher p, in rising order; then increment S(N)."""
+        self._acquire(channel, commands)
+        self._count(channel, commands)
+
+    def after_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Decrement S(N)."""
+        level = self.level_of_channel(channel)
+        if level > 1:
+            commands.add(self.semaphore(level), -1)
+
+    def _acquire(self, channel: int, commands: Pushbuffer) -> None:
+        for higher in range(self.level_of_channel(channel) + 1, self.levels + 1):
+            commands.acquire(self.semaphore(higher), 0)
+
+    def _count(self, channel: int, commands: Pushbuffer) -> None:
+        level = self.level_of_channel(channel)
+        if level > 1:
+            commands.add(self.semaphore(level), 1)
+
+
+class CountFirstPolicy(PriorityPolicy):
+    """As `PriorityPolicy`, but a copy is counted before it waits for the levels above: increment
+    S(N), acquires, copy, decrement. The increment needs no engine (COPY-3), so a copy of any level
+    holds back all lower ones from its arrival on. Levels wait for higher ones only, so there is
+    no deadlock."""
+
+    def before_copy(self, channel: int, commands: Pushbuffer) -> None:
+        """Increment S(N); then acquire S(p) == 0 for every higher p, in rising order."""
+        self._count(channel, commands)
+        self._acquire(channel, commands)

@@ -1,0 +1,60 @@
+"""How a channel is set up: slice, ring, pushbuffer memory, rights, time-out of acquires."""
+
+from dataclasses import dataclass
+
+from hw.methods import AcquireTimer, pack
+
+__all__ = ["ChannelSettings"]
+
+
+@dataclass(frozen=True)
+class ChannelSettings:
+    """How a channel is set up.
+
+    Members
+    -------
+    slice_cycles : 1 … 2^31, its time slice.
+    ring_entries : a power of two, 2 … 2^20; one is always empty.
+    pushbuffer_bytes : memory for segments; one segment is at most a quarter of it.
+    privileged : whether privileged methods are allowed.
+    acquire_timeout_ns : time-out of acquires, 0 for none; rounded up.
+    early_waits : waits for events of other streams need no copy engine, only the acquires of a
+        priority policy do (COPY-13); without it, every acquire before a copy needs one.
+    """
+
+    slice_cycles: int = 2000
+    ring_entries: int = 1024
+    pushbuffer_bytes: int = 1 << 16
+    privileged: bool = False
+    acquire_timeout_ns: int = 0
+    early_waits: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slice_cycles <= 1 << 31:
+            raise ValueError(f"slice_cycles = {self.slice_cycles} is outside 1 … 2^31")
+        entries = self.ring_entries
+        if not 2 <= entries <= 1 << 20 or entries & (entries - 1):
+            raise ValueError(f"ring_entries = {entries} is not a power of two in 2 … 2^20")
+        if self.pushbuffer_bytes < 64 or self.pushbuffer_bytes % 16:
+            raise ValueError(
+                f"pushbuffer_bytes = {self.pushbuffer_bytes} is not a multiple of 16 from 64 on"
+            )
+
+    @property
+    def acquire(self) -> int:
+        """The ACQUIRE register: the public retry period (2 << 2 cycles), and the time-out."""
+        units = -(-self.acquire_timeout_ns // 1024)
+        exponent = max(0, units.bit_length() - 16)
+        mantissa = -(-units >> exponent)
+        if mantissa == 1 << 16:
+            exponent, mantissa = exponent + 1, 1 << 15
+        if exponent > 15:
+            raise ValueError(f"acquire_timeout_ns = {self.acquire_timeout_ns} is too long")
+        return pack(
+            AcquireTimer,
+            retry_man=2,
+            retry_exp=2,
+            timeout_man=mantissa,
+            timeout_exp=exponent,
+            timeout_enable=units > 0,
+        )

@@ -1,0 +1,1 @@
+"""Command streams: pushbuffers written, and read back as text."""

@@ -1,0 +1,1 @@
+"""The compute engine: contexts, task records and their memory, launches, occupancy."""

@@ -1,0 +1,296 @@
+"""Resource manager of contexts: which address spaces run side by side (ASID-21, ASID-22).
+
+Address spaces of one context have their tasks on the SMs at once; contexts take turns.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from driver.compute.instance_block import INSTANCE_BYTES, InstanceBlock
+from driver.compute.placement import AUTO, placement
+from driver.memory.address_space import AddressSpace
+from driver.memory.physical import Memory
+from driver.platform.control_port import Control
+from hw.instance import SUBCONTEXTS
+from hw.qmd import Placement
+
+__all__ = ["Context", "ContextBroken", "ContextError", "Contexts", "OutOfContexts"]
+
+_POLL_CYCLES = 50
+"""Cycles between looks whether a context has begun to run."""
+
+_PATIENCE_CYCLES = 200_000
+"""After so many cycles it is given up."""
+
+
+class ContextError(Exception):
+    """A context is not in the state that the call needs."""
+
+
+class OutOfContexts(ContextError):
+    """No context has room for an address space; the message names those that have them."""
+
+
+@dataclass
+class ContextBroken(Exception):
+    """A context cannot run, and its tasks wait. `Contexts.mend` lets it be tried again."""
+
+    context: int
+    name: str
+    spaces: tuple[str, ...]
+    instance: int
+
+    def __str__(self) -> str:
+        return (
+            f"context {self.context} {self.name!r} cannot run: its instance block at physical "
+            f"{self.instance:#x} cannot be read, or one of its address spaces cannot be bound: "
+            f"{', '.join(self.spaces) or 'none'}. Contexts.mend() lets it be tried again."
+        )
+
+
+@dataclass(eq=False)
+class Context:
+    """Made by `Contexts`.
+
+    Members
+    -------
+    number : of the machine's context. placement : of its tasks that leave it open.
+    chosen : address spaces are put here only by `Contexts.choose`.
+    broken : why it cannot run.
+    """
+
+    number: int
+    name: str
+    placement: Placement
+    block: InstanceBlock
+    chosen: bool = False
+    broken: ContextBroken | None = None
+
+    def __str__(self) -> str:
+        return f"context {self.number} {self.name!r}"
+
+
+@dataclass
+class _Member:
+    """An address space in use: where its tasks run, by how many channels, and whether one has
+    launched any: only then it stands in the instance block."""
+
+    context: Context
+    users: int = 0
+    entered: bool = False
+
+
+class Contexts:
+    """The contexts of one machine, and which address spaces they have.
+
+    An address space is in one context while channels use it. By itself it goes to the first one
+    with fewer than `spaces_each`, so that all run side by side; `choose` puts it elsewhere.
+
+    Parameters
+    ----------
+    count : how many the machine has.
+    default : placement of those for which nothing else is said.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        memory: Memory,
+        count: int,
+        *,
+        default: Placement = AUTO,
+        spaces_each: int = SUBCONTEXTS,
+    ) -> None:
+        if not 1 <= spaces_each <= SUBCONTEXTS:
+            raise ValueError(f"spaces_each = {spaces_each} is outside 1 … {SUBCONTEXTS}")
+        self._control, self._default, self._spaces_each = control, default, spaces_each
+        self._buffer = memory.allocate(count * INSTANCE_BYTES, align=4096, name="instance blocks")
+        self._free = [
+            InstanceBlock(self._buffer, number * INSTANCE_BYTES) for number in range(count)
+        ]
+        self._contexts: list[Context | None] = [None] * count
+        self._members: dict[AddressSpace, _Member] = {}
+        self._wishes: dict[AddressSpace, Context] = {}
+
+    async def open(self) -> None:
+        """Tell the machine where the instance blocks are; it holds no task."""
+        for number, block in enumerate(self._free):
+            await self._write(number, "INSTANCE_LO", block.address & 0xFFFF_FFFF)
+            await self._write(number, "INSTANCE_HI", block.address >> 32)
+            await self._write(number, "PLACEMENT", self._default)
+        await self._control.write("CONTEXT_BROKEN", (1 << len(self._free)) - 1)
+
+    def free(self) -> None:
+        """Give the memory back, once nothing runs any more."""
+        self._buffer.free()
+
+    def __iter__(self) -> Iterator[Context]:
+        """All contexts that were opened, by number."""
+        return iter([context for context in self._contexts if context is not None])
+
+    # -- contexts ----------------------------------------------------------------------------------
+
+    async def create(self, name: str = "", *, wanted: Placement | str | None = None) -> Context:
+        """A context for address spaces that are put there with `choose`; `wanted` as `place`.
+
+        Raises `OutOfContexts`, `PlacementError`.
+        """
+        policy = self._default if wanted is None else placement(wanted)
+        context = self._new(name, chosen=True)
+        if context is None:
+            raise OutOfContexts(f"no context for {name!r}: {self._held()}")
+        await self.place(context, policy)
+        return context
+
+    async def end(self, context: Context) -> None:
+        """Give a created context back. Raises `ContextError` while it has address spaces."""
+        if spaces := self.spaces(context):
+            raise ContextError(f"{context} is in use by {', '.join(map(str, spaces))}")
+        self._wishes = {s: wish for s, wish in self._wishes.items() if wish is not context}
+        await self._end(context)
+
+    async def place(self, context: Context, wanted: Placement | str) -> None:
+        """How blocks of its tasks are spread over SMs that are launched from now on, unless the
+        task itself says it. Raises `PlacementError`."""
+        context.placement = placement(wanted)
+        await self._write(context.number, "PLACEMENT", context.placement)
+
+    def policy(self, space: AddressSpace) -> Placement:
+        """How blocks of a task of a space that has entered its context are spread (ASID-32).
+
+        The machine knows that too, but looks only when a context begins to run; one that runs alone
+        goes on for ever, while the driver changes what it has.
+        """
+        context = self._members[space].context
+        if context.placement is not AUTO:
+            return context.placement
+        members = self._members.values()
+        count = sum(member.context is context and member.entered for member in members)
+        return Placement.DEEP if count > 1 else Placement.WIDE
+
+    def spaces(self, context: Context) -> list[AddressSpace]:
+        """Address spaces that a context has now."""
+        return [space for space, member in self._members.items() if member.context is context]
+
+    def of(self, space: AddressSpace) -> Context | None:
+        """The context of an address space in use."""
+        member = self._members.get(space)
+        return member.context if member else None
+
+    async def _end(self, context: Context) -> None:
+        """Whoever opens it next finds it as new; from now on somebody may."""
+        self._contexts[context.number] = None
+        if context.placement is not self._default:
+            await self.place(context, self._default)
+        if context.broken is not None:
+            await self.mend(context)
+
+    def _new(self, name: str, *, chosen: bool) -> Context | None:
+        for number, context in enumerate(self._contexts):
+            if context is None:
+                name = name or f"context {number}"
+                fresh = Context(number, name, self._default, self._free[number], chosen)
+                self._contexts[number] = fresh
+                return fresh
+        return None
+
+    # -- address spaces ----------------------------------------------------------------------------
+
+    def choose(self, space: AddressSpace, context: Context) -> None:
+        """Tasks of a space run in a context from now on. Raises `ContextError` while channels of
+        the space are open."""
+        if space in self._members:
+            raise ContextError(f"{space} is in {self._members[space].context} and in use")
+        if self._contexts[context.number] is not context:
+            raise ContextError(f"{context} was ended")
+        self._wishes[space] = context
+
+    def join(self, space: AddressSpace) -> Context | None:
+        """A channel of a space begins: the context of its tasks, None when all are taken."""
+        member = self._members.get(space)
+        if member is None:
+            context = self._wishes.get(space) or self._with_room()
+            if context is None:
+                return None
+            member = self._members[space] = _Member(context)
+        member.users += 1
+        return member.context
+
+    def enter(self, space: AddressSpace) -> None:
+        """A task of a space is going to be launched. Raises `OutOfContexts` for one that has no
+        context, or an ASID that none can have."""
+        member, asid = self._members.get(space), space.asid
+        if member is None:
+            raise OutOfContexts(f"no context for tasks of {space}: {self._held()}")
+        if member.entered:
+            return
+        assert asid is not None, "a channel has it"
+        if asid >= SUBCONTEXTS:
+            raise OutOfContexts(f"no context can have {space}: ASIDs 0 … {SUBCONTEXTS - 1} only")
+        member.context.block.add(asid, space.base)
+        member.entered = True
+
+    async def leave(self, space: AddressSpace) -> None:
+        """A channel of a space has ended. With the last one the space leaves its context, and the
+        machine is not going to bind it any more. Raises `ContextError` when that takes too long."""
+        member = self._members.get(space)
+        if member is None:
+            return
+        member.users -= 1
+        if member.users:
+            return
+        del self._members[space]
+        context = member.context
+        if member.entered and space.asid is not None:
+            context.block.remove(space.asid)
+            await self._settle()
+        if not context.chosen and not self.spaces(context):
+            await self._end(context)
+
+    def forget(self, space: AddressSpace) -> None:
+        """A space was closed."""
+        self._wishes.pop(space, None)
+
+    def _with_room(self) -> Context | None:
+        """One that takes any address space."""
+        for context in self:
+            if not context.chosen and len(self.spaces(context)) < self._spaces_each:
+                return context
+        return self._new("", chosen=False)
+
+    def _held(self) -> str:
+        """Who has the contexts, in words."""
+        held = [f"{one} has {len(self.spaces(one))} address spaces" for one in self]
+        return f"of {len(self._contexts)} contexts {', '.join(held) or 'none is open'}"
+
+    async def _settle(self) -> None:
+        """Wait until no context is about to run: one that is may still read what its instance
+        block was."""
+        waited = 0
+        while True:
+            state = await self._control.read_fields("TASK_STATE")
+            if state["IDLE"] or state["ACTIVE"]:
+                return
+            if waited >= _PATIENCE_CYCLES:
+                raise ContextError(f"no context has begun to run for {waited} cycles")
+            await self._control.machine.wait_cycles(_POLL_CYCLES)
+            waited += _POLL_CYCLES
+
+    # -- errors ------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Take note of contexts that cannot run."""
+        broken = (await self._control.read_fields("CONTEXT_BROKEN"))["CONTEXT"]
+        for context in self:
+            if broken >> context.number & 1 and context.broken is None:
+                spaces = tuple(str(space) for space in self.spaces(context))
+                address = context.block.address
+                context.broken = ContextBroken(context.number, context.name, spaces, address)
+
+    async def mend(self, context: Context) -> None:
+        """Let a context be tried again that could not run."""
+        context.broken = None
+        await self._control.write("CONTEXT_BROKEN", CONTEXT=1 << context.number)
+
+    async def _write(self, number: int, name: str, value: int) -> None:
+        await self._control.write_context(number, name, value)

@@ -1,0 +1,267 @@
+"""The compute engine: kernels, prepared launches, contexts (ASID-22, ASID-32, PLACE-27).
+
+    task = await engine.prepare(launch, space)
+    pushbuffer.launch_task(task.record)
+
+`Stream.launch` does both. A task is identified by its record: one record is one task until that
+has ended.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from driver.compute.contexts import Context, ContextBroken, Contexts
+from driver.compute.launch import Extent, KernelLaunch, sizes
+from driver.compute.occupancy import Occupancy, occupancy
+from driver.compute.placement import AUTO, from_environment, placement
+from driver.compute.program import Program
+from driver.compute.qmd import Release, TaskRecord
+from driver.compute.task_lists import TaskListError, TaskLists
+from driver.compute.task_memory import TaskMemory, TaskPool
+from driver.compute.tasks import Task, Tasks
+from driver.faults.channel_error import ChannelError
+from driver.faults.fault_log import FaultLog
+from driver.faults.task_error import TaskError
+from driver.faults.warp_fault import WarpFaults
+from driver.kernels.library import Kernel
+from driver.memory.address_space import AddressSpace
+from driver.memory.asids import AddressSpaces
+from driver.memory.fence import FencePool
+from driver.memory.physical import Memory
+from driver.platform.control_port import Control
+from driver.platform.info import DeviceInfo
+from driver.platform.turns import Turns
+from hw.errors import Cause
+from hw.instance import SUBCONTEXTS
+from hw.qmd import QMD_BYTES, Placement
+
+__all__ = ["ComputeEngine", "ComputeSettings"]
+
+
+@dataclass(frozen=True)
+class ComputeSettings:
+    """How the compute engine is set up.
+
+    Members
+    -------
+    waiting : tasks of one priority that may wait in each context.
+    slice_cycles : cycles that a context runs while others wait.
+    placement : of contexts; else what the environment variable SIGNALBOX_PLACEMENT says.
+    spaces_each : address spaces that go to one context by themselves.
+    """
+
+    waiting: int = 64
+    slice_cycles: int = 20_000
+    placement: Placement | str | None = None
+    spaces_each: int = SUBCONTEXTS
+
+    @property
+    def policy(self) -> Placement:
+        """The placement. Raises `PlacementError`."""
+        return from_environment() if self.placement is None else placement(self.placement)
+
+
+class ComputeEngine:
+    """Compute engine of one device (`Device.compute`).
+
+    Members
+    -------
+    contexts : which address spaces run side by side.
+    warp_faults : warps that could not go on.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        memory: Memory,
+        spaces: AddressSpaces,
+        info: DeviceInfo,
+        settings: ComputeSettings,
+        fences: Callable[[AddressSpace], FencePool],
+    ) -> None:
+        self._control, self._memory, self._spaces = control, memory, spaces
+        self._info, self._settings, self._fences = info, settings, fences
+        default = settings.policy
+        self.contexts = Contexts(
+            control, memory, info.contexts, default=default, spaces_each=settings.spaces_each
+        )
+        self.warp_faults = WarpFaults(control)
+        counts = {"slots": info.slots, "contexts": info.contexts, "waiting": settings.waiting}
+        self._lists = TaskLists(control, memory, **counts)
+        self._system = self._own_space()
+        self._lost = False
+        self._turns = Turns(control.machine)
+        self._pools: dict[AddressSpace, TaskPool] = {}
+        self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
+
+    def _own_space(self) -> AddressSpace | None:
+        """The address space of the lists, which no application reaches; None on a machine with one
+        ASID, where it is that of whoever has it."""
+        if not self._spaces.reserved:
+            return None
+        return self._spaces.create("system", asid=max(self._spaces.reserved))
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Tell the machine of lists and contexts; it has no task. Raises `TaskListError`."""
+        await self._lists.rest()
+        if self._system is not None:
+            await self._lists.place(self._system, await self._spaces.acquire(self._system))
+        await self._control.write("CONTEXT_SLICE", self._settings.slice_cycles)
+        await self.contexts.open()
+        await self._control.write("TASK_STATUS", WARP_FAULT=1, LOST=1)
+
+    def release(self) -> None:
+        """The machine has no task any more, and its channels are closed."""
+        if self._system is not None:
+            self._spaces.release(self._system)
+
+    def free(self) -> None:
+        """Give all memory back, once all address spaces are closed."""
+        for space in {*self._pools, *(space for space, _ in self._programs)}:
+            self.forget(space)
+        self._lists.free()
+        self.contexts.free()
+
+    def forget(self, space: AddressSpace) -> None:
+        """A space was closed: its programs and records go."""
+        if pool := self._pools.pop(space, None):
+            pool.end()
+        for key in [key for key in self._programs if key[0] is space]:
+            self._programs.pop(key).buffer.free()
+        self.contexts.forget(space)
+
+    # -- channels ----------------------------------------------------------------------------------
+
+    async def join(self, space: AddressSpace, asid: int) -> Context | None:
+        """A channel of a space, which has `asid`, is going to be opened; the context of its tasks,
+        None when all are taken."""
+        if self._system is None:
+            await self._lists.place(space, asid)
+        return self.contexts.join(space)
+
+    async def leave(self, space: AddressSpace) -> None:
+        """A channel of a space is closed and at rest. Raises `ContextError`."""
+        await self.contexts.leave(space)
+
+    async def explain(
+        self, error: ChannelError, asid: int, tasks: Tasks, faults: FaultLog
+    ) -> TaskError:
+        """All that is known of a task's error of a channel of address space `asid`."""
+        task = tasks.find(error.va)
+        warp, place, kernel = None, "", task.name if task else ""
+        fields = await self._control.read_channel_fields(error.channel, "CAUSE")
+        if error.cause is Cause.TASK_KERNEL:
+            holds = task.program.holds if task else lambda at: True
+            warp = await self.warp_faults.claim(asid, holds)
+            place = task.program.line(warp.at) if task and warp else ""
+        found = TaskError.of(error, kernel, fields["SKEDCHECK"], warp, place)
+        if error.cause is Cause.TASK_LISTS and self._system is not None:
+            asid = max(self._spaces.reserved)
+        if error.cause is not Cause.TASK_KERNEL:
+            found.fault = await faults.claim(asid, error)
+        elif warp is not None and warp.va is not None:
+            found.fault = await faults.claim(asid, error, va=warp.va)
+        return found
+
+    # -- kernels -----------------------------------------------------------------------------------
+
+    def occupancy(self, kernel: Kernel, block: Extent, shared: int = 0) -> Occupancy:
+        """How many blocks of a kernel an SM holds at once, with `shared` bytes beside what the
+        kernel needs. Raises `BlockError`, which names the resource that one block is too big for.
+        """
+        one = KernelLaunch(
+            kernel=kernel, grid=(1, 1, 1), block=sizes(block), args={}, shared=shared
+        )
+        needs = {"registers": kernel.registers, "block": one.block, "shared": one.shared_bytes}
+        return occupancy(self._info, **needs)
+
+    async def load(self, kernel: Kernel, space: AddressSpace) -> Program:
+        """A kernel in an address space; put there when it is not yet, until the space is closed.
+        Raises as `AddressSpace.allocate`."""
+        key, text = (space, kernel.program), kernel.program
+        async with self._turns.take():
+            if key not in self._programs:
+                options = {"above": space.upper, "read_only": True, "name": kernel.name}
+                buffer = await space.allocate(len(text), **options)
+                buffer.write(text)
+                self._programs[key] = Program(kernel, space, buffer)
+        return self._programs[key]
+
+    async def prepare(self, launch: KernelLaunch, space: AddressSpace) -> Task:
+        """Put a launch into the memory of an address space: program, arguments and record.
+
+        Returns the task, to be submitted by its `record`, or given up with `Task.discard`. Raises
+        `BlockError`, `OutOfContexts`, `OutOfMemory`, `ValueError` for wrong arguments.
+        """
+        kernel = launch.kernel
+        self.occupancy(kernel, launch.block, launch.shared)
+        arguments = kernel.arguments(**launch.args)
+        program = await self.load(kernel, space)
+        self.contexts.enter(space)
+        memory = await self._pool(space).take(QMD_BYTES + len(arguments))
+        fences = self._fences(space)
+        fence = await fences.take()
+        release = Release(fence.address, fence.following, timestamp=True)
+        fence.advance()
+        task = Task(program, memory, fence, fences)
+        try:
+            record = self._record(launch, program, memory, len(arguments), release)
+            memory.write(record.pack(self._info) + arguments)
+        except Exception:
+            task.discard()
+            raise
+        return task
+
+    def _pool(self, space: AddressSpace) -> TaskPool:
+        if space not in self._pools:
+            self._pools[space] = TaskPool(space, self._memory.machine)
+        return self._pools[space]
+
+    def _record(
+        self,
+        launch: KernelLaunch,
+        program: Program,
+        memory: TaskMemory,
+        size: int,
+        release: Release,
+    ) -> TaskRecord:
+        """The record, behind which the arguments lie."""
+        open_ = launch.placement is AUTO
+        policy = self.contexts.policy(program.space) if open_ else launch.placement
+        return TaskRecord(
+            program=program.va,
+            registers=launch.kernel.registers,
+            grid=launch.grid,
+            block=launch.block,
+            arguments=memory.va + QMD_BYTES,
+            argument_bytes=size,
+            shared=launch.shared_bytes,
+            barrier=launch.kernel.barrier,
+            priority=launch.priority,
+            head=launch.head,
+            placement=policy,
+            releases=(release,),
+        )
+
+    # -- errors ------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Take note of what the machine tells of tasks and contexts."""
+        await self.warp_faults.read()
+        if (await self._control.read_fields("TASK_STATUS"))["LOST"]:
+            self._lost = True
+            await self._control.write("TASK_STATUS", LOST=1)
+        await self.contexts.look()
+
+    def tell(self) -> None:
+        """Raise `TaskListError` if the machine lost a task, once."""
+        lost, self._lost = self._lost, False
+        if lost:
+            raise TaskListError("the machine lost a task: it could not read it from its list")
+
+    def broken(self, spaces: Sequence[AddressSpace]) -> ContextBroken | None:
+        """Why tasks of one of these address spaces cannot run."""
+        contexts = (self.contexts.of(space) for space in spaces)
+        return next((one.broken for one in contexts if one is not None and one.broken), None)

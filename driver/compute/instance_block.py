@@ -1,0 +1,46 @@
+"""Instance blocks: which address spaces a context has, written into memory (ASID-21, ASID-22)."""
+
+from driver.memory.physical import Buffer
+from hw.instance import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
+from hw.methods import pack
+
+__all__ = ["INSTANCE_BYTES", "InstanceBlock"]
+
+INSTANCE_BYTES = 4096
+
+
+class InstanceBlock:
+    """The block at byte `offset` of a buffer, at first without address spaces.
+
+    The machine reads it whenever its context begins to run, so every change is whole at any moment:
+    a page directory stands before it is valid.
+    """
+
+    def __init__(self, buffer: Buffer, offset: int) -> None:
+        self._buffer, self._offset = buffer, offset
+        self._valid = 0
+        buffer.write(bytes(INSTANCE_BYTES), offset)
+
+    @property
+    def address(self) -> int:
+        """Physical byte address."""
+        return self._buffer.at(self._offset)
+
+    def add(self, asid: int, base: int) -> None:
+        """The context has `asid`, whose page directory lies at physical byte address `base`."""
+        if not 0 <= asid < SUBCONTEXTS:
+            raise ValueError(f"ASID {asid} is outside 0 … {SUBCONTEXTS - 1}")
+        word = pack(PageDirectoryBase, version2=1, big_page_64k=1, base=base >> 12)
+        self._store(SC_BASES + asid * SC_STEP, word)
+        self._mark(self._valid | 1 << asid)
+
+    def remove(self, asid: int) -> None:
+        """The context has it no more."""
+        self._mark(self._valid & ~(1 << asid))
+
+    def _mark(self, valid: int) -> None:
+        self._valid = valid
+        self._store(SC_VALID, valid)
+
+    def _store(self, at: int, word: int) -> None:
+        self._buffer.write(word.to_bytes(8, "little"), self._offset + at)

@@ -1,0 +1,44 @@
+"""A kernel launch: kernel, grid, block and arguments, before it has memory (PLACE-27)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from driver.compute.placement import AUTO
+from driver.kernels.library import Kernel
+from hw.config import SHARED_UNIT
+from hw.qmd import Placement
+
+__all__ = ["Extent", "KernelLaunch", "sizes"]
+
+Extent = int | Sequence[int]
+"""Sizes in x, y, z; those that are left out are 1."""
+
+
+def sizes(extent: Extent) -> tuple[int, int, int]:
+    """All three sizes. Raises `ValueError`."""
+    given = (extent,) if isinstance(extent, int) else tuple(extent)
+    if not 1 <= len(given) <= 3:
+        raise ValueError(f"{extent} has {len(given)} sizes: there are 1 … 3")
+    x, y, z = (*given, 1, 1, 1)[:3]
+    return int(x), int(y), int(z)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLaunch:
+    """One launch, as `Stream.launch` describes it; arguments are numbers already."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: Mapping[str, int]
+    priority: int = 0
+    placement: Placement = AUTO
+    shared: int = 0
+    head: bool = False
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: the kernel's, and `shared` more; in whole units."""
+        size = prod(self.block) * self.kernel.shared_per_thread + self.shared
+        return -(-size // SHARED_UNIT) * SHARED_UNIT

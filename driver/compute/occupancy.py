@@ -1,0 +1,115 @@
+"""How many blocks of a kernel an SM holds at once (PLACE-2, PLACE-27).
+
+occupancy(Config(), registers=8, block=(64, 1, 1), shared=1024)
+Occupancy(blocks=8, warps=16, limits=('warps', 'registers', 'block slots'))
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS
+from hw.qmd import MOST_REGISTERS, MOST_THREADS, SkedCheck
+
+__all__ = ["BlockError", "Needs", "Occupancy", "SmSizes", "needs", "occupancy"]
+
+
+class SmSizes(Protocol):
+    """What an SM has, as `hw.config.Config` and `driver.platform.info.DeviceInfo` say it."""
+
+    @property
+    def sm_warps(self) -> int:
+        """Hardware warps."""
+        ...
+
+    @property
+    def sm_blocks(self) -> int:
+        """Block slots."""
+        ...
+
+    @property
+    def sm_registers(self) -> int:
+        """32-bit registers."""
+        ...
+
+    @property
+    def sm_shared(self) -> int:
+        """Bytes of shared memory."""
+        ...
+
+
+class BlockError(ValueError):
+    """A block that no SM of the machine can hold; the message names the resource, `check` is the
+    public number of what the hardware would say."""
+
+    def __init__(self, check: SkedCheck, message: str) -> None:
+        super().__init__(message)
+        self.check = check
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a block takes of an SM, as the hardware counts it: hardware warps, registers and bytes
+    of shared memory, both in whole units."""
+
+    warps: int
+    registers: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """`blocks` fit an SM at once, with `warps` in all; what there is no more of for another one."""
+
+    blocks: int
+    warps: int
+    limits: tuple[str, ...]
+
+
+def needs(registers: int, block: tuple[int, int, int], shared: int) -> Needs:
+    """What a block of that many threads takes, with so many registers each.
+
+    Raises `BlockError` for a shape that no machine has.
+    """
+    if not 1 <= registers <= MOST_REGISTERS:
+        raise BlockError(
+            SkedCheck.REGISTER_COUNT, f"{registers} registers per thread: 1 … {MOST_REGISTERS}"
+        )
+    if min(block) < 1:
+        raise BlockError(SkedCheck.DIMENSION_ZERO, f"a block of {block} threads has none")
+    threads = prod(block)
+    if threads > MOST_THREADS:
+        raise BlockError(
+            SkedCheck.THREADS, f"a block of {block} has {threads} threads: {MOST_THREADS} at most"
+        )
+    warps = -(-threads // WARP_THREADS)
+    per_warp = _whole(registers * WARP_THREADS, REGISTER_UNIT)
+    return Needs(warps, warps * per_warp, _whole(shared, SHARED_UNIT))
+
+
+def occupancy(
+    config: SmSizes, *, registers: int, block: tuple[int, int, int], shared: int = 0
+) -> Occupancy:
+    """How many such blocks an empty SM holds, and what limits them.
+
+    Raises `BlockError` when it holds none.
+    """
+    need = needs(registers, block, shared)
+    room = {
+        "warps": (config.sm_warps, need.warps, SkedCheck.WARPS),
+        "registers": (config.sm_registers, need.registers, SkedCheck.REGISTERS),
+        "shared memory": (config.sm_shared, need.shared, SkedCheck.SHARED_MEMORY),
+        "block slots": (config.sm_blocks, 1, SkedCheck.NONE),
+    }
+    for name, (has, takes, check) in room.items():
+        if takes > has:
+            raise BlockError(check, f"{name}: a block needs {takes}, an SM has {has}")
+    counts = {name: has // takes for name, (has, takes, _) in room.items() if takes}
+    blocks = min(counts.values())
+    limits = tuple(name for name, count in counts.items() if count == blocks)
+    return Occupancy(blocks, blocks * need.warps, limits)
+
+
+def _whole(amount: int, unit: int) -> int:
+    """Rounded up to whole units."""
+    return -(-amount // unit) * unit

@@ -1,0 +1,166 @@
+"""Task records: QMD V03_00 in 256 bytes (HOST-10), from what a launch says.
+
+record = TaskRecord(program=0x1000, registers=8, grid=(4, 1, 1), block=(64, 1, 1))
+record.pack(config)                                     256 bytes
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from driver.compute.occupancy import BlockError, SmSizes, occupancy
+from hw.config import PRIORITIES, VA_BITS
+from hw.qmd import (
+    QMD,
+    QMD_BYTES,
+    QMD_VERSION,
+    RELEASES,
+    DependentAction,
+    Placement,
+    ReleaseOp,
+    SkedCheck,
+)
+
+__all__ = ["Release", "TaskRecord"]
+
+_MOST_BLOCKS = 1 << 32
+_FOUR_WORDS, _ONE_WORD = 0, 1
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is written when a task is complete.
+
+    Members
+    -------
+    va : where; 40 bits.
+    payload : the value; `wide`: of 64 bits.
+    timestamp : four words, with the time; else the value alone.
+    reduction : combine the value with what is there; `signed` as a signed number.
+    interrupt : tell the CPU.
+    """
+
+    va: int
+    payload: int
+    wide: bool = False
+    timestamp: bool = False
+    reduction: ReleaseOp | None = None
+    signed: bool = False
+    interrupt: bool = False
+
+    def fields(self, number: int) -> dict[str, int]:
+        """Fields of the record's release `number`."""
+        values = {
+            "ADDRESS_LOWER": self.va & 0xFFFF_FFFF,
+            "ADDRESS_UPPER": self.va >> 32,
+            "ENABLE": 1,
+            "REDUCTION_ENABLE": int(self.reduction is not None),
+            "REDUCTION_OP": self.reduction or 0,
+            "REDUCTION_FORMAT": int(self.signed),
+            "NON_BLOCKING_INTR_TYPE": int(self.interrupt),
+            "PAYLOAD64B": int(self.wide),
+            "STRUCTURE_SIZE": _FOUR_WORDS if self.timestamp else _ONE_WORD,
+            "PAYLOAD_LOWER": self.payload & 0xFFFF_FFFF,
+            "PAYLOAD_UPPER": self.payload >> 32,
+        }
+        return {f"RELEASE{number}_{name}": value for name, value in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRecord:
+    """A grid of blocks that run one program.
+
+    Members
+    -------
+    program : its virtual address, a multiple of 8. registers : of each thread.
+    grid, block : sizes in x, y, z.
+    arguments, argument_bytes : constant buffer 0; whole 16 bytes.
+    shared : bytes of shared memory per block. barrier : whether its warps wait for each other.
+    priority : of the device, 63 the most urgent. head : before others of its priority.
+    placement : how its blocks are spread over SMs; CONTEXT leaves it to the context.
+    releases : up to three, carried out in this order when the task is complete.
+    dependent : virtual address of the record of a task to which `action` is then done.
+    """
+
+    program: int
+    registers: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: int = 0
+    argument_bytes: int = 0
+    shared: int = 0
+    barrier: bool = False
+    priority: int = 0
+    head: bool = False
+    placement: Placement = Placement.CONTEXT
+    releases: tuple[Release, ...] = ()
+    dependent: int | None = None
+    action: DependentAction = DependentAction.SCHEDULE
+
+    def pack(self, config: SmSizes) -> bytes:
+        """The record, for a machine of this configuration.
+
+        Raises `BlockError` for what its hardware would refuse, `ValueError` for a value that has
+        no place in the record.
+        """
+        self._check(config)
+        word = 0
+        for name, value in self._fields().items():
+            field = QMD[name]
+            if not 0 <= value < 1 << field.width:
+                raise ValueError(f"{name} = {value:#x} does not fit its {field.width} bits")
+            word |= value << field.offset
+        return word.to_bytes(QMD_BYTES, "little")
+
+    def _check(self, config: SmSizes) -> None:
+        occupancy(config, registers=self.registers, block=self.block, shared=self.shared)
+        if min(self.grid) < 1:
+            raise BlockError(SkedCheck.DIMENSION_ZERO, f"a grid of {self.grid} blocks has none")
+        if prod(self.grid) >= _MOST_BLOCKS:
+            raise ValueError(f"a grid of {self.grid} has 2^32 blocks or more")
+        if self.program % 8:
+            raise BlockError(SkedCheck.PROGRAM, f"program {self.program:#x}: no multiple of 8")
+        if self.argument_bytes % 16:
+            raise ValueError(f"argument_bytes = {self.argument_bytes}: no multiple of 16")
+        if not 0 <= self.priority < PRIORITIES:
+            raise ValueError(f"priority = {self.priority}: 0 … {PRIORITIES - 1}")
+        if len(self.releases) > len(RELEASES):
+            raise ValueError(f"{len(self.releases)} releases: {len(RELEASES)} at most")
+        if self.dependent is not None and self.dependent % QMD_BYTES:
+            raise ValueError(f"dependent {self.dependent:#x}: no multiple of {QMD_BYTES}")
+        for va in (self.program, self.arguments):
+            if not 0 <= va < 1 << VA_BITS:
+                raise ValueError(f"address {va:#x} is past {VA_BITS} bits")
+
+    def _fields(self) -> dict[str, int]:
+        major, minor = QMD_VERSION
+        width, height, depth = self.grid
+        fields = {
+            "QMD_MAJOR_VERSION": major,
+            "QMD_VERSION": minor,
+            "QMD_GROUP_ID": self.priority,
+            "ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST": int(self.head),
+            "MODEL_PLACEMENT": self.placement,
+            "CTA_RASTER_WIDTH": width,
+            "CTA_RASTER_HEIGHT": height,
+            "CTA_RASTER_DEPTH": depth,
+            "SHARED_MEMORY_SIZE": self.shared,
+            "REGISTER_COUNT_V": self.registers,
+            "BARRIER_COUNT": int(self.barrier),
+            "PROGRAM_ADDRESS_LOWER": self.program & 0xFFFF_FFFF,
+            "PROGRAM_ADDRESS_UPPER": self.program >> 32,
+            "CONSTANT_BUFFER_0_VALID": int(self.argument_bytes > 0),
+            "CONSTANT_BUFFER_0_ADDR_LOWER": self.arguments & 0xFFFF_FFFF,
+            "CONSTANT_BUFFER_0_ADDR_UPPER": self.arguments >> 32,
+            "CONSTANT_BUFFER_0_SIZE_SHIFTED4": self.argument_bytes >> 4,
+        }
+        for axis, threads in enumerate(self.block):
+            fields[f"CTA_THREAD_DIMENSION{axis}"] = threads
+        for number, release in enumerate(self.releases):
+            fields |= release.fields(number)
+        if self.dependent is not None:
+            fields |= {
+                "DEPENDENT_QMD0_POINTER": self.dependent >> 8,
+                "DEPENDENT_QMD0_ENABLE": 1,
+                "DEPENDENT_QMD0_ACTION": self.action,
+            }
+        return fields

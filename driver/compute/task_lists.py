@@ -1,0 +1,78 @@
+"""Memory of the lists in which tasks wait for a slot (ASID-23): the driver's to give."""
+
+from driver.memory.address_space import AddressSpace
+from driver.memory.physical import Memory
+from driver.platform.control_port import Control
+from driver.platform.turns import Turns
+from hw.config import PRIORITIES
+
+__all__ = ["TaskListError", "TaskLists", "log_size"]
+
+_ENTRY_BYTES = 8
+_MOST_LOG_SIZE = 20
+
+_POLL_CYCLES = 50
+"""Cycles between looks whether the compute engine is at rest."""
+
+_PATIENCE_CYCLES = 200_000
+"""After so many cycles it is given up."""
+
+
+class TaskListError(Exception):
+    """The compute engine does not come to rest, so its lists cannot be moved."""
+
+
+def log_size(slots: int, waiting: int) -> int:
+    """Binary logarithm of the places of each list, so that `waiting` tasks have room beside those
+    that may come back from `slots` slots: as many as there are, and a quarter more."""
+    size = (slots + slots // 4 + waiting - 1).bit_length()
+    if waiting < 1 or size > _MOST_LOG_SIZE:
+        raise ValueError(f"waiting = {waiting}: 1 … {(1 << _MOST_LOG_SIZE) - slots - slots // 4}")
+    return size
+
+
+class TaskLists:
+    """All lists of a machine, in one buffer that is mapped in one address space at a time.
+
+    Parameters
+    ----------
+    slots, contexts : of the machine. waiting : tasks of a level that may wait in each context.
+    """
+
+    def __init__(
+        self, control: Control, memory: Memory, *, slots: int, contexts: int, waiting: int
+    ) -> None:
+        self._control = control
+        self._turns = Turns(control.machine)
+        self._log_size = log_size(slots, waiting)
+        size = PRIORITIES * contexts * _ENTRY_BYTES << self._log_size
+        self._buffer = memory.allocate_pages(size, name="task lists")
+        self._space: AddressSpace | None = None
+
+    async def place(self, space: AddressSpace, asid: int) -> None:
+        """From now on they are in `space`, which has `asid` as long as they are. Nothing to do when
+        they are there already. Raises `TaskListError`, `OutOfMemory`, `OutOfAddresses`."""
+        async with self._turns.take():
+            if self._space is space:
+                return
+            if not space.has(self._buffer):
+                await space.map(self._buffer, above=space.upper)
+            await self.rest()
+            va = space.at(self._buffer)
+            await self._control.write("TASK_LISTS_LO", va & 0xFFFF_FFFF)
+            await self._control.write("TASK_LISTS_HI", va >> 32)
+            await self._control.write("TASK_LISTS_SIZE", LOG_SIZE=self._log_size, ASID=asid)
+            self._space = space
+
+    async def rest(self) -> None:
+        """Wait until the compute engine holds no task. Raises `TaskListError`."""
+        waited = 0
+        while not (await self._control.read_fields("TASK_STATE"))["IDLE"]:
+            if waited >= _PATIENCE_CYCLES:
+                raise TaskListError(f"the compute engine still has tasks after {waited} cycles")
+            await self._control.machine.wait_cycles(_POLL_CYCLES)
+            waited += _POLL_CYCLES
+
+    def free(self) -> None:
+        """Give the memory back, once no address space has it any more."""
+        self._buffer.free()

@@ -1,0 +1,229 @@
+"""Why a channel halted, in words, with what to do about it (COPY-12, HOST-6). See
+`driver.faults.task_error` for what tasks add."""
+
+from dataclasses import dataclass
+
+from driver.commands.disassembler import method_detail, method_name
+from driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
+from driver.memory.translation_fault import TranslationFault
+from driver.platform.control_port import Control
+from hw.errors import CODE_OF, Cause
+from hw.methods import ObjectClass
+from hw.registers import WAITS
+
+__all__ = ["ChannelActive", "ChannelError", "ChannelTimeout", "read_error"]
+
+_MEANING = {
+    Cause.RING_POINTER: "GP_PUT is at or past the ring's size",
+    Cause.ENTRY_OPCODE: "a ring entry without a segment has an opcode other than NOP",
+    Cause.ENTRY_RANGE: "a pushbuffer segment runs past the 40-bit address space",
+    Cause.HEADER_RESERVED: "a pushbuffer header has a reserved form or bit",
+    Cause.HEADER_OBSOLETE: "a pushbuffer header has a form of older parts",
+    Cause.HEADER_RANGE: "a method group runs past the last method address",
+    Cause.METHOD_UNDEFINED: "there is no such host method",
+    Cause.METHOD_ILLEGAL: "the method ILLEGAL was executed",
+    Cause.METHOD_PRIVILEGED: "the method needs a privileged channel",
+    Cause.OBJECT_UNBOUND: "no object is bound to the subchannel: SET_OBJECT comes first",
+    Cause.OBJECT_SOFTWARE: "the subchannel holds a software object, which the CPU must execute",
+    Cause.OBJECT_CLASS: "SET_OBJECT names a class that was not built",
+    Cause.COPY_METHOD: "the copy class has no such method",
+    Cause.COPY_ZERO: "a copy of no bytes",
+    Cause.COPY_MODE: "block-linear, remap or another copy mode that is not modelled",
+    Cause.SEM_UNDERFLOW: "a counting semaphore would fall below 0",
+    Cause.SEM_OVERFLOW: "a counting semaphore would pass its width",
+    Cause.SEM_UNKNOWN: "no semaphore was built at this address on chip",
+    Cause.SEM_ALIGNMENT: (
+        "misaligned semaphore: 32 bits lie on 4 bytes, 64 bits on 8, a timestamped one on 16"
+    ),
+    Cause.SEM_UNSUPPORTED: "operation, width and sign of the semaphore do not go together",
+    Cause.SEM_BUS: "the bus refused an access to the semaphore",
+    Cause.SEM_FAULT: "the semaphore's address is not mapped",
+    Cause.ACQUIRE_TIMEOUT: "an acquire waited longer than the channel's time-out",
+    Cause.COPY_READ_BUS: "the bus refused a read of the copy",
+    Cause.COPY_READ_FAULT: "the copy's source is not mapped",
+    Cause.COPY_WRITE_BUS: "the bus refused a write of the copy",
+    Cause.COPY_WRITE_FAULT: "the copy's destination is not mapped",
+    Cause.COPY_SEMAPHORE: "the copy is complete, its semaphore release was refused",
+    Cause.USERD_WRITE: "GP_GET or REF could not be written: USERD refused by the bus or not mapped",
+    Cause.FETCH_BUS: "the bus refused a read of USERD, ring or pushbuffer",
+    Cause.FETCH_FAULT: "USERD, ring or pushbuffer is not mapped",
+    Cause.COMPUTE_MODE: "a compute method asks for what is not modelled",
+    Cause.INLINE_BUS: "the bus refused the write of an inline task record",
+    Cause.INLINE_FAULT: "the address of an inline task record is not mapped",
+    Cause.TASK_BUS: "the bus refused a read of the task's record",
+    Cause.TASK_FAULT: "the task's record is not mapped",
+    Cause.TASK_MODEL: "the task's record is of another version, or uses what is not modelled",
+    Cause.TASK_CHECK: "a check of the task's record failed",
+    Cause.TASK_FULL: "as many tasks of that priority wait as there is room for",
+    Cause.TASK_LISTS: "the memory of the task lists could not be accessed",
+    Cause.TASK_KERNEL: "a warp of the task could not go on",
+    Cause.TASK_RELEASE: "the task is complete, a release at its end was refused",
+    Cause.TASK_QUEUE: "its record is no open queue, or the context has no place for another one",
+}
+
+_WITH_ADDRESS = {
+    *(cause for cause in Cause if cause.name.startswith(("SEM_", "COPY_READ", "COPY_WRITE"))),
+    *(Cause.INLINE_BUS, Cause.INLINE_FAULT),
+    Cause.COPY_SEMAPHORE,
+    Cause.ACQUIRE_TIMEOUT,
+}
+
+_HEADERS = {Cause.HEADER_RESERVED, Cause.HEADER_OBSOLETE, Cause.HEADER_RANGE}
+_NO_METHOD = {
+    *(Cause.RING_POINTER, Cause.ENTRY_OPCODE, Cause.ENTRY_RANGE),
+    *(Cause.USERD_WRITE, Cause.FETCH_BUS, Cause.FETCH_FAULT),
+    *_HEADERS,
+}
+
+_COPY_FAULTS = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT}
+_COPY_ENDS = _COPY_FAULTS | {Cause.COPY_READ_BUS, Cause.COPY_WRITE_BUS, Cause.COPY_SEMAPHORE}
+"""Causes of copies that had begun."""
+
+_TASKS = {cause for cause in Cause if cause.name.startswith("TASK_")}
+
+_NEXT_HELD = ". Channel.resume() tries it again, Channel.skip() goes on behind it."
+_NEXT_COPY = ". Channel.resume() repeats the copy, Channel.skip() goes on behind it."
+_NEXT = ". Channel.resume() goes on behind it."
+
+
+@dataclass
+class ChannelError(Exception):
+    """A channel halted; all other channels go on.
+
+    Members
+    -------
+    channel : its number.
+    cause : what exactly was wrong; `code` is the public interrupt.
+    method, subchannel, data : the method to blame (byte offset), None when there is none.
+    held : it is tried again when the channel resumes; otherwise the channel goes on behind it.
+    va : address of the error, where the cause has one.
+    more : another copy or task of the channel has failed since; clearing this error shows that one.
+    fault : the access that was not translated, of the causes ..._FAULT, USERD_WRITE and
+        COPY_SEMAPHORE, and of tasks; None when it was none, or its record was lost.
+    object_class : of the subchannel, 0 for none; None when it is the one that the driver binds.
+    """
+
+    channel: int
+    cause: Cause
+    method: int | None
+    subchannel: int
+    data: int
+    va: int
+    held: bool = True
+    more: bool = False
+    fault: TranslationFault | None = None
+    object_class: int | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it is a copy's that can be repeated once its pages are mapped as it needs."""
+        released = self.cause is Cause.COPY_SEMAPHORE and self.fault is not None
+        return self.cause in _COPY_FAULTS or released
+
+    @property
+    def of_copy(self) -> bool:
+        """Whether a copy had begun, and failed."""
+        return self.cause in _COPY_ENDS
+
+    @property
+    def of_task(self) -> bool:
+        """Whether it is a task's, refused or failed; `va` is that of its record."""
+        return self.cause in _TASKS
+
+    @property
+    def details(self) -> list[str]:
+        """What else is known, in words."""
+        return []
+
+    @property
+    def reason(self) -> str:
+        """What was wrong and where."""
+        code = CODE_OF[self.cause].name if self.cause in CODE_OF else "no public code"
+        parts = [f"channel {self.channel} halted with {self.cause.name} ({code}): "]
+        parts.append(_MEANING.get(self.cause, "unknown cause"))
+        if self.method is not None:
+            parts.append(f"; at {method_name(self.method, self._class)} = {self.data:#010x}")
+            if detail := method_detail(self.method, self.data, self._class):
+                parts.append(f" ({detail})")
+            parts.append(f" of subchannel {self.subchannel}")
+        elif self.cause in _HEADERS:
+            parts.append(f"; header {self.data:#010x}")
+        if self.cause in _WITH_ADDRESS:
+            parts.append(f"; address {self.va:#x}")
+        parts += [f"; {detail}" for detail in self.details]
+        if self.fault is not None:
+            parts.append(f"; {self.fault}")
+        if self.more:
+            parts.append("; more of its copies or tasks have failed since")
+        return "".join(parts)
+
+    @property
+    def _class(self) -> int:
+        """Whose method it is if it is not the host's."""
+        if self.object_class is not None:
+            return self.object_class
+        compute = self.of_task or self.subchannel == COMPUTE_SUBCHANNEL
+        return ObjectClass.COMPUTE if compute else ObjectClass.COPY
+
+    @property
+    def at_header(self) -> bool:
+        """Whether a header is to blame, which is in `data`."""
+        return self.cause in _HEADERS
+
+    def __str__(self) -> str:
+        if self.repeatable:
+            return self.reason + _NEXT_COPY
+        return self.reason + (_NEXT_HELD if self.held else _NEXT)
+
+
+@dataclass
+class ChannelTimeout(Exception):
+    """A channel made no progress for `cycles`; the message says what it waits for."""
+
+    channel: int
+    cycles: int
+    wait: int
+
+    def __str__(self) -> str:
+        reason = WAITS.get(self.wait, f"reason {self.wait}")
+        return (
+            f"channel {self.channel} made no progress for {self.cycles} cycles; it waits for "
+            f"{reason}"
+        )
+
+
+@dataclass
+class ChannelActive(Exception):
+    """A channel still used its memory `cycles` after it was switched off."""
+
+    channel: int
+    cycles: int
+
+    def __str__(self) -> str:
+        return (
+            f"channel {self.channel} still uses its memory {self.cycles} cycles after it was "
+            "switched off: a copy, a read, a write-back or a semaphore operation has not ended"
+        )
+
+
+async def read_error(control: Control, channel: int) -> ChannelError | None:
+    """The error that `channel` is halted by, None when it is not."""
+    word = await control.read_channel_fields(channel, "CAUSE")
+    cause = Cause(word["CAUSE"])
+    if cause is Cause.NONE:
+        return None
+    held = await control.read_channel_fields(channel, "METHOD0")
+    data = await control.read_channel(channel, "DATA0")
+    low = await control.read_channel(channel, "ERROR_VA")
+    high = (await control.read_channel_fields(channel, "ERROR_VA_HI"))["ADDRESS"]
+    return ChannelError(
+        channel,
+        cause,
+        # USERD_WRITE has a method when it was REF that could not be written.
+        method=None if cause in _NO_METHOD and not held["VALID"] else held["ADDRESS"] * 4,
+        subchannel=held["SUBCHANNEL"],
+        data=data,
+        va=high << 32 | low,
+        held=bool(held["VALID"]),
+        more=bool(word["MORE"]),
+    )

@@ -1,0 +1,120 @@
+"""Which translation fault halted which channel: records of the machine, and who they belong to."""
+
+from collections import deque
+from collections.abc import Callable
+
+from driver.faults.channel_error import ChannelError
+from driver.faults.fault_buffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
+from driver.faults.fault_registers import FaultRegisters
+from driver.memory.translation_fault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault
+from driver.platform.machine import Machine
+from driver.platform.turns import Turns
+from hw.errors import Cause
+from hw.pagetables import AccessType
+
+__all__ = ["FaultLog"]
+
+_KEPT = 64
+"""So many faults are kept that belong to no channel's error, or not yet; the newest ones."""
+
+_PAGE = 4096
+
+_READS = {Cause.FETCH_FAULT, Cause.COPY_READ_FAULT, Cause.TASK_FAULT}
+_REQUESTERS = {
+    Cause.FETCH_FAULT: range(HOST, HOST + 1),
+    Cause.USERD_WRITE: range(HOST, HOST + 1),
+    Cause.SEM_FAULT: range(SEMAPHORES, SEMAPHORES + 1),
+    Cause.COPY_SEMAPHORE: range(SEMAPHORES, SEMAPHORES + 1),
+    Cause.COPY_READ_FAULT: range(FIRST_ENGINE, 128),
+    Cause.COPY_WRITE_FAULT: range(FIRST_ENGINE, 128),
+    Cause.INLINE_FAULT: range(HOST, 128),
+    Cause.TASK_FAULT: range(FIRST_ENGINE, 128),
+    Cause.TASK_LISTS: range(FIRST_ENGINE, 128),
+    Cause.TASK_KERNEL: range(128),
+    Cause.TASK_RELEASE: range(SEMAPHORES, SEMAPHORES + 1),
+}
+"""Clients that may have made the access, of every cause that a fault can be behind."""
+
+_WITHOUT_ADDRESS = {Cause.FETCH_FAULT, Cause.USERD_WRITE, Cause.TASK_LISTS, Cause.TASK_RELEASE}
+"""Causes of which the channel does not know the address."""
+
+_BOTH_WAYS = {Cause.TASK_LISTS, Cause.TASK_KERNEL}
+"""Causes of reads and of writes."""
+
+
+class FaultLog:
+    """Reads the fault buffer, and finds in it what is behind a channel's error."""
+
+    def __init__(self, machine: Machine, buffer: FaultBuffer, registers: FaultRegisters) -> None:
+        self._buffer, self._registers = buffer, registers
+        self._turns = Turns(machine)
+        self._faults: deque[TranslationFault] = deque(maxlen=_KEPT)
+        self._lost: FaultBufferOverflow | FaultBufferError | None = None
+
+    @property
+    def unclaimed(self) -> tuple[TranslationFault, ...]:
+        """Faults that belong to no channel's error, or not yet, oldest first."""
+        return tuple(self._faults)
+
+    async def read(self) -> None:
+        """Take note of what the machine has recorded, and clear its interrupt."""
+        async with self._turns.take():
+            if await self._registers.acknowledge():
+                self._lost = FaultBufferError("the machine could not write a fault record")
+            try:
+                self._faults += await self._buffer.read()
+            except FaultBufferOverflow as overflow:
+                self._faults += overflow.faults
+                self._lost = overflow
+            except FaultBufferError as error:
+                self._lost = error
+
+    def tell(self) -> None:
+        """Raise `FaultBufferOverflow` or `FaultBufferError` if faults were lost, once."""
+        lost, self._lost = self._lost, None
+        if lost is not None:
+            raise lost
+
+    async def claim(
+        self,
+        asid: int,
+        error: ChannelError,
+        touches: Callable[[int], bool] | None = None,
+        va: int | None = None,
+    ) -> TranslationFault | None:
+        """Fault behind an error of a channel of address space `asid`; None when there is none, or
+        its record was lost.
+
+        Each burst of a copy or task has a fault of its own, so others are forgotten with it: those
+        of a failed copy at addresses that it `touches`, and those of a task on the same page.
+        `va` is the accessed address where that of the error means something else.
+        """
+        if error.cause not in _REQUESTERS:
+            return None
+        await self.read()
+        found = [fault for fault in self._faults if _fits(fault, asid, error.cause)]
+        if error.cause not in _WITHOUT_ADDRESS:
+            page = (error.va if va is None else va) // _PAGE * _PAGE
+            near = [fault for fault in found if fault.va == page]
+            found = near if va is not None else near or found
+        if not found:
+            return None
+        claimed = found[0]
+        for fault in tuple(self._faults):
+            same = (fault.asid, fault.client) == (asid, claimed.client)
+            again = same and touches is not None and touches(fault.va)
+            shared = error.of_task and (fault.asid, fault.va) == (asid, claimed.va)
+            if fault is claimed or again or shared:
+                self._faults.remove(fault)
+        return claimed
+
+
+def _fits(fault: TranslationFault, asid: int, cause: Cause) -> bool:
+    """Whether a fault can be behind an error."""
+    if not fault.hub:  # an SM, whose numbers are others
+        return fault.asid == asid and cause is Cause.TASK_KERNEL
+    if fault.asid != asid or fault.client not in _REQUESTERS[cause]:
+        return False
+    if fault.client == SEMAPHORES or cause in _BOTH_WAYS:
+        return True
+    return (fault.access in {AccessType.READ, AccessType.PREFETCH}) == (cause in _READS)

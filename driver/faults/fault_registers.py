@@ -1,0 +1,74 @@
+"""Registers of the fault buffer (6.4): `FaultPointers` of a machine."""
+
+from driver.faults.fault_buffer import FaultBufferError
+from driver.memory.physical import Buffer
+from driver.platform.control_port import Control
+from hw.pagetables import FAULT_RECORD_BYTES
+
+__all__ = ["FaultRegisters"]
+
+_POLL_CYCLES = 8
+"""Cycles between looks whether a record is over."""
+
+_PATIENCE_CYCLES = 200_000
+"""After so many cycles it is given up."""
+
+
+class FaultRegisters:
+    """Where the machine records faults, and how far it and the driver are."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def enable(self, buffer: Buffer) -> None:
+        """Record faults in `buffer`, whole pages of physical memory, from its start on. Faults of
+        an earlier owner are forgotten. Raises what `disable` does."""
+        await self.disable()
+        await self._control.write("FAULT_BUFFER_LO", buffer.address & 0xFFFF_FFFF)
+        await self._control.write("FAULT_BUFFER_HI", buffer.address >> 32)
+        await self._control.write("FAULT_GET", 0)
+        records = buffer.size // FAULT_RECORD_BYTES
+        await self._control.write("FAULT_SIZE", RECORDS=records, ENABLE=1)
+
+    async def disable(self) -> None:
+        """Record none from now on; the interrupt is cleared. The memory of the buffer is not
+        written any more when it returns: it waits for a record that was under way, which is lost.
+
+        Raises `FaultBufferError` for one that does not end.
+        """
+        await self._control.write("FAULT_SIZE", 0)
+        waited = 0
+        while (await self._control.read_fields("FAULT_SIZE"))["ENABLE"]:
+            if waited >= _PATIENCE_CYCLES:
+                raise FaultBufferError(f"a fault record has not ended for {waited} cycles")
+            await self._control.machine.wait_cycles(_POLL_CYCLES)
+            waited += _POLL_CYCLES
+        await self._control.write("FAULT_STATUS", FAULT=1, OVERFLOW=1, BUS=1)
+
+    async def acknowledge(self) -> bool:
+        """Clear the interrupt, but for an overflow's; whether a record could not be written.
+        Records that come from now on raise it again."""
+        status = await self._control.read_fields("FAULT_STATUS")
+        if status["FAULT"] or status["BUS"]:
+            await self._control.write("FAULT_STATUS", FAULT=status["FAULT"], BUS=status["BUS"])
+        return bool(status["BUS"])
+
+    async def get(self) -> int:
+        """See `FaultPointers.get`."""
+        return (await self._control.read_fields("FAULT_GET"))["RECORD"]
+
+    async def put(self) -> int:
+        """See `FaultPointers.put`."""
+        return (await self._control.read_fields("FAULT_PUT"))["RECORD"]
+
+    async def set_get(self, index: int) -> None:
+        """See `FaultPointers.set_get`."""
+        await self._control.write("FAULT_GET", RECORD=index)
+
+    async def overflowed(self) -> bool:
+        """See `FaultPointers.overflowed`."""
+        return bool((await self._control.read_fields("FAULT_STATUS"))["OVERFLOW"])
+
+    async def clear_overflow(self) -> None:
+        """See `FaultPointers.clear_overflow`."""
+        await self._control.write("FAULT_STATUS", OVERFLOW=1)

@@ -1,0 +1,91 @@
+"""Tasks of machines with timing cores: how long warps compute, what they access.
+
+task = TimingTask(cycles=1000, spread=0xFF, accesses=4, base=0x10_0000, warp_bytes=64)
+task.pack()                             constant buffer 0, at a multiple of 32
+task.computes(number=3, warp=0)         cycles, before, between and after its accesses
+"""
+
+from dataclasses import asdict, dataclass
+
+from driver.kernels.library import Kernel
+from hw.config import VA_BITS
+from hw.sm.timing.layouts import RECORD_BYTES, timing_record
+
+__all__ = ["TIMING", "TimingTask"]
+
+_WORD = 0xFFFF_FFFF
+
+TIMING = Kernel(
+    "timing",
+    "mov r0, 0\nexit",
+    {
+        "ACCESSES": 4,
+        "STRIDE": 4,
+        "BASE": 8,
+        "CYCLES": 4,
+        "SPREAD": 4,
+        "BLOCK_BYTES": 4,
+        "WARP_BYTES": 4,
+    },
+)
+"""For `Stream.launch`: a task as a kernel, whose arguments are its record; it loads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingTask:
+    """What every warp of a grid does: it computes, then `accesses` times accesses memory and
+    computes again, each time equally long.
+
+    Members
+    -------
+    cycles, spread : it computes `cycles`, and up to `spread` more, a mask: 2^n - 1 spreads evenly.
+    accesses : how many, of a bus beat each. store : writes, else reads.
+    base : address of the first access of the first warp.
+    block_bytes, warp_bytes, stride : distances from block to block, from warp to warp of a block,
+        from access to access.
+    """
+
+    cycles: int
+    spread: int = 0
+    accesses: int = 0
+    store: bool = False
+    base: int = 0
+    block_bytes: int = 0
+    warp_bytes: int = 0
+    stride: int = 0
+
+    def pack(self) -> bytes:
+        """Its record, for the beginning of constant buffer 0.
+
+        Raises `ValueError` for a value that has no place in it.
+        """
+        if not 0 <= self.base < 1 << VA_BITS:
+            raise ValueError(f"base = {self.base:#x}: 0 … 2^{VA_BITS} - 1")
+        word = 0
+        for name, value in asdict(self).items():
+            field = timing_record[name]
+            if not 0 <= value < 1 << field.width:
+                raise ValueError(f"{name} = {value}: 0 … {(1 << field.width) - 1}")
+            word |= int(value) << field.offset
+        if self.cycles + self.spread > _WORD:
+            raise ValueError(f"cycles + spread = {self.cycles + self.spread}: {_WORD} at most")
+        return word.to_bytes(RECORD_BYTES, "little")
+
+    def computes(self, number: int, warp: int) -> int:
+        """Cycles that a warp of block `number`, counted along x, then y, then z, computes at a
+        time."""
+        mixed = (number << 6 | warp) & _WORD
+        mixed = mixed * 0x401 & _WORD
+        mixed ^= mixed >> 6
+        mixed = mixed * 9 & _WORD
+        mixed ^= mixed >> 11
+        return self.cycles + (mixed & self.spread)
+
+    def duration(self, number: int, warp: int) -> int:
+        """Cycles that it computes in all; its accesses take their time besides."""
+        return (self.accesses + 1) * self.computes(number, warp)
+
+    def address(self, number: int, warp: int, access: int) -> int:
+        """Where it accesses memory; a whole beat from this address rounded down."""
+        at = self.base + number * self.block_bytes + warp * self.warp_bytes + access * self.stride
+        return at % (1 << VA_BITS)

@@ -1,0 +1,1 @@
+"""Physical and virtual memory: buffers, page tables, address spaces, ASIDs, fences."""

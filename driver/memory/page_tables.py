@@ -1,0 +1,252 @@
+"""Page tables of one address space, written into the machine's memory (ASID-7, HOST-11)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from driver.memory.physical import Buffer, Memory
+from hw.config import VA_BITS
+from hw.methods import pack, unpack
+from hw.pagetables import DIRECTORIES, PAGE_SIZES, TABLES, DualPde, Level, Pde, PdeAperture, Pte
+
+__all__ = ["MapError", "Page", "PageTables"]
+
+_TABLE_ALIGN = 4096
+"""Of every table: addresses of small tables and directories are kept >> 12."""
+
+_REGION = PAGE_SIZES[-1]
+"""Bytes that one entry of PD0 maps."""
+
+
+class MapError(Exception):
+    """A range cannot be mapped, unmapped or protected as asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One mapped page: `size` bytes at virtual address `va` are those at physical `pa`."""
+
+    va: int
+    pa: int
+    size: int
+    read_only: bool = False
+    privileged: bool = False
+    atomics: bool = True
+
+    def entry(self) -> int:
+        """Its PTE."""
+        return pack(
+            Pte,
+            valid=1,
+            privileged=self.privileged,
+            read_only=self.read_only,
+            atomic_disable=not self.atomics,
+            address=self.pa >> 12,
+        )
+
+
+class PageTables:
+    """The tables of one address space; `root` is its page directory base.
+
+    Tables are made when a page first needs them, and kept until `free`, but for those that a
+    2 MiB page replaces. `map`, `unmap` and `protect` return the pages of which the machine may
+    remember what is no longer so: these are to be invalidated. Until that is acknowledged walks may
+    still read replaced tables, so their memory is kept until `release`.
+    """
+
+    def __init__(self, memory: Memory, name: str = "") -> None:
+        self._memory, self._name = memory, name
+        self._buffers: dict[int, Buffer] = {}
+        self._replaced: list[Buffer] = []
+        # Pages by their address, for every region of the size of the largest.
+        self._regions: dict[int, dict[int, Page]] = {}
+        self.root = self._table(DIRECTORIES[0])
+
+    def free(self) -> None:
+        """Give the memory of all tables back, once nothing walks them any more."""
+        self.release()
+        for buffer in self._buffers.values():
+            buffer.free()
+        self._buffers.clear()
+        self._regions.clear()
+
+    def release(self) -> None:
+        """Give the memory of replaced tables back, once their invalidation was acknowledged."""
+        for buffer in self._replaced:
+            buffer.free()
+        self._replaced.clear()
+
+    def pages(self) -> Iterator[Page]:
+        """All mapped pages."""
+        for region in self._regions.values():
+            yield from region.values()
+
+    def find(self, va: int) -> Page | None:
+        """The page in which `va` lies, if it is mapped."""
+        region = self._regions.get(va // _REGION, {})
+        candidates = (region.get(va // size * size) for size in PAGE_SIZES)
+        return next((page for page in candidates if page and va < page.va + page.size), None)
+
+    def map(
+        self,
+        va: int,
+        pa: int,
+        size: int,
+        *,
+        page_size: int = PAGE_SIZES[0],
+        read_only: bool = False,
+        privileged: bool = False,
+        atomics: bool = True,
+    ) -> list[Page]:
+        """Map `size` bytes from `va` on to those from `pa` on, in pages of one size.
+
+        Raises `MapError` for a page size that does not exist, addresses or a size that are not
+        multiples of it, addresses outside the address space or memory, and pages already mapped;
+        `OutOfMemory` when there is no room for a table. Then nothing has been mapped.
+        """
+        if page_size not in PAGE_SIZES:
+            raise MapError(f"no pages of {page_size} bytes: there are {PAGE_SIZES}")
+        self._check(va, size, page_size)
+        if pa % page_size or not 0 <= pa <= pa + size <= self._memory.size:
+            raise MapError(
+                f"{size} bytes at physical {pa:#x} are not whole pages of {page_size} bytes "
+                f"inside the {self._memory.size} bytes of memory"
+            )
+        pages = [
+            Page(va + offset, pa + offset, page_size, read_only, privileged, atomics)
+            for offset in range(0, size, page_size)
+        ]
+        for page in pages:
+            self._check_free(page)
+        # All tables before the first page, so that what fails has mapped nothing.
+        places = [self._place(page) for page in pages]
+        replaced: list[Page] = []
+        for page, place in zip(pages, places, strict=True):
+            if self._replace_tables(page, place):
+                replaced.append(page)
+            self._store_page(page, place, page.entry())
+            self._regions.setdefault(page.va // _REGION, {})[page.va] = page
+        return replaced
+
+    def unmap(self, va: int, size: int) -> list[Page]:
+        """Unmap all pages of a range, which must begin and end where pages do, and be mapped."""
+        pages = self._mapped(va, size)
+        for page in pages:
+            self._store_page(page, self._place(page), 0)
+            del self._regions[page.va // _REGION][page.va]
+        return pages
+
+    def protect(self, va: int, size: int, *, read_only: bool) -> list[Page]:
+        """Allow or forbid writes to all pages of a range, as `unmap` wants it. An invalidation is
+        needed both ways: a remembered permission would refuse what is now allowed."""
+        changed = [page for page in self._mapped(va, size) if page.read_only != read_only]
+        for page in changed:
+            new = replace(page, read_only=read_only)
+            self._store_page(new, self._place(new), new.entry())
+            self._regions[page.va // _REGION][page.va] = new
+        return changed
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def _check(self, va: int, size: int, page_size: int) -> None:
+        if size <= 0 or va % page_size or size % page_size:
+            raise MapError(f"{size} bytes at {va:#x} are not whole pages of {page_size} bytes")
+        if not 0 <= va <= va + size <= 1 << VA_BITS:
+            raise MapError(f"{size} bytes at {va:#x} are outside the {VA_BITS}-bit address space")
+
+    def _check_free(self, page: Page) -> None:
+        region = self._regions.get(page.va // _REGION, {})
+        inside = (other for other in region.values() if page.va <= other.va < page.va + page.size)
+        found = self.find(page.va) or next(inside, None)
+        if found:
+            raise MapError(
+                f"{page.va:#x} is mapped already, by the page of {found.size} bytes at "
+                f"{found.va:#x}"
+            )
+
+    def _mapped(self, va: int, size: int) -> list[Page]:
+        """The pages of a range without gaps."""
+        self._check(va, size, PAGE_SIZES[0])
+        pages, at = [], va
+        while at < va + size:
+            page = self.find(at)
+            if page is None:
+                raise MapError(f"{at:#x} is not mapped")
+            if page.va != at or page.va + page.size > va + size:
+                raise MapError(
+                    f"{size} bytes at {va:#x} are a part only of the page of {page.size} bytes at "
+                    f"{page.va:#x}"
+                )
+            pages.append(page)
+            at += page.size
+        return pages
+
+    # -- tables ------------------------------------------------------------------------------------
+
+    def _place(self, page: Page) -> int:
+        """Address of the entry of `page`; the tables on the way are made when there are none."""
+        table = self.root
+        *upper, last = DIRECTORIES
+        for level, below in zip(upper, DIRECTORIES[1:], strict=True):
+            table = self._follow(table + level.entry_bytes * level.index(page.va), below)
+        place = table + last.entry_bytes * last.index(page.va)
+        if page.size == _REGION:
+            return place
+        level = TABLES[page.size]
+        return self._follow_dual(place, level) + level.entry_bytes * level.index(page.va)
+
+    def _store_page(self, page: Page, place: int, pte: int) -> None:
+        """Write the PTE of `page`; one in PD0 fills its whole entry."""
+        self._store(place, pte, DIRECTORIES[-1].entry_bytes if page.size == _REGION else 8)
+
+    def _replace_tables(self, page: Page, place: int) -> bool:
+        """Whether `page` takes the place of tables, which are given back with `release`."""
+        if page.size != _REGION:
+            return False
+        tables = self._halves(place)
+        self._replaced += [self._buffers.pop(address) for address in tables]
+        return bool(tables)
+
+    def _follow(self, place: int, below: Level) -> int:
+        """The table that a PDE names; made when there is none yet."""
+        found = unpack(Pde, self._load(place))
+        if found["aperture"] != PdeAperture.INVALID:
+            return found["address"] << 12
+        table = self._table(below)
+        self._store(place, pack(Pde, aperture=PdeAperture.VIDEO, address=table >> 12))
+        return table
+
+    def _follow_dual(self, place: int, below: Level) -> int:
+        """The same for one half of a dual PDE."""
+        size = DIRECTORIES[-1].entry_bytes
+        entry = self._load(place, size)
+        found = unpack(DualPde, entry)
+        half = "big" if below is TABLES[1 << 16] else "small"
+        shift = {"big": 8, "small": 12}[half]
+        if not found["is_pte"] and found[f"{half}_aperture"] != PdeAperture.INVALID:
+            return found[f"{half}_address"] << shift
+        table = self._table(below)
+        kept = 0 if found["is_pte"] else entry
+        fields = {f"{half}_aperture": PdeAperture.VIDEO, f"{half}_address": table >> shift}
+        self._store(place, kept | pack(DualPde, **fields), size)
+        return table
+
+    def _halves(self, place: int) -> list[int]:
+        """Addresses of the tables that a dual PDE names."""
+        found = unpack(DualPde, self._load(place, DIRECTORIES[-1].entry_bytes))
+        big, small = found["big_address"] << 8, found["small_address"] << 12
+        halves = (found["big_aperture"], big), (found["small_aperture"], small)
+        return [table for aperture, table in halves if aperture != PdeAperture.INVALID]
+
+    def _table(self, level: Level) -> int:
+        """A fresh table without valid entries."""
+        name = " ".join(filter(None, (self._name, level.name)))
+        buffer = self._memory.allocate(level.table_bytes, align=_TABLE_ALIGN, name=name)
+        buffer.fill()
+        self._buffers[buffer.address] = buffer
+        return buffer.address
+
+    def _load(self, place: int, size: int = 8) -> int:
+        return int.from_bytes(self._memory.machine.memory_read(place, size), "little")
+
+    def _store(self, place: int, entry: int, size: int = 8) -> None:
+        self._memory.machine.memory_write(place, entry.to_bytes(size, "little"))

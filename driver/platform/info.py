@@ -1,0 +1,89 @@
+"""What a machine is built with, as its registers say."""
+
+from dataclasses import dataclass
+
+from driver.platform.control_port import Control
+from hw.registers import ID, VERSION
+
+__all__ = ["DeviceError", "DeviceInfo"]
+
+
+class DeviceError(Exception):
+    """The machine is not one that this driver knows, or is used in a way that it cannot be."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """Sizes of what was built, as its registers say; see `hw.config.Config`."""
+
+    version: tuple[int, int]
+    channels: int
+    copy_engines: int
+    semaphores: int
+    counters: int
+    data_width: int
+    address_width: int
+    memory_bytes: int
+    asids: int
+    cycle_ns: int
+    window: int
+    prefetch_beats: int
+    l1_entries: int
+    l2_entries: int
+    l2_ways: int
+    walks: int
+    contexts: int
+    slots: int
+    queues: int
+    sms: int
+    sm_warps: int
+    sm_blocks: int
+    sm_registers: int
+    sm_shared: int
+    lanes: int
+
+    @property
+    def compute(self) -> bool:
+        """Whether there is a compute engine."""
+        return self.sms > 0
+
+    @classmethod
+    async def read(cls, control: Control) -> "DeviceInfo":
+        """Read identity, version and sizes; `DeviceError` when they are not a Signalbox's."""
+        found = await control.read("ID")
+        if found != ID:
+            raise DeviceError(f"no Signalbox here: ID is {found:#010x}, not {ID:#010x}")
+        word = await control.read("VERSION")
+        version = word >> 16, word & 0xFFFF
+        if version[0] != VERSION[0] or version < VERSION:
+            raise DeviceError(
+                f"the machine has version {version[0]}.{version[1]} of the register map, "
+                f"this driver needs {VERSION[0]}.{VERSION[1]}"
+            )
+        return cls(
+            version=version,
+            channels=await control.read("CHANNELS"),
+            copy_engines=await control.read("COPY_ENGINES"),
+            semaphores=await control.read("SEMAPHORES"),
+            counters=await control.read("COUNTERS"),
+            data_width=await control.read("DATA_WIDTH"),
+            address_width=await control.read("ADDRESS_WIDTH"),
+            memory_bytes=await control.read64("MEMORY_BYTES"),
+            asids=await control.read("ASIDS"),
+            cycle_ns=await control.read("CYCLE_NS"),
+            window=await control.read64("SEM_WINDOW"),
+            prefetch_beats=await control.read("PREFETCH_BEATS"),
+            l1_entries=await control.read("L1_ENTRIES"),
+            l2_entries=await control.read("L2_ENTRIES"),
+            l2_ways=await control.read("L2_WAYS"),
+            walks=await control.read("WALKS"),
+            contexts=await control.read("CONTEXTS"),
+            slots=await control.read("SLOTS"),
+            queues=await control.read("QUEUES"),
+            sms=await control.read("SMS"),
+            sm_warps=await control.read("SM_WARPS"),
+            sm_blocks=await control.read("SM_BLOCKS"),
+            sm_registers=await control.read("SM_REGISTERS"),
+            sm_shared=await control.read("SM_SHARED"),
+            lanes=await control.read("LANES"),
+        )

@@ -1,0 +1,1 @@
+"""Pushbuffers of other software, executed beside a described memory image."""

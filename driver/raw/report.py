@@ -1,0 +1,324 @@
+"""The report of a raw pushbuffer: what was executed, changed, refused, and what it waits for."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from driver.commands.disassembler import Directive, Malformed, Method, decode, disassemble, folded
+from driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL
+from driver.faults.channel_error import ChannelError, ChannelTimeout
+from driver.text_table import counted
+from hw.errors import Cause
+from hw.methods import HostMethod, ObjectClass, SemOp
+
+__all__ = ["Acquire", "Change", "RawReport", "Span", "bound_objects", "held_acquire"]
+
+
+def bound_objects(compute: bool) -> dict[int, int]:
+    """Classes that a pushbuffer finds bound at its start, by subchannel. `compute` : whether the
+    machine has a compute engine."""
+    copy = {COPY_SUBCHANNEL: int(ObjectClass.COPY)}
+    return copy | {COMPUTE_SUBCHANNEL: int(ObjectClass.COMPUTE)} if compute else copy
+
+
+@dataclass(frozen=True)
+class Change:
+    """Bytes of a segment that the run changed, next to each other."""
+
+    segment: str
+    address: int
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of a segment."""
+
+    segment: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Acquire:
+    """An acquire that does not pass: the dword that completed it, where it looks, what it wants of
+    the value and what it finds. `slot` is that of a semaphore on chip; `size` in bytes."""
+
+    position: int
+    address: int
+    size: int
+    wants: str
+    slot: int | None = None
+    found: int = 0
+
+    def __str__(self) -> str:
+        where = "memory" if self.slot is None else f"on-chip semaphore {self.slot}"
+        return (
+            f"the acquire of dword {self.position} wants {where} at {self.address:#x} to be "
+            f"{self.wants}, there is {self.found:#x}"
+        )
+
+
+@dataclass(frozen=True)
+class RawReport:
+    """What became of a pushbuffer, from what the hardware shows.
+
+    Members
+    -------
+    dwords : the pushbuffer. channel : where it ran. compute : whether there is a compute engine.
+    methods, copies : how many it executed.
+    reference : data of its last SET_REFERENCE.
+    error : why the channel halted, stuck : what it waits for; both None when all was executed.
+    acquire : the acquire that it is stuck at, if it is one.
+    semaphores : (slot, before, after) of on-chip semaphores that changed.
+    changes : memory of the image that changed.
+    kept : expectations that hold.
+    mismatches : expected memory that is otherwise; `segment` is the expectation's name, `before`
+        what was expected.
+    cycles : of its doorbell and of the last thing that it did, when the caller has a trace.
+    """
+
+    dwords: tuple[int, ...]
+    channel: int
+    compute: bool
+    methods: int
+    copies: int
+    reference: int
+    error: ChannelError | None
+    stuck: ChannelTimeout | None
+    acquire: Acquire | None
+    semaphores: tuple[tuple[int, int, int], ...]
+    changes: tuple[Change, ...]
+    kept: tuple[Span, ...]
+    mismatches: tuple[Change, ...]
+    cycles: tuple[int, int] | None = None
+
+    @property
+    def good(self) -> bool:
+        """Everything was executed, nothing is missing, and all expectations hold."""
+        failures = (self.error, self.stuck, self.cut_short, *self.mismatches)
+        return not any(failure is not None for failure in failures)
+
+    @property
+    def cut_short(self) -> Malformed | None:
+        """The method group that the pushbuffer ends within, if it does."""
+        items = self._items()
+        return next((i for i in items if isinstance(i, Malformed) and i.missing), None)
+
+    def timed(self, first: int, last: int) -> "RawReport":
+        """The report with the cycles of the doorbell and of the end."""
+        return replace(self, cycles=(first, last))
+
+    def format(self) -> str:
+        """The report as text."""
+        text = disassemble(self.dwords, objects=bound_objects(self.compute))
+        parts = [
+            f"Pushbuffer of {counted(len(self.dwords), 'dword')} on channel {self.channel}:",
+            _indent(text.splitlines()),
+            f"Executed: {counted(self.methods, 'method')}{self._time()}.",
+            f"Reference: {self.reference:#x}.",
+            f"Copied: {counted(self.copies, 'copy', 'copies')} ended.",
+            *self._refused(),
+            *self._cut_short(),
+            *self._stuck(),
+            _section("On-chip semaphores", map(_semaphore_line, self.semaphores), "no change."),
+            _section("Memory", folded(map(_change, self.changes)), "no change."),
+        ]
+        if self.kept:
+            parts.append(_section("As expected", map(_kept_line, self.kept)))
+        if self.mismatches:
+            parts.append(_section("Not as expected", folded(map(_mismatch, self.mismatches))))
+        return "\n".join(parts)
+
+    def _time(self) -> str:
+        if self.cycles is None:
+            return ""
+        first, last = self.cycles
+        return (
+            f" in {counted(last - first, 'cycle')}, from the doorbell (cycle {first}) to the last "
+            f"thing that the channel did (cycle {last})"
+        )
+
+    def _refused(self) -> list[str]:
+        """The error, where it is, and what the writer of the pushbuffer can do."""
+        if self.error is None:
+            return ["Refused: nothing."]
+        error, item = self.error, self._item(self.error)
+        if isinstance(item, Method):
+            error = replace(error, object_class=item.object_class)
+        where = "" if item is None else f"; it is dword {item.position} of the pushbuffer"
+        return [f"Refused: {error.reason}{where}.", f"  To go on: {self._advice(error)}."]
+
+    def _advice(self, error: ChannelError) -> str:
+        """What the writer of the pushbuffer can do."""
+        if self.compute and error.cause in _WITH_COMPUTE:
+            return _WITH_COMPUTE[error.cause]
+        if error.cause is Cause.OBJECT_CLASS and error.data & 0xFFFF == ObjectClass.COMPUTE:
+            return _NO_SMS
+        return _ADVICE.get(error.cause, "correct the pushbuffer there and run it again")
+
+    def _items(self) -> Iterator[Method | Directive | Malformed]:
+        return decode(self.dwords, objects=bound_objects(self.compute))
+
+    def _item(self, error: ChannelError) -> Method | Malformed | None:
+        """What was refused; None when it is not known, as for copies that run."""
+        items = list(self._items())
+        methods = [item for item in items if isinstance(item, Method)]
+        if error.at_header:
+            done = methods[self.methods - 1].position if self.methods else -1
+            later = (item for item in items if isinstance(item, Malformed) and item.position > done)
+            return next((item for item in later if item.dword == error.data), None)
+        if error.held and self.methods < len(methods):
+            method = methods[self.methods]
+            if (method.address, method.data) == (error.method, error.data):
+                return method
+        return None
+
+    def _cut_short(self) -> list[str]:
+        group = self.cut_short
+        if group is None:
+            return []
+        where = f"the method group of dword {group.position} ({group.dword:#010x})"
+        return [
+            f"Cut short: the pushbuffer ends inside {where}: {group.reason}.",
+            "  To go on: add them, or lower the count in bits 28:16 of the header.",
+        ]
+
+    def _stuck(self) -> list[str]:
+        if self.stuck is None:
+            return []
+        if self.acquire is None:
+            return [f"Stuck: {self.stuck}."]
+        idle = f"nothing was executed for {counted(self.stuck.cycles, 'cycle')}"
+        table = "[[segment]]" if self.acquire.slot is None else "[[semaphore]]"
+        return [
+            f"Stuck: channel {self.channel} waits: {self.acquire}; {idle}.",
+            f"  To go on: nothing else runs here that could write it; {table} in the image can.",
+        ]
+
+
+def _section(title: str, lines: Iterable[str], otherwise: str = "") -> str:
+    listed = list(lines)
+    return f"{title}:\n{_indent(listed)}" if listed else f"{title}: {otherwise}"
+
+
+def _indent(lines: Sequence[str]) -> str:
+    return "\n".join("  " + line for line in lines)
+
+
+def _short(data: bytes) -> str:
+    return data[:8].hex(" ") + (" …" if len(data) > 8 else "")
+
+
+def _semaphore_line(change: tuple[int, int, int]) -> str:
+    slot, before, after = change
+    return f"semaphore {slot}: {before:#x} → {after:#x}"
+
+
+def _range(address: int, size: int, segment: str) -> tuple[str, str]:
+    return f"{address:#x}", f"{counted(size, 'byte')} of {segment}"
+
+
+def _change(change: Change) -> tuple[str, str]:
+    place, what = _range(change.address, len(change.after), change.segment)
+    return place, f"{what}: {_short(change.before)} → {_short(change.after)}"
+
+
+def _mismatch(change: Change) -> tuple[str, str]:
+    place, what = _range(change.address, len(change.after), change.segment)
+    return place, f"{what}: {_short(change.after)}, expected {_short(change.before)}"
+
+
+def _kept_line(span: Span) -> str:
+    return ": ".join(_range(span.address, span.size, span.segment))
+
+
+# What the writer of a pushbuffer can do
+
+_COPY_CLASS = "bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4, which has it"
+_EITHER_CLASS = (
+    "bind the copy class (SET_OBJECT 0xc7b5) or the compute class (0xc6c0) there, or use "
+    "subchannel 4 or 1, which have them"
+)
+_NO_SMS = (
+    "build a machine with the compute class: --sms N; this one has the copy class, 0xc7b5, only"
+)
+_RECORD = "correct the task's record in the image"
+_IN_IMAGE = "name the memory there, by a [[segment]] or an [[expect]] in the image"
+
+_ADVICE = {
+    Cause.METHOD_PRIVILEGED: "set privileged = true in the image",
+    Cause.OBJECT_UNBOUND: _COPY_CLASS,
+    Cause.OBJECT_SOFTWARE: _COPY_CLASS,
+    Cause.OBJECT_CLASS: "name the copy class, 0xc7b5; there is no other",
+    Cause.COPY_ZERO: "write LINE_LENGTH_IN (and LINE_COUNT with MULTI_LINE) before LAUNCH_DMA",
+    Cause.COPY_MODE: "use pitch layouts without remap; nothing else is modelled",
+    Cause.SEM_UNKNOWN: "use a semaphore that is there, or build more with --semaphores",
+    Cause.SEM_FAULT: _IN_IMAGE,
+    Cause.COPY_READ_FAULT: _IN_IMAGE,
+    Cause.COPY_WRITE_FAULT: _IN_IMAGE,
+    Cause.COPY_SEMAPHORE: "correct SET_SEMAPHORE_A and _B: a four-word release lies on 16 bytes",
+    Cause.INLINE_FAULT: _IN_IMAGE,
+    Cause.TASK_FAULT: _IN_IMAGE,
+    Cause.TASK_MODEL: f"{_RECORD}: QMD V03_00 of the compute class, 0xc6c0, as hw/qmd.py has it",
+    Cause.TASK_CHECK: _RECORD,
+}
+
+_WITH_COMPUTE = {
+    Cause.OBJECT_UNBOUND: _EITHER_CLASS,
+    Cause.OBJECT_SOFTWARE: _EITHER_CLASS,
+    Cause.OBJECT_CLASS: (
+        "name the copy class, 0xc7b5, or the compute class, 0xc6c0; there is no other"
+    ),
+}
+"""In place of these on a machine with a compute engine."""
+
+
+# The acquire that a channel waits at
+
+_SAME_REGISTER: dict[int, int] = {
+    HostMethod.SEMAPHOREA: HostMethod.SEM_ADDR_HI,
+    HostMethod.SEMAPHOREB: HostMethod.SEM_ADDR_LO,
+    HostMethod.SEMAPHOREC: HostMethod.SEM_PAYLOAD_LO,
+}
+"""Legacy methods and those that write the same state."""
+
+_LEGACY = {1: SemOp.ACQUIRE, 4: SemOp.ACQ_CIRC_GEQ, 8: SemOp.ACQ_AND}
+"""Acquires among the operations of SEMAPHORED."""
+
+_WANTS: dict[int | None, str] = {
+    SemOp.ACQUIRE: "{:#x}",
+    SemOp.ACQ_STRICT_GEQ: "{:#x} or more",
+    SemOp.ACQ_CIRC_GEQ: "{:#x} or later (circular)",
+    SemOp.ACQ_AND: "1 in a bit of {:#x}",
+    SemOp.ACQ_NOR: "0 in a bit that is 0 in {:#x}",
+}
+
+
+def held_acquire(dwords: Sequence[int], executed: int) -> Acquire | None:
+    """The method behind the first `executed` ones, if it is an acquire; `slot` and `found` are
+    left to who can look."""
+    methods = [item for item in decode(dwords) if isinstance(item, Method)]
+    if executed >= len(methods):
+        return None
+    state: dict[int, int] = {}
+    for method in methods[:executed]:
+        state[_SAME_REGISTER.get(method.address, method.address)] = method.data
+    held = methods[executed]
+    if held.address == HostMethod.SEM_EXECUTE:
+        operation, wide = held.data & 7, held.data >> 24 & 1
+    elif held.address == HostMethod.SEMAPHORED:
+        operation, wide = _LEGACY.get(held.data & 0x1F), 0
+    else:
+        return None
+    if operation not in _WANTS:
+        return None
+    payload = state.get(HostMethod.SEM_PAYLOAD_LO, 0)
+    payload |= state.get(HostMethod.SEM_PAYLOAD_HI, 0) << 32 if wide else 0
+    high, low = state.get(HostMethod.SEM_ADDR_HI, 0), state.get(HostMethod.SEM_ADDR_LO, 0)
+    return Acquire(
+        position=held.position,
+        address=(high & 0xFF) << 32 | low & ~3,
+        size=8 if wide else 4,
+        wants=_WANTS[operation].format(payload),
+    )

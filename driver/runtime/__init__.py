@@ -1,0 +1,1 @@
+"""Streams and events in CUDA's terms, the channels behind them, and waiting for completion."""

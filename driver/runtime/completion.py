@@ -1,0 +1,163 @@
+"""Waiting for fences and other conditions by the machine's interrupt, and serving it."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from driver.channel.channel import Channel
+from driver.compute.contexts import ContextBroken
+from driver.compute.engine import ComputeEngine
+from driver.faults.channel_error import ChannelError
+from driver.faults.fault_log import FaultLog
+from driver.memory.fence import Fence
+from driver.platform.control_port import Control
+from driver.platform.info import DeviceInfo
+from hw.registers import GLOBAL
+
+__all__ = ["Completion"]
+
+_HALTED_POLL_CYCLES = 1000
+"""Cycles between looks at the interrupt status while a channel stays halted."""
+
+_HALTED_PATIENCE = 100
+"""So many looks without progress until a wait is given up that another channel's error may hold
+back."""
+
+_SERVED_ELSEWHERE_CYCLES = 4
+"""Cycles between looks whether another task has served the interrupt."""
+
+
+class Completion:
+    """Interrupts of one device, and whoever waits for them.
+
+    Parameters
+    ----------
+    channels : open channels, by number. faults : translation faults.
+    compute : compute engine, None without one.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        info: DeviceInfo,
+        channels: Mapping[int, Channel],
+        faults: FaultLog,
+        compute: ComputeEngine | None,
+    ) -> None:
+        self._control, self._machine, self._info = control, control.machine, info
+        self._channels, self._faults, self._compute = channels, faults, compute
+        self._serving = False
+        self._errors_enabled = False
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    async def wait_fence(self, fence: Fence, value: int, channels: Sequence[Channel]) -> None:
+        """Wait until `fence` was released with `value` or a later one.
+
+        Raises the `ChannelError` of any of `channels`, which must go on for it.
+        """
+        await self.wait_for(lambda: fence.reached(value), channels)
+
+    async def wait_for(self, done: Callable[[], bool], channels: Sequence[Channel]) -> None:
+        """Wait until `done()`, evaluated after every interrupt; errors as `wait_fence`.
+
+        A halted channel outside `channels` may hold this wait back for ever, by a semaphore for
+        example: its error is raised when `channels` have made no progress for long. Lost fault
+        records (`FaultBufferOverflow`, `FaultBufferError`) and lost tasks (`TaskListError`) are
+        raised once, in whichever wait notices them. `ContextBroken` is raised as a channel's error
+        is.
+        """
+        patience, seen = _HALTED_PATIENCE, []
+        while not done():
+            for channel in channels:
+                if channel.failure is not None:
+                    raise channel.failure
+            self._tell(channels)
+            elsewhere = self.first_failure()
+            if self._serving:
+                await self._machine.wait_cycles(_SERVED_ELSEWHERE_CYCLES)
+            elif self._errors_enabled != (elsewhere is None):
+                await self.enable(errors=elsewhere is None)
+            elif elsewhere is None:
+                await self._machine.interrupt()
+                await self._serve()
+            elif patience:
+                before, seen = seen, [await channel.progress() for channel in channels]
+                patience = _HALTED_PATIENCE if before != seen else patience - 1
+                await self._machine.wait_cycles(_HALTED_POLL_CYCLES)
+                await self._serve()
+            else:
+                raise elsewhere
+        self._tell(())
+
+    def _tell(self, channels: Sequence[Channel]) -> None:
+        """Raise what was lost, once; and `ContextBroken` while tasks of `channels` cannot run."""
+        self._faults.tell()
+        if self._compute is None:
+            return
+        self._compute.tell()
+        if broken := self._compute.broken([channel.space for channel in channels]):
+            raise broken
+
+    def first_failure(self) -> ChannelError | ContextBroken | None:
+        """An error that halts one of the channels, or its tasks, as far as known."""
+        channels = self._channels.values()
+        failures = (channel.failure for channel in channels)
+        halted = next((failure for failure in failures if failure is not None), None)
+        if halted is None and self._compute is not None:
+            return self._compute.broken([channel.space for channel in channels])
+        return halted
+
+    # -- serving -----------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Take note of interrupts and clear them; only one task at a time does it.
+
+        A fence is written before its interrupt is raised, and read after it was cleared, so none
+        is missed.
+        """
+        if self._serving:
+            return
+        self._serving = True
+        try:
+            pending = GLOBAL["INTR"].unpack(await self._control.read("INTR"))
+            if pending["NOTIFY"]:
+                await self._control.write64("INTR_NOTIFY", await self._mask("INTR_NOTIFY"))
+            if pending["COPY"]:
+                await self._control.write64("INTR_COPY", await self._mask("INTR_COPY"))
+            halted = await self.halted() if pending["ERROR"] else 0
+            if pending["FAULT"]:
+                await self._faults.read()
+            if pending["TASK"] and self._compute is not None:
+                await self._compute.serve()
+            for index, channel in list(self._channels.items()):
+                if halted >> index & 1 and channel.failure is None:
+                    await channel.check()
+        finally:
+            self._serving = False
+
+    # -- registers ---------------------------------------------------------------------------------
+
+    async def enable(self, *, errors: bool = True) -> None:
+        """Switch interrupts on, those of errors only if wanted: while a channel stays halted, or a
+        context cannot run, its error would keep the line at 1."""
+        self._errors_enabled = errors
+        wanted = {"ERROR": int(errors), "TASK": int(errors)}
+        await self._control.write("INTR_ENABLE", NOTIFY=1, COPY=1, FAULT=1, **wanted)
+
+    async def disable(self) -> None:
+        """Switch all interrupts off."""
+        await self._control.write("INTR_ENABLE", 0)
+
+    async def clear(self) -> None:
+        """Clear the interrupts of all channels, but for errors."""
+        for name in ("INTR_NOTIFY", "INTR_COPY"):
+            await self._control.write64(name, (1 << 64) - 1)
+
+    async def halted(self) -> int:
+        """Mask of halted channels."""
+        return await self._mask("INTR_ERROR")
+
+    async def _mask(self, name: str) -> int:
+        """A mask of channels, without the half that no channel has."""
+        if self._info.channels > 32:
+            return await self._control.read64(name)
+        return await self._control.read(f"{name}_LO")

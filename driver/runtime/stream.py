@@ -1,0 +1,327 @@
+"""Streams in CUDA's terms: copies and launches in order, submitted to channels."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Mapping as Values
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import SupportsInt
+
+from driver.channel.channel import Channel
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
+from driver.compute.launch import Extent, KernelLaunch, sizes
+from driver.compute.placement import AUTO, placement
+from driver.compute.tasks import Task
+from driver.kernels.library import Kernel
+from driver.memory.address_space import AddressSpace
+from driver.memory.fence import Fence
+from driver.memory.mapping import Mapping
+from driver.memory.physical import Buffer, MemoryUseError
+from driver.runtime.event import Event
+from driver.runtime.services import Services
+from hw.config import VA_BITS
+from hw.methods import SemOp
+from hw.qmd import Placement
+
+__all__ = ["Address", "Argument", "Stream"]
+
+_MOST_BYTES = (1 << 32) - 1
+"""LINE_LENGTH_IN has 32 bits."""
+
+Address = int | Buffer | Mapping
+"""What a copy may be given: a virtual address; or, for its start, a mapping of the stream's address
+space, or a buffer that is mapped there."""
+
+Argument = SupportsInt | Buffer | Mapping
+"""Of a kernel: a number; or, for its address, a buffer or a mapping of the stream's space."""
+
+
+class Stream:
+    """Work in order, in the address space `space`. Made by `Device.stream`; aliased to one channel
+    by its priority (COPY-22). `fence` is its own. `closed` is called once it has been closed."""
+
+    def __init__(
+        self,
+        services: Services,
+        name: str,
+        space: AddressSpace,
+        fence: Fence,
+        closed: Callable[["Stream"], Awaitable[None]],
+    ) -> None:
+        self.name = name
+        self.space = space
+        self.fence = fence
+        self.priority = 0
+        self._services = services
+        self._closed = closed
+        self._channel: Channel | None = None
+        self._unfenced = False
+
+    def __str__(self) -> str:
+        return f"{self.name} (priority {self.priority}, channel {self.channel.index})"
+
+    @property
+    def channel(self) -> Channel:
+        """Channel that the stream is aliased to."""
+        assert self._channel is not None, "a stream has a channel once its priority is set"
+        return self._channel
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Channels that must go on for the stream to end."""
+        return (self.channel,)
+
+    async def set_priority(self, priority: int) -> None:
+        """Assign a priority, clamped to the device's range, and with it a channel.
+
+        Work submitted from now on waits for the earlier work of the stream. Raises as
+        `Device.stream`.
+        """
+        pool = self._services.channels
+        priority = pool.clamp(priority)
+        chosen = await pool.for_priority(priority, self.space)
+        if self._channel is None or self._channel is chosen:
+            self._channel = chosen
+        else:
+            await self._move(chosen)
+        self.priority = priority
+
+    async def _move(self, chosen: Channel) -> None:
+        """Go on in another channel, behind a fence in the old one."""
+        async with self.turn():
+            fence, value = await self._enqueue_fence()
+            await self.channel.ring_doorbell()
+            self._channel = chosen
+        # No task runs until this one is in the new channel's queue, so later work is behind it.
+        await chosen.submit(Pushbuffer().acquire(fence.address, value, SemOp.ACQ_CIRC_GEQ))
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """Have the channel to oneself (`Channel.turn`); the stream stays in it meanwhile."""
+        while True:
+            channel = self.channel
+            async with channel.turn():
+                if channel is self.channel:
+                    yield
+                    return
+
+    @asynccontextmanager
+    async def submission(self) -> AsyncGenerator[None, None]:
+        """A turn, and the doorbell behind it."""
+        async with self.turn():
+            yield
+        await self.channel.ring_doorbell()
+
+    async def enqueue(self, commands: Pushbuffer) -> None:
+        """Any commands, in the stream's turn. Raises `ChannelError`."""
+        await self.channel.enqueue(commands.dwords)
+        self._unfenced = True
+
+    async def submit(self, commands: Pushbuffer) -> None:
+        """Any commands, behind the stream's earlier work. Raises `ChannelError`."""
+        if commands.dwords:
+            async with self.submission():
+                await self.enqueue(commands)
+
+    async def memcpy_async(
+        self, dst: Address, src: Address, size: int, *, done: Event | None = None
+    ) -> None:
+        """Copy `size` bytes. With `done` the copy engine itself records that event at its end.
+
+        No bytes is no copy (CUDA). Raises `MemoryUseError` when a buffer is smaller than that.
+        """
+        if not 0 <= size <= _MOST_BYTES:
+            raise ValueError(f"size = {size} is outside 0 … {_MOST_BYTES}")
+        if size == 0:
+            await self._record_nothing(done)
+            return
+        target, source = self.address(dst, size), self.address(src, size)
+        await self._copy(lambda commands, fence: commands.copy(target, source, size, fence), done)
+
+    async def memcpy_2d_async(
+        self,
+        dst: Address,
+        dst_pitch: int,
+        src: Address,
+        src_pitch: int,
+        width: int,
+        height: int,
+        *,
+        done: Event | None = None,
+    ) -> None:
+        """Copy `height` lines of `width` bytes; lines lie `…_pitch` bytes apart, at least `width`.
+
+        Otherwise as `memcpy_async`.
+        """
+        if not 0 <= width <= _MOST_BYTES or not 0 <= height <= _MOST_BYTES:
+            raise ValueError(f"width × height = {width} × {height}: each is 0 … {_MOST_BYTES}")
+        for name, pitch in (("dst_pitch", dst_pitch), ("src_pitch", src_pitch)):
+            if not width <= pitch <= _MOST_BYTES:
+                raise ValueError(f"{name} = {pitch} is outside {width} (the width) … {_MOST_BYTES}")
+        if width == 0 or height == 0:
+            await self._record_nothing(done)
+            return
+        target = self.address(dst, dst_pitch * (height - 1) + width)
+        source = self.address(src, src_pitch * (height - 1) + width)
+        await self._copy(
+            lambda commands, fence: commands.copy_2d(
+                target, dst_pitch, source, src_pitch, width, height, fence
+            ),
+            done,
+        )
+
+    async def _record_nothing(self, done: Event | None) -> None:
+        if done is not None:
+            await done.record(self)
+
+    async def _copy(
+        self, add: Callable[[Pushbuffer, CopyFence | None], object], done: Event | None
+    ) -> None:
+        """Submit the copy that `add` appends, and what the policy wants around it."""
+        async with self.submission():
+            commands, index = Pushbuffer(), self.channel.index
+            policy = self._services.policy
+            fence = None if done is None else await done.fence_in(self.channel)
+            policy.before_copy(index, commands)
+            add(commands, None if fence is None else CopyFence(fence.address, fence.following))
+            policy.after_copy(index, commands)
+            if done is not None and done.interrupt:
+                commands.non_stall_interrupt(index)
+            await self.enqueue(commands)
+            if done is not None and fence is not None:
+                done.recorded_in(self.channels, fence)
+
+    async def launch(
+        self,
+        kernel: Kernel,
+        grid: Extent,
+        block: Extent,
+        args: Values[str, Argument],
+        *,
+        priority: int | None = None,
+        policy: Placement | str = AUTO,
+        shared: int = 0,
+        head: bool = False,
+        overlap: bool = False,
+    ) -> Task:
+        """Launch a kernel, in the context of the stream's address space.
+
+        Parameters
+        ----------
+        grid : blocks in x, y, z; block : threads of each. args : values of the kernel's parameters.
+        priority : 0 … 63, 63 the most urgent; else that of the stream, which counts from 0 down.
+        policy : how its blocks are spread over SMs; else as the context says (ASID-32).
+        shared : bytes of shared memory per block beside what the kernel needs.
+        head : before waiting tasks of its priority.
+        overlap : it does not wait for the earlier work of the stream. Streams do not wait for each
+            other, but for work of their channel before a copy, an event or a fence.
+
+        Raises `BlockError` for a block that no SM can hold, `DeviceError` without a compute engine,
+        `OutOfContexts`, `ValueError` for other wrong sizes or arguments, `OutOfMemory`,
+        `ChannelError`.
+        """
+        launch = KernelLaunch(
+            kernel=kernel,
+            grid=sizes(grid),
+            block=sizes(block),
+            args={name: self._number(value) for name, value in args.items()},
+            priority=-self.priority if priority is None else priority,
+            placement=placement(policy),
+            shared=shared,
+            head=head,
+        )
+        task = await self._services.engine.prepare(launch, self.space)
+        try:
+            await self._submit_task(task, overlap=overlap)
+        except Exception:
+            task.discard()
+            raise
+        return task
+
+    async def _submit_task(self, task: Task, *, overlap: bool) -> None:
+        """Launch a task behind the earlier work of the stream, unless it may overlap."""
+        async with self.submission():
+            channel = self.channel
+            task.submitted(_TaskWaiter(self, channel))
+            commands = Pushbuffer()
+            if not overlap and not self.idle:
+                commands.wait_own()
+            await self.enqueue(commands.launch_task(task.record))
+            channel.tasks.launched(task)
+
+    def _number(self, argument: Argument) -> int:
+        """A kernel's argument as a number."""
+        if isinstance(argument, (Buffer, Mapping)):
+            return self.address(argument, 0)
+        return int(argument)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything submitted is known to have ended."""
+        return not self._unfenced and self.fence.reached(self.fence.submitted)
+
+    async def _enqueue_fence(self) -> tuple[Fence, int]:
+        """A release of the stream's fence and an interrupt, in its turn."""
+        fence, value = self.fence, self.fence.following
+        commands = Pushbuffer().release(fence.address, value, timestamp=True)
+        commands.non_stall_interrupt(self.channel.index)
+        await self.channel.enqueue(commands.dwords)
+        self.channel.tasks.fenced(fence, value)
+        fence.advance()
+        self._unfenced = False
+        return fence, value
+
+    async def record_fence(self) -> tuple[Fence, int]:
+        """Submit a release of the stream's fence and an interrupt; the fence and its value."""
+        async with self.submission():
+            return await self._enqueue_fence()
+
+    async def synchronize(self) -> None:
+        """Wait until everything submitted so far has ended. Raises `ChannelError`."""
+        await self._services.completion.wait_fence(*await self.record_fence(), self.channels)
+        self.channel.tasks.reap()
+
+    async def wait_for(self, done: Callable[[], bool], channel: Channel) -> None:
+        """Wait until `done()`, something that `channel` must go on for. Raises `ChannelError`."""
+        await self._services.completion.wait_for(done, (channel,))
+
+    async def query(self) -> bool:
+        """Whether everything submitted so far has ended; does not wait for it. Raises
+        `ChannelError` when the channel is halted and has no room."""
+        if self._unfenced:
+            await self.record_fence()
+        return self.fence.reached(self.fence.submitted)
+
+    async def close(self) -> None:
+        """Wait until everything has ended, and give the channel up, which is closed when no other
+        stream is in it. Raises `ChannelError`, and is not closed then; `ChannelActive`."""
+        await self.synchronize()
+        await self._closed(self)
+
+    def address(self, where: Address, size: int) -> int:
+        """Virtual address of `size` bytes; checked when it is a buffer's or a mapping's."""
+        if isinstance(where, Buffer):
+            return self.space.at(where, 0, size)
+        if isinstance(where, Mapping):
+            if where.space is not self.space:
+                raise MemoryUseError(f"{where} is none of {self.space}, in which {self.name} runs")
+            return where.at(0, size)
+        if not 0 <= where < 1 << VA_BITS:
+            raise MemoryUseError(f"address {where:#x} has more than {VA_BITS} bits")
+        return where
+
+
+@dataclass(frozen=True)
+class _TaskWaiter:
+    """`driver.compute.tasks.Waiter` of a task that `stream` launched in `channel`."""
+
+    stream: Stream
+    channel: Channel
+
+    def __str__(self) -> str:
+        return str(self.stream)
+
+    async def fence(self) -> None:
+        await self.stream.record_fence()
+
+    async def wait_for(self, done: Callable[[], bool]) -> None:
+        await self.stream.wait_for(done, self.channel)

@@ -1,0 +1,1 @@
+"""Workload files: read, checked, run on a device and reported."""

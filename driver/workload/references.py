@@ -1,0 +1,162 @@
+"""The supplied kernels as workload files name them: the memory that each needs, and what numpy says
+of its results.
+
+    reference = REFERENCES["saxpy"]
+    reference.words(shape, {"N": 512, "ALPHA": 3})          {"X": 512, "Y": 512}
+    reference.compute(shape, {"X": x, "Y": y, "N": 512, "ALPHA": 3})    changes y
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from driver.kernels.library import CHASE, MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD, Kernel
+from driver.kernels.timing import TIMING
+from hw.config import WARP_THREADS
+
+__all__ = ["REFERENCES", "Reference", "Shape"]
+
+Values = Mapping[str, Any]
+"""Arguments by name: numbers, and where data are known, arrays of words for pointers."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of grid and block in x, y, z."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return prod(self.grid)
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return -(-prod(self.block) // WARP_THREADS)
+
+    @property
+    def across(self) -> tuple[int, int]:
+        """Threads in x and in y."""
+        return self.grid[0] * self.block[0], self.grid[1] * self.block[1]
+
+
+def _nothing(shape: Shape, values: Values) -> None:
+    """It leaves no result."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A kernel, and what it does.
+
+    Members
+    -------
+    words : words of memory behind each pointer; an output's in whole.
+    output : the pointer to what it writes; "" of none.
+    compute : does to arrays what the kernel does to memory.
+    dimensions : in how many its grid and block may extend.
+    follows : the pointer whose words are themselves places in it (`data = "permutation"`).
+    optional : numbers that are 0 when left out.
+    """
+
+    kernel: Kernel
+    words: Callable[[Shape, Values], dict[str, int]]
+    output: str = ""
+    compute: Callable[[Shape, Values], None] = _nothing
+    dimensions: int = 1
+    follows: str = ""
+    optional: tuple[str, ...] = ()
+
+    @property
+    def pointers(self) -> tuple[str, ...]:
+        """Parameters that are addresses."""
+        return tuple(name for name, size in self.kernel.parameters.items() if size == 8)
+
+
+def _vectors(*names: str) -> Callable[[Shape, Values], dict[str, int]]:
+    return lambda shape, values: {name: values["N"] for name in names}
+
+
+def _add(shape: Shape, values: Values) -> None:
+    some = slice(min(values["N"], shape.across[0]))
+    values["C"][some] = values["A"][some] + values["B"][some]
+
+
+def _saxpy(shape: Shape, values: Values) -> None:
+    some = slice(min(values["N"], shape.across[0]))
+    alpha = np.uint32(values["ALPHA"] & 0xFFFF_FFFF)
+    values["Y"][some] = alpha * values["X"][some] + values["Y"][some]
+
+
+def _squares(shape: Shape, values: Values) -> dict[str, int]:
+    return {name: values["N"] ** 2 for name in "ABC"}
+
+
+def _matmul(shape: Shape, values: Values) -> None:
+    a, b, c = (values[name][: values["N"] ** 2].reshape(values["N"], -1) for name in "ABC")
+    columns, rows = (min(threads, values["N"]) for threads in shape.across)
+    c[:rows, :columns] = a[:rows] @ b[:, :columns]
+
+
+def _reduction(shape: Shape, values: Values) -> dict[str, int]:
+    return {"X": values["N"], "SUMS": shape.blocks}
+
+
+def _reduce(shape: Shape, values: Values) -> None:
+    parts = np.zeros(shape.across[0], np.uint32)
+    some = min(values["N"], len(parts))
+    parts[:some] = values["X"][:some]
+    values["SUMS"][: shape.blocks] = parts.reshape(shape.blocks, -1).sum(axis=1, dtype=np.uint32)
+
+
+def _scans(shape: Shape, values: Values) -> dict[str, int]:
+    return dict.fromkeys("XY", shape.across[0])
+
+
+def _scan(shape: Shape, values: Values) -> None:
+    parts = values["X"][: shape.across[0]].reshape(shape.blocks, -1)
+    values["Y"][: shape.across[0]] = np.cumsum(parts, axis=1, dtype=np.uint32).reshape(-1)
+
+
+def _steps(shape: Shape, values: Values) -> dict[str, int]:
+    return {"NEXT": shape.block[0], "OUT": shape.block[0]}
+
+
+def _chase(shape: Shape, values: Values) -> None:
+    at = np.arange(shape.block[0])
+    for _ in range(values["STEPS"]):
+        at = values["NEXT"][at]
+    values["OUT"][: len(at)] = at
+
+
+def _accesses(shape: Shape, values: Values) -> dict[str, int]:
+    """Up to the last beat, of 64 bytes at most, that the last warp accesses."""
+    last = (shape.blocks - 1) * values["BLOCK_BYTES"] + (shape.warps - 1) * values["WARP_BYTES"]
+    last += max(0, values["ACCESSES"] - 1) * values["STRIDE"]
+    return {"BASE": -(-(last + 64) // 4)}
+
+
+REFERENCES = {
+    reference.kernel.name: reference
+    for reference in (
+        Reference(VECTOR_ADD, _vectors(*"ABC"), "C", _add),
+        Reference(SAXPY, _vectors(*"XY"), "Y", _saxpy),
+        Reference(MATMUL, _squares, "C", _matmul, dimensions=2),
+        Reference(REDUCE, _reduction, "SUMS", _reduce),
+        Reference(SCAN, _scans, "Y", _scan),
+        Reference(CHASE, _steps, "OUT", _chase, follows="NEXT"),
+        Reference(SPIN, lambda shape, values: {}, dimensions=3),
+        Reference(
+            TIMING,
+            _accesses,
+            dimensions=3,
+            optional=("ACCESSES", "STRIDE", "SPREAD", "BLOCK_BYTES", "WARP_BYTES"),
+        ),
+    )
+}
+"""By the names of their kernels. "timing" is the only one of machines with timing cores."""

@@ -1,0 +1,443 @@
+"""Runs a workload on a device, verifies every byte, and says when each copy and kernel ended."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driver.channel.priority_policy import NoPriorityPolicy
+from driver.device import Device
+from driver.faults.channel_error import ChannelError
+from driver.memory.address_space import AddressSpace
+from driver.memory.physical import Buffer
+from driver.runtime.event import Event
+from driver.runtime.stream import Stream
+from driver.workload.held import GUARD, Held, VerifyError, lines
+from driver.workload.repairs import FaultRecord, Repairs
+from driver.workload.specs import CopySpec, KernelSpec, Request, Workload, requests
+
+__all__ = [
+    "CopyRecord",
+    "KernelRecord",
+    "Replay",
+    "Result",
+    "SpaceRecord",
+    "VerifyError",
+    "WorkRecord",
+    "run",
+]
+
+_LISTS = "task lists"
+"""Name of the driver's space for lists of tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkRecord:
+    """What became of a copy or a kernel; cycles from the start of the run.
+
+    `requested` is the time that the file asks for; `submitted` is when its doorbell was rung;
+    `ready` the later of that and the end of the last one that it waits for.
+    """
+
+    name: str
+    index: int
+    stream: str
+    channel: int
+    priority: int
+    requested: int
+    submitted: int
+    ready: int
+    completed: int
+
+    @property
+    def latency(self) -> int:
+        """Cycles from when it could have begun to its end."""
+        return self.completed - self.ready
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRecord(WorkRecord):
+    """A copy of `size` bytes; `completed` when its last byte was written."""
+
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRecord(WorkRecord):
+    """A kernel, with the sizes and numbers of its launch; `completed` is when the event behind it
+    was recorded. Its task record lay at `page` << 8 of address space `asid`."""
+
+    kernel: str
+    asid: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    page: int
+
+
+@dataclass(frozen=True)
+class SpaceRecord:
+    """An address space in which streams ran, its ASID, and the (first, last) virtual addresses of
+    their memory, rising; the one for lists of tasks has none."""
+
+    name: str
+    asid: int
+    addresses: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished and verified run; `start` is the machine's cycle that the records count from."""
+
+    workload: Workload
+    policy: str
+    records: tuple[CopyRecord, ...]
+    start: int
+    spaces: tuple[SpaceRecord, ...] = ()
+    faults: tuple[FaultRecord, ...] = ()
+    kernels: tuple[KernelRecord, ...] = ()
+
+    @property
+    def total_cycles(self) -> int:
+        """Cycles from the start to the end of the last copy or kernel."""
+        return max((record.completed for record in (*self.records, *self.kernels)), default=0)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes copied."""
+        return sum(record.size for record in self.records)
+
+    def of(self, name: str) -> list[CopyRecord]:
+        """Records of the series called `name`, in order."""
+        return [record for record in self.records if record.name == name]
+
+    def title(self, record: WorkRecord) -> str:
+        """Name of a copy or kernel, with its index when it is one of a series."""
+        series = any(spec.name == record.name and spec.count > 1 for spec in self.workload.work)
+        return f"{record.name}[{record.index}]" if series else record.name
+
+    def completion_order(self) -> list[str]:
+        """Names of all copies as they ended."""
+        return [self.title(record) for record in sorted(self.records, key=lambda r: r.completed)]
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """A copy or kernel that is being run; `held` is what it leaves, if anything."""
+
+    request: Request
+    stream: Stream
+    done: Event
+    held: Held | None
+    submitted: int = 0
+
+
+@dataclass(kw_only=True)
+class _Copy(_Work):
+    """A copy from virtual address `src` to `to`."""
+
+    spec: CopySpec
+    src: int
+    src_pitch: int
+    to: int
+
+
+@dataclass(kw_only=True)
+class _Kernel(_Work):
+    """A kernel with all its arguments; `page` of its task record once it was submitted."""
+
+    spec: KernelSpec
+    args: dict[str, int]
+    page: int = 0
+
+
+class Replay:
+    """One run of a workload on a device whose policy is the wanted one.
+
+    Copies and kernels are requested at their times by one task; dependencies are events, which the
+    channels wait for. `seed` makes the random data. Without priorities, kernels have none either.
+    """
+
+    def __init__(self, device: Device, workload: Workload, *, seed: int = 0) -> None:
+        self._device = device
+        self._workload = workload
+        self._numbers = np.random.default_rng(seed)
+        self._spaces: dict[str | None, AddressSpace] = {None: device.space}
+        self._streams: dict[str, Stream] = {}
+        self._work: dict[tuple[str, int], _Copy | _Kernel] = {}
+        self._held: dict[Buffer, tuple[str, Held]] = {}
+        self._buffers: list[Buffer] = []
+        self._repairs = Repairs(device)
+
+    def finished(self) -> int:
+        """How many copies and kernels have ended; may be asked at any time during the run."""
+        return sum(work.done.recorded and work.done.query() for work in self._work.values())
+
+    async def run(self) -> Result:
+        """Carry it out and verify every byte. To be called once.
+
+        Raises `VerifyError`, `ChannelError`, `OutOfMemory`, `OutOfAsids`, `OutOfContexts`,
+        `DeviceError`.
+        """
+        device, machine = self._device, self._device.machine
+        await self._open_streams()
+        order = requests(self._workload.work)
+        for request in order:
+            await self._place(request)
+        spaces = self._space_records()
+        await self._take_away()
+        await device.synchronize()
+        start = machine.now()
+        for request in order:
+            await self._repairs.wait_until(start + request.at)
+            await self._submit(self._work[request.key])
+        await self._synchronize()
+        for title, held in self._held.values():
+            held.verify(title)
+        result = self._result([self._work[request.key] for request in order], spaces, start)
+        for buffer in self._buffers:
+            await device.free(buffer)
+        return result
+
+    def _result(
+        self, work: Sequence[_Copy | _Kernel], spaces: tuple[SpaceRecord, ...], start: int
+    ) -> Result:
+        """Of a finished run that began in cycle `start`."""
+        return Result(
+            self._workload,
+            type(self._device.policy).__name__,
+            tuple(self._copy_record(one, start) for one in work if isinstance(one, _Copy)),
+            start,
+            spaces,
+            self._repairs.records(start),
+            tuple(self._kernel_record(one, start) for one in work if isinstance(one, _Kernel)),
+        )
+
+    async def _open_streams(self) -> None:
+        """Streams and their address spaces."""
+        for name in self._workload.spaces:
+            self._spaces[name] = self._device.create_space(name)
+        for spec in self._workload.streams:
+            space = self._spaces[spec.space]
+            stream = await self._device.stream(spec.priority, space=space, name=spec.name)
+            self._streams[spec.name] = stream
+
+    def _space_records(self) -> tuple[SpaceRecord, ...]:
+        """The spaces of the streams, and the driver's own, in the order of their ASIDs."""
+        mine = set(self._buffers)
+        records = [
+            SpaceRecord(
+                space.name,
+                space.asid,
+                tuple((each.va, each.end - 1) for each in space if each.buffer in mine),
+            )
+            for space in dict.fromkeys(stream.space for stream in self._streams.values())
+            if space.asid is not None
+        ]
+        if self._workload.kernels:
+            records += [SpaceRecord(_LISTS, asid, ()) for asid in self._device.spaces.reserved]
+        return tuple(sorted(records, key=lambda record: record.asid))
+
+    async def _take_away(self) -> None:
+        """Unmap what copies shall miss."""
+        for key, copy in self._work.items():
+            if isinstance(copy, _Copy) and copy.spec.unmapped is not None:
+                va = copy.src if copy.spec.unmapped == "source" else copy.to
+                await self._repairs.take_away(key, copy.stream, va, copy.spec.repair_after)
+
+    async def _synchronize(self) -> None:
+        """Wait for all work, and repair what it misses."""
+        while True:
+            try:
+                await self._device.synchronize()
+                return
+            except ChannelError as error:
+                await self._repairs.attend(error)
+
+    async def _place(self, request: Request) -> None:
+        """Allocate and fill the memory of a copy or kernel, in the address space of its stream."""
+        spec = request.spec
+        if isinstance(spec, CopySpec):
+            work = await self._place_copy(request, spec)
+        else:
+            work = await self._place_kernel(request, spec)
+        self._work[request.key] = work
+        if work.held is not None:
+            self._held[work.held.buffer] = f"{spec.name}[{request.index}]", work.held
+
+    async def _place_copy(self, request: Request, spec: CopySpec) -> _Copy:
+        stream = self._streams[spec.stream]
+        if spec.source is None:
+            image = _DATA[spec.data](spec, request.index, self._numbers)
+            src, src_pitch = await self._upload(spec, image, stream.space), spec.src_pitch
+        else:
+            origin = self._origin(request, spec.source)
+            image, src_pitch = origin.image, origin.pitch
+            src = await origin.address_in(stream.space)
+        size = spec.dst_offset + spec.dst_pitch * spec.height
+        held = await self._destination(spec.name, stream, size, spec.dst_offset, spec.dst_pitch)
+        held.image = image
+        return _Copy(
+            request=request,
+            spec=spec,
+            stream=stream,
+            done=self._device.event(interrupt=False),
+            held=held,
+            src=src,
+            src_pitch=src_pitch,
+            to=stream.space.at(held.buffer, spec.dst_offset),
+        )
+
+    async def _place_kernel(self, request: Request, spec: KernelSpec) -> _Kernel:
+        """What it leaves is computed by numpy here."""
+        stream, output = self._streams[spec.stream], spec.reference.output
+        data = {pointer: self._origin(request, name) for pointer, name in spec.sources.items()}
+        if output and output not in data:
+            data[output] = await self._destination(spec.name, stream, spec.size, 0, spec.size)
+        args = {name: await held.address_in(stream.space) for name, held in data.items()}
+        words = {name: held.words for name, held in data.items()}
+        spec.reference.compute(spec.shape, words | spec.numbers)
+        return _Kernel(
+            request=request,
+            spec=spec,
+            stream=stream,
+            done=self._device.event(interrupt=False),
+            held=data[output].overwritten(words[output]) if output else None,
+            args=args | spec.numbers,
+        )
+
+    def _origin(self, request: Request, name: str) -> Held:
+        """What an earlier copy or kernel leaves, which this one takes on."""
+        key = next(need for need in request.needs if need[0] == name)
+        held = self._work[key].held
+        assert held is not None, "a workload names only what leaves something"
+        return held
+
+    async def _destination(
+        self, name: str, stream: Stream, size: int, offset: int, pitch: int
+    ) -> Held:
+        """Memory of `size` bytes with any contents, and a guard; its data begin at `offset`."""
+        canvas = self._numbers.integers(0, 256, size + GUARD, np.uint8)
+        buffer = await self._device.upload(canvas, space=stream.space, name=f"{name} destination")
+        self._buffers.append(buffer)
+        image = lines(canvas, offset, pitch, ((size - offset) // pitch, pitch))
+        return Held(buffer, offset, pitch, image, canvas)
+
+    async def _upload(self, spec: CopySpec, image: np.ndarray, space: AddressSpace) -> int:
+        """Address of a fresh image in memory."""
+        source = np.zeros(spec.src_pitch * spec.height, np.uint8)
+        lines(source, 0, spec.src_pitch, image.shape)[:] = image
+        size, name = spec.src_offset + source.size, f"{spec.name} source"
+        buffer = await self._device.allocate(size, space=space, read_only=True, name=name)
+        buffer.write(source, spec.src_offset)
+        self._buffers.append(buffer)
+        return space.at(buffer, spec.src_offset)
+
+    async def _submit(self, work: _Copy | _Kernel) -> None:
+        """Submit a copy or kernel behind those that it depends on."""
+        for key in work.request.needs:
+            await self._work[key].done.wait(work.stream)
+        if isinstance(work, _Copy):
+            await self._submit_copy(work)
+        else:
+            await self._submit_kernel(work)
+        work.submitted = self._device.machine.now()
+
+    @staticmethod
+    async def _submit_copy(copy: _Copy) -> None:
+        spec, stream = copy.spec, copy.stream
+        if spec.height == 1:
+            await stream.memcpy_async(copy.to, copy.src, spec.width, done=copy.done)
+        else:
+            pitches = {"dst_pitch": spec.dst_pitch, "src": copy.src, "src_pitch": copy.src_pitch}
+            shape = {"width": spec.width, "height": spec.height}
+            await stream.memcpy_2d_async(copy.to, **pitches, **shape, done=copy.done)
+
+    async def _submit_kernel(self, kernel: _Kernel) -> None:
+        spec, stream = kernel.spec, kernel.stream
+        task = await stream.launch(
+            spec.reference.kernel,
+            spec.shape.grid,
+            spec.shape.block,
+            kernel.args,
+            priority=self._priority(kernel),
+            policy=spec.policy,
+        )
+        kernel.page = task.record >> 8
+        await kernel.done.record(stream)
+
+    def _priority(self, kernel: _Kernel) -> int:
+        """Of its launch."""
+        if isinstance(self._device.policy, NoPriorityPolicy):
+            return 0
+        given = kernel.spec.priority
+        return -kernel.stream.priority if given is None else given
+
+    def _copy_record(self, copy: _Copy, start: int) -> CopyRecord:
+        return CopyRecord(
+            name=copy.spec.name,
+            index=copy.request.index,
+            stream=copy.spec.stream,
+            channel=copy.stream.channel.index,
+            priority=copy.stream.priority,
+            size=copy.spec.size,
+            **self._times(copy, start),
+        )
+
+    def _kernel_record(self, kernel: _Kernel, start: int) -> KernelRecord:
+        spec, asid = kernel.spec, kernel.stream.space.asid
+        assert asid is not None, "a space with open streams has one"
+        return KernelRecord(
+            name=spec.name,
+            index=kernel.request.index,
+            kernel=spec.kernel,
+            stream=spec.stream,
+            channel=kernel.stream.channel.index,
+            asid=asid,
+            priority=self._priority(kernel),
+            grid=spec.shape.grid,
+            block=spec.shape.block,
+            page=kernel.page,
+            **self._times(kernel, start),
+        )
+
+    def _times(self, work: _Work, start: int) -> dict[str, int]:
+        """Times of finished work, from cycle `start`."""
+        ready = max([work.submitted, *(self._work[key].done.cycle for key in work.request.needs)])
+        return {
+            "requested": work.request.at,
+            "submitted": work.submitted - start,
+            "ready": ready - start,
+            "completed": work.done.cycle - start,
+        }
+
+
+def _random(spec: CopySpec, index: int, numbers: np.random.Generator) -> np.ndarray:
+    return numbers.integers(0, 256, (spec.height, spec.width), np.uint8)
+
+
+def _picture(spec: CopySpec, index: int, numbers: np.random.Generator) -> np.ndarray:
+    """A gradient with a bright square that moves from frame to frame; one byte per pixel."""
+    row, column = np.mgrid[0 : spec.height, 0 : spec.width]
+    picture = ((column * 255 // max(1, spec.width - 1) + row) // 2).astype(np.uint8)
+    side = max(1, min(spec.height, spec.width) // 4)
+    top = 3 * index % max(1, spec.height - side)
+    left = 5 * index % max(1, spec.width - side)
+    picture[top : top + side, left : left + side] = 255
+    return picture
+
+
+def _permutation(spec: CopySpec, index: int, numbers: np.random.Generator) -> np.ndarray:
+    words = numbers.permutation(spec.width // 4).astype(np.uint32)
+    return words.view(np.uint8).reshape(1, -1)
+
+
+_DATA: dict[str, Callable[[CopySpec, int, np.random.Generator], np.ndarray]] = {
+    "random": _random,
+    "picture": _picture,
+    "permutation": _permutation,
+}
+
+
+async def run(device: Device, workload: Workload, *, seed: int = 0) -> Result:
+    """`Replay.run`, for who does not look on."""
+    return await Replay(device, workload, seed=seed).run()

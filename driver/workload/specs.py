@@ -1,0 +1,210 @@
+"""Contents of a checked workload file: streams, policy, copies, kernels, and requests in order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from driver.channel.priority_policy import CountFirstPolicy, NoPriorityPolicy, PriorityPolicy
+from driver.channel.settings import ChannelSettings
+from driver.workload.references import REFERENCES, Reference, Shape
+from hw.config import Config
+
+__all__ = [
+    "DATA",
+    "POLICIES",
+    "UNMAPPED",
+    "CopySpec",
+    "KernelSpec",
+    "PolicySpec",
+    "Request",
+    "Spec",
+    "StreamSpec",
+    "Workload",
+    "requests",
+]
+
+DATA = ("random", "picture", "permutation")
+"""What fresh data may be."""
+
+UNMAPPED = ("source", "destination")
+"""What of a copy may be mapped only once it has faulted."""
+
+POLICIES = {
+    "priority": PriorityPolicy,
+    "count-first": CountFirstPolicy,
+    "none": NoPriorityPolicy,
+}
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """One [[stream]]."""
+
+    name: str
+    priority: int = 0
+    space: str | None = None
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """[policy]; see `driver.channel.priority_policy.LevelledChannels`."""
+
+    kind: str = "priority"
+    levels: int = 1
+    channels_per_level: tuple[int, ...] | None = None
+    stream_priorities: int | None = None
+    slice: int = ChannelSettings.slice_cycles
+
+    def make(self, kind: str | None = None) -> PriorityPolicy | NoPriorityPolicy:
+        """The policy, or the one of another `kind` on the same channels."""
+        chosen = POLICIES[kind or self.kind]
+        return chosen(self.levels, self.channels_per_level, self.stream_priorities)
+
+    def settings(self) -> ChannelSettings:
+        """Settings of every channel."""
+        return ChannelSettings(slice_cycles=self.slice)
+
+
+@dataclass(frozen=True)
+class CopySpec:
+    """One [[copy]], a series of `count` equal copies."""
+
+    name: str
+    stream: str
+    width: int
+    height: int = 1
+    src_pitch: int = 0
+    dst_pitch: int = 0
+    at: int = 0
+    after: tuple[str, ...] = ()
+    source: str | None = None
+    count: int = 1
+    period: int = 0
+    src_offset: int = 0
+    dst_offset: int = 0
+    data: str = "random"
+    unmapped: str | None = None
+    repair_after: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of one copy."""
+        return self.width * self.height
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Names of all copies that must have ended first."""
+        return (*self.after, self.source) if self.source else self.after
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One [[kernel]], a series of `count` equal launches.
+
+    `args` are numbers, and names of copies and kernels whose data pointers lead to.
+    """
+
+    name: str
+    stream: str
+    kernel: str
+    shape: Shape
+    args: Mapping[str, int | str]
+    priority: int | None = None
+    policy: str = "auto"
+    at: int = 0
+    after: tuple[str, ...] = ()
+    count: int = 1
+    period: int = 0
+
+    @property
+    def reference(self) -> Reference:
+        """What it does."""
+        return REFERENCES[self.kernel]
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Arguments that are numbers; those that are left out are 0."""
+        given = {name: value for name, value in self.args.items() if isinstance(value, int)}
+        return dict.fromkeys(self.reference.optional, 0) | given
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Of pointers, the copies and kernels whose data they lead to."""
+        return {name: value for name, value in self.args.items() if isinstance(value, str)}
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Names of all that must have ended first."""
+        return tuple(dict.fromkeys((*self.after, *self.sources.values())))
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Words of memory behind each pointer."""
+        return self.reference.words(self.shape, self.numbers)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what it leaves."""
+        output = self.reference.output
+        return 4 * self.words[output] if output else 0
+
+    @property
+    def in_place(self) -> str | None:
+        """The copy or kernel whose data it overwrites."""
+        return self.sources.get(self.reference.output)
+
+
+Spec = CopySpec | KernelSpec
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A checked workload; `name` is that of its file."""
+
+    name: str
+    config: Config
+    policy: PolicySpec
+    spaces: tuple[str, ...]
+    streams: tuple[StreamSpec, ...]
+    copies: tuple[CopySpec, ...]
+    kernels: tuple[KernelSpec, ...] = ()
+
+    @property
+    def work(self) -> tuple[Spec, ...]:
+        """Copies and kernels."""
+        return (*self.copies, *self.kernels)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Copy or kernel `index` of a series, asked for in cycle `at`; `needs` are the (name, index) of
+    those that must have ended before."""
+
+    spec: Spec
+    index: int
+    at: int
+    needs: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Name and index."""
+        return self.spec.name, self.index
+
+
+def requests(work: Sequence[Spec]) -> list[Request]:
+    """All copies and kernels in the order of their requests; one that depends on another is asked
+    for behind it and not earlier. The dependencies must be without circles."""
+    by_name = {spec.name: spec for spec in work}
+    found: dict[tuple[str, int], Request] = {}
+
+    def settle(spec: Spec) -> int:
+        """Make the requests of a series and of all that it needs; gives the longest chain."""
+        chain = 1 + max((settle(by_name[name]) for name in spec.before), default=-1)
+        for index in range(spec.count):
+            needs = tuple((name, index if by_name[name].count > 1 else 0) for name in spec.before)
+            at = max([spec.at + index * spec.period, *(found[need].at for need in needs)])
+            found[spec.name, index] = Request(spec, index, at, needs)
+        return chain
+
+    chains = {spec.name: settle(spec) for spec in work}
+    in_file = [found[spec.name, index] for spec in work for index in range(spec.count)]
+    return sorted(in_file, key=lambda request: (request.at, chains[request.spec.name]))

@@ -1,0 +1,105 @@
+"""Which copy it was that failed: from METHODS, LAUNCH_DMA and an address."""
+
+import pytest
+
+from driver.channel.copy_log import CopyLog, LaunchedCopy
+from driver.commands.pushbuffer import CopyFence, Pushbuffer
+from hw.methods import LaunchTransfer
+
+PIPELINED = LaunchTransfer.PIPELINED
+PER_COPY = 6
+"""Methods of one copy."""
+
+
+def submitted(*parts: Pushbuffer) -> CopyLog:
+    log = CopyLog()
+    log.submitted(0, Pushbuffer().set_object().dwords)
+    for entry, part in enumerate(parts, 1):
+        log.submitted(entry, part.dwords)
+    return log
+
+
+def one(log: CopyLog, executed: int, word: int = 0x182, va: int = 0x1000) -> LaunchedCopy:
+    found = log.failed(executed, word, va)
+    assert found is not None
+    return found
+
+
+def test_last_of_those_that_wait_for_each_other():
+    """State of later copies, which is set while it runs, does not count."""
+    log = submitted(*(Pushbuffer().copy(0x1000, n << 20, n) for n in range(1, 5)))
+    for number in range(1, 5):
+        for more in range(PER_COPY):
+            found = one(log, 1 + number * PER_COPY + more)
+            assert found.sources == [(number << 20, number)]
+            assert found.destinations == [(0x1000, number)]
+    assert log.failed(1, 0x182, 0x1000) is None
+
+
+def test_pipelined():
+    """The oldest that fits, of those that may be under way; then the next one."""
+    log = submitted(
+        Pushbuffer().copy(0x1000, 0x9000, 1, transfer=PIPELINED),
+        Pushbuffer().copy(0x1000, 0x2000, 2),
+        Pushbuffer().copy(0x1000, 0x3000, 3, transfer=PIPELINED),
+        Pushbuffer().copy(0x1000, 0x4000, 4, transfer=PIPELINED),
+    )
+    end, word = 1 + 4 * PER_COPY, 0x181
+    first = one(log, end, word)
+    assert first.sources == [(0x3000, 3)]
+    assert one(log, end, word, 0x4FFF).sources == [(0x4000, 4)]
+    log.over(first)
+    assert one(log, end, word).sources == [(0x4000, 4)]
+    assert log.failed(end, word, 0x9000) is None, "that one has ended"
+
+
+def test_replaced_and_malformed():
+    """A launch that became a NOP is none; headers that are refused are no methods."""
+    log = submitted(Pushbuffer().copy(0x1000, 0x2000, 0), Pushbuffer().raw(0xC000_0000))
+    log.replaced(PER_COPY)
+    log.submitted(3, Pushbuffer().copy(0x1000, 0x3000, 4).dwords)
+    assert one(log, 1 + 2 * PER_COPY).sources == [(0x3000, 4)]
+    assert log.failed(1 + PER_COPY, 0x182, 0x1000) is None
+
+
+def test_other_objects():
+    """Methods of subchannels without the copy class are none of it."""
+    log = submitted(Pushbuffer().inc(3, 0x400, 0, 9, 0, 9).inc(3, 0x300, 0x182))
+    assert log.failed(99, 0x182, 0) is None
+
+
+def test_old_ones_are_forgotten():
+    log = submitted(*(Pushbuffer().copy(0x1000, 0, 1) for _ in range(100)))
+    log.left(80)
+    assert len(log._copies) == 16 + 21
+    assert log.failed(1 + PER_COPY, 0x182, 0x1000) is None
+    assert one(log, 1 + 70 * PER_COPY).entry == 70
+
+
+def test_lines_and_semaphore():
+    commands = Pushbuffer().copy_2d(
+        0x10_0000, 0x2000, (1 << 49) - 0x1000, 0x800, 0x100, 4, CopyFence(0x50_0010, 5)
+    )
+    launch = one(submitted(commands), 99, 0x386 | 2 << 3, 0x50_0000)
+    assert launch.destinations == [(0x10_0000 + line * 0x2000, 0x100) for line in range(4)]
+    assert [start for start, _ in launch.sources] == [
+        (1 << 49) - 0x1000,
+        (1 << 49) - 0x800,
+        0,
+        0x800,
+    ]
+    assert (launch.semaphore, launch.payload) == (0x50_0010, 5)
+    for va, meets in (
+        *(((1 << 49) - 1, True), (0xFFF, True), (0x1000, False), ((1 << 49) - 0x1001, False)),
+        *((0x10_0000, True), (0x10_6FFF, True), (0x10_7000, False), (0xF_FFFF, False)),
+        *((0x50_0FFF, True), (0x50_1000, False), (0x4F_FFFF, False)),
+    ):
+        assert launch.touches(va) == meets, hex(va)
+
+
+@pytest.mark.parametrize("size", [1, 4096, 4097])
+def test_pages(size: int):
+    launch = one(submitted(Pushbuffer().copy(0x1F_F800, 0x9_0000, size)), 99, va=0x1F_F000)
+    assert launch.touches(0x20_0000) == (size > 0x800)
+    assert launch.touches(0x20_1000) == (size > 0x1800)
+    assert not launch.touches(0), "it has no semaphore"
