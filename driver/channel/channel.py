@@ -24,7 +24,7 @@ from driver.memory.asids import AddressSpaces
 from driver.memory.physical import Buffer, Memory
 from driver.memory.translation_fault import TranslationFault
 from driver.platform.control_port import Control
-from driver.platform.turns import Turns
+from driver.platform.fair_lock import FairLock
 from hw.errors import Cause
 from hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
 from hw.pagetables import AccessType
@@ -119,7 +119,7 @@ class Channel:
         self._copies = CopyLog()
         self.tasks = Tasks()
         self._joined = False
-        self._turns = Turns(self.machine)
+        self._lock = FairLock(self.machine)
 
     async def open(self, first: Pushbuffer) -> None:
         """Map its memory, write the registers and switch the channel on; it begins with `first`. To
@@ -222,7 +222,7 @@ class Channel:
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Have the ring to oneself for `enqueue`; who asked first is first."""
-        return self._turns.take()
+        return self._lock
 
     async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
         """Put a pushbuffer on the channel, in turn, and ring its doorbell; as `enqueue`. An empty

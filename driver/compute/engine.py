@@ -29,8 +29,8 @@ from driver.memory.asids import AddressSpaces
 from driver.memory.fence import FencePool
 from driver.memory.physical import Memory
 from driver.platform.control_port import Control
+from driver.platform.fair_lock import FairLock
 from driver.platform.info import DeviceInfo
-from driver.platform.turns import Turns
 from hw.errors import Cause
 from hw.instance import SUBCONTEXTS
 from hw.qmd import QMD_BYTES, Placement
@@ -90,7 +90,7 @@ class ComputeEngine:
         self._lists = TaskLists(control, memory, **counts)
         self._system = self._own_space()
         self._lost = False
-        self._turns = Turns(control.machine)
+        self._lock = FairLock(control.machine)
         self._pools: dict[AddressSpace, TaskPool] = {}
         self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
 
@@ -181,7 +181,7 @@ class ComputeEngine:
         """A kernel in an address space; put there when it is not yet, until the space is closed.
         Raises as `AddressSpace.allocate`."""
         key, text = (space, kernel.program), kernel.program
-        async with self._turns.take():
+        async with self._lock:
             if key not in self._programs:
                 options = {"above": space.upper, "read_only": True, "name": kernel.name}
                 buffer = await space.allocate(len(text), **options)

@@ -3,7 +3,7 @@
 from driver.memory.address_space import AddressSpace
 from driver.memory.physical import Memory
 from driver.platform.control_port import Control
-from driver.platform.turns import Turns
+from driver.platform.fair_lock import FairLock
 from hw.config import PRIORITIES
 
 __all__ = ["TaskListError", "TaskLists", "log_size"]
@@ -43,7 +43,7 @@ class TaskLists:
         self, control: Control, memory: Memory, *, slots: int, contexts: int, waiting: int
     ) -> None:
         self._control = control
-        self._turns = Turns(control.machine)
+        self._lock = FairLock(control.machine)
         self._log_size = log_size(slots, waiting)
         size = PRIORITIES * contexts * _ENTRY_BYTES << self._log_size
         self._buffer = memory.allocate_pages(size, name="task lists")
@@ -52,7 +52,7 @@ class TaskLists:
     async def place(self, space: AddressSpace, asid: int) -> None:
         """From now on they are in `space`, which has `asid` as long as they are. Nothing to do when
         they are there already. Raises `TaskListError`, `OutOfMemory`, `OutOfAddresses`."""
-        async with self._turns.take():
+        async with self._lock:
             if self._space is space:
                 return
             if not space.has(self._buffer):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from driver.memory.address_space import AddressSpace
 from driver.memory.physical import Buffer
 from driver.memory.ranges import Ranges
+from driver.platform.fair_lock import FairLock
 from driver.platform.machine import Machine
-from driver.platform.turns import Turns
 from hw.qmd import QMD_BYTES
 
 __all__ = ["TaskMemory", "TaskPool"]
@@ -50,13 +50,13 @@ class TaskPool:
     the pages are writable; they are kept until the space is closed."""
 
     def __init__(self, space: AddressSpace, machine: Machine) -> None:
-        self.space, self._turns = space, Turns(machine)
+        self.space, self._lock = space, FairLock(machine)
         self._chunks: list[_Chunk] = []
 
     async def take(self, size: int) -> TaskMemory:
         """So many bytes, on a multiple of 256. Raises as `AddressSpace.allocate`."""
         size = -(-size // QMD_BYTES) * QMD_BYTES
-        async with self._turns.take():
+        async with self._lock:
             for chunk in self._chunks:
                 if (offset := chunk.ranges.find(size, QMD_BYTES)) is not None:
                     break

@@ -7,8 +7,8 @@ from driver.faults.channel_error import ChannelError
 from driver.faults.fault_buffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
 from driver.faults.fault_registers import FaultRegisters
 from driver.memory.translation_fault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault
+from driver.platform.fair_lock import FairLock
 from driver.platform.machine import Machine
-from driver.platform.turns import Turns
 from hw.errors import Cause
 from hw.pagetables import AccessType
 
@@ -47,7 +47,7 @@ class FaultLog:
 
     def __init__(self, machine: Machine, buffer: FaultBuffer, registers: FaultRegisters) -> None:
         self._buffer, self._registers = buffer, registers
-        self._turns = Turns(machine)
+        self._lock = FairLock(machine)
         self._faults: deque[TranslationFault] = deque(maxlen=_KEPT)
         self._lost: FaultBufferOverflow | FaultBufferError | None = None
 
@@ -58,7 +58,7 @@ class FaultLog:
 
     async def read(self) -> None:
         """Take note of what the machine has recorded, and clear its interrupt."""
-        async with self._turns.take():
+        async with self._lock:
             if await self._registers.acknowledge():
                 self._lost = FaultBufferError("the machine could not write a fault record")
             try:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from driver.platform.control_port import Control
-from driver.platform.turns import Turns
+from driver.platform.fair_lock import FairLock
 from hw.errors import CoreCause
 
 __all__ = ["WarpFault", "WarpFaults"]
@@ -67,7 +67,7 @@ class WarpFaults:
 
     def __init__(self, control: Control) -> None:
         self._control = control
-        self._turns = Turns(control.machine)
+        self._lock = FairLock(control.machine)
         self._faults: deque[WarpFault] = deque(maxlen=_KEPT)
 
     @property
@@ -77,7 +77,7 @@ class WarpFaults:
 
     async def read(self) -> None:
         """Take note of a fault, so that the machine tells of the next one."""
-        async with self._turns.take():
+        async with self._lock:
             if not (await self._control.read_fields("TASK_STATUS"))["WARP_FAULT"]:
                 return
             word = await self._control.read_fields("WARP_FAULT")

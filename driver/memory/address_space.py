@@ -11,7 +11,7 @@ from driver.memory.page_tables import MapError, Page, PageTables
 from driver.memory.physical import Buffer, Memory, MemoryUseError
 from driver.memory.ranges import Ranges
 from driver.memory.translation_fault import TranslationFault
-from driver.platform.turns import Turns
+from driver.platform.fair_lock import FairLock
 from hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from hw.pagetables import PAGE_SIZES, AccessType, FaultType
 
@@ -66,7 +66,7 @@ class AddressSpace:
         self.asid: int | None = None
         self.closed = False
         self._tables = PageTables(memory, name)
-        self._turns = Turns(memory.machine)
+        self._lock = FairLock(memory.machine)
         self._addresses = Ranges(0, size)
         if size > WINDOW_BASE:
             self._addresses.take(WINDOW_BASE, min(WINDOW_BYTES, size - WINDOW_BASE))
@@ -129,7 +129,7 @@ class AddressSpace:
         """
         buffer = memory if isinstance(memory, Buffer) else None
         permissions = {"read_only": read_only, "privileged": privileged, "atomics": atomics}
-        async with self._turns.take():
+        async with self._lock:
             self._check_open()
             if size is None:
                 size = buffer.room if buffer else 0
@@ -184,7 +184,7 @@ class AddressSpace:
 
         Raises `SpaceError` for a mapping that is not of this space, or was unmapped.
         """
-        async with self._turns.take():
+        async with self._lock:
             self._check_mine(mapping)
             pages = self._tables.unmap(mapping.va, mapping.size)
             mapping.unmapped = True
@@ -194,7 +194,7 @@ class AddressSpace:
 
     async def protect(self, mapping: Mapping, *, read_only: bool) -> None:
         """Allow or forbid writes. Raises `SpaceError` as `unmap`."""
-        async with self._turns.take():
+        async with self._lock:
             self._check_mine(mapping)
             changed = self._tables.protect(mapping.va, mapping.size, read_only=read_only)
             mapping.read_only = read_only
@@ -204,14 +204,14 @@ class AddressSpace:
     async def settle(self) -> None:
         """Make good what a change that was broken off has left to do; nothing when there is
         none."""
-        async with self._turns.take():
+        async with self._lock:
             if self._unsettled:
                 await self._forget([])
 
     async def end(self) -> None:
         """Unmap everything and give the tables back. Only for `AddressSpaces.close`, once the
         machine has acknowledged that nothing is bound."""
-        async with self._turns.take():
+        async with self._lock:
             self._check_open()
             self.closed = True
             for mapping in self._mappings:

@@ -7,7 +7,7 @@ from itertools import chain
 from driver.memory.address_space import AddressSpace, SpaceError
 from driver.memory.mmu import Mmu
 from driver.memory.physical import Memory
-from driver.platform.turns import Turns
+from driver.platform.fair_lock import FairLock
 from hw.config import VA_BITS
 
 __all__ = ["AddressSpaces", "OutOfAsids"]
@@ -44,7 +44,7 @@ class AddressSpaces:
             if not 0 <= asid < asids:
                 raise ValueError(f"reserved ASID {asid} is outside 0 … {asids - 1}")
         self._mmu, self._memory = mmu, memory
-        self._turns = Turns(memory.machine)
+        self._lock = FairLock(memory.machine)
         self._count = 0
         # Spaces by their page directory base, which no two have.
         self._spaces: dict[int, AddressSpace] = {}
@@ -86,7 +86,7 @@ class AddressSpaces:
 
         Buffers stay their owners'. Raises `SpaceError` while it is in use, or when it was closed.
         """
-        async with self._turns.take():
+        async with self._lock:
             self._check_known(space)
             if users := self.users(space):
                 raise SpaceError(f"{space} is in use by {users}")
@@ -116,7 +116,7 @@ class AddressSpaces:
 
         Raises `OutOfAsids` when all are in use, `SpaceError` for a space that was closed.
         """
-        async with self._turns.take():
+        async with self._lock:
             self._check_known(space)
             if space.asid is None:
                 await self._bind(space)

@@ -3,8 +3,8 @@
 from driver.memory.address_space import AddressSpace
 from driver.memory.mapping import Mapping
 from driver.memory.physical import Buffer
+from driver.platform.fair_lock import FairLock
 from driver.platform.machine import Machine
-from driver.platform.turns import Turns
 
 __all__ = ["FENCE_BYTES", "Fence", "FencePool", "FencePools"]
 
@@ -65,14 +65,14 @@ class Fence:
 class FencePage:
     """A page of fences, in its own address space (`home`) and in those that wait for them."""
 
-    def __init__(self, space: AddressSpace, buffer: Buffer, turns: Turns) -> None:
+    def __init__(self, space: AddressSpace, buffer: Buffer, lock: FairLock) -> None:
         self.buffer, self.home = buffer, space.mapping(buffer)
-        self._turns = turns
+        self._lock = lock
         self._views = {space: self.home}
 
     async def view(self, space: AddressSpace) -> Mapping:
         """Its mapping in a space; made when there is none."""
-        async with self._turns.take():
+        async with self._lock:
             if space not in self._views:
                 self._views[space] = await space.share(self.home, above=space.upper, read_only=True)
         return self._views[space]
@@ -82,13 +82,13 @@ class FencePool:
     """Fences of one address space, cut from pages of device memory."""
 
     def __init__(self, space: AddressSpace, machine: Machine) -> None:
-        self._space, self._turns = space, Turns(machine)
+        self._space, self._lock = space, FairLock(machine)
         self._free: list[Fence] = []
         self._pages: list[FencePage] = []
 
     async def take(self) -> Fence:
         """A fence with value 0."""
-        async with self._turns.take():
+        async with self._lock:
             if not self._free:
                 self._free = await self._more()
             return self._free.pop()
@@ -97,7 +97,7 @@ class FencePool:
         """The fences of a fresh page, the first one last."""
         space = self._space
         buffer = await space.allocate(_PAGE_BYTES, above=space.upper, name="fences")
-        page = FencePage(space, buffer, self._turns)
+        page = FencePage(space, buffer, self._lock)
         self._pages.append(page)
         return [Fence(page, at) for at in reversed(range(0, _PAGE_BYTES, FENCE_BYTES))]
 

@@ -1,7 +1,7 @@
 """Binds and invalidations by registers (ASID-8, ASID-9): the `Mmu` of a machine."""
 
 from driver.platform.control_port import Control
-from driver.platform.turns import Turns
+from driver.platform.fair_lock import FairLock
 from hw.config import VA_BITS
 from hw.registers import MmuOperation
 
@@ -28,7 +28,7 @@ class MmuRegisters:
 
     def __init__(self, control: Control) -> None:
         self._control = control
-        self._turns = Turns(control.machine)
+        self._lock = FairLock(control.machine)
 
     async def bind(self, asid: int, base: int, limit: int) -> None:
         """See `Mmu.bind`."""
@@ -52,7 +52,7 @@ class MmuRegisters:
 
     async def _command(self, operation: MmuOperation, asid: int = 0, **arguments: int) -> None:
         what = f"{operation.name} of ASID {asid}"
-        async with self._turns.take():
+        async with self._lock:
             # An earlier owner of the machine, or a task that was cancelled, may have left one.
             await self._idle(f"what came before {what}")
             for name, value in arguments.items():
