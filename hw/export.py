@@ -16,15 +16,15 @@ from amaranth.hdl import Elaboratable, Fragment
 from amaranth.hdl._ir import Design
 from amaranth.lib import wiring
 
-from hw.lib.follows import follows
-from hw.lib.ports import Ports, ports
+from hw.lib.comb_paths import follows
+from hw.lib.flat_ports import Ports, ports
 from hw.lib.shared import instances
 
 __all__ = ["FOLLOWS", "intermediate", "ports", "verilog"]
 
 FOLLOWS = "follows"
 """Attribute of every shared module: "output:input,input …", which outputs follow which inputs
-within a cycle (`hw.lib.follows`)."""
+within a cycle (`hw.lib.comb_paths`)."""
 
 _HIDDEN = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding")
 

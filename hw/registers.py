@@ -21,7 +21,7 @@ from amaranth.lib import enum as amaranth_enum
 from hw.config import PA_BITS, VA_BITS, WINDOW_BASE, Config
 from hw.errors import CODE_OF, Cause, Code, CoreCause
 from hw.methods import AcquireTimer
-from hw.pagetables import FAULT_RECORD_BYTES
+from hw.page_tables import FAULT_RECORD_BYTES
 from hw.qmd import Placement, SkedCheck
 
 __all__ = [

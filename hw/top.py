@@ -5,19 +5,19 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.bus.axi4lite import AxiLite
+from hw.compute.engine import Compute
 from hw.config import Config
 from hw.control.port import ControlPort
 from hw.copy.engine import CopyEngine
 from hw.host.host import Host
-from hw.host.wakes import Wakes
-from hw.lib.count import tally
-from hw.mmu.system import MemorySystem, requesters
-from hw.records import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
+from hw.host.scheduling.wake_counter import Wakes
+from hw.lib.popcount import tally
+from hw.mmu.memory_system import MemorySystem, requesters
+from hw.records.launch import LaunchAction
+from hw.records.semaphore import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
 from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
 from hw.trace import TracePort
-from hw.work.compute import Compute
-from hw.work.launch import LaunchAction
 
 __all__ = ["Signalbox"]
 

@@ -8,10 +8,10 @@ from amaranth.lib.wiring import Member, Out, Signature
 
 from hw.config import Config
 from hw.errors import Cause
-from hw.mmu.lookups import Scope
-from hw.mmu.system import fault_event
-from hw.work.metadata import Refusal
-from hw.work.placement import Step
+from hw.mmu.memory_system import fault_event
+from hw.mmu.records import Scope
+from hw.placement.controller import Step
+from hw.records.launch import Refusal
 
 __all__ = ["TracePort"]
 
@@ -31,7 +31,7 @@ class TracePort(Signature):
     error : `channel` halted for `cause`.
     lookup : per memory client; a first-level TLB was asked for an address of `asid`.
     walk, walked : a page walk begins, or has ended.
-    invalidation : of `scope` (`hw.mmu.lookups.Scope`), also by a bind, takes effect next.
+    invalidation : of `scope` (`hw.mmu.records.Scope`), also by a bind, takes effect next.
     fault : a report of a refused access (`hw.mmu.bursts.fault_report`) was recorded.
 
     With a compute engine:

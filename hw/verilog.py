@@ -17,7 +17,7 @@ from pathlib import Path
 
 from amaranth.hdl._ir import PortDirection
 
-from hw import export, options, registermap
+from hw import export, options, register_map
 from hw.config import Config
 from hw.registers import VERSION
 from hw.top import Signalbox
@@ -39,8 +39,8 @@ def files(config: Config) -> dict[str, str]:
     }
     return {
         f"{NAME}.sv": export.verilog(design, NAME),
-        f"{NAME}.md": registermap.markdown(config),
-        f"{NAME}.h": registermap.header(config),
+        f"{NAME}.md": register_map.markdown(config),
+        f"{NAME}.h": register_map.header(config),
         f"{NAME}.json": json.dumps(manifest, indent=2) + "\n",
     }
 

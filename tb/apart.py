@@ -1,9 +1,9 @@
 """Big designs: each module that instances share (`hw.lib.shared`) is a model of its own.
 
 Verilator compiles it once, however many instances there are. In the design a stub of the same ports
-takes its place, which calls the model: on the clock's edge, and where inputs that outputs follow
-within the cycle (`hw.lib.follows`) have changed. An instance in which nothing can change is skipped
-(`apart.h`), which is exact. Nothing inside of a model is visible: no waveform, no coverage.
+takes its place, which calls the model: on the clock's edge, and after a change of an input with a
+combinational path to an output (`hw.lib.comb_paths`). An instance in which nothing can change is
+skipped (`apart.h`), which is exact. Nothing inside of a model is visible: no waveform, no coverage.
 """
 
 import os

@@ -31,39 +31,39 @@ from hw import export
 from hw.config import CONFIGS, Config
 from hw.control.port import ControlPort
 from hw.copy.engine import CopyEngine
-from hw.host.arrivals import Arrivals
-from hw.host.barrier import Barrier
-from hw.host.channels import Channels
-from hw.host.execute import Execute
-from hw.host.fences import Fences
-from hw.host.fetch import Fetch
-from hw.host.launcher import Launcher
-from hw.host.memops import MemOps
-from hw.host.parking import Parking
-from hw.host.pipeline import Pipeline
-from hw.host.prefetch import Prefetch
-from hw.host.scheduler import Scheduler
-from hw.host.timers import Timers
-from hw.host.writeback import Writeback
-from hw.mmu.client import CLIENT_TAG
-from hw.mmu.fabric import MemoryFabric
-from hw.mmu.faults import FaultRecorder
-from hw.mmu.l1 import L1Tlb
-from hw.mmu.l2 import L2Tlb
-from hw.mmu.lookups import page_request
+from hw.host.channel_registers import Channels
+from hw.host.copy_launcher import Launcher
+from hw.host.fetch.arrivals import Arrivals
+from hw.host.fetch.fetch_unit import Fetch
+from hw.host.fetch.prefetch_buffer import Prefetch
+from hw.host.methods.execute import Execute
+from hw.host.methods.pipeline import Pipeline
+from hw.host.scheduling.parking import Parking
+from hw.host.scheduling.retry_timers import Timers
+from hw.host.scheduling.scheduler import Scheduler
+from hw.host.userd_writeback import Writeback
+from hw.host.waits.barrier import Barrier
+from hw.host.waits.mem_ops import MemOps
+from hw.host.waits.memory_semaphores import Fences
+from hw.mmu.fault_recorder import FaultRecorder
+from hw.mmu.l1_tlb import L1Tlb
+from hw.mmu.l2_tlb import L2Tlb
 from hw.mmu.maintenance import Maintenance
-from hw.mmu.mmu import miss_number
-from hw.mmu.system import FIRST_CLIENT, MemorySystem, requesters
+from hw.mmu.memory_client import CLIENT_TAG
+from hw.mmu.memory_fabric import MemoryFabric
+from hw.mmu.memory_system import FIRST_CLIENT, MemorySystem, requesters
+from hw.mmu.records import page_request
+from hw.mmu.translation import miss_number
 from hw.mmu.walker import Walker
-from hw.semaphore.fence import Fence
+from hw.placement.controller import Placement
+from hw.placement.sm_choice import Choice
+from hw.semaphore.in_memory import Fence
 from hw.semaphore.unit import SemaphoreUnit
 from hw.sm.controller import SmController
 from hw.sm.core.core import Core
 from hw.sm.timing.core import TimingCore
+from hw.task_unit.task_unit import Tasks
 from hw.top import Signalbox
-from hw.work.choice import Choice
-from hw.work.placement import Placement
-from hw.work.tasks import Tasks
 from tb.runner import ROOT, SIM_BUILD
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]

@@ -27,7 +27,7 @@ from driver.platform.control_port import Control
 from driver.platform.fair_lock import FairLock
 from hw.errors import Cause
 from hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
-from hw.pagetables import AccessType
+from hw.page_tables import AccessType
 
 __all__ = ["Channel", "ChannelResources", "clear_errors", "stop"]
 

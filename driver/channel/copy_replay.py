@@ -12,7 +12,7 @@ from driver.memory.physical import Memory
 from driver.platform.control_port import Control
 from hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
 from hw.methods import LaunchSemaphore
-from hw.pagetables import AccessType
+from hw.page_tables import AccessType
 
 __all__ = ["RepeatError", "move", "release"]
 

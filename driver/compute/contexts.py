@@ -11,7 +11,7 @@ from driver.compute.placement import AUTO, placement
 from driver.memory.address_space import AddressSpace
 from driver.memory.physical import Memory
 from driver.platform.control_port import Control
-from hw.instance import SUBCONTEXTS
+from hw.instance_block import SUBCONTEXTS
 from hw.qmd import Placement
 
 __all__ = ["Context", "ContextBroken", "ContextError", "Contexts", "OutOfContexts"]

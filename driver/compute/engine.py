@@ -32,7 +32,7 @@ from driver.platform.control_port import Control
 from driver.platform.fair_lock import FairLock
 from driver.platform.info import DeviceInfo
 from hw.errors import Cause
-from hw.instance import SUBCONTEXTS
+from hw.instance_block import SUBCONTEXTS
 from hw.qmd import QMD_BYTES, Placement
 
 __all__ = ["ComputeEngine", "ComputeSettings"]

@@ -1,7 +1,7 @@
 """Instance blocks: which address spaces a context has, written into memory (ASID-21, ASID-22)."""
 
 from driver.memory.physical import Buffer
-from hw.instance import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
+from hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
 from hw.methods import pack
 
 __all__ = ["INSTANCE_BYTES", "InstanceBlock"]

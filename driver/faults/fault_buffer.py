@@ -6,7 +6,7 @@ from typing import Protocol
 
 from driver.memory.physical import Buffer
 from driver.memory.translation_fault import FaultOwner, TranslationFault, decode
-from hw.pagetables import FAULT_RECORD_BYTES
+from hw.page_tables import FAULT_RECORD_BYTES
 
 __all__ = ["FaultBuffer", "FaultBufferError", "FaultBufferOverflow", "FaultPointers"]
 

@@ -10,7 +10,7 @@ from driver.memory.translation_fault import FIRST_ENGINE, HOST, SEMAPHORES, Tran
 from driver.platform.fair_lock import FairLock
 from driver.platform.machine import Machine
 from hw.errors import Cause
-from hw.pagetables import AccessType
+from hw.page_tables import AccessType
 
 __all__ = ["FaultLog"]
 

@@ -3,7 +3,7 @@
 from driver.faults.fault_buffer import FaultBufferError
 from driver.memory.physical import Buffer
 from driver.platform.control_port import Control
-from hw.pagetables import FAULT_RECORD_BYTES
+from hw.page_tables import FAULT_RECORD_BYTES
 
 __all__ = ["FaultRegisters"]
 

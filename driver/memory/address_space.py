@@ -13,7 +13,7 @@ from driver.memory.ranges import Ranges
 from driver.memory.translation_fault import TranslationFault
 from driver.platform.fair_lock import FairLock
 from hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
-from hw.pagetables import PAGE_SIZES, AccessType, FaultType
+from hw.page_tables import PAGE_SIZES, AccessType, FaultType
 
 __all__ = ["PAGEWISE", "AddressSpace", "OutOfAddresses", "SpaceError"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from driver.memory.physical import Buffer, Memory
 from hw.config import VA_BITS
 from hw.methods import pack, unpack
-from hw.pagetables import DIRECTORIES, PAGE_SIZES, TABLES, DualPde, Level, Pde, PdeAperture, Pte
+from hw.page_tables import DIRECTORIES, PAGE_SIZES, TABLES, DualPde, Level, Pde, PdeAperture, Pte
 
 __all__ = ["MapError", "Page", "PageTables"]
 

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 
 from driver.memory.ranges import Ranges
 from driver.platform.machine import Machine
-from hw.pagetables import PAGE_SIZES
+from hw.page_tables import PAGE_SIZES
 
 __all__ = ["Buffer", "Memory", "MemoryUseError", "OutOfMemory", "page_for"]
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from hw.config import LIMITS
 from hw.methods import unpack
-from hw.pagetables import (
+from hw.page_tables import (
     FAULT_RECORD_BYTES,
     TASK_UNIT,
     AccessType,
@@ -153,7 +153,7 @@ def client_name(client: int) -> str:
 def decode(
     record: bytes, owner: Callable[[int, int], FaultOwner | None]
 ) -> TranslationFault | None:
-    """The fault of a 32-byte record in the layout of `hw.pagetables.FaultRecord`, None when the
+    """The fault of a 32-byte record in the layout of `hw.page_tables.FaultRecord`, None when the
     record is not valid. `owner` gives the address space of an ASID and a page directory base, if
     known.
 

@@ -1,0 +1,1 @@
+"""The control port: registers over AXI4-Lite, interrupts, performance counters."""

@@ -6,15 +6,16 @@ from amaranth.lib.wiring import In, Out
 
 from hw.bus.axi4lite import AxiLite
 from hw.config import Config
-from hw.control.bank import Bank
-from hw.control.contexts import ContextRegisters
-from hw.control.counters import EventPort
-from hw.control.decode import Decode, Owner
-from hw.control.target import Target
-from hw.records import FaultPort, MmuPort, RegisterPort
+from hw.control.address_decoder import Decode, Owner
+from hw.control.axi_lite_target import Target
+from hw.control.context_registers import ContextRegisters
+from hw.control.global_registers import Bank
+from hw.control.performance_counters import EventPort
+from hw.front_end.contexts import context_setting
+from hw.records.compute_control import ComputeControl
+from hw.records.register import RegisterPort
+from hw.records.translation import FaultPort, MmuPort
 from hw.registers import ADDRESS_BITS
-from hw.work.contexts import context_setting
-from hw.work.control import ComputeControl
 
 __all__ = ["ControlPort"]
 

@@ -5,19 +5,21 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.copy import layouts
-from hw.copy.answers import Answers
-from hw.copy.bursts import Bursts
-from hw.copy.drain import Drain, owed
-from hw.copy.fetch import Fetch
-from hw.copy.layouts import COPIES, QUEUE
+from hw.copy import records
+from hw.copy.chunks import Bursts
+from hw.copy.flop_queue import Queue
 from hw.copy.lines import Lines
-from hw.copy.queue import Queue
+from hw.copy.read_requests import Fetch
 from hw.copy.realign import Realign
+from hw.copy.realign_steps import Steps
+from hw.copy.records import COPIES, QUEUE
 from hw.copy.retire import Retire, ending
-from hw.copy.steps import Steps
+from hw.copy.write_requests import Drain, owed
+from hw.copy.write_responses import Answers
 from hw.lib.stream import StreamRegister
-from hw.records import CopyPort, ReadPort, SemaphorePort, WritePort
+from hw.records.copy import CopyPort
+from hw.records.memory import ReadPort, WritePort
+from hw.records.semaphore import SemaphorePort
 
 __all__ = ["CopyEngine"]
 
@@ -120,22 +122,22 @@ class CopyEngine(wiring.Component):
         m.d.comb += [self.lines.stop.eq(stop), self.bursts.stop.eq(stop)]
 
     def _read_side(self, m: Module) -> None:
-        m.submodules.segments = segments = Queue(layouts.segment(self.config), QUEUE)
+        m.submodules.segments = segments = Queue(records.segment(self.config), QUEUE)
         wiring.connect(m, self.lines.o, self.bursts.i)
         wiring.connect(m, self.bursts.o, self.fetch.i)
         wiring.connect(m, self.fetch.request, wiring.flipped(self.read.request))
         wiring.connect(m, self.fetch.segment, segments.i)
         # A register each way: whether a step is a segment's last is known late.
-        m.submodules.segment = segment = StreamRegister(layouts.segment(self.config))
+        m.submodules.segment = segment = StreamRegister(records.segment(self.config))
         wiring.connect(m, segments.o, segment.i)
         wiring.connect(m, segment.o, self.steps.segment)
         wiring.connect(m, wiring.flipped(self.read.beat), self.steps.beat)
         m.d.comb += self.realign.i.eq(self.steps.o)
 
     def _write_side(self, m: Module) -> None:
-        m.submodules.plans = plans = Queue(layouts.pending_write(self.config), QUEUE)
+        m.submodules.plans = plans = Queue(records.pending_write(self.config), QUEUE)
         m.submodules.owed = owed_ = Queue(owed(self.config), QUEUE)
-        m.submodules.failures = failures = Queue(layouts.failure(), COPIES)
+        m.submodules.failures = failures = Queue(records.failure(), COPIES)
         wiring.connect(m, self.fetch.write, plans.i)
         wiring.connect(m, plans.o, self.drain.plan)
         wiring.connect(m, self.drain.request, wiring.flipped(self.write.request))
@@ -154,7 +156,7 @@ class CopyEngine(wiring.Component):
         ]
 
     def _retire(self, m: Module) -> None:
-        m.submodules.outcomes = outcomes = Queue(layouts.outcome(), COPIES)
+        m.submodules.outcomes = outcomes = Queue(records.outcome(), COPIES)
         wiring.connect(m, self.answers.o, outcomes.i)
         wiring.connect(m, outcomes.o, self.retire.outcome)
         wiring.connect(m, self.endings.o, self.retire.ending)

@@ -5,9 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.copy import layouts
-from hw.copy.layouts import TAG_BITS
-from hw.records import copy_command
+from hw.copy import records
+from hw.copy.records import TAG_BITS
+from hw.records.copy import copy_command
 
 __all__ = ["Lines"]
 
@@ -32,7 +32,7 @@ class Lines(wiring.Component):
             "command": In(stream.Signature(copy_command(config))),
             "tag": In(TAG_BITS),
             "stop": In(1),
-            "o": Out(stream.Signature(layouts.line(config))),
+            "o": Out(stream.Signature(records.line(config))),
             "current": Out(TAG_BITS),
             "copy": Out(copy_command(config)),
         })

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.copy.steps import step
+from hw.copy.realign_steps import step
 
 __all__ = ["Realign", "placed_beat"]
 

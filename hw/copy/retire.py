@@ -5,9 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
-from hw.copy import layouts
+from hw.copy import records
 from hw.methods import LaunchSemaphore, SemOp
-from hw.records import CopyError, SemaphoreError, SemaphorePort, copy_done
+from hw.records.copy import CopyError, copy_done
+from hw.records.semaphore import SemaphoreError, SemaphorePort
 
 __all__ = ["Retire", "ending"]
 
@@ -47,7 +48,7 @@ class Retire(wiring.Component):
     def __init__(self, config: Config) -> None:
         super().__init__({
             "ending": In(stream.Signature(ending(config))),
-            "outcome": In(stream.Signature(layouts.outcome())),
+            "outcome": In(stream.Signature(records.outcome())),
             "stop": In(1),
             "semaphore": Out(SemaphorePort(config)),
             "done": Out(stream.Signature(copy_done(config))),

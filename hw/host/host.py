@@ -5,33 +5,29 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
-from hw.host.arrivals import Arrivals
-from hw.host.barrier import Barrier
-from hw.host.channels import Channels
-from hw.host.compute import ComputeMethods
-from hw.host.execute import Execute
-from hw.host.fences import Fences
-from hw.host.fetch import Fetch
-from hw.host.launcher import Launcher
-from hw.host.memops import MemOps
-from hw.host.parking import Parking
-from hw.host.pipeline import Pipeline
-from hw.host.prefetch import Prefetch
-from hw.host.scheduler import Scheduler
-from hw.host.settings import setting_ram
-from hw.host.timers import Timers
-from hw.host.writeback import Writeback
-from hw.records import (
-    CopyPort,
-    MmuPort,
-    ReadPort,
-    RegisterPort,
-    SemaphorePort,
-    WritePort,
-    semaphore_update,
-)
+from hw.front_end.host_port import ComputePort
+from hw.host.channel_registers import Channels
+from hw.host.channel_settings import setting_ram
+from hw.host.copy_launcher import Launcher
+from hw.host.fetch.arrivals import Arrivals
+from hw.host.fetch.fetch_unit import Fetch
+from hw.host.fetch.prefetch_buffer import Prefetch
+from hw.host.methods.execute import Execute
+from hw.host.methods.pipeline import Pipeline
+from hw.host.scheduling.parking import Parking
+from hw.host.scheduling.retry_timers import Timers
+from hw.host.scheduling.scheduler import Scheduler
+from hw.host.userd_writeback import Writeback
+from hw.host.waits.barrier import Barrier
+from hw.host.waits.compute_waits import ComputeMethods
+from hw.host.waits.mem_ops import MemOps
+from hw.host.waits.memory_semaphores import Fences
+from hw.records.copy import CopyPort
+from hw.records.memory import ReadPort, WritePort
+from hw.records.register import RegisterPort
+from hw.records.semaphore import SemaphorePort, semaphore_update
+from hw.records.translation import MmuPort
 from hw.registers import Wait
-from hw.work.port import ComputePort
 
 __all__ = ["Host"]
 

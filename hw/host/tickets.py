@@ -5,9 +5,9 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.host.prefetch import channel_event
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode
+from hw.records.channel import channel_event
 
 __all__ = ["Ticket", "Tickets", "Turns"]
 

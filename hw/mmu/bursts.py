@@ -6,9 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
-from hw.mmu.lookups import Access, Outcome, answer, lookup
-from hw.pagetables import FaultType
-from hw.records import memory_request
+from hw.mmu.records import Access, Outcome, answer, lookup
+from hw.page_tables import FaultType
+from hw.records.memory import memory_request
 
 __all__ = ["SLOTS", "SLOT_BITS", "Bursts", "fault_report", "refusal", "translated"]
 

@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import select
-from hw.mmu.bases import BaseSearch
-from hw.mmu.lookups import PAGE_BITS, Scope
-from hw.mmu.mmu import maintenance
-from hw.mmu.spaces import row_event
-from hw.records import MmuPort, mmu_command
+from hw.mmu.asid_table import row_event
+from hw.mmu.pdb_lookup import BaseSearch
+from hw.mmu.records import PAGE_BITS, Scope
+from hw.mmu.translation import maintenance
+from hw.records.translation import MmuPort, mmu_command
 from hw.registers import MmuOperation
 
 __all__ = ["Maintenance"]

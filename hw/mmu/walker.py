@@ -12,9 +12,11 @@ from amaranth.lib.wiring import In, Out
 from hw.config import Config
 from hw.lib.arbiter import RoundRobin
 from hw.lib.onehot import encode, lowest, select
-from hw.mmu.directories import Directories
-from hw.mmu.entries import ENTRY_BITS, LEVELS, TABLE_BITS, Below, Depth, Entries, skips
-from hw.mmu.lookups import (
+from hw.mmu.asid_table import space
+from hw.mmu.page_table_entry import ENTRY_BITS, LEVELS, TABLE_BITS, Below, Depth, Entries, skips
+from hw.mmu.page_table_reads import Pending
+from hw.mmu.read_names import Same
+from hw.mmu.records import (
     PAGE_BITS,
     SHIFTS,
     VPN_BITS,
@@ -26,11 +28,9 @@ from hw.mmu.lookups import (
     page_request,
     touches,
 )
-from hw.mmu.names import Same
-from hw.mmu.pending import Pending
-from hw.mmu.spaces import space
-from hw.pagetables import FaultType
-from hw.records import MemoryStatus, ReadPort
+from hw.mmu.walk_cache import Directories
+from hw.page_tables import FaultType
+from hw.records.memory import MemoryStatus, ReadPort
 
 __all__ = ["State", "Walker", "walk_result"]
 

@@ -10,7 +10,7 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.methods import Reduction, SemOp
-from hw.records import SemaphoreError
+from hw.records.semaphore import SemaphoreError
 
 __all__ = ["Alu", "Bitwise", "Condition", "Control", "Decoder", "Outcome", "Prepared", "Preparer"]
 

@@ -9,18 +9,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import VA_BITS, WINDOW_BASE, Config
 from hw.lib.arbiter import RoundRobin
-from hw.records import (
-    ReadPort,
-    RegisterPort,
-    SemaphoreError,
-    SemaphorePort,
-    WritePort,
-    semaphore_clients,
-    semaphore_update,
-)
+from hw.records.memory import ReadPort, WritePort
+from hw.records.register import RegisterPort
+from hw.records.semaphore import SemaphoreError, SemaphorePort, semaphore_clients, semaphore_update
 from hw.semaphore.alu import Bitwise, Control, Decoder
-from hw.semaphore.fence import Fence, fence_operation
-from hw.semaphore.onchip import Foreseen, OnChip, written
+from hw.semaphore.in_memory import Fence, fence_operation
+from hw.semaphore.on_chip import Foreseen, OnChip, written
 
 __all__ = ["SemaphoreUnit"]
 

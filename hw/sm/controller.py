@@ -7,12 +7,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
 from hw.lib.onehot import select
-from hw.sm.blocks import Blocks
-from hw.sm.needs import Needs
+from hw.records.placement import ENDS_WAITING, SmLink, kernel_word
+from hw.sm.block_needs import Needs
+from hw.sm.block_table import Blocks
 from hw.sm.port import SmControl, block_begin, warp_start
 from hw.sm.resources import Resources, remainder
-from hw.sm.warps import Warps
-from hw.work.records import ENDS_WAITING, SmLink, kernel_word
+from hw.sm.warp_slots import Warps
 
 __all__ = ["SmController", "sm_events"]
 

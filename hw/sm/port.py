@@ -5,8 +5,8 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.errors import CoreCause
-from hw.records import MemoryStatus, read_beat, write_beat
-from hw.work.records import coordinates, kernel_word
+from hw.records.memory import MemoryStatus, read_beat, write_beat
+from hw.records.placement import coordinates, kernel_word
 
 __all__ = [
     "SmControl",
@@ -41,7 +41,7 @@ def warp_start(config: Config) -> data.StructLayout:
 
 
 def core_request(config: Config) -> data.StructLayout:
-    """A burst of a core, as `hw.records.memory_request`, for kernel row `row`."""
+    """A burst of a core, as `hw.records.memory.memory_request`, for kernel row `row`."""
     return data.StructLayout({"row": config.row_bits, "va": VA_BITS, "beats": 8})
 
 

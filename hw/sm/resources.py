@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.lib.onehot import select
-from hw.work.records import kernel_needs
+from hw.records.placement import kernel_needs
 
 __all__ = ["Resources", "capacity", "remainder", "wanted"]
 

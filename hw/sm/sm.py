@@ -5,13 +5,13 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
-from hw.records import ReadPort, WritePort
+from hw.records.memory import ReadPort, WritePort
+from hw.records.placement import SmLink, kernel_word
 from hw.sm.controller import SmController, sm_events
 from hw.sm.core.core import Core
-from hw.sm.gate import Gate
+from hw.sm.memory_gate import Gate
 from hw.sm.port import SmMemory, core_fault
 from hw.sm.timing.core import TimingCore
-from hw.work.records import SmLink, kernel_word
 
 __all__ = ["Sm"]
 

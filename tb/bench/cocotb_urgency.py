@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import cocotb
 
+from hw.placement.controller import Step
 from hw.qmd import Placement
-from hw.work.placement import Step
 from tb.bench.computing import LOG_SIZE
 from tb.bench.grids import Grid, Life, lives, once, until_over
 from tb.bench.scenes import report

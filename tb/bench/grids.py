@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from hw.work.metadata import Refusal
-from hw.work.placement import Step
+from hw.placement.controller import Step
+from hw.records.launch import Refusal
 from tb.bench.computing import MACHINE
 from tb.host.bench import Bench
 from tb.models.timing import Timing

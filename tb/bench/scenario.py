@@ -12,8 +12,8 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from driver.memory.page_tables import PageTables
 from driver.memory.physical import Memory
-from hw.mmu.lookups import Outcome, Scope, lookup
-from hw.mmu.mmu import maintenance
+from hw.mmu.records import Outcome, Scope, lookup
+from hw.mmu.translation import maintenance
 from tb.bench.stage import MEMORY_BYTES, TAG, TRACE, Sizes
 
 __all__ = ["PAGE", "START", "Command", "Look", "Run", "Scenario"]

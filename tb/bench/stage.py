@@ -19,9 +19,9 @@ from amaranth.lib import data
 
 from hw import export
 from hw.config import VA_BITS, Config
-from hw.mmu.lookups import answer, lookup
-from hw.mmu.mmu import Mmu, miss_number
-from hw.records import memory_request, read_beat
+from hw.mmu.records import answer, lookup
+from hw.mmu.translation import Mmu, miss_number
+from hw.records.memory import memory_request, read_beat
 from tb.runner import DESIGN, simulate
 from tb.sim.top import instance, save
 

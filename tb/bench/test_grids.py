@@ -2,8 +2,8 @@
 
 import pytest
 
-from hw.work.metadata import Refusal
-from hw.work.placement import Step
+from hw.placement.controller import Step
+from hw.records.launch import Refusal
 from tb.bench.grids import Grid, Life, lives, once
 from tb.models.timing import Timing
 from tb.sim.trace import BlockPlaced, TaskLaunched, TaskOpened, TaskOver, WarpEnded, WarpStarted

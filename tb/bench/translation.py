@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hw.mmu.lookups import Scope
+from hw.mmu.records import Scope
 from tb.bench import streams
 from tb.bench.rows import Row
 from tb.bench.stage import Sizes

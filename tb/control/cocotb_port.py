@@ -9,7 +9,8 @@ from cocotb.triggers import RisingEdge, gather
 from cocotbext.axi import AxiResp
 
 from hw.config import CONFIGS
-from hw.control.counters import most_events
+from hw.control.performance_counters import most_events
+from hw.records.compute_control import warp_fault
 from hw.registers import (
     CHANNEL,
     CONTEXT,
@@ -23,7 +24,6 @@ from hw.registers import (
     channel_address,
     semaphore_address,
 )
-from hw.work.control import warp_fault
 from tb.control.bench import EVENTS, Bench
 from tb.copy.streams import Fields
 

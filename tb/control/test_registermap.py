@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hw import registermap
+from hw import register_map
 from hw.config import CONFIGS
 from hw.methods import CeMethod, CopyLaunch, HostMethod, pack
 from hw.registers import CHANNEL, CONTEXT, GLOBAL, REGISTERS, SEMAPHORE
@@ -22,7 +22,7 @@ def macros(text: str) -> list[tuple[str, bool]]:
 
 
 def test_markdown_names_everything():
-    text = registermap.markdown(LARGE)
+    text = register_map.markdown(LARGE)
     for block in REGISTERS:
         section = text.partition(f"## {block.name.capitalize()} registers")[2]
         for register in block:
@@ -35,13 +35,13 @@ def test_markdown_names_everything():
 
 
 def test_names_no_section_that_users_do_not_have():
-    for text in (registermap.markdown(LARGE), registermap.header(LARGE)):
+    for text in (register_map.markdown(LARGE), register_map.header(LARGE)):
         assert not re.findall(r"\((?:spec|section) .*\)|\(\d+\.\d.*\)|\b[A-Z]+-\d+\)", text)
-    assert "github.com/NVIDIA/open-gpu-doc" in registermap.markdown(LARGE)
+    assert "github.com/NVIDIA/open-gpu-doc" in register_map.markdown(LARGE)
 
 
 def test_header_has_no_name_twice():
-    names = [name for name, _ in macros(registermap.header(LARGE))]
+    names = [name for name, _ in macros(register_map.header(LARGE))]
     assert len(set(names)) == len(names)
 
 
@@ -49,7 +49,7 @@ def test_header_has_no_name_twice():
 def test_header_compiles_and_agrees(tmp_path: Path, compiler: str, standard: str):
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    text = registermap.header(LARGE)
+    text = register_map.header(LARGE)
     (tmp_path / "signalbox.h").write_text(text)
     prints = "\n".join(
         f'    printf("{name} %llu\\n", (unsigned long long){name}{"(3)" if argument else ""});'
@@ -93,7 +93,7 @@ def test_header_compiles_and_agrees(tmp_path: Path, compiler: str, standard: str
 def test_command_writes_both(tmp_path: Path):
     files = [tmp_path / "map.md", tmp_path / "signalbox.h"]
     places = ["--markdown", str(files[0]), "--header", str(files[1])]
-    registermap.main([*places, "--config", "tiny", "--memory-bytes", "0x200000", "--trace"])
+    register_map.main([*places, "--config", "tiny", "--memory-bytes", "0x200000", "--trace"])
     assert "channels 1, " in files[0].read_text()
     header = files[1].read_text()
     assert "SIGNALBOX_CONFIG_MEMORY_BYTES 0x200000u\n" in header
@@ -109,5 +109,5 @@ def test_command_writes_both(tmp_path: Path):
 )
 def test_command_refuses(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        registermap.main(arguments)
+        register_map.main(arguments)
     assert message in capsys.readouterr().err

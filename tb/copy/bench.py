@@ -10,7 +10,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.config import Config
-from hw.records import copy_command, copy_done, semaphore_request, semaphore_response
+from hw.records.copy import copy_command, copy_done
+from hw.records.semaphore import semaphore_request, semaphore_response
 from tb.copy.memory import BURST_BEATS, BUS, FAULT, OK, Memory, ReadMemory, WriteMemory
 from tb.copy.model import Copy
 from tb.copy.streams import Sink, Source

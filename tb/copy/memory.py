@@ -10,7 +10,7 @@ from typing import Any
 from amaranth.lib import data
 
 from hw.config import VA_BITS, Config
-from hw.records import MemoryStatus, memory_request, read_beat, write_beat
+from hw.records.memory import MemoryStatus, memory_request, read_beat, write_beat
 from tb.copy.streams import Sink, Source
 
 __all__ = ["BURST_BEATS", "Bad", "Memory", "ReadMemory", "WriteMemory"]

@@ -15,7 +15,7 @@ from driver.faults.channel_error import ChannelError
 from driver.runtime.stream import Stream
 from hw.errors import Cause
 from hw.methods import HostMethod
-from hw.pagetables import AccessType
+from hw.page_tables import AccessType
 from tb.sim.machine import SimMachine
 
 PAGE = 4096

@@ -15,7 +15,7 @@ from driver.kernels.library import VECTOR_ADD, Kernel
 from driver.memory.address_space import AddressSpace
 from driver.runtime.stream import Stream
 from hw.errors import Cause, CoreCause
-from hw.pagetables import AccessType
+from hw.page_tables import AccessType
 from hw.qmd import SkedCheck
 
 __all__ = ["BODIES"]

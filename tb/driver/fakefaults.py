@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hw.methods import pack
-from hw.pagetables import FAULT_RECORD_BYTES, FaultRecord
+from hw.page_tables import FAULT_RECORD_BYTES, FaultRecord
 from hw.registers import GLOBAL
 from tb.driver.translator import Translator
 from tb.models.pagetables import Fault, Translation

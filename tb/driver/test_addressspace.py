@@ -11,7 +11,7 @@ from driver.memory.page_tables import MapError
 from driver.memory.physical import MemoryUseError, OutOfMemory
 from driver.memory.translation_fault import TranslationFault
 from hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
-from hw.pagetables import PAGE_SIZES, AccessType, FaultType
+from hw.page_tables import PAGE_SIZES, AccessType, FaultType
 from tb.driver.fakemmu import FakeMmu, WatchedMemory, machine_with_mmu
 from tb.models.pagetables import PDE, PTE, Fault, Translation
 

@@ -19,7 +19,7 @@ from driver.runtime.stream import Stream
 from hw.config import Config
 from hw.errors import Cause
 from hw.methods import HostMethod, Reduction
-from hw.pagetables import AccessType, FaultType
+from hw.page_tables import AccessType, FaultType
 from hw.registers import GLOBAL
 from tb.driver.fake import SPACE, FakeMachine
 

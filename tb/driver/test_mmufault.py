@@ -12,7 +12,7 @@ from driver.memory.asids import AddressSpaces
 from driver.memory.physical import Memory
 from driver.memory.translation_fault import TranslationFault, decode
 from hw.methods import pack
-from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
+from hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
 from tb.driver.fake import FakeMachine
 from tb.driver.fakemmu import machine_with_mmu
 from tb.runner import choose_seed

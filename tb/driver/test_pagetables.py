@@ -7,7 +7,7 @@ import pytest
 from driver.memory.page_tables import MapError, Page, PageTables
 from driver.memory.physical import Memory, OutOfMemory
 from hw.methods import pack
-from hw.pagetables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
+from hw.page_tables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
 from tb.driver.fake import FakeMachine
 from tb.models.pagetables import PDE, PTE, Fault, Sparse, Translation, walk
 from tb.runner import choose_seed

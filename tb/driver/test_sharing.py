@@ -16,7 +16,7 @@ from driver.memory.asids import OutOfAsids
 from driver.memory.physical import MemoryUseError
 from hw.config import Config
 from hw.errors import Cause
-from hw.pagetables import FaultType
+from hw.page_tables import FaultType
 from hw.registers import MmuOperation
 from tb.driver.fake import SPACE, FakeMachine
 

@@ -11,7 +11,7 @@ from driver.memory.address_space import PAGEWISE, AddressSpace, SpaceError
 from driver.memory.asids import AddressSpaces, OutOfAsids
 from driver.memory.mapping import Mapping
 from driver.memory.physical import Buffer, OutOfMemory
-from hw.pagetables import PAGE_SIZES
+from hw.page_tables import PAGE_SIZES
 from tb.driver.fakemmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
 from tb.models.pagetables import PDE, PTE, Fault, Translation
 from tb.runner import choose_seed

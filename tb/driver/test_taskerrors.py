@@ -20,7 +20,7 @@ from driver.kernels.library import SPIN, VECTOR_ADD, Kernel
 from driver.runtime.stream import Stream
 from hw.config import Config
 from hw.errors import Cause, CoreCause
-from hw.pagetables import FaultType
+from hw.page_tables import FaultType
 from hw.qmd import SkedCheck
 from tb.driver.fake import SPACE, FakeMachine
 

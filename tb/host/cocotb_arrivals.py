@@ -9,8 +9,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.config import CONFIGS
-from hw.host.aging import ERA
-from hw.host.arrivals import RECORDS, Arrivals
+from hw.host.fetch.aging import ERA
+from hw.host.fetch.arrivals import RECORDS, Arrivals
 from tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}

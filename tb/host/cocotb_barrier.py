@@ -8,8 +8,8 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import CONFIGS
-from hw.host.barrier import Barrier
-from hw.host.launcher import MOST_COPIES
+from hw.host.copy_launcher import MOST_COPIES
+from hw.host.waits.barrier import Barrier
 from tb.goals import Rounds
 from tb.reset import reset
 

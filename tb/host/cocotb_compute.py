@@ -8,8 +8,8 @@ import cocotb
 from driver.commands.pushbuffer import Pushbuffer
 from hw.errors import Cause, CoreCause
 from hw.methods import HostMethod
+from hw.records.launch import Refusal
 from hw.registers import Wait
-from hw.work.metadata import Refusal
 from tb.host.bench import Bench, in_order
 from tb.host.computing import (
     OBJECT,

@@ -5,8 +5,8 @@ from itertools import accumulate
 import cocotb
 
 from hw.errors import Cause
-from hw.host.aging import ERA
-from hw.host.backlog import ENTRIES_AHEAD
+from hw.host.fetch.aging import ERA
+from hw.host.fetch.backlog import ENTRIES_AHEAD
 from tb.host.fetching import CONFIG, Fetching, Ring
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}

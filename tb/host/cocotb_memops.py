@@ -10,8 +10,8 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import CONFIGS
-from hw.host.memops import MemOps
-from hw.records import mmu_command
+from hw.host.waits.mem_ops import MemOps
+from hw.records.translation import mmu_command
 from hw.registers import MmuOperation
 from tb.goals import Rounds
 from tb.reset import reset

@@ -9,7 +9,7 @@ import cocotb
 from driver.commands.pushbuffer import Pushbuffer
 from hw.errors import Cause
 from hw.methods import HostMethod
-from hw.work.metadata import Refusal
+from hw.records.launch import Refusal
 from tb.host.bench import Bench
 from tb.host.computing import (
     PCAS_A,

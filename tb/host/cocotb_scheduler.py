@@ -10,7 +10,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import CONFIGS
-from hw.host.scheduler import Scheduler
+from hw.host.scheduling.scheduler import Scheduler
 from tb.goals import Rounds
 from tb.models.scheduler import PATIENCE, STAMPS, Inputs, Outputs, SchedulerModel
 from tb.reset import reset

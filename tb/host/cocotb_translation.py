@@ -12,8 +12,8 @@ from driver.memory.page_tables import PageTables
 from driver.memory.physical import Buffer, Memory
 from driver.memory.translation_fault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault, decode
 from hw.errors import Cause
-from hw.mmu.lookups import Scope
-from hw.pagetables import FAULT_RECORD_BYTES, AccessType, FaultType
+from hw.mmu.records import Scope
+from hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultType
 from hw.registers import MmuOperation
 from tb.host.bench import CHANNEL_BYTES, Bench, RawChannel
 from tb.sim.trace import Fault, Invalidation, Lookup, Walk

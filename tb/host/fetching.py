@@ -12,10 +12,10 @@ from cocotb.triggers import RisingEdge
 from hw import export
 from hw.config import Config
 from hw.errors import Cause
-from hw.host.context import prefetch_beat
-from hw.host.fetch import Fetch
+from hw.host.fetch.fetch_unit import Fetch
+from hw.host.records import prefetch_beat
 from hw.methods import GpEntry, pack
-from hw.records import MemoryStatus, memory_request, read_beat
+from hw.records.memory import MemoryStatus, memory_request, read_beat
 from hw.registers import channel_word
 
 __all__ = ["CONFIG", "CONFIGS", "Fetching", "Ring"]

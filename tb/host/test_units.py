@@ -4,11 +4,11 @@ import pytest
 from amaranth.lib import wiring
 
 from hw.config import CONFIGS
-from hw.host.arrivals import Arrivals
-from hw.host.barrier import Barrier
-from hw.host.fetch import Fetch
-from hw.host.memops import MemOps
-from hw.host.scheduler import Scheduler
+from hw.host.fetch.arrivals import Arrivals
+from hw.host.fetch.fetch_unit import Fetch
+from hw.host.scheduling.scheduler import Scheduler
+from hw.host.waits.barrier import Barrier
+from hw.host.waits.mem_ops import MemOps
 from tb.host import fetching
 from tb.runner import simulate
 from tb.tiers import tiers

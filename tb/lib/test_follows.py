@@ -1,4 +1,4 @@
-"""Which outputs follow which inputs within a cycle (`hw.lib.follows`)."""
+"""Which outputs follow which inputs within a cycle (`hw.lib.comb_paths`)."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ from amaranth.hdl import Cat, ClockSignal, Fragment, Instance, Module, Mux, Rese
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.lib.follows import follows
-from hw.lib.ports import ports
+from hw.lib.comb_paths import follows
+from hw.lib.flat_ports import ports
 
 Write = Callable[[Module, wiring.Component], object]
 

@@ -6,9 +6,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.lib.arbiter import SteadyRoundRobin
-from hw.lib.count import tally
-from hw.lib.later import later
+from hw.lib.delayed import later
 from hw.lib.onehot import encode, lowest, lowest_number, select
+from hw.lib.popcount import tally
 from tb.runner import simulate
 from tb.tiers import tiers
 

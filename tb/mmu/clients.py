@@ -1,6 +1,6 @@
 """Memory clients in Python, cycle by cycle, and what they may expect.
 
-Formats are those of `hw/records.py`, packed here by hand.
+Formats are those of `hw/records/memory.py`, packed here by hand.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Tests of `hw.mmu.fabric.MemoryFabric` with three readers and two writers."""
+"""Tests of `hw.mmu.memory_fabric.MemoryFabric` with three readers and two writers."""
 
 import itertools
 import logging

@@ -6,7 +6,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
-from hw.records import memory_request
+from hw.records.memory import memory_request
 from tb.reset import reset
 
 

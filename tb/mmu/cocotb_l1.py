@@ -16,7 +16,7 @@ from amaranth.lib import data
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
-from hw.mmu.l1 import L1Tlb
+from hw.mmu.l1_tlb import L1Tlb
 from tb.goals import Rounds
 from tb.mmu.patterns import patterns
 from tb.models.replacement import PseudoLru

@@ -15,7 +15,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
-from hw.mmu.l2 import L2Tlb
+from hw.mmu.l2_tlb import L2Tlb
 from tb.goals import Rounds
 from tb.mmu.patterns import patterns
 from tb.models.replacement import PseudoLru

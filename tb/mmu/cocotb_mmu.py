@@ -18,7 +18,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 from driver.memory.page_tables import Page, PageTables
 from driver.memory.physical import Memory
 from hw.config import Config
-from hw.mmu.mmu import Mmu
+from hw.mmu.translation import Mmu
 from tb.goals import Rounds
 from tb.reset import reset
 

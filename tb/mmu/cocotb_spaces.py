@@ -7,7 +7,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
-from hw.mmu.spaces import Spaces
+from hw.mmu.asid_table import Spaces
 from tb.goals import Rounds
 from tb.reset import reset
 

@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.config import Config
-from hw.mmu.client import CLIENT_TAG
-from hw.mmu.fabric import MemoryFabric
-from hw.mmu.lookups import Outcome, answer, lookup
-from hw.pagetables import FaultType
+from hw.mmu.memory_client import CLIENT_TAG
+from hw.mmu.memory_fabric import MemoryFabric
+from hw.mmu.records import Outcome, answer, lookup
+from hw.page_tables import FaultType
 
 __all__ = ["Identity", "IdentityFabric"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from hw import export
 from hw.config import CONFIGS, Config
-from hw.mmu.fabric import MemoryFabric
+from hw.mmu.memory_fabric import MemoryFabric
 from tb.mmu.identity import IdentityFabric
 from tb.runner import simulate
 from tb.tiers import tiers

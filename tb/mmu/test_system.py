@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hw.config import Config
-from hw.mmu.faults import FaultRecorder
-from hw.mmu.system import MemorySystem
+from hw.mmu.fault_recorder import FaultRecorder
+from hw.mmu.memory_system import MemorySystem
 from tb.runner import simulate
 from tb.tiers import tiers
 

@@ -6,11 +6,11 @@ import pytest
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.mmu.generations import Generations
-from hw.mmu.l1 import L1Tlb
-from hw.mmu.l2 import L2Tlb
-from hw.mmu.mmu import Mmu
-from hw.mmu.spaces import Spaces
+from hw.mmu.asid_generations import Generations
+from hw.mmu.asid_table import Spaces
+from hw.mmu.l1_tlb import L1Tlb
+from hw.mmu.l2_tlb import L2Tlb
+from hw.mmu.translation import Mmu
 from hw.mmu.walker import Walker
 from tb.runner import simulate
 from tb.tiers import tiers

@@ -125,7 +125,7 @@ def test_plugin(tmp_path: Path) -> None:
 
 
 def test_units() -> None:
-    assert run.unit_of("hw/host/parking.py").tests == ("tb/host",)
+    assert run.unit_of("hw/host/scheduling/parking.py").tests == ("tb/host",)
     assert run.unit_of("hw/qmd.py").sources == "hw/"
     with pytest.raises(ValueError, match=r"tb/plan.py belongs to no unit"):
         run.unit_of("tb/plan.py")

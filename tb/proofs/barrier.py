@@ -7,7 +7,7 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
 from hw.config import Config
-from hw.sm.blocks import Blocks
+from hw.sm.block_table import Blocks
 from hw.sm.controller import SmController
 from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
 

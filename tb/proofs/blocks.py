@@ -6,9 +6,9 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib import data
 
-from hw.work.placement import Placement
-from hw.work.records import row_blocks
-from hw.work.sms import Rank
+from hw.placement.controller import Placement
+from hw.placement.sm_table import Rank
+from hw.records.placement import row_blocks
 from tb.proofs.formal import (
     Abstract,
     AnyConst,

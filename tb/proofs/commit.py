@@ -5,8 +5,8 @@ from typing import Any
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 
-from hw.work.placement import Placement
-from hw.work.sms import Rank
+from hw.placement.controller import Placement
+from hw.placement.sm_table import Rank
 from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
 from tb.proofs.placement import TWO_SMS
 

@@ -3,11 +3,12 @@
 from amaranth import Const, Module, Mux, Signal
 
 from hw.config import Config
-from hw.copy.answers import Answers
-from hw.copy.layouts import BURST_BEATS, FEWEST_AHEAD
-from hw.copy.queue import Queue
-from hw.copy.window import Window
-from hw.records import CopyError, MemoryStatus
+from hw.copy.flop_queue import Queue
+from hw.copy.read_window import Window
+from hw.copy.records import BURST_BEATS, FEWEST_AHEAD
+from hw.copy.write_responses import Answers
+from hw.records.copy import CopyError
+from hw.records.memory import MemoryStatus
 from tb.proofs.formal import (
     AnyConst,
     Assert,

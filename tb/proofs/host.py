@@ -9,17 +9,18 @@ from amaranth.lib import data
 
 from hw.config import WINDOW_BASE, Config
 from hw.errors import Cause
-from hw.host.context import GroupMode, GroupState, ObjectKind, has_copies, head_beat
-from hw.host.decode import Decoder, Refusals, kind_of, traits_of
-from hw.host.execute import Execute
-from hw.host.launcher import MOST_COPIES, Launcher
-from hw.host.oldest import STAMP_BITS, Oldest
-from hw.host.parking import Parking
-from hw.host.pipeline import Pipeline, channel_edit
-from hw.host.prefetch import Prefetch, channel_event
-from hw.host.rare import Action, verdict
-from hw.host.scheduler import Scheduler
+from hw.host.copy_launcher import MOST_COPIES, Launcher
+from hw.host.fetch.prefetch_buffer import Prefetch
+from hw.host.methods.decoder import Decoder, Refusals, kind_of, traits_of
+from hw.host.methods.execute import Execute
+from hw.host.methods.pipeline import Pipeline, channel_edit
+from hw.host.methods.rare_methods import Action, verdict
+from hw.host.oldest_first import STAMP_BITS, Oldest
+from hw.host.records import GroupMode, GroupState, ObjectKind, has_copies, head_beat
+from hw.host.scheduling.parking import Parking
+from hw.host.scheduling.scheduler import Scheduler
 from hw.methods import Header, HostMethod, SecOp, SemOp
+from hw.records.channel import channel_event
 from hw.registers import Wait
 from tb.proofs.formal import (
     AnyConst,

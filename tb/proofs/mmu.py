@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In
 
 from hw.bus.axi4 import Burst, Response
 from hw.config import Config
-from hw.records import MemoryStatus
+from hw.records.memory import MemoryStatus
 from tb.mmu.identity import IdentityFabric
 from tb.proofs.formal import (
     Assert,

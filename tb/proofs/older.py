@@ -3,7 +3,7 @@
 from amaranth import Mux, Signal
 from amaranth.hdl import Module
 
-from hw.mmu.older import Older
+from hw.mmu.outstanding_bursts import Older
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
 __all__ = ["PROOFS"]

@@ -4,7 +4,7 @@ from amaranth import Mux, Signal
 from amaranth.hdl import Module, Value
 
 from hw.config import Config
-from hw.mmu.pending import Pending
+from hw.mmu.page_table_reads import Pending
 from tb.proofs.formal import (
     AnyConst,
     Assert,

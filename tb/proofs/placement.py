@@ -8,11 +8,11 @@ from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.work.choice import Choice
-from hw.work.numbering import Numbering
-from hw.work.order import KernelOrder
-from hw.work.records import LEVEL_BITS, coordinates, kernel_needs
-from hw.work.sms import Rank, SmRow
+from hw.placement.block_numbers import Numbering
+from hw.placement.row_order import KernelOrder
+from hw.placement.sm_choice import Choice
+from hw.placement.sm_table import Rank, SmRow
+from hw.records.placement import LEVEL_BITS, coordinates, kernel_needs
 from tb.proofs.formal import (
     AnyConst,
     Assert,

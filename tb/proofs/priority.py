@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth import Module, Mux, Signal, Value
 
-from hw.work.placement import Placement
+from hw.placement.controller import Placement
 from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
 from tb.proofs.placement import TWO_SMS
 

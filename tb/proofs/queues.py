@@ -9,9 +9,9 @@ from amaranth.lib import data
 
 from hw.config import Config
 from hw.qmd import SkedCheck
-from hw.work import queues
-from hw.work.metadata import Refusal
-from hw.work.queues import QueueNext, QueueOp, QueuePlace, Queues
+from hw.records.launch import Refusal
+from hw.task_unit import queue_table
+from hw.task_unit.queue_table import QueueNext, QueueOp, QueuePlace, Queues
 from tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -74,7 +74,7 @@ class QueuesProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         config = Config(contexts=CONTEXTS, queues=self.places, slots=4, sms=1)
-        with patch.multiple(queues, **NARROW):
+        with patch.multiple(queue_table, **NARROW):
             self._dut = dut = Queues(config)
             inside = Inside(dut)
         self._state, self._inside = inside.machine("queues"), inside

@@ -7,9 +7,9 @@ from amaranth.lib import data
 
 from hw.config import CONFIGS
 from hw.methods import Reduction, SemOp
-from hw.records import SemaphoreError
+from hw.records.semaphore import SemaphoreError
 from hw.semaphore.alu import Alu, Bitwise, Control, Decoder, Prepared, Preparer
-from hw.semaphore.onchip import Foreseen, OnChip
+from hw.semaphore.on_chip import Foreseen, OnChip
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
 
 __all__ = ["PROOFS"]

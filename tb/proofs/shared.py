@@ -8,9 +8,9 @@ from amaranth import Array, Cat, Const, Module, Mux, ResetInserter, Signal, Valu
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.mmu.generations import Generations
-from hw.mmu.l2 import Held, Kind, L2Tlb, walked
-from hw.mmu.lookups import (
+from hw.mmu.asid_generations import Generations
+from hw.mmu.l2_tlb import Held, Kind, L2Tlb, walked
+from hw.mmu.records import (
     VPN_BITS,
     Outcome,
     PageSize,

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.hdl import Cat, Value
 
 from hw.config import Config
-from hw.work.slots import RowState, Slots
+from hw.task_unit.slot_table import RowState, Slots
 from tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, anything, arbitrary
 
 __all__ = ["PROOFS"]

@@ -8,11 +8,11 @@ from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.sm.blocks import Blocks
-from hw.sm.follow import Follow
-from hw.sm.order import Order
+from hw.sm.block_order import Order
+from hw.sm.block_table import Blocks
+from hw.sm.early_choice import Follow
 from hw.sm.resources import Resources, capacity
-from hw.sm.warps import Warps
+from hw.sm.warp_slots import Warps
 from tb.proofs.formal import (
     AnyConst,
     Assert,

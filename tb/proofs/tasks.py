@@ -5,11 +5,10 @@ from amaranth.hdl import Cat
 from amaranth.lib.wiring import In
 
 from hw.config import Config
-from hw.work.agenda import Job
-from hw.work.launch import LaunchAction
-from hw.work.lists import ListOutcome
-from hw.work.metadata import Refusal
-from hw.work.tasks import Tasks
+from hw.records.launch import LaunchAction, Refusal
+from hw.task_unit.next_action import Job
+from hw.task_unit.task_lists import ListOutcome
+from hw.task_unit.task_unit import Tasks
 from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]

@@ -6,8 +6,8 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.mmu.l1 import L1Tlb
-from hw.mmu.lookups import (
+from hw.mmu.l1_tlb import L1Tlb
+from hw.mmu.records import (
     PAGE_BITS,
     VPN_BITS,
     Access,
@@ -19,7 +19,7 @@ from hw.mmu.lookups import (
     overlap,
     page,
 )
-from hw.pagetables import FaultType
+from hw.page_tables import FaultType
 from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]

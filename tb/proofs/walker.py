@@ -6,11 +6,11 @@ from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.mmu.entries import Depth, skips
-from hw.mmu.lookups import VPN_BITS, Outcome, PageSize, Scope, covers
+from hw.mmu.page_table_entry import Depth, skips
+from hw.mmu.records import VPN_BITS, Outcome, PageSize, Scope, covers
 from hw.mmu.walker import State, Walker
-from hw.pagetables import FaultType
-from hw.records import MemoryStatus
+from hw.page_tables import FaultType
+from hw.records.memory import MemoryStatus
 from tb.proofs.formal import (
     AnyConst,
     Assert,

@@ -17,7 +17,7 @@ from cocotb.triggers import RisingEdge
 
 from hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from hw.methods import pack
-from hw.records import SemaphoreError, semaphore_clients, semaphore_request
+from hw.records.semaphore import SemaphoreError, semaphore_clients, semaphore_request
 from tb.models.semaphores import ACQUIRES, SemaphoreMemory
 from tb.reset import reset
 from tb.semaphore.configs import SIZES

@@ -8,7 +8,7 @@ from amaranth.lib import data
 
 from hw.config import Config
 from hw.methods import pack
-from hw.records import MemoryStatus, memory_request, read_beat, write_beat
+from hw.records.memory import MemoryStatus, memory_request, read_beat, write_beat
 
 __all__ = ["Memory"]
 

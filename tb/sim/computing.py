@@ -12,7 +12,7 @@ from math import prod
 
 from driver.workload.replay import KernelRecord, Result
 from hw.config import WARP_THREADS, Config
-from hw.work.placement import Step
+from hw.placement.controller import Step
 from tb.sim import trace
 
 __all__ = ["BlockLife", "Computing", "KernelLife", "Lost", "SmLife", "WarpLife", "computing"]

@@ -5,7 +5,7 @@ from driver.memory.page_tables import PageTables
 from driver.memory.physical import Memory
 from driver.platform.control_port import Control
 from hw.config import VA_BITS
-from hw.pagetables import PAGE_SIZES
+from hw.page_tables import PAGE_SIZES
 from tb.sim.machine import SimMachine
 
 __all__ = ["LAST", "TABLES_AT", "BenchSpaces"]

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from driver.workload.reader import load
-from hw.work.compute import Compute
+from hw.compute.engine import Compute
 from tb import workload
 from tb.runner import choose_seed, simulate
 from tb.sim import top

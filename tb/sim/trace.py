@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from hw.errors import Cause
-from hw.mmu.lookups import Access, Scope
-from hw.pagetables import FaultType
-from hw.work.metadata import Refusal
-from hw.work.placement import Step
+from hw.mmu.records import Access, Scope
+from hw.page_tables import FaultType
+from hw.placement.controller import Step
+from hw.records.launch import Refusal
 
 __all__ = [
     "Acquire",

@@ -8,7 +8,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import CONFIGS
-from hw.sm.gate import Gate
+from hw.sm.memory_gate import Gate
 from tb.goals import Rounds
 from tb.reset import reset
 

@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.sm.order import Order
+from hw.sm.block_order import Order
 from tb.goals import Rounds
 from tb.reset import reset
 

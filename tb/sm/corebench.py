@@ -14,9 +14,9 @@ from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 
 from hw.config import Config
-from hw.records import read_beat, write_beat
+from hw.records.memory import read_beat, write_beat
+from hw.records.placement import KernelWord, kernel_word
 from hw.sm.port import block_begin, core_fault, core_request, warp_start
-from hw.work.records import KernelWord, kernel_word
 from tb.models.isa import Launch, Memory
 from tb.reset import reset
 

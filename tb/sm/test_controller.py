@@ -3,9 +3,9 @@
 import pytest
 
 from hw.config import CONFIGS
+from hw.sm.block_order import Order
 from hw.sm.controller import SmController
-from hw.sm.gate import Gate
-from hw.sm.order import Order
+from hw.sm.memory_gate import Gate
 from tb.runner import simulate
 from tb.sm.bench import Size, config
 from tb.tiers import tiers

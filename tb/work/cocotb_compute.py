@@ -6,8 +6,8 @@ from typing import Any
 import cocotb
 
 from driver.kernels.library import SPIN
-from hw.records import MemoryStatus
-from hw.work.metadata import Refusal
+from hw.records.launch import Refusal
+from hw.records.memory import MemoryStatus
 from tb.copy.memory import Bad
 from tb.sample import fewer, some
 from tb.sm.jobs import JOBS, Job, vectors

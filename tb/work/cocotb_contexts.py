@@ -7,10 +7,11 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.config import CONFIGS
+from hw.front_end.contexts import context_setting
 from hw.qmd import Placement
-from hw.records import MemoryStatus, mmu_command
-from hw.work.contexts import context_setting
-from hw.work.records import Policy
+from hw.records.memory import MemoryStatus
+from hw.records.placement import Policy
+from hw.records.translation import mmu_command
 from tb.copy.memory import Bad, Memory, ReadMemory
 from tb.copy.streams import Fields, Sink
 from tb.reset import reset

@@ -7,10 +7,10 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.config import CONFIGS
-from hw.records import MemoryStatus, SemaphoreError, semaphore_request, semaphore_response
-from hw.work.finish import task_action, task_completed, task_ended
-from hw.work.metadata import Refusal
-from hw.work.records import task_pointer
+from hw.records.launch import Refusal, task_action, task_completed, task_ended
+from hw.records.memory import MemoryStatus
+from hw.records.placement import task_pointer
+from hw.records.semaphore import SemaphoreError, semaphore_request, semaphore_response
 from tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Sink, Source
 from tb.reset import reset

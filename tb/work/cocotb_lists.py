@@ -8,9 +8,10 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.records import MemoryStatus
-from hw.work.lists import ListOutcome, list_area, list_push
-from hw.work.records import task_level
+from hw.records.compute_control import list_area
+from hw.records.memory import MemoryStatus
+from hw.records.placement import task_level
+from hw.task_unit.task_lists import ListOutcome, list_push
 from tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Source
 from tb.reset import reset

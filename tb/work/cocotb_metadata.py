@@ -7,9 +7,9 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.records import MemoryStatus
-from hw.work.metadata import Refusal
-from hw.work.reader import qmd_address
+from hw.records.launch import Refusal
+from hw.records.memory import MemoryStatus
+from hw.task_unit.qmd_fetch import qmd_address
 from tb.copy.memory import Bad, Memory, ReadMemory
 from tb.copy.streams import Source
 from tb.goals import Rounds

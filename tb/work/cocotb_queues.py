@@ -6,9 +6,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.qmd import SkedCheck
-from hw.records import MemoryStatus
-from hw.work.launch import LaunchAction
-from hw.work.metadata import Refusal
+from hw.records.launch import LaunchAction, Refusal
+from hw.records.memory import MemoryStatus
 from tb.copy.memory import Bad
 from tb.goals import Rounds
 from tb.work.queuebench import CLOSE, Queue, QueueBench, begin

@@ -4,8 +4,8 @@ from typing import Any
 
 import cocotb
 
-from hw.records import MemoryStatus
-from hw.work.metadata import Refusal
+from hw.records.launch import Refusal
+from hw.records.memory import MemoryStatus
 from tb.copy.memory import Bad
 from tb.goals import Rounds
 from tb.work.taskbench import CONFIG, LOG_SIZE, TIMEOUT, Task, begin

@@ -9,8 +9,8 @@ from typing import Any
 import cocotb
 import numpy as np
 
-from hw.records import MemoryStatus
-from hw.work.metadata import Refusal
+from hw.records.launch import Refusal
+from hw.records.memory import MemoryStatus
 from tb.copy.memory import Bad, WriteMemory
 from tb.models.timing import Timing
 from tb.work.engine import CONFIG, Engine, Launch

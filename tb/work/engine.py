@@ -8,14 +8,15 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
+from hw.front_end.contexts import context_setting
+from hw.front_end.host_port import compute_answer, compute_method, compute_setting
 from hw.methods import ComputeMethod, PcasAction
 from hw.qmd import Placement
-from hw.records import COMPUTE_CLIENTS, mmu_command, semaphore_request, semaphore_response
-from hw.work.contexts import context_setting
-from hw.work.finish import task_completed
-from hw.work.lists import list_area
-from hw.work.port import compute_answer, compute_method, compute_setting
-from hw.work.records import task_pointer
+from hw.records.compute_control import list_area
+from hw.records.launch import task_completed
+from hw.records.placement import task_pointer
+from hw.records.semaphore import COMPUTE_CLIENTS, semaphore_request, semaphore_response
+from hw.records.translation import mmu_command
 from tb.copy.memory import Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Sink, Source
 from tb.models.tasks import record_of

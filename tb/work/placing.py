@@ -13,7 +13,7 @@ from typing import Any
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from hw.config import Config
-from hw.work.placement import Placement
+from hw.placement.controller import Placement
 from tb.reset import reset
 
 __all__ = ["AFFINITY", "DEEP", "LOWER", "WARP", "WHOLE", "WIDE", "Bench", "Kernel", "rounds"]

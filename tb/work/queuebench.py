@@ -6,7 +6,7 @@ from typing import Any
 
 import cocotb
 
-from hw.work.launch import LaunchAction
+from hw.records.launch import LaunchAction
 from tb.reset import reset
 from tb.work.rows import ENDLESS, Opened
 from tb.work.taskbench import CONFIG, POINTER, TIMEOUT, Bench, Task

@@ -8,7 +8,7 @@ from typing import Any
 from amaranth.lib import data
 
 from hw.config import Config
-from hw.work.records import kernel_open, row_blocks, row_left
+from hw.records.placement import kernel_open, row_blocks, row_left
 from tb.copy.streams import Sink, Source
 
 __all__ = ["ENDLESS", "Opened", "Rows"]

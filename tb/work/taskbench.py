@@ -10,10 +10,9 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.config import Config
-from hw.work.finish import task_ended
-from hw.work.launch import task_failure, task_launch, task_launched
-from hw.work.lists import list_area
-from hw.work.records import Policy, task_pointer
+from hw.records.compute_control import list_area
+from hw.records.launch import task_ended, task_failure, task_launch, task_launched
+from hw.records.placement import Policy, task_pointer
 from tb.copy.memory import Memory, ReadMemory, WriteMemory
 from tb.copy.streams import Fields, Sink, Source
 from tb.models.tasks import record

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw.work.compute import Compute
+from hw.compute.engine import Compute
 from tb.runner import simulate
 from tb.work.configs import COMPUTE, TIMING
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hw.config import CONFIGS
-from hw.work.contexts import Contexts
+from hw.front_end.contexts import Contexts
 from tb.runner import simulate
 
 

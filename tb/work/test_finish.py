@@ -3,7 +3,7 @@
 import pytest
 
 from hw.config import CONFIGS
-from hw.work.finish import Finish
+from hw.task_unit.task_end import Finish
 from tb.runner import simulate
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw.work.lists import Lists
+from hw.task_unit.task_lists import Lists
 from tb.runner import simulate
 from tb.tiers import tiers
 from tb.work.configs import LISTS

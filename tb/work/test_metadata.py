@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw.work.metadata import Metadata
+from hw.task_unit.qmd_reader import Metadata
 from tb.runner import simulate
 from tb.tiers import tiers
 from tb.work.configs import METADATA

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hw.work.tasks import Tasks
+from hw.task_unit.task_unit import Tasks
 from tb.runner import simulate
 from tb.tiers import tiers
 from tb.work.configs import TASKS

@@ -8,7 +8,7 @@ import pytest
 
 from hw import export
 from hw.config import CONFIGS, Config
-from hw.work.placement import Placement
+from hw.placement.controller import Placement
 from tb.bench.recorded import DOCS, compare, document, recording
 from tb.bench.scenes import collect
 from tb.runner import simulate

@@ -5,21 +5,21 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 
 from hw.config import Config
-from hw.sm.core.ending import Ending
+from hw.records.placement import KernelWord, coordinates
 from hw.sm.core.execute import Execute
 from hw.sm.core.fetch import Fetch
-from hw.sm.core.kernels import KernelTable
-from hw.sm.core.layouts import context, place
-from hw.sm.core.memory import Memory
-from hw.sm.core.reads import Reads
-from hw.sm.core.registers import Registers
+from hw.sm.core.kernel_rows import KernelTable
+from hw.sm.core.load_store import Memory
+from hw.sm.core.read_port import Reads
+from hw.sm.core.records import context, place
+from hw.sm.core.register_file import Registers
 from hw.sm.core.retire import Retire
-from hw.sm.core.shared import Shared
-from hw.sm.core.start import Start
-from hw.sm.core.waits import Barriers, Waits
-from hw.sm.core.warps import Warps
+from hw.sm.core.shared_memory import Shared
+from hw.sm.core.warp_exit import Ending
+from hw.sm.core.warp_scheduler import Warps
+from hw.sm.core.warp_start import Start
+from hw.sm.core.warp_waits import Barriers, Waits
 from hw.sm.port import SmPort
-from hw.work.records import KernelWord, coordinates
 
 __all__ = ["Core"]
 

@@ -7,8 +7,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
-from hw.sm.core.kernels import kernel_traits
-from hw.sm.core.layouts import Control, Left, Right
+from hw.sm.core.kernel_rows import kernel_traits
+from hw.sm.core.records import Control, Left, Right
 from hw.sm.isa import INSTRUCTIONS, LAYOUT, MASKS, Instruction, Opcode, Operand, Special
 
 __all__ = ["Controls", "Forms", "holds"]

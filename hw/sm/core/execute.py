@@ -7,10 +7,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
+from hw.sm.core.alu import STEPS, Lane
+from hw.sm.core.coalescer import of_lowest
 from hw.sm.core.decode import Controls
-from hw.sm.core.gather import of_lowest
-from hw.sm.core.lane import STEPS, Lane
-from hw.sm.core.layouts import (
+from hw.sm.core.records import (
     Control,
     access_row,
     dest_bits,
@@ -22,7 +22,7 @@ from hw.sm.core.layouts import (
     thread_look,
     warp_place,
 )
-from hw.sm.core.registers import register_look
+from hw.sm.core.register_file import register_look
 from hw.sm.isa import Opcode
 
 __all__ = ["Execute"]

@@ -7,15 +7,15 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import VA_BITS, Config
 from hw.errors import CoreCause
-from hw.records import MemoryStatus, read_beat
-from hw.sm.core.cache import LineCache
+from hw.records.memory import MemoryStatus, read_beat
+from hw.records.placement import KernelWord, coordinates
+from hw.sm.core.constant_cache import LineCache
 from hw.sm.core.decode import Forms, holds
-from hw.sm.core.kernels import kernel_traits, word_look
-from hw.sm.core.layouts import instruction, warp_place
-from hw.sm.core.warps import warp_event, warp_outcome
+from hw.sm.core.kernel_rows import kernel_traits, word_look
+from hw.sm.core.records import instruction, warp_place
+from hw.sm.core.warp_scheduler import warp_event, warp_outcome
 from hw.sm.isa import IMMEDIATE, INSTRUCTION_BYTES, LAYOUT, Opcode, Operand, Special
 from hw.sm.port import core_request
-from hw.work.records import KernelWord, coordinates
 
 __all__ = ["CONSTANT_LINES", "PROGRAM_LINES", "Fetch", "last_words"]
 

@@ -7,12 +7,12 @@ from amaranth.lib.wiring import connect, flipped
 from hw.config import Config
 from hw.lib.shared import Shared
 from hw.sm.port import SmPort
-from hw.sm.timing.ending import Ending
-from hw.sm.timing.memory import Loads, Stores
-from hw.sm.timing.start import Start
+from hw.sm.timing.accesses import Loads, Stores
+from hw.sm.timing.kernel_rows import Tasks
 from hw.sm.timing.steps import Steps
-from hw.sm.timing.tasks import Tasks
 from hw.sm.timing.timer import Timer
+from hw.sm.timing.warp_exit import Ending
+from hw.sm.timing.warp_start import Start
 
 __all__ = ["TimingCore"]
 

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from hw.config import Config
 from hw.errors import CoreCause
-from hw.sm.timing.ending import warp_last
 from hw.sm.timing.layouts import warp_access, warp_facts, warp_fire, warp_place
+from hw.sm.timing.warp_exit import warp_last
 
 __all__ = ["Steps"]
 

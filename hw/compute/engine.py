@@ -1,0 +1,146 @@
+"""The compute engine: from a launch to the last warp and the task's release."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.compute.warp_faults import WarpFaults
+from hw.config import Config
+from hw.front_end.compute_methods import Front
+from hw.front_end.contexts import Contexts, context_setting
+from hw.front_end.host_port import ComputePort
+from hw.front_end.launch_arbiter import Launches
+from hw.lib.shared import Shared
+from hw.placement.controller import Placement
+from hw.records.compute_control import ComputeControl
+from hw.records.memory import ReadPort, WritePort
+from hw.records.semaphore import COMPUTE_CLIENTS, SemaphorePort
+from hw.records.translation import MmuPort
+from hw.sm.sm import Sm
+from hw.task_unit.memory_share import share_memory
+from hw.task_unit.task_end import Finish
+from hw.task_unit.task_unit import Tasks
+
+__all__ = ["Compute"]
+
+
+class Compute(wiring.Component):
+    """Front end, task unit, contexts, global logic controller and SMs.
+
+    Members
+    -------
+    host : methods of channels, and what becomes of their tasks.
+    control, settings : registers of the engine, and of each context.
+    semaphore : the semaphore unit, for releases of tasks, and reports of channels.
+    mmu : the translation, for binds.
+    read, write : memory of the task unit. sm_read, sm_write : of each SM.
+
+    Attributes
+    ----------
+    placement, sms, tasks : units that counters and trace look into.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.placement, self.tasks = Placement(config), Tasks(config)
+        sm = Sm(config)
+        self.sms = [Shared(sm, "sm") for _ in range(config.sms)]
+        super().__init__({
+            "host": In(ComputePort(config)),
+            "control": In(ComputeControl(config)),
+            "settings": In(context_setting()).array(config.contexts),
+            "semaphore": Out(SemaphorePort(config)).array(COMPUTE_CLIENTS),
+            "mmu": Out(MmuPort(config)),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+            "sm_read": Out(ReadPort(config)).array(config.sms),
+            "sm_write": Out(WritePort(config)).array(config.sms),
+        })
+        self._front = Front(config)
+        self._contexts, self._launches = Contexts(config), Launches(config)
+        self._finish, self._faults = Finish(config), WarpFaults(config)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.front = self._front
+        m.submodules.contexts, m.submodules.launches = self._contexts, self._launches
+        m.submodules.tasks, m.submodules.finish = self.tasks, self._finish
+        m.submodules.placement, m.submodules.faults = self.placement, self._faults
+        self._launch(m)
+        self._context(m)
+        readers = (self.tasks, self._finish, self._contexts)
+        writers = (self.tasks, self._finish, self._front)
+        share_memory(m, self._config, self, readers, writers)
+        self._sms(m)
+        return m
+
+    def _launch(self, m: Module) -> None:
+        """From launches to tasks, and from their end back."""
+        tasks, finish, launches, front = self.tasks, self._finish, self._launches, self._front
+        for name in ("setting", "clear"):
+            m.d.comb += getattr(front.host, name).eq(getattr(self.host, name))
+        connect(m, flipped(self.host.method), front.host.method)
+        connect(m, front.launch, launches.channel)
+        connect(m, launches.launch, tasks.launch)
+        connect(m, tasks.ended, finish.ended)
+        connect(m, tasks.failed, launches.failed)
+        connect(m, finish.act, launches.act)
+        connect(m, finish.completed, launches.completed)
+        for port, unit in zip(self.semaphore, (finish, front), strict=True):
+            connect(m, unit.semaphore, flipped(port))
+        connect(m, launches.over, flipped(self.host.over))
+        m.d.comb += [
+            launches.launched.eq(tasks.launched),
+            front.launched.eq(launches.answer),
+            tasks.limit.eq(front.limit),
+            tasks.on.eq(self.host.on),
+            self.host.answer.eq(front.host.answer),
+            self.control.lost.eq(tasks.lost),
+            tasks.area.eq(self.control.area),
+            tasks.fault.eq(self._faults.rows),
+            self._faults.kernel.eq(tasks.kernel),
+            self.control.fault.eq(self._faults.fault),
+        ]
+        began, dependent = self.host.began, launches.began
+        m.d.comb += began.eq(front.host.began)
+        with m.If(dependent.valid):
+            m.d.comb += [
+                began.valid.eq(1),
+                began.channel.eq(dependent.task.channel),
+                began.epoch.eq(dependent.task.epoch),
+            ]
+        m.d.sync += self.control.idle.eq(tasks.idle & finish.idle & launches.idle & front.idle)
+
+    def _context(self, m: Module) -> None:
+        contexts, tasks, control = self._contexts, self.tasks, self.control
+        connect(m, contexts.mmu, flipped(self.mmu))
+        m.d.comb += [
+            [
+                inner.eq(outer)
+                for inner, outer in zip(contexts.settings, self.settings, strict=True)
+            ],
+            contexts.slice.eq(control.slice),
+            contexts.mend.eq(control.mend),
+            contexts.waiting.eq(tasks.waiting),
+            # A task at its end may launch another one: its context has something left.
+            contexts.empty.eq(tasks.empty & self._finish.idle & self._launches.calm),
+            control.broken.eq(contexts.broken),
+            control.active.eq(contexts.active),
+            control.context.eq(contexts.context),
+            [
+                getattr(tasks, name).eq(getattr(contexts, name))
+                for name in ("context", "active", "leave", "automatic")
+            ],
+        ]
+
+    def _sms(self, m: Module) -> None:
+        tasks, placement = self.tasks, self.placement
+        connect(m, tasks.port, placement.port)
+        for number, sm in enumerate(self.sms):
+            m.submodules[f"sm_{number}"] = sm
+            connect(m, placement.sm[number], sm.link)
+            connect(m, sm.fault, self._faults.sm[number])
+            connect(m, sm.read, flipped(self.sm_read[number]))
+            connect(m, sm.write, flipped(self.sm_write[number]))
+            # Far away, and long before the row's first block.
+            m.d.sync += [sm.kernel.eq(tasks.kernel), sm.kill.eq(tasks.kill)]

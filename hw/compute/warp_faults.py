@@ -1,0 +1,62 @@
+"""Warps that cannot go on: which kernel row it is, and of which address space."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.arbiter import SteadyRoundRobin
+from hw.lib.onehot import encode, select
+from hw.records.compute_control import warp_fault
+from hw.records.placement import kernel_word
+from hw.sm.port import core_fault
+from hw.sm.row_asids import keep_asids
+
+__all__ = ["WarpFaults"]
+
+
+class WarpFaults(wiring.Component):
+    """Takes one per cycle, the SMs in turn.
+
+    Members
+    -------
+    kernel : words of kernel rows, of which SPACE has the ASID.
+    sm : what warps of each SM tell.
+    rows : strobe, per kernel row: a warp of it cannot go on. fault : strobe, the whole of it.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "kernel": In(kernel_word(config)),
+            "sm": In(stream.Signature(core_fault(config))).array(config.sms),
+            "rows": Out(config.rows),
+            "fault": Out(warp_fault(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, fault = self._config, self.fault
+        m.submodules.turns = turns = SteadyRoundRobin(config.sms)
+        m.d.comb += [
+            turns.requests.eq(Cat(one.valid for one in self.sm)),
+            turns.advance.eq(1),
+            [one.ready.eq(turns.grant[number]) for number, one in enumerate(self.sm)],
+        ]
+        words = (one.p.as_value() for one in self.sm)
+        chosen = Signal(core_fault(config))
+        m.d.comb += [chosen.eq(select(turns.grant, words)), fault.asid.eq(self._space(m, chosen))]
+        m.d.sync += [
+            fault.valid.eq(turns.requests.any()),
+            fault.sm.eq(encode(turns.grant)),
+            [fault[name].eq(chosen[name]) for name in ("row", "cause", "at", "va")],
+        ]
+        for number in range(config.rows):
+            m.d.comb += self.rows[number].eq(fault.valid & (fault.row == number))
+        return m
+
+    def _space(self, m: Module, chosen: data.View) -> Value:
+        """The address space of the chosen one's row, in the next cycle."""
+        read = keep_asids(m, self._config, self.kernel).read_port()
+        m.d.comb += read.addr.eq(chosen.row)
+        return read.data

@@ -1,0 +1,109 @@
+"""Who answers an access: the address decoder, made from the register description."""
+
+from collections.abc import Iterable
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.control.axi_lite_target import Access
+from hw.registers import CHANNEL, CONTEXT, GLOBAL, SEMAPHORE, Block, Register
+from hw.registers import Access as Rule
+
+__all__ = ["Decode", "Owner"]
+
+
+class Owner(enum.Enum, shape=3):
+    """Who answers an access."""
+
+    NOBODY = 0
+    """SLVERR: nothing there, not built, not writable, or part of a word that must be whole."""
+    GLOBAL = 1
+    DOORBELL = 2
+    """A write of a handle, valid or not."""
+    CHANNEL = 3
+    SEMAPHORE = 4
+    CONTEXT = 5
+
+
+_DOORBELL = GLOBAL["DOORBELL"]
+_OWNERS = (
+    (GLOBAL, Owner.GLOBAL),
+    (CHANNEL, Owner.CHANNEL),
+    (SEMAPHORE, Owner.SEMAPHORE),
+    (CONTEXT, Owner.CONTEXT),
+)
+
+
+class Decode(wiring.Component):
+    """Latency 2 cycles, during which `access` stays the same.
+
+    Registers that live in this unit take single bytes (`wstrb`). What leaves it, doorbells,
+    commands and the other blocks, takes whole words only.
+
+    Members
+    -------
+    access : the access; of `data` only the doorbell's handle is looked at.
+    owner : who answers it.
+    known : `data` as a doorbell's handle names a channel that was built.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({"access": In(Access), "owner": Out(Owner), "known": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.owner.eq(Owner.NOBODY)
+        for block, owner in _OWNERS:
+            inside = Signal(name=f"inside_{block.name.lower()}")
+            allowed = Signal(name=f"allowed_{block.name.lower()}")
+            m.d.sync += [inside.eq(self._inside(block)), allowed.eq(self._allowed(block))]
+            with m.If(inside & allowed):
+                m.d.sync += self.owner.eq(owner)
+        doorbell = Signal()
+        m.d.sync += doorbell.eq(self.access.word == _DOORBELL.offset // 4)
+        with m.If(doorbell & self.access.write & self.access.lanes.all()):
+            m.d.sync += self.owner.eq(Owner.DOORBELL)
+        m.d.sync += self.known.eq(self._known())
+        return m
+
+    def _inside(self, block: Block) -> Value:
+        """Whether the address belongs to a set of `block` that was built."""
+        low, high = _log2(block.stride) - 2, _log2(block.stride * block.count) - 2
+        here = self.access.word[high:] == block.base >> (high + 2)
+        if block.count == 1:
+            return here
+        return here & (self.access.word[low:high] < block.built(self._config))
+
+    def _allowed(self, block: Block) -> Value:
+        """Whether the set has a register at this address that may be accessed like this."""
+        word = self.access.word[: _log2(block.stride) - 2]
+        writable = [register for register in block if register.access.writable]
+        parts = [register for register in writable if not _leaves(block, register)]
+        wholes = [register for register in writable if _leaves(block, register)]
+
+        def among(some: Iterable[Register]) -> Value:
+            return word.matches(*(register.offset // 4 for register in some))
+
+        accepted = among(parts) | (among(wholes) & self.access.lanes.all())
+        return (self.access.write & accepted) | (~self.access.write & among(block))
+
+    def _known(self) -> Value:
+        """Whether `data` is a handle of this machine."""
+        channel, runlist = (_DOORBELL.field(name) for name in ("CHID", "RUNLIST_ID"))
+        handle = self.access.data
+        return (handle[channel.lo : channel.hi + 1] < self._config.channels) & (
+            handle[runlist.lo : runlist.hi + 1] == 0
+        )
+
+
+def _leaves(block: Block, register: Register) -> bool:
+    """Whether a write goes on to another unit."""
+    return block is not GLOBAL or register.access is Rule.WO
+
+
+def _log2(number: int) -> int:
+    """Exponent of a power of two."""
+    return number.bit_length() - 1

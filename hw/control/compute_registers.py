@@ -1,0 +1,79 @@
+"""Global registers of the compute engine that say what it does, and what went wrong."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.control.register_fields import placed
+from hw.records.compute_control import ComputeControl, warp_fault
+from hw.registers import GLOBAL
+
+__all__ = ["TaskRegisters"]
+
+_WATCHED = ("broken", "active", "context", "idle", "lost", "fault")
+_STATUS = data.StructLayout({"warp_fault": 1, "lost": 1})
+"""Fields of TASK_STATUS."""
+
+_REGISTERS = (
+    "CONTEXT_BROKEN",
+    "TASK_STATUS",
+    "TASK_STATE",
+    "WARP_FAULT",
+    "WARP_FAULT_AT_LO",
+    "WARP_FAULT_AT_HI",
+    "WARP_FAULT_VA_LO",
+    "WARP_FAULT_VA_HI",
+)
+
+
+class TaskRegisters(wiring.Component):
+    """An event is seen one cycle later, and kept until it is cleared; one in that very cycle is.
+
+    Members
+    -------
+    broken, active, context, idle, lost, fault : see `ComputeControl`.
+    clear : bits of TASK_STATUS to be cleared.
+    values : the registers.
+    attention : a context cannot run, or a task was lost.
+    """
+
+    def __init__(self, config: Config) -> None:
+        engine = ComputeControl(config).members
+        super().__init__({
+            **{name: In(engine[name].shape) for name in _WATCHED},
+            "clear": In(_STATUS),
+            "values": Out(data.StructLayout(dict.fromkeys(_REGISTERS, 32))),
+            "attention": Out(1),
+        })
+        self._fault = Signal(warp_fault(config))
+
+    def watched(self) -> dict[str, Value]:
+        """The members that come from the engine."""
+        return {name: getattr(self, name) for name in _WATCHED}
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        status, clear, fault = Signal(_STATUS), self.clear, self._fault
+        m.d.sync += [
+            status.warp_fault.eq((status.warp_fault & ~clear.warp_fault) | self.fault.valid),
+            status.lost.eq((status.lost & ~clear.lost) | self.lost),
+            self.attention.eq(self.broken.any() | status.lost),
+        ]
+        with m.If(self.fault.valid & (~status.warp_fault | clear.warp_fault)):
+            m.d.sync += fault.eq(self.fault)
+        state = {"IDLE": self.idle, "ACTIVE": self.active, "CONTEXT": self.context}
+        where = {"CAUSE": fault.cause, "SM": fault.sm, "ASID": fault.asid}
+        shown = {
+            "CONTEXT_BROKEN": self.broken,
+            "TASK_STATUS": status.as_value(),
+            "TASK_STATE": placed(GLOBAL["TASK_STATE"], state),
+            # Nothing was told before the first fault.
+            "WARP_FAULT": Mux(fault.valid, placed(GLOBAL["WARP_FAULT"], where), 0),
+            "WARP_FAULT_AT_LO": fault.at[:32],
+            "WARP_FAULT_AT_HI": fault.at[32:],
+            "WARP_FAULT_VA_LO": fault.va[:32],
+            "WARP_FAULT_VA_HI": fault.va[32:],
+        }
+        m.d.comb += [self.values[name].eq(value) for name, value in shown.items()]
+        return m

@@ -1,0 +1,76 @@
+"""Registers of the contexts: where their instance blocks lie, how their tasks are placed."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.front_end.contexts import context_setting
+from hw.records.register import RegisterPort
+from hw.registers import CONTEXT
+
+__all__ = ["ContextRegisters"]
+
+_WORD_BITS = (CONTEXT.stride // 4 - 1).bit_length()
+
+
+class ContextRegisters(wiring.Component):
+    """Serves the context block of the register map; an access takes 3 cycles.
+
+    Members
+    -------
+    port : the control port; word address context × 4 + offset / 4.
+    settings : of each context.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "port": In(RegisterPort(12)),
+            "settings": Out(context_setting()).array(config.contexts),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        request, response = self.port.request, self.port.response
+        access, value = Signal.like(request.p), Signal(32)
+        writes = Signal(self._config.contexts)
+        words = self._words(m, access, writes)
+        with m.FSM(name="access"):
+            with m.State("IDLE"):
+                m.d.comb += request.ready.eq(1)
+                m.d.sync += access.eq(request.p)
+                with m.If(request.valid):
+                    m.next = "CHOOSE"
+            with m.State("CHOOSE"):
+                for number in range(self._config.contexts):
+                    here = access.address[_WORD_BITS:] == number
+                    m.d.comb += writes[number].eq(access.write & here)
+                m.d.sync += value.eq(reduce(or_, words))
+                m.next = "RESPOND"
+            with m.State("RESPOND"):
+                m.d.comb += response.valid.eq(1)
+                with m.If(response.ready):
+                    m.next = "IDLE"
+        m.d.comb += response.p.data.eq(value)
+        return m
+
+    def _words(self, m: Module, access: data.View, writes: Signal) -> list[Value]:
+        """Every word, 0 unless it is the one that is read."""
+        found = []
+        for number, setting in enumerate(self.settings):
+            here = access.address[_WORD_BITS:] == number
+            parts = []
+            for register in CONTEXT:
+                (field,) = register.fields
+                part = Signal(field.width, name=f"{register.name.lower()}_{number}")
+                mine = access.address[:_WORD_BITS] == register.offset // 4
+                with m.If(writes[number] & mine):
+                    m.d.sync += part.eq(access.data[field.lo :])
+                parts.append(part)
+                found.append(Mux(here & mine, part << field.lo, 0))
+            m.d.comb += setting.eq(Cat(parts))
+        return found

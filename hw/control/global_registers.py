@@ -1,0 +1,230 @@
+"""The global registers: values that are fixed, set by software, or shown to it."""
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.control.axi_lite_target import Access
+from hw.control.compute_registers import TaskRegisters
+from hw.control.interrupts import Interrupts
+from hw.control.performance_counters import Counters, EventPort
+from hw.control.register_fields import field_of, page_of, placed
+from hw.control.translation_registers import Commands
+from hw.records.compute_control import ComputeControl
+from hw.records.translation import FaultPort, MmuPort
+from hw.registers import GLOBAL, PERFORMANCE, Register
+from hw.registers import Access as Rule
+
+__all__ = ["Bank"]
+
+_GROUP = 3
+"""Word-address bits that the first stage of the read multiplexer looks at."""
+
+
+class Bank(wiring.Component):
+    """Global registers of one Signalbox.
+
+    Members
+    -------
+    access : the access that is under way.
+    write : strobe: do it, `access` is at least 1 cycle old. A register changes in the next cycle,
+        `irq` in the one after.
+    value : what a read of `access` gives, 3 cycles later; 0 where nothing can be read.
+    doorbell : strobe: a valid doorbell was taken.
+    time : PTIMER, nanoseconds; counts from reset.
+    counting : semaphores below are counting semaphores, at most `counters`.
+    writeback : cycles between lazy write-backs of GP_GET.
+    error, notify, copied, irq : see `Interrupts`.
+    events : see `Counters`.
+    maintain : binds and invalidations. faults : the fault buffer. compute : the compute engine.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "access": In(Access),
+            "write": In(1),
+            "value": Out(32),
+            "doorbell": In(1),
+            "time": Out(64),
+            "counting": Out(range(config.counters + 1)),
+            "writeback": Out(32),
+            "error": In(config.channels),
+            "notify": In(config.channels),
+            "copied": In(config.channels),
+            "irq": Out(1),
+            "events": In(EventPort(config)),
+            "maintain": Out(MmuPort(config)),
+            "faults": Out(FaultPort(config)),
+            "compute": Out(ComputeControl(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._tasks_wrong = Signal()
+        values: dict[str, Value] = {
+            register.name: Const(register.constant(self._config), 32)
+            for register in GLOBAL
+            if register.constant is not None
+        }
+        values.update(self._settings(m))
+        values |= self._commands(m, values)
+        values |= self._faults(m, values)
+        values |= self._tasks(m, values)
+        values |= self._interrupts(m, values["INTR_ENABLE"])
+        values |= self._counters(m)
+        m.d.sync += self.time.eq(self.time + self._config.cycle_ns)
+        values |= {"TIME_0": self.time[:32], "TIME_1": self.time[32:]}
+        self._limit(m, values["SEM_COUNTING"])
+        m.d.comb += self.writeback.eq(values["WRITEBACK"])
+        self._read(m, values)
+        return m
+
+    def _settings(self, m: Module) -> dict[str, Signal]:
+        """The rw registers; bits outside fields are never stored."""
+        found = {}
+        for register in GLOBAL:
+            if register.access is not Rule.RW:
+                continue
+            value = found[register.name] = Signal(32, name=register.name, init=register.reset)
+            with m.If(self._written(m, register)):
+                m.d.sync += value.eq(self._merged(value) & register.mask)
+        return found
+
+    def _interrupts(self, m: Module, enable: Value) -> dict[str, Value]:
+        m.submodules.interrupts = unit = Interrupts(self._config.channels)
+        cleared = []
+        for name in ("INTR_NOTIFY", "INTR_COPY"):
+            halves = [
+                Mux(self._written(m, GLOBAL[f"{name}_{half}"]), self._merged(Const(0, 32)), 0)
+                for half in ("LO", "HI")
+            ]
+            cleared.append(Cat(*halves))
+        m.d.comb += [
+            unit.error.eq(self.error),
+            unit.notify.eq(self.notify),
+            unit.copied.eq(self.copied),
+            unit.enable.eq(enable),
+            unit.clear_notified.eq(cleared[0]),
+            unit.clear_finished.eq(cleared[1]),
+            unit.fault.eq(self.faults.status.as_value().any()),
+            unit.task.eq(self._tasks_wrong),
+            self.irq.eq(unit.irq),
+        ]
+        found: dict[str, Value] = {"INTR": unit.summary}
+        masks = {"INTR_ERROR": self.error, "INTR_NOTIFY": unit.notified, "INTR_COPY": unit.finished}
+        for name, mask in masks.items():
+            found |= {f"{name}_LO": mask[:32], f"{name}_HI": mask[32:]}
+        return found
+
+    def _commands(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Binds and invalidations."""
+        m.submodules.commands = unit = Commands(self._config)
+        wiring.connect(m, unit.port, wiring.flipped(self.maintain))
+        m.d.comb += [
+            unit.write.eq(self._written(m, GLOBAL["MMU_COMMAND"])),
+            unit.value.eq(self.access.data),
+            unit.page.eq(page_of(values, "MMU_VA")),
+            unit.base.eq(page_of(values, "MMU_PDB")),
+            unit.limit.eq(page_of(values, "MMU_LIMIT")),
+        ]
+        status = GLOBAL["MMU_STATUS"]
+        shown = placed(status, {"BUSY": unit.busy, "REFUSED": unit.refused})
+        return {"MMU_STATUS": shown}
+
+    def _faults(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The fault buffer and the first record."""
+        port, size, status = self.faults, GLOBAL["FAULT_SIZE"], GLOBAL["FAULT_STATUS"]
+        cleared = Mux(self._written(m, status), self._merged(Const(0, 32)), 0)
+        m.d.comb += [
+            port.base.eq(page_of(values, "FAULT_BUFFER")),
+            port.records.eq(field_of(values, size, "RECORDS")),
+            port.enable.eq(field_of(values, size, "ENABLE")),
+            port.get.eq(values["FAULT_GET"]),
+        ]
+        shown = {}
+        for name in port.status.shape().members:
+            field = status.field(name.upper())
+            m.d.comb += port.clear[name].eq(cleared[field.lo])
+            shown[field.name] = port.status[name]
+        record = port.record.as_value()
+        words = {f"FAULT_RECORD_{n}": record.word_select(n, 32) for n in range(len(record) // 32)}
+        used = Signal()
+        m.d.sync += used.eq(port.enable | port.busy)
+        high = size.field("ENABLE").lo
+        return {
+            "FAULT_SIZE": Cat(values[size.name][:high], used),
+            "FAULT_PUT": port.put,
+            "FAULT_STATUS": placed(status, shown),
+            "FAULT_DROPPED": port.dropped,
+            **words,
+        }
+
+    def _tasks(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The compute engine."""
+        m.submodules.tasks = unit = TaskRegisters(self._config)
+        engine, size = self.compute, GLOBAL["TASK_LISTS_SIZE"]
+        cleared = {
+            name: Mux(self._written(m, GLOBAL[name]), self._merged(Const(0, 32)), 0)
+            for name in ("TASK_STATUS", "CONTEXT_BROKEN")
+        }
+        m.d.comb += [
+            [member.eq(getattr(engine, name)) for name, member in unit.watched().items()],
+            unit.clear.eq(cleared["TASK_STATUS"]),
+            self._tasks_wrong.eq(unit.attention),
+            engine.mend.eq(cleared["CONTEXT_BROKEN"]),
+            engine.slice.eq(values["CONTEXT_SLICE"]),
+            engine.area.base.eq(page_of(values, "TASK_LISTS")),
+            engine.area.log_size.eq(field_of(values, size, "LOG_SIZE")),
+            engine.area.asid.eq(field_of(values, size, "ASID")),
+        ]
+        return {name: unit.values[name] for name in unit.values.shape().members}
+
+    def _counters(self, m: Module) -> dict[str, Value]:
+        m.submodules.counters = unit = Counters(self._config)
+        wiring.connect(m, wiring.flipped(self.events), unit.events)
+        m.d.comb += [unit.doorbell.eq(self.doorbell), unit.fault.eq(self.faults.fault)]
+        return {name: unit.values[name] for name in PERFORMANCE}
+
+    def _limit(self, m: Module, value: Value) -> None:
+        most = self._config.counters
+        m.d.sync += self.counting.eq(Mux(value > most, most, value))
+
+    def _read(self, m: Module, values: Mapping[str, Value]) -> None:
+        """The address is decoded; then in two stages, since some 40 registers of 32 bits are too
+        many for one."""
+        word = self.access.word[:10]
+        groups: dict[int, list[tuple[int, Value]]] = {}
+        for register in GLOBAL:
+            if register.access is not Rule.WO:
+                group, at = divmod(register.offset // 4, 1 << _GROUP)
+                groups.setdefault(group, []).append((at, values[register.name]))
+        place = Signal(1 << _GROUP)
+        m.d.sync += place.eq(1 << word[:_GROUP])
+        shown = []
+        for group, members in groups.items():
+            first, here = Signal(32, name=f"group_{group}"), Signal(name=f"in_group_{group}")
+            m.d.sync += [
+                first.eq(reduce(or_, (Mux(place[at], value, 0) for at, value in members))),
+                here.eq(word[_GROUP:] == group),
+            ]
+            shown.append(Mux(here, first, 0))
+        m.d.sync += self.value.eq(reduce(or_, shown))
+
+    def _written(self, m: Module, register: Register) -> Value:
+        chosen = Signal(name=f"chosen_{register.name}")
+        m.d.sync += chosen.eq(self.access.word[:10] == register.offset // 4)
+        return self.write & chosen
+
+    def _merged(self, old: Value) -> Value:
+        """`old` with the written bytes in their places."""
+        access = self.access
+        return Cat(
+            Mux(access.lanes[lane], access.data.word_select(lane, 8), old.word_select(lane, 8))
+            for lane in range(4)
+        )

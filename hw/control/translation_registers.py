@@ -1,0 +1,60 @@
+"""Registers of binds and invalidations: one command at a time."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.records.translation import MmuPort, mmu_command
+from hw.registers import GLOBAL
+
+__all__ = ["Commands"]
+
+_COMMAND = GLOBAL["MMU_COMMAND"]
+
+
+class Commands(wiring.Component):
+    """MMU_COMMAND and MMU_STATUS. A command is offered in the cycle after it was written, and
+    `busy` from then on until it is acknowledged.
+
+    Members
+    -------
+    write, value : MMU_COMMAND is written.
+    page, base, limit : the arguments, >> 12, as they are then.
+    busy, refused : MMU_STATUS.
+    port : who executes it.
+    """
+
+    def __init__(self, config: Config) -> None:
+        command = mmu_command(config)
+        super().__init__({
+            "write": In(1),
+            "value": In(32),
+            **{name: In(command[name].shape) for name in ("page", "base", "limit")},
+            "busy": Out(1),
+            "refused": Out(1),
+            "port": Out(MmuPort(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        command, done = self.port.command, self.port.done
+        operation, asid = (_COMMAND.field(name) for name in ("OPERATION", "ASID"))
+        with m.If(command.ready):
+            m.d.sync += command.valid.eq(0)
+        with m.If(done.valid):
+            m.d.sync += [self.busy.eq(0), self.refused.eq(self.refused | done.refused)]
+        with m.If(self.write & self.busy):
+            m.d.sync += self.refused.eq(1)
+        with m.Elif(self.write):
+            m.d.sync += [
+                self.busy.eq(1),
+                self.refused.eq(0),
+                command.valid.eq(1),
+                command.p.operation.eq(self.value[operation.lo : operation.hi + 1]),
+                command.p.asid.eq(self.value[asid.lo : asid.hi + 1]),
+                command.p.page.eq(self.page),
+                command.p.base.eq(self.base),
+                command.p.limit.eq(self.limit),
+            ]
+        return m

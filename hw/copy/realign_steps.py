@@ -1,0 +1,151 @@
+"""What the realigner does in each cycle."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.copy import records
+from hw.copy.records import TAG_BITS
+from hw.records.memory import MemoryStatus, read_beat
+
+__all__ = ["Steps", "step"]
+
+
+def step(config: Config) -> data.StructLayout:
+    """One step of the realigner: `take` a source beat, `put` a destination beat, or both.
+
+    `first`, `last`: the destination beat is the first or last of its line. `close`: it completes
+    a chunk. `poison`: a read of this copy has failed, nothing is written any more; `failed`: the
+    first such read is in this chunk.
+    """
+    return data.StructLayout({
+        "data": config.data_width,
+        "take": 1,
+        "put": 1,
+        "first": 1,
+        "last": 1,
+        "close": 1,
+        "poison": 1,
+        "failed": 1,
+        "head": config.offset_bits,
+        "final": config.offset_bits,
+        "rotate": config.offset_bits,
+    })
+
+
+class Steps(wiring.Component):
+    """Matches read beats with the segments that they belong to, a step per cycle (COPY-12).
+
+    A burst that ended early, as a faulted one does, is filled up, so that everything behind counts
+    the beats that were planned.
+
+    Members
+    -------
+    segment : planned reads, in order.
+    beat : what memory answered. Waits for a cycle where a line ends with a put and no take.
+    o : the step; 1 cycle later, never waits.
+    failure : the first failed read of a copy; `valid` is a strobe of one cycle with the step.
+    failure_tag : the tag of that copy.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "segment": In(stream.Signature(records.segment(config))),
+            "beat": In(stream.Signature(read_beat(config))),
+            "o": Out(step(config)),
+            "failure": Out(stream.Signature(records.failure(), always_ready=True)),
+            "failure_tag": Out(TAG_BITS),
+        })
+        self.config = config
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        self.part = Signal(records.segment(self.config))
+        self.active = Signal()
+        self.fill = Signal()
+        """The burst ended early; its remaining beats are made up."""
+        self.taking, self.only, self.ending = Signal(), Signal(), Signal()
+        """Source beats are left; exactly one is; the next step is the segment's last."""
+        self.fire = Signal()
+        finish = Signal()
+        m.d.comb += [
+            self.beat.ready.eq(self.active & self.taking & ~self.fill),
+            self.fire.eq(self.active & (~self.taking | self.fill | self.beat.valid)),
+            finish.eq(self.fire & self.ending),
+            self.segment.ready.eq(~self.active | finish),
+        ]
+        put = self._advance(m, finish)
+        poison, failed = self._fail(m, finish)
+        self._emit(m, finish, put, poison, failed)
+        return m
+
+    def _advance(self, m: Module, finish: Signal) -> Signal:
+        """Move through the segment; returns whether this step puts."""
+        part = self.part
+        put, head = Signal(), Signal()
+        m.d.comb += put.eq(~(self.taking & part.lead))
+        with m.If(self.fire):
+            m.d.sync += [part.lead.eq(0), part.takes.eq(part.takes - 1)]
+            self._count(m, part.takes, 1, part.tail)
+            with m.If(self.taking & ~self.fill):
+                m.d.sync += self.fill.eq(self.beat.p.last & ~self.only)
+            with m.If(put):
+                m.d.sync += head.eq(0)
+        with m.If(self.fill & self.only):
+            m.d.sync += self.fill.eq(0)
+        with m.If(self.segment.ready):
+            m.d.sync += [self.active.eq(self.segment.valid), part.eq(self.segment.payload)]
+            self._count(m, self.segment.p.takes, 0, self.segment.p.tail)
+            with m.If(self.segment.valid & self.segment.p.first):
+                m.d.sync += head.eq(1)
+        m.d.sync += [
+            self.o.first.eq(head),
+            self.o.last.eq(finish & part.last & part.close),
+            self.o.close.eq(finish & part.close),
+        ]
+        return put
+
+    def _count(self, m: Module, takes, more: int, tail) -> None:
+        """What follows from the number of source beats that are left, `takes` - `more`."""
+        m.d.sync += [
+            self.taking.eq(takes != more),
+            self.only.eq(takes == more + 1),
+            self.ending.eq(Mux(tail, takes == more, takes == more + 1)),
+        ]
+
+    def _fail(self, m: Module, finish: Signal) -> tuple[Signal, Signal]:
+        """Remember a failed read until its copy ends, and that this chunk was the first hit."""
+        part = self.part
+        bad, fresh = Signal(), Signal()
+        poisoned, chunk_failed = Signal(), Signal()
+        m.d.comb += [
+            bad.eq(self.taking & ~self.fill & (self.beat.p.status != MemoryStatus.OK)),
+            fresh.eq(self.fire & bad & ~poisoned),
+        ]
+        with m.If(fresh):
+            m.d.sync += [poisoned.eq(1), chunk_failed.eq(1)]
+        with m.If(finish & part.close):
+            m.d.sync += chunk_failed.eq(0)
+        with m.If(self.segment.valid & self.segment.ready & self.segment.p.start):
+            m.d.sync += poisoned.eq(0)
+        m.d.sync += [
+            self.failure.valid.eq(fresh),
+            self.failure.p.status.eq(self.beat.p.status),
+            self.failure.p.va.eq(part.va),
+            self.failure_tag.eq(part.tag),
+        ]
+        return poisoned | bad, chunk_failed | fresh
+
+    def _emit(self, m: Module, finish: Signal, put: Signal, poison, failed) -> None:
+        part = self.part
+        m.d.sync += [
+            self.o.data.eq(self.beat.p.data),
+            self.o.take.eq(self.fire & self.taking),
+            self.o.put.eq(self.fire & put),
+            self.o.poison.eq(poison),
+            self.o.failed.eq(failed),
+            self.o.head.eq(part.head),
+            self.o.final.eq(part.final),
+            self.o.rotate.eq(part.rotate),
+        ]

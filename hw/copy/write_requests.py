@@ -1,0 +1,108 @@
+"""Offers write bursts when their data is at hand."""
+
+from amaranth import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.copy import records
+from hw.copy.flop_queue import Queue
+from hw.copy.realign import placed_beat
+from hw.copy.records import DATA_BEATS, QUEUE, TAG_BITS
+from hw.lib.stream import StreamRegister
+from hw.records.memory import memory_request, write_beat
+
+__all__ = ["Drain", "owed"]
+
+
+def owed(config: Config) -> data.StructLayout:
+    """A write burst that memory has not answered, or (`end`) the end of a copy.
+
+    `va` is its first byte; `failed`: its data met the first failed read of the copy.
+    """
+    return data.StructLayout({"end": 1, "tag": TAG_BITS, "failed": 1, "va": VA_BITS})
+
+
+class Drain(wiring.Component):
+    """Holds the destination beats and writes them, a burst per chunk.
+
+    A request is offered when all its beats are here, its beats when it was accepted; the next
+    request does not wait for them. A beat is offered 5 cycles after it came at the earliest.
+
+    Members
+    -------
+    beat, beat_valid : destination beats; there is room for `DATA_BEATS`, the sender counts.
+    freed : strobe; a beat has left.
+    plan : the chunks' bursts and the ends of copies, in order.
+    request, data : to memory.
+    owed : what was requested, in order, no later than the request.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "beat": In(placed_beat(config)),
+            "beat_valid": In(1),
+            "freed": Out(1),
+            "plan": In(stream.Signature(records.pending_write(config))),
+            "request": Out(stream.Signature(memory_request(config))),
+            "data": Out(stream.Signature(write_beat(config))),
+            "owed": Out(stream.Signature(owed(config))),
+        })
+        self.config = config
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        self._offer(m)
+        self._send(m)
+        return m
+
+    def _offer(self, m: Module) -> None:
+        """A request goes out, and onto the list of what is owed, when its chunk is complete."""
+        m.submodules.complete = complete = Queue(1, QUEUE * 2)
+        m.submodules.register = self.register = StreamRegister(self.request.payload.shape())
+        wiring.connect(m, self.register.o, wiring.flipped(self.request))
+        plan, request = self.plan, self.register.i
+        ready = Signal()
+        m.d.comb += [
+            complete.i.payload.eq(self.beat.failed),
+            complete.i.valid.eq(self.beat_valid & self.beat.close),
+            ready.eq(plan.valid & (plan.p.end | (complete.o.valid & request.ready))),
+            self.owed.valid.eq(ready),
+            self.owed.p.end.eq(plan.p.end),
+            self.owed.p.tag.eq(plan.p.tag),
+            self.owed.p.failed.eq(complete.o.payload),
+            self.owed.p.va.eq(plan.p.va),
+            request.valid.eq(plan.valid & ~plan.p.end & complete.o.valid & self.owed.ready),
+            request.p.asid.eq(plan.p.asid),
+            request.p.physical.eq(plan.p.physical),
+            request.p.va.eq(plan.p.va),
+            request.p.beats.eq(plan.p.puts),
+            plan.ready.eq(ready & self.owed.ready),
+            complete.o.ready.eq(request.ready & self.owed.ready & plan.valid & ~plan.p.end),
+        ]
+
+    def _send(self, m: Module) -> None:
+        """Beats of accepted requests leave in the order in which they came."""
+        layout = write_beat(self.config)
+        m.submodules.queue = queue = Queue(layout, DATA_BEATS, block=True)
+        granted = Signal(range(QUEUE * 2))
+        """Accepted requests whose last beat has not left."""
+        accepted, ended, open_ = Signal(), Signal(), Signal()
+        out = queue.o
+        moved = out.valid & out.ready
+        m.d.comb += [
+            queue.i.valid.eq(self.beat_valid),
+            queue.i.p.data.eq(self.beat.data),
+            queue.i.p.strobe.eq(self.beat.strobe),
+            queue.i.p.last.eq(self.beat.close),
+            self.data.payload.eq(out.payload),
+            self.data.valid.eq(out.valid & open_),
+            out.ready.eq(self.data.ready & open_),
+            accepted.eq(self.request.valid & self.request.ready),
+            ended.eq(moved & out.p.last),
+        ]
+        with m.If(accepted & ~ended):
+            m.d.sync += [granted.eq(granted + 1), open_.eq(1)]
+        with m.If(ended & ~accepted):
+            m.d.sync += [granted.eq(granted - 1), open_.eq(granted != 1)]
+        m.d.sync += self.freed.eq(moved)

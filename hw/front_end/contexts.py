@@ -1,0 +1,205 @@
+"""Contexts: which one runs, and its address spaces bound before (ASID-20, ASID-21)."""
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import PA_BITS, VA_BITS, Config
+from hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import encode, lowest, select
+from hw.qmd import Placement
+from hw.records.memory import MemoryStatus, ReadPort
+from hw.records.placement import Policy
+from hw.records.translation import MmuPort
+from hw.registers import MmuOperation
+from hw.task_unit.word_access import WordAccess
+
+__all__ = ["Contexts", "context_setting"]
+
+_VIDEO = 0
+"""Target of a page directory in this machine's memory."""
+
+
+def context_setting() -> data.StructLayout:
+    """Of a context: where its instance block lies, physical address >> 12, and how its tasks are
+    placed: CONTEXT is the automatic choice (ASID-32)."""
+    return data.StructLayout({"instance": PA_BITS - 12, "placement": Placement})
+
+
+class Contexts(wiring.Component):
+    """One context runs at a time. The next one is chosen in turn among those with tasks waiting,
+    when the one that runs has none left, or its slice is over.
+
+    Before it runs, its instance block is read, and each of its subcontexts that has a page
+    directory is bound: ASID to page directory base, one after the other. When all are acknowledged
+    its tasks may have slots (`active`). One that leaves gives up all slots before.
+
+    A context whose instance block cannot be read, or names what cannot be bound, is `broken`: its
+    tasks stay where they are until `mend`.
+
+    Placement that is left to the machine: deep when the context has more than one address space,
+    otherwise wide (ASID-32).
+
+    Members
+    -------
+    settings : of each context.
+    slice : cycles that a context runs while others wait; counted anew when it becomes active.
+    waiting : per context, a list holds a task of it. empty : see `Tasks`.
+    context, active, leave, automatic : to the task unit.
+    mmu : the translation. read : the memory.
+    broken, mend : per context; strobe that lets it be tried again.
+    bound : strobe: all binds of `context` are acknowledged.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "settings": In(context_setting()).array(config.contexts),
+            "slice": In(32),
+            "waiting": In(config.contexts),
+            "empty": In(1),
+            "context": Out(config.context_bits),
+            "active": Out(1),
+            "leave": Out(1, init=1),
+            "automatic": Out(Policy),
+            "mmu": Out(MmuPort(config)),
+            "read": Out(ReadPort(config)),
+            "broken": Out(config.contexts),
+            "mend": In(config.contexts),
+            "bound": Out(1),
+        })
+        self._word, self._setting = WordAccess(config), Signal(context_setting())
+        self._turn, self._several = Signal(config.contexts), Signal()
+        self._left, self._asid = Signal(SUBCONTEXTS), Signal(range(SUBCONTEXTS))
+        self._base = Signal(PA_BITS - 12)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.word = self._word
+        m.submodules.turns = turns = RoundRobin(self._config.contexts)
+        connect(m, self._word.read, flipped(self.read))
+        m.d.sync += turns.requests.eq(self.waiting & ~self.broken)
+        m.d.sync += self.broken.eq(self.broken & ~self.mend)
+        self._place(m)
+        with m.FSM(name="context"):
+            self._choose(m, turns)
+            self._read_valid(m)
+            self._read_bases(m)
+            self._bind(m)
+            self._run(m, turns.requests)
+        return m
+
+    def _choose(self, m: Module, turns: RoundRobin) -> None:
+        with m.State("NONE"):
+            m.d.sync += self._turn.eq(turns.grant)
+            with m.If(turns.requests.any()):
+                m.d.comb += turns.advance.eq(1)
+                m.next = "CHOSEN"
+        with m.State("CHOSEN"):
+            words = (setting.as_value() for setting in self.settings)
+            m.d.sync += [
+                self._setting.eq(data.View(context_setting(), select(self._turn, words))),
+                self.context.eq(encode(self._turn)),
+            ]
+            m.next = "VALID"
+
+    def _ask(self, m: Module, offset: Value) -> None:
+        """A word of the instance block."""
+        request = self._word.request
+        m.d.comb += [
+            request.valid.eq(1),
+            request.p.physical.eq(1),
+            request.p.va.eq((self._setting.instance << 12) | offset),
+        ]
+
+    def _break(self, m: Module) -> None:
+        """The context cannot run."""
+        m.d.sync += self.broken.eq((self.broken & ~self.mend) | self._turn)
+        m.next = "NONE"
+
+    def _read_valid(self, m: Module) -> None:
+        """Which subcontexts have a page directory."""
+        word = self._word
+        with m.State("VALID"):
+            self._ask(m, Const(SC_VALID, 12))
+            with m.If(word.request.ready):
+                m.next = "KNOW"
+        with m.State("KNOW"):
+            m.d.sync += [self._left.eq(word.answer.data), self._several.eq(0)]
+            with m.If(word.answer.valid):
+                m.next = "NEXT"
+                with m.If(word.answer.status != MemoryStatus.OK):
+                    self._break(m)
+
+    def _read_bases(self, m: Module) -> None:
+        """The next one of them."""
+        word, first = self._word, Signal(SUBCONTEXTS)
+        base = data.View(PageDirectoryBase, word.answer.data)
+        m.d.comb += first.eq(lowest(self._left))
+        with m.State("NEXT"):
+            m.d.sync += [self._asid.eq(encode(first)), self._left.eq(self._left & ~first)]
+            m.next = "BASE"
+            with m.If(self._left == 0):
+                m.next = "BOUND"
+        with m.State("BASE"):
+            with m.If(self._left != 0):
+                m.d.sync += self._several.eq(1)
+            self._ask(m, SC_BASES + self._asid * SC_STEP)
+            with m.If(word.request.ready):
+                m.next = "FOUND"
+        with m.State("FOUND"):
+            m.d.sync += self._base.eq(base.base)
+            with m.If(word.answer.valid):
+                m.next = "BIND"
+                known = (base.target == _VIDEO) & base.version2 & (base.base >> PA_BITS - 12 == 0)
+                with m.If((word.answer.status != MemoryStatus.OK) | ~known):
+                    self._break(m)
+
+    def _bind(self, m: Module) -> None:
+        command, done = self.mmu.command, self.mmu.done
+        m.d.comb += [
+            command.p.operation.eq(MmuOperation.BIND),
+            command.p.asid.eq(self._asid),
+            command.p.base.eq(self._base),
+            command.p.limit.eq((1 << VA_BITS - 12) - 1),
+        ]
+        with m.State("BIND"):
+            m.d.comb += command.valid.eq(1)
+            with m.If(command.ready):
+                m.next = "WAIT"
+        with m.State("WAIT"):
+            with m.If(done.valid):
+                m.next = "NEXT"
+                with m.If(done.refused):
+                    self._break(m)
+        with m.State("BOUND"):
+            m.d.comb += self.bound.eq(1)
+            m.d.sync += [self.active.eq(1), self.leave.eq(0)]
+            m.next = "RUNS"
+
+    def _run(self, m: Module, requests: Signal) -> None:
+        """Until another one is to run."""
+        count, over = Signal(32), Signal()
+        mine, others = (requests & self._turn).any(), (requests & ~self._turn).any()
+        m.d.comb += over.eq(count >= self.slice)
+        m.d.sync += count.eq(Mux(self.active, count + ~over, 0))
+        with m.State("RUNS"):
+            with m.If(others & (over | (self.empty & ~mine))):
+                m.d.sync += self.leave.eq(1)
+                m.next = "TOLD"
+        with m.State("TOLD"):  # what `empty` says is from before
+            m.next = "LEAVES"
+        with m.State("LEAVES"):
+            with m.If(self.empty):
+                m.d.sync += self.active.eq(0)
+                m.next = "NONE"
+
+    def _place(self, m: Module) -> None:
+        """Placement of tasks that leave it to the context."""
+        with m.Switch(self._setting.placement):
+            for name in Policy:
+                with m.Case(Placement[name.name]):
+                    m.d.comb += self.automatic.eq(name)
+            with m.Default():
+                m.d.comb += self.automatic.eq(Mux(self._several, Policy.DEEP, Policy.WIDE))

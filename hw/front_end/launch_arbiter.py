@@ -1,0 +1,157 @@
+"""Who launches: channels, and tasks at their end (HOST-9, HOST-10)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.arbiter import SteadyRoundRobin
+from hw.qmd import DependentAction, SkedCheck
+from hw.records.launch import (
+    LaunchAction,
+    Refusal,
+    task_action,
+    task_completed,
+    task_failure,
+    task_launch,
+    task_launched,
+    task_verdict,
+)
+from hw.records.placement import task_pointer
+
+__all__ = ["Launches"]
+
+_ACTIONS = {
+    DependentAction.INCREMENT_PUT: LaunchAction.INCREMENT_PUT,
+    DependentAction.SCHEDULE: LaunchAction.SCHEDULE,
+    # There is no cache of records to be invalidated or copied to.
+    DependentAction.INVALIDATE_COPY_SCHEDULE: LaunchAction.SCHEDULE,
+    DependentAction.DECREMENT_DEPENDENCE: LaunchAction.DECREMENT_DEPENDENCE,
+}
+
+
+class Launches(wiring.Component):
+    """Launches go to the task unit one by one, those of channels and those of ended tasks in turn.
+
+    Every task that was accepted comes back once: complete, or failed (but for one that `Tasks` has
+    lost). A dependent task that is refused comes back as failed: nobody else waits for the answer;
+    one that is not launched yet, or only gets an entry more, comes back as complete.
+
+    Members
+    -------
+    channel : launches of channels. answer : strobe, what became of it; before the next is taken.
+    act : what an ended task does to another.
+    launch, launched : to and from the task unit.
+    failed : tasks that were given up; see `Tasks`. completed : tasks that are complete; `Finish`.
+    began : strobe, a dependent task is launched; in no cycle with `answer`, nor with one in which a
+        launch of a channel is taken.
+    over : each task that is over, once: one that is complete, one that failed, a dependent one that
+        was refused.
+    calm : no launch is under way. idle : nor is one offered, nor a task that is over.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "channel": In(stream.Signature(task_launch(config))),
+            "answer": Out(task_launched),
+            "act": In(stream.Signature(task_action(config))),
+            "launch": Out(stream.Signature(task_launch(config))),
+            "launched": In(task_launched),
+            "failed": In(stream.Signature(task_failure)),
+            "completed": In(stream.Signature(task_completed)),
+            "over": Out(stream.Signature(task_completed)),
+            "calm": Out(1),
+            "idle": Out(1),
+            "began": Out(data.StructLayout({"valid": 1, "task": task_pointer})),
+        })
+        self._act, self._verdict = Signal(), Signal(task_verdict)
+        self._from = Signal(task_launch(config))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        act, channel, launched = self.act, self.channel, self.launched
+        m.d.comb += [
+            self.launch.p.eq(self._from),
+            self.answer.verdict.eq(launched.verdict),
+            self.answer.nothing.eq(launched.nothing),
+            self.began.task.eq(act.p.task),
+        ]
+        none, told, acts = Signal(), Signal(), Signal()
+        self._tell(m, none, told)
+        action, known = _action_of(m, act.p.action)
+        with m.FSM(name="launches") as fsm:
+            with m.State("IDLE"):
+                m.d.comb += [
+                    acts.eq(act.valid & ~(channel.valid & self._act)),
+                    act.ready.eq(acts),
+                    channel.ready.eq(~acts),
+                    self.began.valid.eq(acts),
+                ]
+                m.d.sync += self._act.eq(Mux(acts | channel.valid, acts, self._act))
+                with m.If(acts):
+                    m.d.sync += [
+                        self._from.task.eq(act.p.task),
+                        self._from.context.eq(act.p.context),
+                        self._from.action.eq(action),
+                        self._from.span.count.eq(1),
+                        self._from.span.behind.eq(1),
+                    ]
+                with m.Else():
+                    m.d.sync += self._from.eq(channel.p)
+                with m.If(acts & ~known):
+                    m.d.sync += [
+                        self._verdict.refusal.eq(Refusal.MODEL),
+                        self._verdict.check.eq(SkedCheck.NONE),
+                    ]
+                    m.next = "OVER"
+                with m.Elif(act.valid | channel.valid):
+                    m.next = "LAUNCH"
+            with m.State("LAUNCH"):
+                m.d.comb += self.launch.valid.eq(1)
+                with m.If(self.launch.ready):
+                    m.next = "WAIT"
+            with m.State("WAIT"):
+                m.d.comb += self.answer.valid.eq(launched.valid & ~self._act)
+                m.d.sync += self._verdict.eq(launched.verdict)
+                with m.If(launched.valid):
+                    m.next = "IDLE"
+                    refused = launched.verdict.refusal != Refusal.NONE
+                    with m.If(self._act & (refused | launched.nothing)):
+                        m.next = "OVER"
+            with m.State("OVER"):
+                m.d.comb += none.eq(1)
+                with m.If(told):
+                    m.next = "IDLE"
+        offered = act.valid | channel.valid | self.over.valid
+        m.d.comb += [self.calm.eq(fsm.ongoing("IDLE")), self.idle.eq(self.calm & ~offered)]
+        return m
+
+    def _tell(self, m: Module, none: Signal, told: Signal) -> None:
+        """Of tasks that are over, one at a time."""
+        m.submodules.turns = turns = SteadyRoundRobin(3)
+        over, failed, completed = self.over, self.failed, self.completed
+        m.d.comb += [
+            turns.requests.eq(Cat(none, failed.valid, completed.valid)),
+            turns.advance.eq(over.ready),
+            over.valid.eq(turns.requests.any()),
+            told.eq(over.ready & turns.grant[0]),
+            failed.ready.eq(over.ready & turns.grant[1]),
+            completed.ready.eq(over.ready & turns.grant[2]),
+        ]
+        with m.If(turns.grant[0]):
+            m.d.comb += [over.p.task.eq(self._from.task), over.p.verdict.eq(self._verdict)]
+        with m.Elif(turns.grant[1]):
+            m.d.comb += [over.p.task.eq(failed.p.task), over.p.verdict.eq(failed.p.verdict)]
+        with m.Else():
+            m.d.comb += over.p.eq(completed.p)
+
+
+def _action_of(m: Module, dependent: Value) -> tuple[Signal, Signal]:
+    """What the task unit is asked for, and whether it can be."""
+    action, known = Signal(LaunchAction), Signal()
+    with m.Switch(dependent):
+        for one, launch in _ACTIONS.items():
+            with m.Case(one):
+                m.d.comb += [action.eq(launch), known.eq(1)]
+    return action, known

@@ -1,0 +1,35 @@
+"""Channel registers that units read while they work: each unit keeps a RAM of those it needs."""
+
+from amaranth.hdl import Module
+from amaranth.lib import data
+from amaranth.lib.memory import Memory
+
+from hw.config import Config
+from hw.records.channel import channel_event
+from hw.registers import channel_word
+
+__all__ = ["setting_event", "setting_ram"]
+
+
+def setting_event(config: Config) -> data.StructLayout:
+    """Strobe: word `word` of the channel block of `channel` was written with `value`."""
+    return channel_event(config, word=6, value=32)
+
+
+def setting_ram(m: Module, config: Config, setting: data.View, *registers: str) -> list:
+    """Read ports of the named registers: a channel in, its 32 bits one cycle later.
+
+    Adds one RAM per register to `m`, kept up to date by `setting` (a `setting_event`).
+    """
+    ports = []
+    for name in registers:
+        ram = Memory(shape=32, depth=1 << config.channel_bits, init=[])
+        m.submodules[f"setting_{name.lower()}"] = ram
+        write = ram.write_port()
+        m.d.comb += [
+            write.addr.eq(setting.channel),
+            write.data.eq(setting.value),
+            write.en.eq(setting.valid & (setting.word == channel_word(name))),
+        ]
+        ports.append(ram.read_port())
+    return ports

@@ -1,0 +1,203 @@
+"""Copies from launch to end: engines, reservations, copies under way per channel (COPY-11, -13)."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.errors import Cause
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import lowest
+from hw.records.channel import channel_event
+from hw.records.copy import CopyError, CopyPort, copy_command
+
+__all__ = ["MOST_COPIES", "Launcher"]
+
+MOST_COPIES = 15
+"""Pipelined copies of one channel that may be under way."""
+
+_CAUSES = {
+    CopyError.READ_BUS: Cause.COPY_READ_BUS,
+    CopyError.READ_FAULT: Cause.COPY_READ_FAULT,
+    CopyError.WRITE_BUS: Cause.COPY_WRITE_BUS,
+    CopyError.WRITE_FAULT: Cause.COPY_WRITE_FAULT,
+    CopyError.SEMAPHORE: Cause.COPY_SEMAPHORE,
+}
+
+
+class Launcher(wiring.Component):
+    """Gives copies to engines and hears of their end.
+
+    An engine takes a copy only while it is idle and not reserved for another channel; or, behind a
+    running copy of the same channel, a pipelined one. A channel's copies under way are all in one
+    engine, so they end in order.
+
+    Members
+    -------
+    engine : the copy engines.
+    launch : `command` starts now, in the engine reserved for its channel, else in the idle one
+        with the lowest number, else (`behind`) in the one of its running copy. `interrupt`: its
+        end is to be reported.
+    reserve, release : an idle engine is kept for the channel, or no longer.
+    enabled : per channel, switched on; copies of another one are stopped.
+    working : per channel, enabled, not halted, not empty, and all of its acquire group held in the
+        cycle before; a reservation of another one ends, but not in the cycle of `reserve`.
+    able : per channel, an engine can take its copy at once. keeping : one is reserved for it.
+    queue : per channel, its running copy's engine can take one behind it.
+    copying : per channel, copies under way.
+    counts : their number.
+    all_idle : no copy is under way.
+    ended : a copy of `channel` has ended.
+    failed : it has, for `cause`, at `va`; `data` of its LAUNCH_DMA. Accepted with `failed_taken`.
+    started : per engine, strobe: it was given a copy. finished : a copy of it has ended.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        channels, engines = config.channels, config.copy_engines
+        super().__init__({
+            "engine": Out(CopyPort(config)).array(engines),
+            "launch": In(
+                channel_event(
+                    config,
+                    behind=1,
+                    interrupt=1,
+                    command=copy_command(config),
+                )
+            ),
+            "reserve": In(channel_event(config)),
+            "release": In(channel_event(config)),
+            "enabled": In(channels),
+            "working": In(channels),
+            "able": Out(channels),
+            "keeping": Out(channels),
+            "queue": Out(channels),
+            "copying": Out(channels),
+            "counts": Out(data.ArrayLayout(unsigned(4), channels)),
+            "all_idle": Out(1),
+            "ended": Out(channel_event(config, interrupt=1, failed=1)),
+            "failed": Out(channel_event(config, cause=Cause, va=VA_BITS, data=32, subchannel=3)),
+            "failed_taken": In(1),
+            "started": Out(engines),
+            "finished": Out(engines),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, engines = self._config, self._config.copy_engines
+        queued, commands = Signal(engines), Signal(data.ArrayLayout(copy_command(config), engines))
+        reserved = Signal(engines)
+        owner = Signal(data.ArrayLayout(config.channel_bits, engines))
+        latest = Signal(data.ArrayLayout(config.channel_bits, engines))
+        home = Signal(data.ArrayLayout(config.engine_bits, config.channels))
+        free, idle = Signal(engines), Signal(engines)
+
+        for number in range(engines):
+            port = self.engine[number]
+            m.d.comb += [
+                idle[number].eq(port.idle & ~queued[number]),
+                free[number].eq(idle[number] & ~reserved[number]),
+                port.command.valid.eq(queued[number]),
+                port.command.payload.eq(commands[number]),
+                # All that is under way in an engine belongs to the channel of its latest command.
+                port.stop.eq(~self.enabled.bit_select(latest[number], 1)),
+            ]
+            # Whether there is a launch comes late, and only `queued` needs to know.
+            with m.If(~queued[number]):
+                m.d.sync += commands[number].eq(self.launch.command)
+            with m.If(port.command.ready & queued[number]):
+                m.d.sync += queued[number].eq(0)
+            holder_works = self.working.bit_select(owner[number], 1)
+            let_go = self.release.valid & (self.release.channel == owner[number])
+            renewed = self.reserve.valid & (self.reserve.channel == owner[number])
+            with m.If(let_go | (~holder_works & ~renewed)):
+                m.d.sync += reserved[number].eq(0)
+        self._choose(m, free, reserved, owner, home, queued, latest)
+        m.d.comb += self.all_idle.eq(idle.all() & ~self.copying.any())
+
+        interrupt = Signal(config.channels)
+        for channel in range(config.channels):
+            m.d.comb += [
+                self.keeping[channel].eq(
+                    reduce(or_, [reserved[e] & (owner[e] == channel) for e in range(engines)])
+                ),
+                self.able[channel].eq(free.any() | self.keeping[channel]),
+                self.copying[channel].eq(self.counts[channel] != 0),
+                self.queue[channel].eq(
+                    ~queued.bit_select(home[channel], 1)
+                    & ~interrupt[channel]
+                    & (self.counts[channel] != MOST_COPIES)
+                ),
+            ]
+            launched = self.launch.valid & (self.launch.channel == channel)
+            ended = self.ended.valid & (self.ended.channel == channel)
+            m.d.sync += self.counts[channel].eq(self.counts[channel] + launched - ended)
+            with m.If(launched):
+                m.d.sync += interrupt[channel].eq(self.launch.interrupt)
+        self._end(m, interrupt)
+        return m
+
+    def _choose(self, m, free, reserved, owner, home, queued, latest) -> None:
+        """Engine of a launch or a reservation."""
+        engines = self._config.copy_engines
+        chosen = lowest(free)
+        for number in range(engines):
+            asks = self.reserve.valid & ~self.keeping.bit_select(self.reserve.channel, 1)
+            with m.If(asks & chosen[number]):
+                m.d.sync += [reserved[number].eq(1), owner[number].eq(self.reserve.channel)]
+            kept = Signal(name=f"kept_{number}")
+            m.d.comb += kept.eq(reserved[number] & (owner[number] == self.launch.channel))
+            gets = Mux(
+                self.launch.behind,
+                home[self.launch.channel] == number,
+                Mux(self.keeping.bit_select(self.launch.channel, 1), kept, chosen[number]),
+            )
+            m.d.comb += self.started[number].eq(self.launch.valid & gets)
+            with m.If(self.started[number]):
+                m.d.sync += [
+                    queued[number].eq(1),
+                    latest[number].eq(self.launch.channel),
+                    home[self.launch.channel].eq(number),
+                    reserved[number].eq(0),
+                ]
+
+    def _end(self, m: Module, interrupt: Signal) -> None:
+        """Take one engine's `done` per cycle."""
+        engines = self._config.copy_engines
+        m.submodules.turns = turns = RoundRobin(engines)
+        done = Signal.like(self.engine[0].done.payload)
+        pending, cause = Signal(), Signal(Cause)
+        m.d.comb += [
+            turns.requests.eq(
+                Cat(port.done.valid for port in self.engine) & (~pending).replicate(engines)
+            ),
+            turns.advance.eq(turns.requests.any()),
+            self.ended.valid.eq(turns.requests.any()),
+            self.ended.channel.eq(done.channel),
+            self.ended.interrupt.eq(interrupt.bit_select(done.channel, 1)),
+            self.ended.failed.eq(done.error != CopyError.NONE),
+            self.finished.eq(turns.grant),
+        ]
+        for number in range(engines):
+            m.d.comb += self.engine[number].done.ready.eq(turns.grant[number])
+            with m.If(turns.grant[number]):
+                m.d.comb += done.eq(self.engine[number].done.payload)
+        with m.Switch(done.error):
+            for error, name in _CAUSES.items():
+                with m.Case(error):
+                    m.d.comb += cause.eq(name)
+        with m.If(self.ended.valid & self.ended.failed):
+            m.d.sync += [
+                pending.eq(1),
+                self.failed.channel.eq(done.channel),
+                self.failed.cause.eq(cause),
+                self.failed.va.eq(done.va),
+                self.failed.data.eq(done.data),
+                self.failed.subchannel.eq(done.subchannel),
+            ]
+        with m.Elif(self.failed_taken):
+            m.d.sync += pending.eq(0)
+        m.d.comb += self.failed.valid.eq(pending)

@@ -1,0 +1,1 @@
+"""From a doorbell to beats of pushbuffers."""

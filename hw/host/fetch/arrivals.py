@@ -1,0 +1,141 @@
+"""Order in which commands were received: a stamp per channel (COPY-5)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.host.fetch.aging import Aging
+from hw.host.oldest_first import STAMP_BITS
+from hw.host.records import INDEX_BITS
+from hw.records.channel import channel_event
+
+__all__ = ["RECORDS", "Arrivals"]
+
+RECORDS = 4
+"""Doorbells per channel that are told apart; later ones join the last."""
+
+
+class Arrivals(wiring.Component):
+    """Keeps, per channel, which doorbell announced which ring entries.
+
+    A record says: entries up to `put` were received at `stamp`. The oldest record's stamp is the
+    channel's; the record goes when its last entry is finished, two cycles later the next one
+    counts. When a channel's last record goes its stamp stays, which is that of its last command.
+
+    Stamps do not grow too old (`hw.host.fetch.aging`): those of the channels are looked at in every
+    cycle, those of the records behind one after the other.
+
+    Members
+    -------
+    now : count of doorbells, the stamp that a doorbell gets.
+    clear : the channel's records are dropped, also one that is announced in this cycle.
+    announce : entries up to `put` were received at `stamp`. Not in two successive cycles.
+    finish : the entry after which GP_GET is `get` was executed. Not in two successive cycles for
+        one channel.
+    stamps : per channel, arrival of its head command.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "now": In(STAMP_BITS),
+            "clear": In(channel_event(config)),
+            "announce": In(channel_event(config, put=INDEX_BITS, stamp=STAMP_BITS)),
+            "finish": In(channel_event(config, get=INDEX_BITS)),
+            "stamps": Out(data.ArrayLayout(STAMP_BITS, config.channels)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        channels = self._config.channels
+        slot = range(RECORDS)
+        self._aging = Aging(m, self.now)
+        # Records of a channel, the head included; slot of the one behind the head.
+        self._counts = Signal(data.ArrayLayout(range(RECORDS + 1), channels))
+        self._seconds = Signal(data.ArrayLayout(slot, channels))
+        # The head's; the RAMs hold what follows.
+        self._puts = Signal(data.ArrayLayout(INDEX_BITS, channels))
+        # `finish` of the cycle before has ended the head record.
+        self._ends = Signal(channels)
+        self._storage(m)
+        for channel in range(channels):
+            self._head(m, channel)
+        return m
+
+    def _storage(self, m: Module) -> None:
+        """Records behind the heads: `put` and stamp in two RAMs. A fifth doorbell widens the
+        fourth record: a later put, the stamp that it had."""
+        bits = self._config.channel_bits
+        rows = RECORDS << bits
+        m.submodules.puts = puts = Memory(shape=INDEX_BITS, depth=rows, init=[])
+        m.submodules.stamps = stamps = Memory(shape=STAMP_BITS, depth=rows, init=[])
+        put_write, self._stamp_write = puts.write_port(), stamps.write_port()
+        put_read = puts.read_port(transparent_for=[put_write])
+        stamp_read = stamps.read_port(transparent_for=[self._stamp_write])
+        self._aged = stamps.read_port()
+        self._next_put, self._next_stamp = put_read.data, stamp_read.data
+
+        finished, arriving = self.finish.channel, self.announce.channel
+        count, full = self._counts[arriving], Signal()
+        # One cycle later: the announcement, one-hot, and where its record belongs. That does not
+        # depend on whether the head record ends meanwhile.
+        self._arrived, self._late = Signal(self._config.channels), Signal.like(self.announce)
+        self._slot, self._joins = Signal(range(RECORDS)), Signal()
+        m.d.comb += full.eq(count == RECORDS)
+        m.d.sync += [
+            self._late.eq(self.announce),
+            self._joins.eq(full),
+            self._slot.eq(self._seconds[arriving] + Mux(full, RECORDS - 2, count + (RECORDS - 1))),
+        ]
+        m.d.comb += [
+            put_write.addr.eq(Cat(self._slot, self._late.channel)),
+            put_write.data.eq(self._late.put),
+            put_write.en.eq(self._late.valid),
+            put_read.addr.eq(Cat(self._seconds[finished], finished)),
+            stamp_read.addr.eq(put_read.addr),
+        ]
+        self._age(m, rows, put_write.addr)
+
+    def _age(self, m: Module, rows: int, record: Value) -> None:
+        """Look at one row per cycle, and write it anew in the next one if it has to be; later,
+        if a record is written then."""
+        row, looked, valid = Signal(range(rows)), Signal(range(rows)), Signal()
+        write, announcing = self._stamp_write, self._late.valid
+        m.d.sync += [looked.eq(row), valid.eq(~announcing)]
+        m.d.sync += row.eq(Mux(announcing, looked, row + 1))
+        m.d.comb += self._aged.addr.eq(row)
+        with m.If(announcing):
+            m.d.comb += [
+                write.addr.eq(record),
+                write.data.eq(self._late.stamp),
+                write.en.eq(~self._joins),
+            ]
+        with m.Else():
+            m.d.comb += [
+                write.addr.eq(looked),
+                write.data.eq(self._aging.floor),
+                write.en.eq(valid & self._aging.stale(self._aged.data)),
+            ]
+
+    def _head(self, m: Module, channel: int) -> None:
+        """The channel's head record."""
+        put, stamp, count = self._puts[channel], self.stamps[channel], self._counts[channel]
+        second, ends = self._seconds[channel], self._ends[channel]
+        finished = self.finish.valid & (self.finish.channel == channel)
+        cleared = self.clear.valid & (self.clear.channel == channel)
+        announced = self._arrived[channel]
+        m.d.sync += [
+            announced.eq(self.announce.valid & (self.announce.channel == channel)),
+            ends.eq(finished & (put == self.finish.get) & (count != 0) & ~cleared),
+            second.eq(second + ends),
+            count.eq(count + (announced & ~self._joins) - ends),
+        ]
+        self._aging.keep(m, stamp)
+        with m.If(announced & ((count == 0) | ((count == 1) & ends))):
+            m.d.sync += [put.eq(self._late.put), stamp.eq(self._late.stamp)]
+        with m.Elif(ends & (count != 1)):
+            m.d.sync += [put.eq(self._next_put), stamp.eq(self._next_stamp)]
+        with m.If(cleared):
+            m.d.sync += [count.eq(0), announced.eq(0)]

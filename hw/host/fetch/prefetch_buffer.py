@@ -1,0 +1,153 @@
+"""Prefetch buffer: one FIFO of beats per channel, all in one RAM (HOST-1)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.host.methods.decoder import Refusals
+from hw.host.records import head_beat, prefetch_beat
+from hw.records.channel import channel_event
+
+__all__ = ["Prefetch"]
+
+
+class Prefetch(wiring.Component):
+    """Beats that were fetched and not yet taken, per channel in order.
+
+    Before the RAM lies a register, and behind it, for its output comes late, another, the head; the
+    RAM's output is the beat after it. So the head is offered in the cycle after `serving` rose, and
+    from beat to beat of one channel every cycle; a beat that finds nothing before it, four cycles
+    after its fill. Space is the filler's business: `fill` is always accepted.
+
+    Members
+    -------
+    fill : one beat for `channel`.
+    clear : all beats of `channel` are dropped.
+    select : channel whose head is wanted; stays from the cycle before `serving` on.
+    serving : beats of `select` are taken.
+    head, head_valid : its oldest beat, from registers; `single`: it is done with after one step.
+    take : the head leaves; only with `head_valid`.
+    occupied : per channel, whether it holds beats, the head included.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "fill": In(channel_event(config, beat=prefetch_beat(config))),
+            "clear": In(channel_event(config)),
+            "select": In(config.channel_bits),
+            "serving": In(1),
+            "head": Out(head_beat(config)),
+            "head_valid": Out(1),
+            "take": In(1),
+            "occupied": Out(config.channels),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, depth = self._config, self._config.prefetch_beats
+        pointer = unsigned((depth - 1).bit_length())
+        counter = unsigned(depth.bit_length())
+        heads = Signal(data.ArrayLayout(pointer, config.channels))
+        tails = Signal(data.ArrayLayout(pointer, config.channels))
+        counts = Signal(data.ArrayLayout(counter, config.channels))
+        filling = self._describe(m)
+        for channel in range(config.channels):
+            filled = filling.valid & (filling.channel == channel)
+            taken = self.take & (self.select == channel)
+            m.d.comb += self.occupied[channel].eq((counts[channel] != 0) | filled)
+            with m.If(filled):
+                m.d.sync += tails[channel].eq(tails[channel] + 1)
+            with m.If(taken):
+                m.d.sync += heads[channel].eq(heads[channel] + 1)
+            with m.If(filled != taken):
+                m.d.sync += counts[channel].eq(counts[channel] + Mux(filled, 1, -1))
+            with m.If(self.clear.valid & (self.clear.channel == channel)):
+                m.d.sync += [tails[channel].eq(0), heads[channel].eq(0), counts[channel].eq(0)]
+        self._read(m, self._store(m, filling, tails), filling, heads, counts)
+        return m
+
+    def _describe(self, m: Module) -> data.View:
+        """What came in the cycle before, and what the decoder wants to know of it early."""
+        beat = self.fill.beat
+        filling = Signal(channel_event(self._config, row=head_beat(self._config)))
+        for number in range(self._config.beat_dwords):
+            m.submodules[f"refusals_{number}"] = one = Refusals()
+            m.d.comb += one.dword.eq(beat.data.word_select(number, 32))
+            m.d.sync += filling.row.refusals[number].eq(one.refusal)
+        dropped = self.clear.valid & (self.clear.channel == self.fill.channel)
+        m.d.sync += [
+            filling.valid.eq(self.fill.valid & ~dropped),
+            filling.channel.eq(self.fill.channel),
+            filling.row.beat.eq(beat),
+            filling.row.single.eq(beat.empty | (beat.cause != 0) | (beat.low == beat.high)),
+        ]
+        return filling
+
+    def _store(self, m: Module, filling: data.View, tails: data.View) -> tuple:
+        """Write what comes; returns the RAM's read port and its address as a record."""
+        config = self._config
+        row = data.StructLayout({
+            "pointer": (config.prefetch_beats - 1).bit_length(),
+            "channel": config.channel_bits,
+        })
+        m.submodules.ram = ram = Memory(
+            shape=head_beat(config),
+            depth=config.prefetch_beats << config.channel_bits,
+            init=[],
+            # A beat is not read while it is written, for it does not count yet.
+            attrs={"no_rw_check": 1},
+        )
+        write, read = ram.write_port(), ram.read_port()
+        m.d.comb += [
+            write.en.eq(filling.valid),
+            write.data.eq(filling.row),
+            data.View(row, write.addr).pointer.eq(tails[filling.channel]),
+            data.View(row, write.addr).channel.eq(filling.channel),
+        ]
+        return read, data.View(row, read.addr)
+
+    def _read(
+        self, m: Module, port: tuple, filling: data.View, heads: data.View, counts: data.View
+    ) -> None:
+        """Bring the beats of `select` one after the other to the RAM's output and to the head."""
+        read, address = port
+        # The RAM's last address, and how many beats were not read before; `ahead`: one was read
+        # there, and the next one is behind it.
+        place = Signal.like(heads[0])
+        unread = Signal.like(counts[0])
+        ahead = Signal()
+        next_valid = Signal()
+        moves, reads = Signal(), Signal()
+        first, count = Signal.like(place), Signal.like(unread)
+        filled = filling.valid & (filling.channel == self.select)
+        cleared = self.clear.valid & (self.clear.channel == self.select)
+        m.d.comb += [
+            first.eq(Mux(self.serving, self._after(place, ahead), heads[self.select])),
+            count.eq(Mux(self.serving, unread - ahead, counts[self.select])),
+            moves.eq(~self.head_valid | self.take),
+            reads.eq(~self.serving | ~next_valid | moves),
+            read.en.eq(reads),
+            address.pointer.eq(first),
+            address.channel.eq(self.select),
+        ]
+        m.d.sync += [
+            place.eq(first),
+            unread.eq(count + filled),
+            ahead.eq(reads & (count != 0)),
+        ]
+        with m.If(reads):
+            m.d.sync += next_valid.eq(count != 0)
+        with m.If(moves):
+            m.d.sync += [self.head.eq(read.data), self.head_valid.eq(next_valid & self.serving)]
+        with m.If(~self.serving | cleared):
+            m.d.sync += self.head_valid.eq(0)
+        with m.If(cleared):
+            m.d.sync += [next_valid.eq(0), ahead.eq(0), unread.eq(0), place.eq(0)]
+
+    @staticmethod
+    def _after(place: Value, ahead: Value) -> Value:
+        """The sum, without a carry chain, which takes longer in so few bits."""
+        return Cat(bit ^ (ahead & place[:i].all()) for i, bit in enumerate(place))

@@ -1,0 +1,1 @@
+"""From beats of pushbuffers to executed methods."""

@@ -1,0 +1,57 @@
+"""Retry period and time-out of every channel's acquires, ready to be added (spec 2.4)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.host.channel_settings import setting_event
+from hw.methods import AcquireTimer
+from hw.registers import channel_word
+
+__all__ = ["AcquireSpans"]
+
+
+class AcquireSpans(wiring.Component):
+    """Shifts mantissa by exponent when ACQUIRE is written, not when an acquire fails.
+
+    Members
+    -------
+    setting : channel registers as they are written.
+    channel : whose spans are wanted; they come one cycle later.
+    retry : cycles between two readings of a semaphore in memory.
+    timeout, timeout_enable : units of 1,024 ns until an acquire fails for good.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "setting": In(setting_event(config)),
+            "channel": In(config.channel_bits),
+            "retry": Out(24),
+            "timeout": Out(32),
+            "timeout_enable": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        spans = data.StructLayout({"retry": 24, "timeout": 32, "timeout_enable": 1})
+        m.submodules.ram = ram = Memory(shape=spans, depth=1 << self._config.channel_bits, init=[])
+        write, read = ram.write_port(), ram.read_port()
+        timer = Signal(AcquireTimer)
+        m.d.sync += [
+            timer.eq(self.setting.value),
+            write.addr.eq(self.setting.channel),
+            write.en.eq(self.setting.valid & (self.setting.word == channel_word("ACQUIRE"))),
+        ]
+        m.d.comb += [
+            write.data.retry.eq(timer.retry_man << timer.retry_exp),
+            write.data.timeout.eq(timer.timeout_man << timer.timeout_exp),
+            write.data.timeout_enable.eq(timer.timeout_enable),
+            read.addr.eq(self.channel),
+            self.retry.eq(read.data.retry),
+            self.timeout.eq(read.data.timeout),
+            self.timeout_enable.eq(read.data.timeout_enable),
+        ]
+        return m

@@ -1,0 +1,340 @@
+"""The method pipeline: serves one channel at a time, one dword per cycle (HOST-2).
+
+States of a service: SELECT takes the scheduler's target and reads its context; LOAD receives it;
+RUN decodes a dword and executes the method decoded before it, per cycle. The context is written
+back in the SELECT after RUN. So the first method of the next channel executes three cycles after
+the last one of the channel before it was found blocked.
+
+Whether a method is complete is known late in its cycle. The decoder does not wait to hear of it:
+it goes on while there is room for one method behind the one that executes. Only of a method that
+sets state it is known early; after another one a cycle passes before the next executes.
+"""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.errors import Cause
+from hw.host.methods.decoder import Decoder, assign, kind_of, traits_of
+from hw.host.methods.execute import Execute
+from hw.host.records import (
+    INDEX_BITS,
+    GroupState,
+    Method,
+    Step,
+    channel_context,
+    has_copies,
+    head_beat,
+    method_flow,
+)
+from hw.methods import Header
+from hw.records.channel import channel_event
+from hw.registers import Wait
+
+__all__ = ["Pipeline", "channel_edit"]
+
+
+def channel_edit(config: Config) -> data.StructLayout:
+    """A change to a channel's context from outside: `reset` starts it anew, else its held method
+    becomes `method` when `replace` is set, and it goes on."""
+    return data.StructLayout({
+        "channel": config.channel_bits,
+        "reset": 1,
+        "replace": 1,
+        "method": Method,
+    })
+
+
+class Pipeline(wiring.Component):
+    """Serves channels.
+
+    Members
+    -------
+    alive : per channel, enabled and not halted.
+    occupied : per channel, fetched beats are there.
+    select, head, head_valid, take : the prefetch buffer.
+    target, target_valid, taken, leave, stay : the scheduler; `slice_now` one cycle after `taken`.
+    serving, served : the channel whose context is in the registers; which, only while `serving`.
+    edit : a change to a context; its channel's wait ends with it.
+    started : an entry of the served channel begins; GP_GET becomes `get`.
+    finished : all of the entry has been executed.
+    unpark, park : see `Parking`.
+    release : it is let go because it is blocked; its reservation ends.
+    method : what was executed, for the trace.
+    """
+
+    def __init__(self, config: Config, execute: Execute) -> None:
+        self._config = config
+        self.execute = execute
+        event = channel_event(config)
+        super().__init__({
+            "alive": In(config.channels),
+            "occupied": In(config.channels),
+            "select": Out(config.channel_bits),
+            "head": In(head_beat(config)),
+            "head_valid": In(1),
+            "take": Out(1),
+            "target": In(config.channel_bits),
+            "target_valid": In(1),
+            "taken": Out(1),
+            "slice_now": Out(1),
+            "leave": In(1),
+            "stay": In(1),
+            "serving": Out(1),
+            "served": Out(config.channel_bits),
+            "edit": In(stream.Signature(channel_edit(config))),
+            "started": Out(channel_event(config, get=INDEX_BITS)),
+            "finished": Out(channel_event(config, get=INDEX_BITS)),
+            "unpark": Out(event),
+            "park": Out(channel_event(config, wait=Wait)),
+            "release": Out(event),
+            "method": Out(channel_event(config, method=Method)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, unit = self._config, self.execute
+        m.submodules.contexts = contexts = Memory(
+            shape=channel_context(), depth=1 << config.channel_bits, init=[]
+        )
+        m.submodules.execute = unit
+        save, load = contexts.write_port(), contexts.read_port()
+        self._flow = flow = Signal(method_flow())
+        self._alive, self._was_alive, self._accepts = Signal(), Signal(), Signal()
+        # A cycle late, to be early: who is halted by a copy may do one thing more, but nothing
+        # that waits for copies, for these have not ended a cycle ago.
+        m.d.sync += self._was_alive.eq(self._alive)
+        # The service is in RUN, in one bit, to be early; a method was refused in the cycle before.
+        self._running, self._halting = Signal(), Signal()
+        m.d.sync += self._halting.eq(unit.halt.valid)
+        dirty = Signal()
+        self._kept = kept = Signal()
+        edited = Signal(channel_edit(config))
+        editing = Signal()
+        next_channel = Signal(config.channel_bits)
+
+        m.d.comb += [
+            save.addr.eq(self.served),
+            save.data.flow.eq(flow),
+            save.data.state.eq(unit.state),
+            load.addr.eq(next_channel),
+            self.select.eq(Mux(self.serving, self.served, next_channel)),
+            next_channel.eq(Mux(self.edit.valid, self.edit.payload.channel, self.target)),
+            self.unpark.channel.eq(self.served),
+            self.release.channel.eq(self.served),
+            self.park.channel.eq(self.served),
+            self._alive.eq(self.alive.bit_select(self.served, 1)),
+        ]
+        # All that only `run` gives a meaning to is there in every state, to be early.
+        m.d.comb += [
+            self.park.valid.eq(self.serving),
+            unit.step.eq(flow.step),
+            unit.run.eq(
+                (self._running & ~self._halting & flow.step.method.valid)
+                & (self._was_alive | unit.asked)
+            ),
+            unit.channel.eq(self.served),
+            unit.select.eq(self.select),
+            unit.loaded.eq(load.data),
+            unit.leave.eq(self.leave | self.edit.valid),
+            unit.quit.eq((self.leave & ~self.stay) | self.edit.valid),
+            self.method.channel.eq(self.served),
+            self.method.method.eq(flow.step.method),
+            self.finished.channel.eq(self.served),
+            self.finished.get.eq(flow.finish.get),
+        ]
+        self._decode(m)
+        self._move(m)
+        with m.FSM(name="service"):
+            with m.State("SELECT"):
+                m.d.comb += [save.en.eq(dirty), unit.ahead.eq(1)]
+                # Whether there is a target comes later than who it would be.
+                m.d.sync += [
+                    dirty.eq(0),
+                    self.served.eq(next_channel),
+                    edited.eq(self.edit.payload),
+                    editing.eq(self.edit.valid),
+                    # What is being saved is not read yet, but still in the registers.
+                    kept.eq(dirty & (next_channel == self.served)),
+                ]
+                with m.If(self.edit.valid | self.target_valid):
+                    m.d.comb += [self.edit.ready.eq(1), self.taken.eq(~self.edit.valid)]
+                    m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.comb += [
+                    self.serving.eq(1),
+                    self.unpark.valid.eq(1),
+                    self.slice_now.eq(~editing),
+                    unit.load.eq(~kept),
+                    unit.early.eq(~kept & ~editing & self._alive),
+                ]
+                m.d.sync += dirty.eq(1)
+                with m.If(~kept):
+                    m.d.sync += flow.eq(load.data.flow)
+                m.d.sync += self._running.eq(~editing)
+                m.next = "RUN"
+                with m.If(editing):
+                    self._change(m, edited)
+                    m.next = "SELECT"
+            with m.State("RUN"):
+                m.d.comb += self.serving.eq(1)
+                self._run(m)
+        return m
+
+    def _change(self, m: Module, edited: data.View) -> None:
+        flow, unit = self._flow, self.execute
+        with m.If(edited.reset):
+            m.d.sync += flow.eq(0)
+            m.d.comb += unit.reset.eq(1)
+        with m.Else():
+            m.d.comb += self.park.wait.eq(Wait.TURN)
+            with m.If(edited.replace):
+                m.d.comb += unit.replace.eq(1)
+                step = Signal(Step)
+                copies = Mux(
+                    self._kept,
+                    has_copies(unit.state.objects, edited.method.subchannel),
+                    has_copies(unit.loaded.state.objects, edited.method.subchannel),
+                )
+                m.d.comb += step.method.eq(edited.method)
+                assign(m, step.kind, kind_of(edited.method.address))
+                assign(m, step.traits, traits_of(edited.method.data, edited.method.address[2]))
+                self._hold(m, step, copies)
+
+    def _run(self, m: Module) -> None:
+        """Execute the held method; take the next dword while there is room for its method."""
+        flow, unit = self._flow, self.execute
+        held, later, finish = flow.step.method.valid, flow.later.method.valid, flow.finish.pending
+        occupied = self.occupied.bit_select(self.served, 1)
+        accepts = self._accepts
+        m.d.comb += [
+            self.method.valid.eq(unit.done),
+            accepts.eq(self._was_alive & ~later & ~finish & self.head_valid),
+        ]
+        self._take(m, accepts)
+        with m.If(finish & ~held & ~later):
+            m.d.comb += self.finished.valid.eq(1)
+            m.d.sync += finish.eq(0)
+
+        gone = Signal()
+        dry = ~held & ~later & ~finish & ~occupied
+        # After YIELD no further method before the scheduler's next choice (2.6).
+        acquires = held & flow.step.kind.semaphore & flow.step.traits.acquires
+        wanted = unit.quit | (self.leave & acquires) | unit.give_up
+        unfinished = later | accepts | (held & (~unit.done | finish))
+        dead = self._halting | ~self._alive
+        m.d.comb += [
+            gone.eq(unit.park | ((dead | dry | wanted) & ~unit.busy)),
+            self.release.valid.eq(unit.park & ~unit.keep),
+        ]
+        with m.If(unit.park):
+            m.d.comb += self.park.wait.eq(unit.wait)
+        with m.Elif(wanted & unfinished & ~unit.busy):
+            m.d.comb += self.park.wait.eq(Wait.TURN)
+        with m.If(gone):
+            m.d.sync += self._running.eq(0)
+            m.next = "SELECT"
+
+    def _decode(self, m: Module) -> None:
+        """The next dword and what the decoder makes of it; looked at whether it is taken or not,
+        since whether it is comes late. `_next`: the method."""
+        flow, beat, dwords = self._flow, self.head.beat, self._config.beat_dwords
+        objects = self.execute.state.objects
+        self._place, self._last, self._next = Signal(4), Signal(), Signal(Step)
+        self._next_copies, group_copies = Signal(), Signal()
+        m.d.comb += group_copies.eq(has_copies(objects, flow.group.subchannel))
+        # All dwords are decoded, while it is found out which is the next one.
+        decoded = data.StructLayout({"step": Step, "copies": 1, "next_group": GroupState})
+        steps, step = Signal(data.ArrayLayout(decoded, dwords)), Signal(decoded)
+        for number in range(dwords):
+            m.submodules[f"decoder_{number}"] = decoder = Decoder()
+            m.d.comb += [
+                decoder.group.eq(flow.group),
+                decoder.dword.eq(beat.data.word_select(number, 32)),
+                decoder.refusal.eq(self.head.refusals[number]),
+                steps[number].step.eq(decoder.step),
+                steps[number].copies.eq(
+                    Mux(
+                        flow.group.open,
+                        group_copies,
+                        has_copies(objects, data.View(Header, decoder.dword).subchannel),
+                    )
+                ),
+                steps[number].next_group.eq(decoder.next_group),
+            ]
+        self._next_group = step.next_group
+        m.d.comb += [
+            self._place.eq(Mux(flow.begun, flow.place, beat.low)),
+            self._last.eq(Mux(flow.begun, flow.final, self.head.single)),
+            step.eq(steps[self._place]),
+            self._next.eq(step.step),
+            self._next_copies.eq(step.copies),
+            self.started.channel.eq(self.served),
+            self.started.get.eq(beat.get),
+        ]
+        with m.If(beat.cause != Cause.NONE):
+            m.d.comb += [
+                self._next.method.valid.eq(1),
+                self._next.method.cause.eq(beat.cause),
+                self._next.kind.eq(0),
+            ]
+        with m.Elif(beat.empty):
+            m.d.comb += self._next.method.valid.eq(0)
+
+    def _take(self, m: Module, accepts: Signal) -> None:
+        """Go on to the next dword."""
+        flow, beat, last = self._flow, self.head.beat, self._last
+        unread = (beat.cause == Cause.FETCH_BUS) | (beat.cause == Cause.FETCH_FAULT)
+        m.d.comb += [
+            self.take.eq(accepts & last),
+            self.started.valid.eq(accepts & beat.first & ~flow.begun),
+        ]
+        with m.If(accepts):
+            m.d.sync += [
+                flow.begun.eq(~last),
+                flow.place.eq(self._place + 1),
+                flow.final.eq((self._place + 1)[:4] == beat.high),
+            ]
+            with m.If(~beat.empty & (beat.cause == Cause.NONE)):
+                m.d.sync += flow.group.eq(self._next_group)
+            with m.Elif(~beat.empty | (beat.cause == Cause.ENTRY_RANGE) | (beat.first & unread)):
+                # Dwords are lost: what follows is not the open group's data.
+                m.d.sync += flow.group.eq(0)
+            with m.If(last & beat.end):
+                m.d.sync += [
+                    flow.finish.pending.eq(1),
+                    flow.finish.get.eq(beat.get),
+                    flow.group.skip.eq(0),
+                ]
+
+    def _move(self, m: Module) -> None:
+        """The held method, and the one behind it; in every state, to be early."""
+        flow = self._flow
+        valid = self._accepts & self._next.method.valid
+        later = flow.later.method.valid
+        free = ~flow.step.method.valid | self.execute.sets
+        with m.If(self.execute.done):
+            m.d.sync += flow.step.method.valid.eq(0)
+        copies = Mux(
+            later,
+            has_copies(self.execute.state.objects, flow.later.method.subchannel),
+            self._next_copies,
+        )
+        moving = Signal(Step)
+        m.d.comb += moving.eq(Mux(later, flow.later, self._next))
+        with m.If(free):
+            self._hold(m, moving, copies)
+            m.d.sync += flow.step.method.valid.eq(later | valid)
+        with m.If(~later):
+            m.d.sync += flow.later.eq(self._next)
+        m.d.sync += later.eq(~free & (later | valid))
+
+    def _hold(self, m: Module, step: data.View, copies: Value) -> None:
+        """`step` becomes the held one; `copies`: its subchannel has a copy object."""
+        m.d.sync += [
+            self._flow.step.eq(step),
+            self._flow.step.kind.copy.eq(step.kind.copy & copies),
+            self._flow.step.kind.launch.eq(step.kind.launch & copies),
+        ]

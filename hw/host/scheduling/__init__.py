@@ -1,0 +1,1 @@
+"""Choice of the channel to serve, and wake-up of parked channels."""

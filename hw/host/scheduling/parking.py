@@ -1,0 +1,184 @@
+"""Which channels can proceed, and what the others wait for (COPY-5, COPY-7, COPY-10, COPY-13)."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.delayed import later
+from hw.records.channel import channel_event
+from hw.records.semaphore import semaphore_update
+from hw.registers import Wait
+
+__all__ = ["Parking"]
+
+
+class Parking(wiring.Component):
+    """One wait per channel, compared with what it waits for in every cycle.
+
+    No wake-up is lost: waits for states (copies, engines, zero flags) compare the state itself; an
+    acquire of another on-chip semaphore announces its index by `watch`, at the latest in the cycle
+    after the unit accepted it, and every update of that index from two cycles after `watch` on
+    makes the channel ready: that of an operation accepted behind the acquire comes then or later.
+
+    Members
+    -------
+    alive : per channel, enabled and not halted.
+    occupied : per channel, fetched dwords are there.
+    park : while the channel is served; it goes on (`Wait.NONE`), or is let go and has met `wait`.
+    unpark : the first cycle of that; `channel` always is the served one.
+    watch : the channel has on-chip semaphore `index` decided.
+    update : an on-chip semaphore was written.
+    guard : counting semaphore `counter` joins the channel's acquire group (COPY-13).
+    unguard : it leaves it, a cycle later; with `all`, the whole group ends.
+    clear : the channel starts anew and belongs to no group.
+    zero : per counting semaphore, whether it is 0.
+    copying, tasks, engine, queue, retry, fenced, over : per channel: own copies run; own tasks are
+        under way; an engine can take its copy; its own running copy has room behind it; its timer
+        ran out; its semaphore operation in memory has ended; what it waits for in `Barrier`,
+        `MemOps` or `ComputeMethods` has.
+    referring : per channel, its REF is not in memory yet.
+    ready : per channel, its head can proceed.
+    held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of
+        groups what was so in the cycle before.
+    wanting : per channel, an engine is all that its head lacks.
+    holding : per channel, all semaphores of its group were 0 in the cycle before.
+    waits : per channel, what it waits for.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        channels = config.channels
+        super().__init__({
+            "alive": In(channels),
+            "occupied": In(channels),
+            "park": In(channel_event(config, wait=Wait)),
+            "unpark": In(channel_event(config)),
+            "watch": In(channel_event(config, index=config.semaphore_bits)),
+            "update": In(semaphore_update(config)),
+            "guard": In(channel_event(config, counter=config.semaphore_bits)),
+            "unguard": In(channel_event(config, counter=config.semaphore_bits, all=1)),
+            "clear": In(channel_event(config)),
+            "zero": In(config.counters),
+            "copying": In(channels),
+            "tasks": In(channels),
+            "engine": In(channels),
+            "queue": In(channels),
+            "retry": In(channels),
+            "fenced": In(channels),
+            "over": In(channels),
+            "referring": In(channels),
+            "ready": Out(channels),
+            "held": Out(1),
+            "wanting": Out(channels),
+            "holding": Out(channels),
+            "waits": Out(data.ArrayLayout(Wait, channels)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # It comes late, and the first update that counts two cycles later still.
+        self._watching = later(m, self.watch, "watching")
+        groups = self._groups(m)
+        for channel in range(self._config.channels):
+            maybe = self._watch(m, channel)
+            held = self._held(m, channel, groups[channel])
+            self._wait(m, channel, maybe, held)
+        return m
+
+    def _watch(self, m: Module, channel: int) -> Value:
+        """Whether the on-chip semaphore that the channel watches was written since, or is in this
+        very cycle."""
+        watch, index = self._watching, Signal(self._config.semaphore_bits, name=f"index_{channel}")
+        maybe = Signal(name=f"maybe_{channel}")
+        hit = Signal(name=f"hit_{channel}")
+        m.d.comb += hit.eq(self.update.valid & (self.update.index == index))
+        with m.If(watch.valid & (watch.channel == channel)):
+            m.d.sync += [index.eq(watch.index), maybe.eq(0)]
+        with m.Elif(hit):
+            m.d.sync += maybe.eq(1)
+        return maybe | hit
+
+    def _groups(self, m: Module) -> list[Signal]:
+        """Which counting semaphores are in each channel's group; and whether those of the served
+        channel's are 0, from a copy of its group, to be early."""
+        counters = self._config.counters
+        joining, leaving = Signal(counters), Signal(counters)
+        # Who leaves is known late; the channel looks at its group two cycles after at the
+        # earliest.
+        unguard = later(m, self.unguard, "unguarded")
+        for counter in range(counters):
+            m.d.comb += [
+                joining[counter].eq(self.guard.counter == counter),
+                leaving[counter].eq(unguard.all | (unguard.counter == counter)),
+            ]
+
+        def after(group: Value, joins: Value, leaves: Value, cleared: Value) -> Value:
+            stays = group & ~Mux(leaves, leaving, 0)
+            return Mux(joins, joining, 0) | Mux(cleared, 0, stays)
+
+        groups, served = [], Signal(counters)
+        for channel in range(self._config.channels):
+            group = Signal(counters, name=f"group_{channel}")
+            events = (self.guard, unguard, self.clear)
+            m.d.sync += group.eq(
+                after(group, *(event.valid & (event.channel == channel) for event in events))
+            )
+            groups.append(group)
+        cleared = self.clear.valid & (self.clear.channel == self.unpark.channel)
+        m.d.sync += served.eq(after(served, self.guard.valid, unguard.valid, cleared))
+        with m.If(self.unpark.valid):
+            with m.Switch(self.unpark.channel):
+                for channel, group in enumerate(groups):
+                    with m.Case(channel):
+                        m.d.sync += served.eq(Mux(cleared, 0, group))
+        m.d.comb += self.held.eq((served & ~self.zero) == 0)
+        return groups
+
+    def _held(self, m: Module, channel: int, group: Signal) -> tuple[Value, Value]:
+        """Whether all of the channel's group were 0 in the cycle before, and whether not all were;
+        neither where something has just joined."""
+        held, joined = self.holding[channel], Signal(name=f"joined_{channel}")
+        m.d.sync += [
+            held.eq((group & ~self.zero) == 0),
+            joined.eq(self.guard.valid & (self.guard.channel == channel)),
+        ]
+        return held & ~joined, ~held & ~joined
+
+    def _wait(self, m: Module, channel: int, maybe: Value, groups: tuple[Value, Value]) -> None:
+        holds, fails = groups
+        wait, over = self.waits[channel], Signal(name=f"over_{channel}")
+        lacks = (wait == Wait.ENGINE_ONLY) | (wait == Wait.ENGINE_TIMED)
+        m.d.comb += self.wanting[channel].eq(
+            self.alive[channel] & (lacks | ((wait == Wait.ENGINE) & holds))
+        )
+        with m.If(self.park.valid & (self.park.channel == channel)):
+            m.d.sync += wait.eq(self.park.wait)
+        with m.Switch(wait):
+            with m.Case(Wait.NONE):
+                m.d.comb += over.eq(self.occupied[channel])
+            with m.Case(Wait.COPIES):
+                m.d.comb += over.eq(~self.copying[channel])
+            with m.Case(Wait.TASKS):
+                m.d.comb += over.eq(~self.tasks[channel])
+            with m.Case(Wait.ENGINE):
+                m.d.comb += over.eq((self.engine[channel] & holds) | self.retry[channel])
+            with m.Case(Wait.ONCHIP):
+                m.d.comb += over.eq(maybe | self.retry[channel])
+            with m.Case(Wait.RETRY):
+                m.d.comb += over.eq(self.retry[channel])
+            with m.Case(Wait.FENCE):
+                m.d.comb += over.eq(self.fenced[channel])
+            with m.Case(Wait.ENGINE_ONLY):
+                m.d.comb += over.eq(self.engine[channel] | self.retry[channel])
+            with m.Case(Wait.ENGINE_TIMED):
+                m.d.comb += over.eq(self.engine[channel] | fails)
+            with m.Case(Wait.QUEUE):
+                m.d.comb += over.eq(self.queue[channel] | ~self.copying[channel])
+            with m.Case(Wait.ALL_IDLE, Wait.TRANSLATION, Wait.COMPUTE):
+                m.d.comb += over.eq(self.over[channel])
+            with m.Case(Wait.WRITEBACK):
+                m.d.comb += over.eq(~self.referring[channel])
+            with m.Case(Wait.TURN):
+                m.d.comb += over.eq(1)
+        m.d.comb += self.ready[channel].eq(over & self.alive[channel])

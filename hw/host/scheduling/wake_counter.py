@@ -1,0 +1,70 @@
+"""How many parked channels semaphores have made ready again; a performance counter counts them."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.popcount import tally
+from hw.registers import Wait
+
+__all__ = ["Wakes"]
+
+
+class Wakes(wiring.Component):
+    """Watches parked channels; everything is looked at through registers, so it costs no time.
+
+    A channel is counted when it becomes ready because the semaphore of its acquire was written, or
+    because its acquire group holds from now on, or (where its time-out waits for that) no longer
+    does; not when its timer has run out or an engine becomes idle.
+
+    Members
+    -------
+    waits, ready, engine, retry, holding : see `Parking`.
+    count : so many were made ready, some cycles before.
+    """
+
+    def __init__(self, config: Config) -> None:
+        channels = config.channels
+        self._channels = channels
+        super().__init__({
+            "waits": In(data.ArrayLayout(Wait, channels)),
+            "ready": In(channels),
+            "engine": In(channels),
+            "retry": In(channels),
+            "holding": In(channels),
+            "count": Out(range(channels + 1)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        on_chip, group, timed = (
+            self._waiting(m, wait) for wait in (Wait.ONCHIP, Wait.ENGINE, Wait.ENGINE_TIMED)
+        )
+        # `blocked`, `had` and `lacked`: a cycle before the others.
+        names = ("ready", "engine", "retry", "held", "blocked", "had", "lacked", "woken")
+        ready, engine, retry, held, blocked, had, lacked, woken = (
+            Signal(self._channels, name=f"{name}_then") for name in names
+        )
+        m.d.sync += [
+            ready.eq(self.ready),
+            engine.eq(self.engine),
+            retry.eq(self.retry),
+            blocked.eq((on_chip | group | timed) & ~ready),
+            held.eq(self.holding),
+            had.eq(engine),
+            lacked.eq(~held),
+            # With an engine at hand only the group was missing; without one only it can be gone.
+            woken.eq(
+                (blocked & ready & ~retry) & (on_chip | (group & had & lacked) | (timed & ~engine))
+            ),
+        ]
+        m.d.comb += self.count.eq(tally(m, woken, "woken"))
+        return m
+
+    def _waiting(self, m: Module, wait: Wait) -> Signal:
+        """Which channels wait for `wait`, one cycle later."""
+        found = Signal(self._channels, name=f"waits_{wait.name.lower()}")
+        for channel in range(self._channels):
+            m.d.sync += found[channel].eq(self.waits[channel] == wait)
+        return found

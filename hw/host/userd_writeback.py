@@ -1,0 +1,179 @@
+"""What the host writes to USERD: GP_GET lazily, REF at SET_REFERENCE (spec 2, 3.3)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.host.channel_settings import setting_event, setting_ram
+from hw.host.records import INDEX_BITS
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import encode
+from hw.methods import Userd
+from hw.records.channel import channel_event
+from hw.records.memory import MemoryStatus, WritePort
+
+__all__ = ["Writeback"]
+
+
+class Writeback(wiring.Component):
+    """Writes USERD of every channel, one word at a time, the channels in turn.
+
+    GP_GET is written `period` cycles after it moved, or at once when the channel has run empty;
+    REF at once. Of a channel that is switched off only what has begun is written. A failed write is
+    not tried again; it is reported: of REF to SET_REFERENCE, which waits for it.
+
+    Members
+    -------
+    setting : channel registers as they are written (USERD, CONFIG.ASID).
+    period : cycles between lazy write-backs.
+    enabled : per channel, switched on.
+    started : GP_GET of `channel` is now `get`.
+    cleared : GP_GET of `channel` is 0 again; nothing of it is being written.
+    empty : per channel, nothing is left to execute.
+    reference : REF of `channel` becomes `value`; not while the channel is `referring`.
+    referring : per channel, its REF is not in memory yet.
+    referenced : REF of `channel` is now `value` in memory.
+    unwritten : per channel, its latest REF could not be written.
+    writing : per channel, a write is under way.
+    failed : a write of GP_GET of `channel` has failed.
+    peek, peek_get : GP_GET of channel `peek`, one cycle later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "setting": In(setting_event(config)),
+            "period": In(32),
+            "started": In(channel_event(config, get=INDEX_BITS)),
+            "cleared": In(channel_event(config)),
+            "empty": In(config.channels),
+            "enabled": In(config.channels),
+            "reference": In(channel_event(config, value=32)),
+            "referring": Out(config.channels),
+            "referenced": Out(channel_event(config, value=32)),
+            "unwritten": Out(config.channels),
+            "writing": Out(config.channels),
+            "write": Out(WritePort(config)),
+            "failed": Out(channel_event(config)),
+            "peek": In(config.channel_bits),
+            "peek_get": Out(INDEX_BITS),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.gets = gets = Memory(shape=INDEX_BITS, depth=1 << config.channel_bits, init=[])
+        m.submodules.references = references = Memory(
+            shape=32, depth=1 << config.channel_bits, init=[]
+        )
+        m.submodules.turns = turns = RoundRobin(config.channels)
+        moved, peeked, got = gets.write_port(), gets.read_port(), gets.read_port()
+        referred, reference = references.write_port(), references.read_port()
+        userd = setting_ram(m, config, self.setting, "USERD", "USERD_HI")
+        (setup,) = setting_ram(m, config, self.setting, "CONFIG")
+        dirty, due, lazy, wanted = (Signal(config.channels) for _ in range(4))
+        was_enabled = Signal(config.channels)
+        clearing = Signal(channel_event(config))
+        timer = Signal(32)
+        channel, value, is_reference = Signal(config.channel_bits), Signal(32), Signal()
+        written, answered, refused = Signal(), Signal(), Signal()
+        elapsed, idle = Signal(), Signal()
+
+        m.d.comb += [
+            moved.addr.eq(Mux(self.started.valid, self.started.channel, clearing.channel)),
+            moved.data.eq(Mux(self.started.valid, self.started.get, 0)),
+            moved.en.eq(self.started.valid | clearing.valid),
+            peeked.addr.eq(self.peek),
+            self.peek_get.eq(peeked.data),
+            referred.addr.eq(self.reference.channel),
+            referred.data.eq(self.reference.value),
+            referred.en.eq(self.reference.valid),
+            turns.requests.eq(wanted),
+            refused.eq(self.write.done.payload.status != MemoryStatus.OK),
+            self.referenced.valid.eq(answered & is_reference & ~refused),
+            self.referenced.channel.eq(channel),
+            self.referenced.value.eq(value),
+            self.failed.valid.eq(answered & ~is_reference & refused),
+            self.failed.channel.eq(channel),
+        ]
+        # Waits for a cycle in which no entry begins; its channel's own come later.
+        with m.If(self.cleared.valid):
+            m.d.sync += clearing.eq(self.cleared)
+        with m.Elif(~self.started.valid):
+            m.d.sync += clearing.valid.eq(0)
+        m.d.comb += [port.addr.eq(channel) for port in (got, reference, setup, *userd)]
+        # The write-back before has long cleared `dirty` when the next one is chosen, but not
+        # `referring`.
+        m.d.comb += lazy.eq(dirty & (due | self.empty))
+        m.d.sync += [
+            wanted.eq((lazy | (self.referring & ~self.writing)) & self.enabled),
+            was_enabled.eq(self.enabled),
+        ]
+        m.d.sync += [timer.eq(timer + 1), elapsed.eq((timer >= self.period) & ~elapsed)]
+        with m.If(elapsed):
+            m.d.sync += [timer.eq(0), due.eq(dirty)]
+        for number in range(config.channels):
+            mine = Signal(name=f"moved_{number}")
+            m.d.comb += [
+                mine.eq(moved.en & (moved.addr == number)),
+                self.writing[number].eq(~idle & (channel == number)),
+            ]
+            with m.If(mine):
+                m.d.sync += dirty[number].eq(1)
+            with m.Elif(written & (channel == number)):
+                m.d.sync += [dirty[number].eq(0), due[number].eq(0)]
+            with m.If(answered & is_reference & (channel == number)):
+                m.d.sync += [self.referring[number].eq(0), self.unwritten[number].eq(refused)]
+            with m.If(self.reference.valid & (self.reference.channel == number)):
+                m.d.sync += self.referring[number].eq(1)
+            # Whatever comes of its last method, too.
+            with m.If(was_enabled[number] & ~self.enabled[number]):
+                m.d.sync += [dirty[number].eq(0), self.referring[number].eq(0)]
+
+        with m.FSM(name="write_userd") as writer:
+            m.d.comb += idle.eq(writer.ongoing("PICK"))
+            with m.State("PICK"):
+                m.d.sync += channel.eq(encode(turns.grant))
+                with m.If(turns.requests.any()):
+                    m.d.comb += turns.advance.eq(1)
+                    m.next = "CHOOSE"
+            with m.State("CHOOSE"):
+                # GP_GET first: it is due once in a period, so that REF is not kept waiting.
+                m.d.sync += is_reference.eq((self.referring & ~lazy).bit_select(channel, 1))
+                m.next = "LOAD"
+            with m.State("LOAD"):
+                # GP_GET is read now; a move in this very cycle keeps the channel dirty.
+                m.d.comb += written.eq(~is_reference)
+                m.next = "ADDRESS"
+            with m.State("ADDRESS"):
+                request = self.write.request.payload
+                offset = Mux(is_reference, Userd.REF.value, Userd.GP_GET.value)
+                m.d.sync += [
+                    request.asid.eq(setup.data[: config.asid_bits]),
+                    request.va.eq(Cat(userd[0].data, userd[1].data[:8]) + offset),
+                ]
+                m.d.sync += value.eq(Mux(is_reference, reference.data, got.data))
+                m.next = "REQUEST"
+            with m.State("REQUEST"):
+                m.d.comb += self.write.request.valid.eq(1)
+                with m.If(self.write.request.ready):
+                    m.next = "DATA"
+            with m.State("DATA"):
+                beat = self.write.beat.payload
+                lane = self.write.request.payload.va[2 : config.offset_bits]
+                m.d.comb += [
+                    self.write.beat.valid.eq(1),
+                    beat.last.eq(1),
+                    beat.data.eq(value.replicate(config.beat_dwords)),
+                    beat.strobe.word_select(lane, 4).eq(0xF),
+                ]
+                with m.If(self.write.beat.ready):
+                    m.next = "DONE"
+            with m.State("DONE"):
+                m.d.comb += self.write.done.ready.eq(1)
+                with m.If(self.write.done.valid):
+                    m.d.comb += answered.eq(1)
+                    m.next = "PICK"
+        return m

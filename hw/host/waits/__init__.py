@@ -1,0 +1,1 @@
+"""Methods that wait for something outside the method pipeline."""

@@ -1,0 +1,217 @@
+"""Methods of compute objects, and the tasks that channels have under way (HOST-9)."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.errors import Cause
+from hw.front_end.host_port import ComputePort, cause_of, compute_method
+from hw.host.tickets import Turns
+from hw.lib.delayed import later
+from hw.qmd import SkedCheck
+from hw.records.channel import channel_event
+from hw.records.launch import Refusal
+
+__all__ = ["COUNT_BITS", "ComputeMethods", "method_refusal", "task_failed"]
+
+COUNT_BITS = 12
+"""Bits of a count of tasks of one channel."""
+
+_MOST = (1 << COUNT_BITS) - 64
+"""A channel with so many tasks under way waits with its next method; the rest is for tasks that
+tasks launch at their end: each of them takes the place of one that is about to be over."""
+
+method_refusal = data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS})
+"""Why a compute method was refused, and where."""
+
+
+def task_failed(config: Config) -> data.StructLayout:
+    """A task of a channel has failed: `page` << 8 is the address of its record."""
+    return channel_event(config, cause=Cause, check=SkedCheck, page=32)
+
+
+class ComputeMethods(wiring.Component):
+    """One method per channel may wait here for the engine; they are done one after another, the
+    channels in turn. A method is offered 7 cycles after `ask`, if none is before it; the channel's
+    wait is over two cycles after the engine's answer. One that was offered is carried through
+    although its channel has dropped it.
+
+    Members
+    -------
+    port : the compute engine.
+    on : per channel, it is switched on.
+    setting : a method that only sets state was executed. clear : the channel starts anew.
+    ask : a method waits from now on, and begins when the channels before it are done. drop : it
+        waits no longer, and its wait is not over.
+    over : per channel, its wait is over, until `drop`. refused : per channel, and it was refused.
+    select, why : of the channel selected in the cycle before, why it was.
+    busy : per channel, a method of it waits or is being done.
+    tasks : per channel, tasks under way. counts : their number.
+    ended : a task of `channel` is over; with `failed` in the cycle after, `failed` in both.
+    failed : it has failed; taken with `failed_taken`.
+    notify : per channel, strobe: a task or a report asks for an interrupt.
+    begins, before : a new epoch begins; tasks launched before the last one began are under way.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        channels = config.channels
+        event = channel_event(config)
+        super().__init__({
+            "port": Out(ComputePort(config)),
+            "on": In(config.channels),
+            "setting": In(channel_event(config, address=12, data=32)),
+            "clear": In(event),
+            "ask": In(channel_event(config, asid=config.asid_bits, context=4, address=12, data=32)),
+            "drop": In(event),
+            "over": Out(channels),
+            "refused": Out(channels),
+            "select": In(config.channel_bits),
+            "why": Out(method_refusal),
+            "busy": Out(channels),
+            "tasks": Out(channels),
+            "counts": Out(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
+            "ended": Out(channel_event(config, failed=1)),
+            "failed": Out(task_failed(config)),
+            "failed_taken": In(1),
+            "notify": Out(channels),
+            "begins": In(1),
+            "before": Out(1),
+        })
+        self._turns, self._epoch = Turns(config), Signal()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.turns = self._turns
+        port = self.port
+        for outer, inner in ((port.setting, self.setting), (port.clear, self.clear)):
+            m.d.sync += outer.eq(inner)
+        answered = later(m, port.answer, "answered")
+        m.d.sync += port.on.eq(self.on)
+        over = self._hear(m)
+        self._take_turns(m, answered)
+        self._count(m, answered, over)
+        self._explain(m, answered)
+        notified = Signal(self._config.channels)
+        m.d.comb += notified.eq(
+            Mux(answered.valid & answered.trap, self._turns.whose, 0)
+            | Mux(over.valid & over.trap, 1 << over.channel, 0)
+        )
+        m.d.sync += self.notify.eq(notified)
+        return m
+
+    def _take_turns(self, m: Module, answered: data.View) -> None:
+        """Do one after another."""
+        port, turns = self.port, self._turns
+        # Whether a method waits comes late.
+        asked = later(m, self.ask, "asked")
+        m.d.comb += [
+            turns.ask.valid.eq(asked.valid),
+            turns.ask.channel.eq(asked.channel),
+            turns.drop.eq(self.drop),
+            turns.ends.eq(answered.valid),
+            turns.denied.eq(answered.cause != Cause.NONE),
+            self.over.eq(turns.over),
+            self.refused.eq(turns.refused),
+            self.busy.eq(turns.busy | Mux(asked.valid, 1 << asked.channel, 0)),
+        ]
+        for number in range(self._config.channels):
+            m.d.sync += turns.hold[number].eq(self.counts[number] >= _MOST)
+        kept, method = self._keep(m, asked), port.method.p
+        with m.If(turns.form):
+            m.d.sync += [
+                port.method.valid.eq(1),
+                method.channel.eq(turns.channel),
+                method.epoch.eq(self._epoch),
+                [method[name].eq(kept[name]) for name in kept.shape().members],
+            ]
+        with m.Elif(port.method.ready):
+            m.d.sync += port.method.valid.eq(0)
+
+    def _keep(self, m: Module, asked: data.View) -> data.View:
+        """What the channel whose turn it is has asked for, one cycle later."""
+        names = ("asid", "context", "address", "data")
+        members = compute_method(self._config).members
+        shape = data.StructLayout({name: members[name] for name in names})
+        ram = Memory(shape=shape, depth=1 << self._config.channel_bits, init=[])
+        m.submodules.methods = ram
+        write, read = ram.write_port(), ram.read_port()
+        m.d.comb += [
+            write.addr.eq(asked.channel),
+            write.en.eq(asked.valid),
+            [write.data[name].eq(asked[name]) for name in names],
+            read.addr.eq(self._turns.channel),
+        ]
+        return read.data
+
+    def _hear(self, m: Module) -> data.View:
+        """Of tasks that are over, one every other cycle; not together with an answer."""
+        over, task = self.port.over, self.port.over.p.task
+        shape = channel_event(self._config, trap=1, epoch=1, failed=1)
+        heard = Signal(shape)
+        m.d.comb += [
+            over.ready.eq(~heard.valid & ~self.failed.valid & ~self.port.answer.valid),
+            self.ended.valid.eq(heard.valid),
+            self.ended.channel.eq(heard.channel),
+            self.ended.failed.eq(heard.failed),
+        ]
+        m.d.sync += [
+            heard.valid.eq(over.valid & over.ready),
+            heard.channel.eq(task.channel),
+            heard.epoch.eq(task.epoch),
+            heard.trap.eq(over.p.trap),
+            heard.failed.eq(over.p.verdict.refusal != Refusal.NONE),
+        ]
+        with m.If(over.valid & over.ready):
+            m.d.sync += [
+                self.failed.valid.eq(over.p.verdict.refusal != Refusal.NONE),
+                self.failed.channel.eq(task.channel),
+                self.failed.cause.eq(cause_of(m, over.p.verdict.refusal)),
+                self.failed.check.eq(over.p.verdict.check),
+                self.failed.page.eq(task.page),
+            ]
+        with m.Elif(self.failed_taken):
+            m.d.sync += self.failed.valid.eq(0)
+        return heard
+
+    def _count(self, m: Module, answered: data.View, over: data.View) -> None:
+        """Tasks under way, of channels and of epochs."""
+        began = later(m, self.port.began, "began")
+        unlaunched = answered.valid & answered.unlaunched
+        less, where, when = Signal(), Signal.like(over.channel), Signal()
+        m.d.comb += [
+            less.eq(over.valid | unlaunched),
+            where.eq(Mux(over.valid, over.channel, self._turns.channel)),
+            when.eq(Mux(over.valid, over.epoch, self.port.method.p.epoch)),
+        ]
+        for number in range(self._config.channels):
+            count = self.counts[number]
+            more = began.valid & (began.channel == number)
+            m.d.comb += self.tasks[number].eq(count != 0)
+            m.d.sync += count.eq(count + more - (less & (where == number)))
+        epochs = Signal(data.ArrayLayout(COUNT_BITS + self._config.channel_bits, 2))
+        for epoch in range(2):
+            more = began.valid & (began.epoch == epoch)
+            m.d.sync += epochs[epoch].eq(epochs[epoch] + more - (less & (when == epoch)))
+        m.d.sync += self._epoch.eq(self._epoch ^ self.begins)
+        m.d.comb += self.before.eq(
+            reduce(or_, [(epochs[epoch] != 0) & (self._epoch != epoch) for epoch in range(2)])
+        )
+
+    def _explain(self, m: Module, answered: data.View) -> None:
+        """Why the last method of each channel was refused."""
+        ram = Memory(shape=method_refusal, depth=1 << self._config.channel_bits, init=[])
+        m.submodules.refusals = ram
+        write, read = ram.write_port(), ram.read_port()
+        m.d.comb += [
+            write.addr.eq(self._turns.channel),
+            write.en.eq(answered.valid),
+            [write.data[name].eq(answered[name]) for name in method_refusal.members],
+            read.addr.eq(self.select),
+            self.why.eq(read.data),
+        ]

@@ -1,0 +1,137 @@
+"""Semaphore operations of channels on ordinary memory: queued here, waited for elsewhere."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.delayed import later
+from hw.methods import SemOp
+from hw.records.channel import channel_event
+from hw.records.semaphore import (
+    SemaphoreError,
+    SemaphorePort,
+    semaphore_request,
+    semaphore_response,
+)
+
+__all__ = ["Fences"]
+
+
+class Fences(wiring.Component):
+    """One operation per channel may be under way; they are executed one after another, in the order
+    in which they began, so that channels that poll never keep out one that releases. Results are
+    kept per channel, so that the next one need not wait until this one is served again (COPY-3).
+
+    An operation is offered to the semaphore unit 5 cycles after it began, if none is before it.
+
+    Members
+    -------
+    port : the semaphore unit.
+    begin : `request` of `channel`, which has none under way.
+    collect : the channel has seen its result.
+    clear : the channel starts anew; nothing of it is under way.
+    busy : per channel, its operation is under way. changing : and it is no acquire.
+    ended : per channel, its result is there.
+    peek, result : the result of channel `peek`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "port": Out(SemaphorePort(config)),
+            "begin": In(channel_event(config, request=semaphore_request(config))),
+            "collect": In(channel_event(config)),
+            "clear": In(channel_event(config)),
+            "changing": Out(config.channels),
+            "busy": Out(config.channels),
+            "ended": Out(config.channels),
+            "peek": In(config.channel_bits),
+            "result": Out(semaphore_response()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        channel = Signal(config.channel_bits)
+        passed, changes = Signal(config.channels), Signal(config.channels)
+        errors = Signal(data.ArrayLayout(SemaphoreError, config.channels))
+        answer, operation = self.port.response, self.begin.request.operation
+        answered = self._execute(m, channel)
+        m.d.comb += [
+            self.changing.eq(self.busy & changes),
+            self.result.passed.eq(passed.bit_select(self.peek, 1)),
+            self.result.error.eq(errors[self.peek]),
+        ]
+        for number in range(config.channels):
+            begun = self.begin.valid & (self.begin.channel == number)
+            collected = self.collect.valid & (self.collect.channel == number)
+            cleared = self.clear.valid & (self.clear.channel == number)
+            with m.If(begun):
+                m.d.sync += [
+                    self.busy[number].eq(1),
+                    changes[number].eq(
+                        (operation == SemOp.RELEASE) | (operation == SemOp.REDUCTION)
+                    ),
+                ]
+            with m.If(answered & (channel == number)):
+                m.d.sync += [
+                    self.busy[number].eq(0),
+                    self.ended[number].eq(1),
+                    passed[number].eq(answer.payload.passed),
+                    errors[number].eq(answer.payload.error),
+                ]
+            with m.Elif(collected | cleared):
+                m.d.sync += self.ended[number].eq(0)
+        return m
+
+    def _execute(self, m: Module, channel: Signal) -> Signal:
+        """Take one operation after another from the queue; `channel` is whose it is. Returns the
+        strobe with which it ends."""
+        config = self._config
+        depth = 1 << config.channel_bits
+        m.submodules.requests = requests = Memory(
+            shape=semaphore_request(config), depth=depth, init=[]
+        )
+        m.submodules.order = order = Memory(shape=config.channel_bits, depth=depth, init=[])
+        store, load = requests.write_port(), requests.read_port()
+        enter, leave = order.write_port(), order.read_port(domain="comb")
+        waiting = Signal(range(config.channels + 1))
+        taken, answered = Signal(), Signal()
+        port = self.port
+        # Whether one begins comes late.
+        begun = later(m, self.begin, "begun")
+        m.d.comb += [
+            store.en.eq(begun.valid),
+            store.addr.eq(begun.channel),
+            store.data.eq(begun.request),
+            enter.en.eq(begun.valid),
+            enter.data.eq(begun.channel),
+            load.addr.eq(channel),
+        ]
+        m.d.sync += [
+            enter.addr.eq(enter.addr + begun.valid),
+            leave.addr.eq(leave.addr + taken),
+            waiting.eq(waiting + begun.valid - taken),
+        ]
+        with m.FSM(name="operation"):
+            with m.State("IDLE"):
+                m.d.comb += taken.eq(waiting != 0)
+                with m.If(taken):
+                    m.d.sync += channel.eq(leave.data)
+                    m.next = "READ"
+            with m.State("READ"):
+                m.next = "LATCH"
+            with m.State("LATCH"):
+                m.d.sync += port.request.payload.eq(load.data)
+                m.next = "ASK"
+            with m.State("ASK"):
+                m.d.comb += port.request.valid.eq(1)
+                with m.If(port.request.ready):
+                    m.next = "WAIT"
+            with m.State("WAIT"):
+                m.d.comb += [port.response.ready.eq(1), answered.eq(port.response.valid)]
+                with m.If(answered):
+                    m.next = "IDLE"
+        return answered

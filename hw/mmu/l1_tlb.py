@@ -1,0 +1,339 @@
+"""First-level TLB of one memory client (ASID-3, ASID-10, ASID-11)."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.lib.onehot import lowest, select
+from hw.mmu.mshr import Misses, miss_bits, miss_request
+from hw.mmu.plru import TreeRecency
+from hw.mmu.records import (
+    PAGE_BITS,
+    VPN_BITS,
+    Access,
+    Outcome,
+    PageSize,
+    answer,
+    covers,
+    ending,
+    invalidation,
+    largest,
+    lookup,
+    overlap,
+    page,
+)
+from hw.page_tables import FaultType
+
+__all__ = ["L1Tlb", "miss_result"]
+
+
+def miss_result(config: Config, misses: int) -> data.StructLayout:
+    """What came of a `miss_request`."""
+    return data.StructLayout({"miss": miss_bits(misses), **ending(config).members})
+
+
+class L1Tlb(wiring.Component):
+    """Fully associative; all page sizes side by side; hits under misses.
+
+    Two steps, one look-up per cycle: all entries are compared while the request is taken, and the
+    answer is there, from the entry that matched, in the next cycle. A look-up that misses waits
+    beside (`Misses`); answers of others overtake it. New look-ups are taken while it is sure that
+    they can wait: one per cycle while two more may, every other cycle while one may.
+
+    Results, and look-ups whose page has come, are taken into a register (`entering`) before they
+    enter the first step; they go before new ones. A result is compared in the cycle after it was
+    taken and in the entries 2 cycles later; nothing else is compared in the cycle between. Who
+    asked for it is looked up then, and answered 4 cycles after the result was taken.
+
+    Entries never overlap: a page that comes takes the place of all that it overlaps. An entry that
+    is not valid is used before another is evicted, one that has just become so, in the last two
+    cycles, excepted; then the least recently used one goes, as a tree of bits remembers it.
+
+    An invalidation takes effect in the cycle after it: on entries, on a result that is under way
+    here, and on look-ups that were compared but not answered.
+
+    While an answer is not taken everything stands still. What `answer.ready` holds up is decided
+    before it is known whether there is an answer; so a look-up that misses waits too, one cycle.
+
+    Parameters
+    ----------
+    entries : 2 … 64, a power of two.
+    misses : look-ups that may wait, see `Misses`.
+
+    Members
+    -------
+    request, answer : look-ups and their answers, in any order. An answer that waits to be taken
+        may be withdrawn by an invalidation.
+    miss, result : pages that are wanted from the next level, and what came of it.
+    invalidate : see `invalidation`.
+    hit, missed : a look-up of `asid` was answered at once; it has to wait. For counters.
+
+    Attributes
+    ----------
+    tags, pages : the entries. gone : those that an invalidation of the last cycle covers; they
+        count no more. outdated : one covers the entry that was written in the last cycle, which
+        `used` tells. before : the last cycle's invalidation.
+    accepts, entering : what may enter the first step, a new look-up or this one. held : what is in
+        the second step. unanswered, withdrawn : it has no answer, as the last cycle has shown; no
+        more. (All state, for proofs.)
+    """
+
+    def __init__(
+        self, config: Config, tag: data.Layout, *, entries: int = 16, misses: int = 4
+    ) -> None:
+        if not 2 <= entries <= 64 or entries & (entries - 1):
+            raise ValueError(f"entries = {entries!r} is not a power of two from 2 to 64")
+        self._config, self._entries = config, entries
+        self._lookup = lookup(config, tag)
+        self._misses = Misses(config, tag, misses)
+        self._recency = TreeRecency(entries)
+        self._result = miss_result(config, misses)
+        tag_layout = data.StructLayout({"valid": 1, "asid": config.asid_bits, "vpn": VPN_BITS})
+        self.tags = Signal(data.ArrayLayout(tag_layout, entries))
+        self.pages = Signal(data.ArrayLayout(page(config), entries))
+        self.accepts = Signal()
+        self.unanswered = Signal()
+        self.before = Signal(invalidation(config))
+        self.used = self._recency.use
+        self.gone = Signal(entries)
+        self.outdated = Signal()
+        self.withdrawn = Signal()
+        waits = {"slot": misses, "lookup": self._lookup, "end": ending(config), "stale": 2}
+        self.entering = Signal(data.StructLayout({"again": 1, "result": 1, **waits}))
+        kinds = {"new": 1, "again": 1, "came": 1, "refused": 1, "retry": 1}
+        self.held = Signal(data.StructLayout({**kinds, **waits, "matches": entries}))
+        event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
+        super().__init__({
+            "request": In(stream.Signature(self._lookup)),
+            "answer": Out(stream.Signature(answer(config, tag))),
+            "miss": Out(stream.Signature(miss_request(config, misses))),
+            "result": In(stream.Signature(self._result)),
+            "invalidate": In(invalidation(config)),
+            "hit": Out(event),
+            "missed": Out(event),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.misses = misses = self._misses
+        m.submodules.recency = self._recency
+        connect(m, misses.ask, flipped(self.miss))
+        self._first = Signal(self._lookup)
+        self._moves, self._missed = Signal(), Signal()
+        self._enter(m)
+        self._invalidate(m)
+        self._compare(m)
+        self._hold(m)
+        self._answer(m)
+        self._translate(m)
+        self._fill(m)
+        return m
+
+    # -- before the first step ---------------------------------------------------------------------
+
+    def _enter(self, m: Module) -> None:
+        """What is compared next: a result, a look-up whose page has come, or a new one."""
+        entering, misses, result = self.entering, self._misses, self.result
+        open_, taken = Signal(), Signal()
+        m.d.comb += [
+            # What a result changes is compared from the next cycle but one on.
+            open_.eq(~entering.result),
+            misses.wanted.valid.eq(result.valid),
+            misses.wanted.miss.eq(result.p.miss),
+            misses.pick.eq(self._moves & open_ & ~result.valid),
+            result.ready.eq(self._moves & open_),
+            self.request.ready.eq(self._moves & self.accepts),
+            taken.eq(self.accepts & self.request.valid),
+        ]
+        # This one may have to wait, and so may the one before it.
+        one, both = self._missed | taken, self._missed & taken
+        room = Mux(both, misses.room[2], Mux(one, misses.room[1], misses.room[0]))
+        with m.If(self._moves):
+            m.d.sync += [
+                entering.result.eq(open_ & result.valid),
+                entering.again.eq(open_ & ~result.valid & misses.again),
+                self.accepts.eq(open_ & ~result.valid & ~misses.again & room),
+                entering.slot.eq(misses.slot),
+                entering.lookup.eq(misses.lookup),
+                [entering.end[name].eq(result.p[name]) for name in entering.end.shape().members],
+            ]
+
+    # -- invalidations -----------------------------------------------------------------------------
+
+    def _invalidate(self, m: Module) -> None:
+        """What an invalidation covers is compared in its cycle, and gone from the next one on."""
+        event, entering, held, moves = self.invalidate, self.entering, self.held, self._moves
+        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
+            m.d.sync += self.gone[n].eq(covers(event, tag.asid, tag.vpn, entry.size))
+        enters, holds = _result_covered(event, entering), _result_covered(event, held)
+        # That of the cycle in which a result was taken is compared a cycle later.
+        stale = entering.stale | Cat(_result_covered(self.before, entering), enters)
+        with m.If(moves):
+            m.d.sync += [entering.stale.eq(0), held.stale.eq(stale)]
+        with m.Else():
+            m.d.sync += entering.stale.eq(stale)
+        m.d.sync += [
+            self.before.eq(event),
+            self.outdated.eq(held.came & holds),
+            self.withdrawn.eq(~moves & (self.withdrawn | (held.refused & holds))),
+        ]
+
+    # -- first step --------------------------------------------------------------------------------
+
+    def _compare(self, m: Module) -> None:
+        """Compare with all entries; a result overlaps what it is larger than, too.
+
+        What enters has comparators of its own: to choose before them would take too long.
+        """
+        first, entering, misses = self._first, self.entering, self._misses
+        new = self._matches(self.request.p, PageSize.SMALL)
+        size = Mux(entering.result, entering.end.page.size, PageSize.SMALL)
+        other = self._matches(entering.lookup, size)
+        m.d.comb += [
+            first.eq(Mux(self.accepts, self.request.payload, entering.lookup)),
+            misses.first.eq(first),
+        ]
+        with m.If(self._moves):
+            m.d.sync += self.held.matches.eq(Mux(self.accepts, new, other) & ~self.gone)
+
+    def _matches(self, look: data.View, size: Any) -> Value:
+        """The entries that overlap a page of this size."""
+        vpn = look.va[PAGE_BITS:]
+        return Cat(
+            tag.valid
+            & (tag.asid == look.asid)
+            & overlap(tag.vpn, entry.size, vpn, size)
+            & ~look.physical
+            for tag, entry in zip(self.tags, self.pages, strict=True)
+        )
+
+    # -- second step -------------------------------------------------------------------------------
+
+    def _hold(self, m: Module) -> None:
+        """What gets from the first step into the second, and when."""
+        entering, held = self.entering, self.held
+        outcome = entering.end.outcome
+        page_comes = entering.result & (outcome == Outcome.PAGE)
+        answers = held.new | held.again | held.refused
+        m.d.comb += [
+            # An entry that was outdated when it was written goes before anything is compared.
+            self._moves.eq(~self.outdated & (self.answer.ready | self.unanswered | ~answers)),
+            # Its page is there when it is compared; or it finds out that it is not.
+            self._misses.wake.eq(Mux(self._moves & page_comes, entering.slot, 0)),
+        ]
+        m.d.sync += self.unanswered.eq(~self._moves & ~self.answer.valid)
+        with m.If(self._moves):
+            m.d.sync += [
+                held.new.eq(self.accepts & self.request.valid),
+                held.again.eq(entering.again),
+                held.came.eq(page_comes),
+                held.refused.eq(
+                    entering.result & ((outcome == Outcome.FAULT) | (outcome == Outcome.SPARSE))
+                ),
+                held.retry.eq(entering.result & (outcome == Outcome.RETRY)),
+                held.lookup.eq(self._first),
+                held.slot.eq(entering.slot),
+                held.end.eq(entering.end),
+            ]
+
+    def _answer(self, m: Module) -> None:
+        """Answer from the entry that matched, or from a result that is no page."""
+        held, misses, moves = self.held, self._misses, self._moves
+        looks, hit, refused = held.new | held.again, Signal(), Signal()
+        usable = ~held.stale.any()
+        m.d.comb += [
+            hit.eq(held.lookup.physical | (~self.unanswered & (held.matches & ~self.gone).any())),
+            refused.eq(held.refused & usable & ~self.withdrawn),
+            self.answer.valid.eq(refused | (looks & hit)),
+            self._missed.eq(held.new & ~hit),
+            misses.moves.eq(moves),
+            misses.second.eq(held.lookup),
+            misses.new.eq(held.new),
+            misses.held.eq(held.slot),
+            misses.missed.eq(moves & looks & ~hit),
+            misses.answered.eq(moves & held.again & hit),
+            misses.came.eq(held.came),
+            misses.refused.eq(moves & refused),
+            misses.retry.eq(held.retry | (moves & held.refused & ~refused)),
+            self.hit.valid.eq(moves & held.new & hit & ~held.lookup.physical),
+            self.hit.asid.eq(held.lookup.asid),
+            self.missed.valid.eq(moves & self._missed),
+            self.missed.asid.eq(held.lookup.asid),
+        ]
+
+    def _translate(self, m: Module) -> None:
+        """Physical address and permissions."""
+        held, request, out = self.held, self.held.lookup, self.answer.p
+        found = Signal(page(self._config))
+        at, inside = request.va, found.ppn
+        # What comes from the address, by the size of the page.
+        large = request.physical | (found.size != PageSize.SMALL)
+        huge = request.physical | (found.size == PageSize.HUGE)
+        ppn = Cat(
+            Mux(large, at[12:16], inside[0:4]),
+            Mux(huge, at[16:21], inside[4:9]),
+            Mux(request.physical, at[21 : self._config.address_width], inside[9:]),
+        )
+        writes = request.access != Access.READ
+        denied = [
+            (found.privileged & ~request.privileged, FaultType.PRIV),
+            (found.read_only & writes, FaultType.RO),
+            (found.no_atomics & (request.access == Access.ATOMIC), FaultType.ATOMIC),
+        ]
+        m.d.comb += [
+            found.eq(select(held.matches, (entry.as_value() for entry in self.pages))),
+            out.tag.eq(request.tag),
+            out.pa.eq(Cat(at[:PAGE_BITS], ppn)),
+        ]
+        with m.If(held.refused):
+            m.d.comb += [out.outcome.eq(held.end.outcome), out.fault.eq(held.end.fault)]
+        with m.Elif(request.physical):
+            outside = at >= self._config.memory_bytes
+            m.d.comb += out.outcome.eq(Mux(outside, Outcome.FAULT, Outcome.PAGE))
+            m.d.comb += out.fault.eq(FaultType.REGION)
+        for condition, fault in denied:
+            with m.Elif(condition):
+                m.d.comb += [out.outcome.eq(Outcome.FAULT), out.fault.eq(fault)]
+        with m.Else():
+            m.d.comb += out.outcome.eq(Outcome.PAGE)
+
+    def _fill(self, m: Module) -> None:
+        """A page that has come takes the place of all that it overlaps."""
+        held, use = self.held, self._recency.use
+        spare, choice, free = (Signal(self._entries, name=n) for n in ("spare", "choice", "free"))
+        full, came, fits = Signal(), Signal(), Signal()
+        unused = Mux(full, self._recency.oldest, spare)
+        looks = held.new | held.again
+        m.d.comb += [
+            came.eq(held.came & ~held.stale.any()),
+            fits.eq(~held.matches.any()),
+            free.eq(~Cat(tag.valid for tag in self.tags) | self.gone),
+            choice.eq(lowest(held.matches) | Mux(fits, unused, 0)),
+        ]
+        m.d.sync += [
+            spare.eq(lowest(free)),
+            full.eq(~free.any()),
+            # Counts one cycle later than the entry, early enough for the next result.
+            use.eq(Mux(came, choice, Mux(looks, held.matches, 0))),
+        ]
+        for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
+            # All that it overlaps are written, but only one of them is valid.
+            with m.If(came & (held.matches[n] | (fits & unused[n]))):
+                m.d.sync += [
+                    tag.valid.eq(choice[n]),
+                    tag.asid.eq(held.lookup.asid),
+                    tag.vpn.eq(held.lookup.va[PAGE_BITS:]),
+                    entry.eq(held.end.page),
+                    # What this cycle's invalidation covers is the page before.
+                    self.gone[n].eq(0),
+                ]
+            with m.Elif(self.gone[n] | (self.outdated & use[n])):
+                m.d.sync += tag.valid.eq(0)
+
+
+def _result_covered(event: data.View, one: data.View) -> Value:
+    """Whether an invalidation is for the page of a result, of any size if there is none."""
+    return covers(event, one.lookup.asid, one.lookup.va[PAGE_BITS:], largest(one.end))

@@ -1,0 +1,66 @@
+"""Both ports of a memory client at one translation."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.arbiter import SteadyRoundRobin
+from hw.lib.onehot import encode, select
+from hw.mmu.bursts import SLOT_BITS
+from hw.mmu.records import answer, lookup
+
+__all__ = ["CLIENT_TAG", "Client"]
+
+CLIENT_TAG = data.StructLayout({"slot": SLOT_BITS, "port": 1})
+"""Of a client's look-ups: which of its ports, and what that port calls it."""
+
+
+class Client(wiring.Component):
+    """The reads and writes of one client, or one of both, share its look-ups in turn.
+
+    Combinational both ways. An answer is taken in its cycle.
+
+    Parameters
+    ----------
+    ports : a `Bursts` for each port.
+
+    Members
+    -------
+    lookup, answer : to and from translation.
+    """
+
+    def __init__(self, config: Config, ports: Sequence[wiring.Component]) -> None:
+        self.ports = ports
+        super().__init__({
+            "lookup": Out(stream.Signature(lookup(config, CLIENT_TAG))),
+            "answer": In(stream.Signature(answer(config, CLIENT_TAG))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.turns = turns = SteadyRoundRobin(len(self.ports))
+        lookups = [port.lookup for port in self.ports]
+        shape, words = lookups[0].p.shape(), (one.p.as_value() for one in lookups)
+        chosen = data.View(shape, select(turns.grant, words))
+        out, answer = self.lookup, self.answer
+        m.d.comb += [
+            turns.requests.eq(Cat(one.valid for one in lookups)),
+            turns.advance.eq(out.ready),
+            out.valid.eq(turns.requests.any()),
+            out.p.tag.slot.eq(chosen.tag.slot),
+            out.p.tag.port.eq(encode(turns.grant)),
+            [out.p[name].eq(chosen[name]) for name in ("asid", "va", "access", "physical")],
+            answer.ready.eq(1),
+        ]
+        for number, port in enumerate(self.ports):
+            m.submodules[f"port_{number}"] = port
+            m.d.comb += [
+                port.lookup.ready.eq(turns.grant[number] & out.ready),
+                port.answer.valid.eq(answer.valid & (answer.p.tag.port == number)),
+                port.answer.tag.slot.eq(answer.p.tag.slot),
+                [port.answer[name].eq(answer.p[name]) for name in ("outcome", "pa", "fault")],
+            ]
+        return m

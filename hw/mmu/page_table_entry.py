@@ -1,0 +1,182 @@
+"""What one entry of a page table says (ASID-7)."""
+
+from amaranth.hdl import Module, Value
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.mmu.records import PAGE_BITS, Outcome, PageSize, ending
+from hw.page_tables import (
+    DIRECTORIES,
+    PAGE_SIZES,
+    TABLES,
+    DualPde,
+    FaultType,
+    Pde,
+    PdeAperture,
+    Pte,
+    PteAperture,
+)
+from hw.records.memory import MemoryStatus
+
+__all__ = ["ENTRY_BITS", "LEVELS", "TABLE_BITS", "Below", "Depth", "Entries", "skips"]
+
+ENTRY_BITS = 128
+"""Of the largest entry, that of PD0; the others lie in the low half."""
+
+TABLE_BITS = 8
+"""Address bits that are 0 for every table."""
+
+_PHYSICAL_BITS = 37
+"""Of an address in an entry, those that count for video memory."""
+
+
+class Depth(enum.Enum, shape=3):
+    """Whose entry it is: a directory's, or a page table's."""
+
+    PD3 = 0
+    PD2 = 1
+    PD1 = 2
+    PD0 = 3
+    BIG = 4
+    SMALL = 5
+
+
+LEVELS = (*DIRECTORIES, TABLES[1 << 16], TABLES[1 << 12])
+"""By the value of their `Depth`."""
+
+
+class Below(data.Struct):
+    """The table of 4 KiB pages beside one of 64 KiB pages: as PD0 names it."""
+
+    aperture: PdeAperture
+    sparse: 1
+    address: _PHYSICAL_BITS - PAGE_BITS
+
+
+def skips(depth: Value, entry: Value) -> Value:
+    """Whether the table below an entry, if there is one, is that of 4 KiB pages without one of
+    64 KiB pages before it."""
+    absent = data.View(DualPde, entry).big_aperture == PdeAperture.INVALID
+    return (depth == Depth.PD0) & absent
+
+
+class Entries(wiring.Component):
+    """Combinational: the next step of a walk, or its end.
+
+    Members
+    -------
+    depth, entry, status : an entry, and how its read ended.
+    beside : only with BIG, what PD0 said of the small pages.
+    descends : there is a table below, of SMALL entries if PD0 `skips` that of BIG ones, else one
+        deeper: `table` is its address >> `TABLE_BITS`, `below` what PD0 says
+        of small pages.
+    end : else, the end.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "depth": In(Depth),
+            "entry": In(ENTRY_BITS),
+            "status": In(MemoryStatus),
+            "beside": In(Below),
+            "descends": Out(1),
+            "table": Out(config.address_width - TABLE_BITS),
+            "below": Out(Below),
+            "end": Out(ending(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        with m.If(self.status == MemoryStatus.BUS):
+            self._fault(m, FaultType.POISONED)
+        with m.Elif(self.status == MemoryStatus.FAULT):
+            self._fault(m, FaultType.REGION)
+        with m.Else():
+            with m.Switch(self.depth):
+                with m.Case(Depth.PD3, Depth.PD2, Depth.PD1):
+                    self._directory(m)
+                with m.Case(Depth.PD0):
+                    self._dual(m)
+                with m.Case(Depth.BIG):
+                    self._big(m)
+                with m.Default():
+                    self._page(m, PageSize.SMALL)
+        return m
+
+    def _fault(self, m: Module, fault: FaultType) -> None:
+        m.d.comb += [self.end.outcome.eq(Outcome.FAULT), self.end.fault.eq(fault)]
+
+    def _directory(self, m: Module) -> None:
+        entry = data.View(Pde, self.entry[:64])
+        with m.If(entry.is_pte):
+            self._fault(m, FaultType.PDE_SIZE)
+        with m.Else():
+            address = entry.address[: _PHYSICAL_BITS - PAGE_BITS] << PAGE_BITS
+            self._descend(m, entry.aperture, entry.volatile, address)
+
+    def _dual(self, m: Module) -> None:
+        """First the table of 64 KiB pages, then that of 4 KiB pages."""
+        entry = data.View(DualPde, self.entry)
+        small = entry.small_address[: _PHYSICAL_BITS - PAGE_BITS]
+        m.d.comb += [
+            self.below.aperture.eq(entry.small_aperture),
+            self.below.sparse.eq(entry.small_volatile),
+            self.below.address.eq(small),
+        ]
+        with m.If(entry.is_pte):
+            self._page(m, PageSize.HUGE)
+        with m.Elif(entry.big_aperture != PdeAperture.INVALID):
+            big = entry.big_address[: _PHYSICAL_BITS - TABLE_BITS] << TABLE_BITS
+            self._descend(m, entry.big_aperture, 0, big)
+        with m.Else():
+            sparse = entry.big_volatile | entry.small_volatile
+            self._descend(m, entry.small_aperture, sparse, small << PAGE_BITS)
+
+    def _big(self, m: Module) -> None:
+        """A page of 64 KiB; if there is none, one of 4 KiB may lie below."""
+        entry, beside = data.View(Pte, self.entry[:64]), self.beside
+        nothing = (beside.aperture == PdeAperture.INVALID) & ~beside.sparse
+        with m.If(entry.valid | entry.privileged | entry.volatile | nothing):
+            self._page(m, PageSize.BIG)
+        with m.Else():
+            self._descend(m, beside.aperture, beside.sparse, beside.address << PAGE_BITS)
+
+    def _descend(self, m: Module, aperture: Value, sparse: Value | int, address: Value) -> None:
+        """Go on to the table at `address`, if there is one that can be read."""
+        with m.If(aperture == PdeAperture.INVALID):
+            with m.If(sparse):
+                m.d.comb += self.end.outcome.eq(Outcome.SPARSE)
+            with m.Else():
+                self._fault(m, FaultType.PDE)
+        with m.Elif(aperture != PdeAperture.VIDEO):
+            self._fault(m, FaultType.UNSUPPORTED_APERTURE)
+        with m.Elif((address >> self._config.address_width).any()):
+            self._fault(m, FaultType.REGION)
+        with m.Else():
+            m.d.comb += [self.descends.eq(1), self.table.eq(address >> TABLE_BITS)]
+
+    def _page(self, m: Module, size: PageSize) -> None:
+        entry, found = data.View(Pte, self.entry[:64]), self.end.page
+        shift = PAGE_SIZES[size.value].bit_length() - 1
+        number = entry.address >> (shift - PAGE_BITS)
+        m.d.comb += [
+            found.size.eq(size),
+            found.ppn.eq(entry.address),
+            found.read_only.eq(entry.read_only),
+            found.privileged.eq(entry.privileged),
+            found.no_atomics.eq(entry.atomic_disable),
+        ]
+        with m.If(~entry.valid & entry.volatile):
+            m.d.comb += self.end.outcome.eq(Outcome.SPARSE)
+        with m.Elif(~entry.valid):
+            self._fault(m, FaultType.PTE)
+        with m.Elif(entry.aperture != PteAperture.VIDEO):
+            self._fault(m, FaultType.UNSUPPORTED_APERTURE)
+        with m.Elif(entry.kind != 0):
+            self._fault(m, FaultType.UNSUPPORTED_KIND)
+        with m.Elif(number >= self._config.memory_bytes >> shift):
+            self._fault(m, FaultType.REGION)
+        with m.Else():
+            m.d.comb += self.end.outcome.eq(Outcome.PAGE)

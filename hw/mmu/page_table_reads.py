@@ -1,0 +1,157 @@
+"""Reads of page tables that are under way: asked for in order, answered in order (ASID-4)."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.mmu.page_table_entry import ENTRY_BITS
+from hw.records.memory import MemoryStatus, ReadPort
+
+__all__ = ["Pending"]
+
+_WAITING = 4
+"""Reads that may wait until memory takes them."""
+
+
+class Pending(wiring.Component):
+    """Offers reads to memory, remembers whose they are, and makes entries of the beats.
+
+    A read is offered in the cycle after `add`, if none waits before it. Memory answers a cycle
+    after it has taken a read, at the earliest. A beat is taken in every cycle; all that is said of
+    it is combinational from it, or stands in registers already.
+
+    Parameters
+    ----------
+    walks : reads under way, at most. owner : layout of what is remembered.
+
+    Members
+    -------
+    add : strobe, one more read: of an entry that is `wide`, so has 16 bytes, at `address`, for walk
+        `number`. It counts only while there is `room`; there is `ample` room for one more.
+    read : a memory client; addresses are physical.
+    room : a read may be added. ample : also one cycle and one read later.
+    head : whose beat comes next. slot : its walk, one-hot, 0 when no read is under way.
+    came, entry, status : strobe, its entry, and how its read ended.
+    """
+
+    def __init__(self, config: Config, walks: int, owner: data.StructLayout) -> None:
+        self._config, self._walks = config, walks
+        self._bits = bits = (walks - 1).bit_length()
+        self._ask = data.StructLayout({"address": config.address_width, "wide": 1})
+        lanes = config.data_width // 64
+        self._owed = data.StructLayout({
+            "lane": (lanes - 1).bit_length(), "wide": 1, "number": bits, "owner": owner,
+        })  # fmt: skip
+        super().__init__({
+            "add": In(1),
+            "address": In(config.address_width),
+            "wide": In(1),
+            "number": In(bits),
+            "owner": In(owner),
+            "room": Out(1, init=1),
+            "ample": Out(1, init=1),
+            "read": Out(ReadPort(config)),
+            "head": Out(owner),
+            "number_head": Out(bits),
+            "slot": Out(walks),
+            "came": Out(1),
+            "entry": Out(ENTRY_BITS),
+            "status": Out(MemoryStatus),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # How many reads have been added; taken by memory; are or were at the head.
+        width = max(self._bits + 1, _WAITING.bit_length())
+        self.added, self.taken, self.seen = (
+            Signal(width, name=name) for name in ("added", "taken", "seen")
+        )
+        self._offer(m)
+        self._remember(m)
+        self._assemble(m)
+        return m
+
+    def _offer(self, m: Module) -> None:
+        m.submodules.asks = asks = Memory(shape=self._ask, depth=_WAITING, init=[])
+        write, ask = asks.write_port(), asks.read_port(domain="comb")
+        request, waiting = self.read.request, Signal(_WAITING.bit_length())
+        m.d.comb += [
+            # What is written counts when `added` moves on.
+            write.en.eq(self.room),
+            write.addr.eq(self.added),
+            write.data.address.eq(self.address),
+            write.data.wide.eq(self.wide),
+            ask.addr.eq(self.taken),
+            waiting.eq(self.added - self.taken),
+            request.valid.eq(self.added != self.taken),
+            request.p.va.eq(ask.data.address),
+            request.p.physical.eq(1),
+            request.p.beats.eq(ask.data.wide if self._config.data_width < ENTRY_BITS else 0),
+        ]
+        # As of the last cycle: one more has been added in it, at most.
+        m.d.sync += [
+            self.room.eq(waiting < _WAITING - 1),
+            self.ample.eq(waiting < _WAITING - 2),
+        ]
+        with m.If(self.add):
+            m.d.sync += self.added.eq(self.added + 1)
+        with m.If(request.valid & request.ready):
+            m.d.sync += self.taken.eq(self.taken + 1)
+
+    def _remember(self, m: Module) -> None:
+        """The oldest read is in a register, so that all is known of it when its beat comes."""
+        m.submodules.order = order = Memory(shape=self._owed, depth=1 << self._bits, init=[])
+        write, next_ = order.write_port(), order.read_port(domain="comb")
+        self._head = head = Signal(self._owed)
+        self.held = Signal()
+        there, moves = Signal(), Signal()
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(self.added),
+            write.data.lane.eq(self.address[3:]),
+            write.data.wide.eq(self.wide),
+            write.data.number.eq(self.number),
+            write.data.owner.eq(self.owner),
+            next_.addr.eq(self.seen),
+            there.eq(self.added != self.seen),
+            moves.eq(self.came | ~self.held),
+            self.head.eq(head.owner),
+            self.number_head.eq(head.number),
+        ]
+        with m.If(moves):
+            m.d.sync += [
+                head.eq(next_.data),
+                self.slot.eq(Mux(there, 1 << next_.data.number, 0)),
+                self.held.eq(there),
+                self.seen.eq(self.seen + there),
+            ]
+
+    def _assemble(self, m: Module) -> None:
+        """Beats to entries."""
+        beat, head = self.read.beat, self._head
+        m.d.comb += [
+            beat.ready.eq(1),
+            self.came.eq(beat.valid & beat.p.last),
+            self.status.eq(beat.p.status),
+        ]
+        if self._config.data_width >= ENTRY_BITS:
+            wide: Any = beat.p.data
+            if self._config.data_width > ENTRY_BITS:
+                wide = beat.p.data.word_select(head.lane[1:], ENTRY_BITS)
+            m.d.comb += self.entry.eq(wide)
+            with m.If(head.lane[0]):
+                m.d.comb += self.entry[:64].eq(wide[64:])
+            return
+        # The low half of a wide entry comes first.
+        first, failed = Signal(64), Signal(MemoryStatus)
+        m.d.comb += self.entry.eq(Mux(head.wide, first, beat.p.data) | (beat.p.data << 64))
+        with m.If(beat.valid):
+            m.d.sync += [first.eq(beat.p.data), failed.eq(beat.p.status)]
+        with m.If(head.wide & (failed != MemoryStatus.OK) & (beat.p.status == MemoryStatus.OK)):
+            m.d.comb += self.status.eq(failed)
+        with m.If(self.came):
+            m.d.sync += failed.eq(MemoryStatus.OK)

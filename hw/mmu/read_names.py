@@ -1,0 +1,36 @@
+"""Names of reads of page tables: which walks read the same entry (ASID-4)."""
+
+from itertools import pairwise
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data
+
+from hw.mmu.page_table_entry import LEVELS, Depth
+from hw.mmu.records import PAGE_BITS, VPN_BITS
+
+__all__ = ["Same"]
+
+_CUTS = sorted({level.shift - PAGE_BITS for level in LEVELS} | {VPN_BITS})
+"""Where a page number is cut into pieces: an entry is named by its address space and the highest
+of them, one more at each depth."""
+
+
+class Same:
+    """Where the page of a walk agrees with that of another.
+
+    Parameters
+    ----------
+    one, other : each with `asid` and `vpn`.
+    """
+
+    def __init__(self, m: Module, one: data.View, other: data.View, name: str) -> None:
+        self._pieces = Signal(len(_CUTS) - 1, name=name)
+        pieces = [one.vpn[low:high] == other.vpn[low:high] for low, high in pairwise(_CUTS)]
+        pieces[-1] &= one.asid == other.asid
+        m.d.comb += self._pieces.eq(Cat(pieces))
+
+    def at(self, depth: Value | Depth) -> Value:
+        """Whether they read the same entry at that depth."""
+        depth, deepest = Value.cast(depth), len(LEVELS) - 1
+        below = (depth < deepest - number for number in range(len(self._pieces)))
+        return (self._pieces | Cat(below)).all()

@@ -1,0 +1,57 @@
+"""What has come for the misses of one first-level TLB, until that takes it."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.mmu.l1_tlb import miss_result
+from hw.mmu.l2_tlb import found
+from hw.mmu.mshr import miss_bits
+from hw.mmu.records import Outcome, covers, invalidation, largest
+
+__all__ = ["Results"]
+
+
+class Results(wiring.Component):
+    """A queue with room for every miss that may wait: whoever has found a page need not wait.
+
+    One result in, one out per cycle, 1 cycle later. An invalidation turns what it covers into
+    RETRY.
+
+    Members
+    -------
+    found : a result, whose tag is the number of the miss.
+    o : results, in order.
+    invalidate : see `invalidation`.
+    """
+
+    def __init__(self, config: Config, misses: int) -> None:
+        self._found, self._misses = found(config, miss_bits(misses)), misses
+        super().__init__({
+            "found": In(self._found),
+            "o": Out(stream.Signature(miss_result(config, misses))),
+            "invalidate": In(invalidation(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Of places from the first one on those are valid that hold something.
+        places = Signal(data.ArrayLayout(self._found, self._misses))
+        leaves, first = self.o.valid & self.o.ready, places[0]
+        m.d.comb += [
+            self.o.valid.eq(first.valid),
+            self.o.p.miss.eq(first.tag),
+            [self.o.p[name].eq(first.end[name]) for name in first.end.shape().members],
+        ]
+        nothing = data.View(self._found, Signal(self._found.size, name="nothing"))
+        after = [*list(places)[1:], nothing]
+        for n, place in enumerate(places):
+            before = places[n - 1].valid if n else 1
+            free = Mux(leaves, place.valid & ~after[n].valid, before & ~place.valid)
+            stays = Mux(leaves, after[n], place)
+            next_ = data.View(self._found, Mux(self.found.valid & free, self.found, stays))
+            m.d.sync += place.eq(next_)
+            with m.If(covers(self.invalidate, next_.asid, next_.vpn, largest(next_.end))):
+                m.d.sync += place.end.outcome.eq(Outcome.RETRY)
+        return m

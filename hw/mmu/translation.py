@@ -1,0 +1,207 @@
+"""Translation as a whole: from the look-ups of clients to physical addresses (ASID-1 … ASID-11)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.lib.arbiter import RoundRobin
+from hw.lib.onehot import encode, select
+from hw.lib.shared import Shared
+from hw.lib.stream import StreamRegister
+from hw.mmu.asid_table import Spaces, space
+from hw.mmu.l1_tlb import L1Tlb
+from hw.mmu.l2_tlb import L2Tlb
+from hw.mmu.mshr import miss_bits
+from hw.mmu.records import VPN_BITS, Scope, answer, invalidation, lookup, page_request
+from hw.mmu.refill_fifo import Results
+from hw.mmu.walker import Walker
+from hw.records.memory import ReadPort
+
+__all__ = ["Mmu", "maintenance", "miss_number"]
+
+
+def maintenance(config: Config) -> data.StructLayout:
+    """An invalidation of `scope`; or with `bind` the row of `asid` becomes `row`, and what was
+    translated for it before is invalidated (ASID-8)."""
+    return data.StructLayout({
+        "bind": 1,
+        "scope": Scope,
+        "asid": config.asid_bits,
+        "vpn": VPN_BITS,
+        "row": space(config),
+    })
+
+
+def miss_number(config: Config, clients: int) -> data.StructLayout:
+    """Names a miss of a client behind the first levels."""
+    return data.StructLayout({
+        "miss": miss_bits(config.l1_misses),
+        "client": max(1, (clients - 1).bit_length()),
+    })
+
+
+class Mmu(wiring.Component):
+    """One first-level TLB per client; behind them a second level, ASID table and walker.
+
+        request ─► L1 ─ miss ─► in turn ─► L2 ─ missed ─► queue ─► walker ─► memory
+        answer  ◄──┘ ◄─ Results ◄──────────┘ ◄──────── walked ───────┘  └─ ASID table
+
+    Cycles: a hit in L1 1; in L2 11 more (miss 1, in turn 1, L2 4, `Results` 1, L1 4); a walk 8 more
+    than `Walker` takes (queue 2, L2 6).
+
+    Nothing behind the first levels ever waits for a client: L2 answers in its cycle, `Results` has
+    a place for every miss, and so has the queue before the walker.
+
+    Fairness: misses of clients go to L2 in turn, one per cycle, and to the walker in that order. So
+    a miss waits for a walk of its own until at most all other misses that all clients together
+    may have waiting got one; that is never while there are as many walks as those. A walk that an
+    invalidation of its page, or of its space, overtakes begins anew.
+
+    An invalidation is one event, in the same cycle for all. From the next cycle on no answer rests
+    on what it covers; `done` is that cycle. A reset must be one of the memory as well: the walker
+    takes what it has asked for.
+
+    Parameters
+    ----------
+    clients : at least 1. tag : of every look-up.
+
+    Members
+    -------
+    request, answer : per client, see `L1Tlb`.
+    command : invalidations and binds; done : strobe, the last one that was taken has taken effect.
+    read : a memory client; addresses are physical.
+    hit, missed : per client, see `L1Tlb`. found : L2 had a page that a client had missed. walks,
+        walked : a walk of `asid` begins, or has ended.
+    """
+
+    def __init__(self, config: Config, clients: int, tag: data.Layout) -> None:
+        if clients < 1:
+            raise ValueError(f"clients = {clients!r} is not at least 1")
+        self._config, self._clients = config, clients
+        sizes = {"entries": config.l1_entries, "misses": config.l1_misses}
+        l1 = L1Tlb(config, tag, **sizes)
+        self._l1 = [Shared(l1, "l1") for _ in range(clients)]
+        self._results = Results(config, config.l1_misses)
+        self._number = number = miss_number(config, clients)
+        self._l2 = L2Tlb(config, number.size, entries=config.l2_entries, ways=config.l2_ways)
+        self._request = page_request(config, number.size)
+        self._walker = Walker(config, self._request.size)
+        event = data.StructLayout({"valid": 1, "asid": config.asid_bits})
+        super().__init__({
+            "request": In(stream.Signature(lookup(config, tag))).array(clients),
+            "answer": Out(stream.Signature(answer(config, tag))).array(clients),
+            "command": In(stream.Signature(maintenance(config))),
+            "done": Out(1),
+            "read": Out(ReadPort(config)),
+            "hit": Out(event).array(clients),
+            "missed": Out(event).array(clients),
+            "found": Out(event),
+            "walks": Out(event),
+            "walked": Out(event),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.l2, m.submodules.walker = self._l2, self._walker
+        m.submodules.spaces = self._spaces = Spaces(self._config)
+        self._event = Signal(invalidation(self._config))
+        self._maintain(m)
+        self._first_levels(m)
+        self._ask(m)
+        self._walk(m)
+        return m
+
+    def _maintain(self, m: Module) -> None:
+        """A bind, and in the next cycle the invalidation, for all at once."""
+        command, event, spaces = self.command, self._event, self._spaces
+        taken = command.valid & command.ready
+        m.d.comb += [
+            command.ready.eq(~event.valid & ~self._l2.removing & ~spaces.busy),
+            spaces.bind.valid.eq(taken & command.p.bind),
+            spaces.bind.asid.eq(command.p.asid),
+            spaces.bind.row.eq(command.p.row),
+            self._l2.invalidate.eq(event),
+            self._walker.invalidate.eq(event),
+        ]
+        m.d.sync += [
+            event.valid.eq(taken),
+            event.scope.eq(Mux(command.p.bind, Scope.ASID, command.p.scope)),
+            [event[name].eq(command.p[name]) for name in ("asid", "vpn")],
+            self.done.eq(event.valid),
+        ]
+
+    def _first_levels(self, m: Module) -> None:
+        """Each with the results that have come for it."""
+        came = self._l2.result
+        number = data.View(self._number, came.tag)
+        for client, l1 in enumerate(self._l1):
+            results = Shared(self._results, "results")
+            m.submodules[f"l1_{client}"], m.submodules[f"results_{client}"] = l1, results
+            connect(m, flipped(self.request[client]), l1.request)
+            connect(m, l1.answer, flipped(self.answer[client]))
+            connect(m, results.o, l1.result)
+            m.d.comb += [
+                results.found.valid.eq(came.valid & (number.client == client)),
+                results.found.tag.eq(number.miss),
+                [results.found[name].eq(came[name]) for name in ("asid", "vpn", "end")],
+                results.invalidate.eq(self._event),
+                l1.invalidate.eq(self._event),
+                self.hit[client].eq(l1.hit),
+                self.missed[client].eq(l1.missed),
+            ]
+
+    def _ask(self, m: Module) -> None:
+        """Misses of clients, in turn, to the second level."""
+        m.submodules.turns = turns = RoundRobin(self._clients)
+        m.submodules.asked = asked = StreamRegister(self._request)
+        connect(m, asked.o, self._l2.probe)
+        misses = [l1.miss for l1 in self._l1]
+        shape, words = misses[0].p.shape(), (one.p.as_value() for one in misses)
+        chosen = data.View(shape, select(turns.grant, words))
+        m.d.comb += [
+            turns.requests.eq(Cat(one.valid for one in misses)),
+            turns.advance.eq(asked.i.ready),
+            asked.i.valid.eq(turns.requests.any()),
+            asked.i.p.tag.eq(Cat(chosen.miss, encode(turns.grant))),
+            asked.i.p.asid.eq(chosen.asid),
+            asked.i.p.vpn.eq(chosen.vpn),
+        ]
+        for client, miss in enumerate(misses):
+            m.d.comb += miss.ready.eq(turns.grant[client] & asked.i.ready)
+
+    def _walk(self, m: Module) -> None:
+        """What the second level has not, to the walker, and back."""
+        l2, walker, spaces = self._l2, self._walker, self._spaces
+        # One more: the register at the output fills a cycle after the memory.
+        m.submodules.queue = queue = SyncFIFOBuffered(
+            width=self._request.size, depth=(1 << self._number.size) + 1
+        )
+        missed = Signal(self._request)
+        waits = data.View(self._request, queue.r_data)
+        back = data.View(self._request, walker.result.p.tag)
+        names = self._request.members
+        m.d.comb += [
+            [missed[name].eq(l2.missed[name]) for name in names],
+            queue.w_en.eq(l2.missed.valid),
+            queue.w_data.eq(missed),
+            queue.r_en.eq(walker.request.ready),
+            walker.request.valid.eq(queue.r_rdy),
+            walker.request.p.tag.eq(queue.r_data),
+            walker.request.p.asid.eq(waits.asid),
+            walker.request.p.vpn.eq(waits.vpn),
+            l2.walked.valid.eq(walker.result.valid),
+            [l2.walked.p[name].eq(back[name]) for name in names],
+            l2.walked.p.end.eq(walker.result.p.end),
+            walker.result.ready.eq(l2.walked.ready),
+            spaces.look.eq(walker.look),
+            spaces.asid.eq(walker.asid),
+            walker.row.eq(spaces.row),
+            self.walks.valid.eq(walker.request.valid & walker.request.ready),
+            self.walks.asid.eq(waits.asid),
+            self.walked.valid.eq(walker.result.valid & walker.result.ready),
+            self.walked.asid.eq(back.asid),
+            self.found.eq(l2.hit),
+        ]
+        connect(m, walker.read, flipped(self.read))

@@ -1,0 +1,122 @@
+"""Walk cache: where the PD0 of recently walked regions lie (ASID-4)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import lowest, select
+from hw.mmu.page_table_entry import TABLE_BITS
+from hw.mmu.plru import TreeRecency
+from hw.mmu.records import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
+from hw.page_tables import DIRECTORIES
+
+__all__ = ["Directories"]
+
+_REGION = DIRECTORIES[2].shift - PAGE_BITS
+"""Bits of a page number inside the region of one PD0."""
+
+
+class Directories(wiring.Component):
+    """Fully associative; a look-up is answered in the next cycle.
+
+    An entry that is not valid is used before another is replaced; then the least recently used one,
+    as a tree of bits remembers it. An invalidation takes effect in the cycle after it: also that
+    of a page takes away the PD0 of its region. In its own cycle nothing is filled, and what waits
+    to be filled is dropped.
+
+    To fill takes 3 cycles, and those in which there is a look-up; what comes meanwhile is dropped:
+    it costs a few reads at most.
+
+    Parameters
+    ----------
+    entries : 2 … 64, a power of two.
+
+    Members
+    -------
+    look, asid, vpn : whose PD0 is wanted.
+    hit, table : it is known; its address >> `TABLE_BITS`.
+    fill : the PD0 of page `vpn` of `asid` lies at `table`.
+    invalidate : see `invalidation`.
+    """
+
+    def __init__(self, config: Config, *, entries: int) -> None:
+        self._entries = entries
+        self._recency = TreeRecency(entries)
+        table = config.address_width - TABLE_BITS
+        page = {"asid": config.asid_bits, "vpn": VPN_BITS}
+        self._row = data.StructLayout({
+            "valid": 1,
+            "asid": config.asid_bits,
+            "region": VPN_BITS - _REGION,
+            "table": table,
+        })
+        super().__init__({
+            "look": In(1),
+            "asid": In(config.asid_bits),
+            "vpn": In(VPN_BITS),
+            "hit": Out(1),
+            "table": Out(table),
+            "fill": In(data.StructLayout({"valid": 1, **page, "table": table})),
+            "invalidate": In(invalidation(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.recency = self._recency
+        rows = Signal(data.ArrayLayout(self._row, self._entries))
+        writes, chosen = self._fill(m, rows)
+        wanted = Signal(self._entries)
+        found = Signal(self._entries)
+        m.d.comb += [
+            wanted.eq(Cat(self._is(row, self.asid, self.vpn[_REGION:]) for row in rows)),
+            self.hit.eq(found.any()),
+            self.table.eq(select(found, (row.table for row in rows))),
+            self._recency.use.eq(Mux(writes, chosen, found)),
+        ]
+        m.d.sync += found.eq(Mux(self.look, wanted, 0))
+        event = self.invalidate
+        for row in rows:
+            here = (event.scope != Scope.PAGE) | (event.vpn[_REGION:] == row.region)
+            with m.If(touches(event, row.asid) & here):
+                m.d.sync += row.valid.eq(0)
+        return m
+
+    def _fill(self, m: Module, rows: data.View) -> tuple[Value, Value]:
+        """Whether a row is written, and which one."""
+        event = self.invalidate
+        comes = Signal(self._row)
+        compared, new = Signal(name="compared"), Signal(name="new")
+        same, chosen, free, place = (
+            Signal(self._entries, name=name) for name in ("same", "chosen", "free", "place")
+        )
+        writes = Signal()
+        m.d.comb += [
+            free.eq(Cat(~row.valid for row in rows)),
+            place.eq(Mux(free.any(), free, self._recency.oldest)),
+            # A row that was found stays until its table has been taken.
+            writes.eq(comes.valid & new & ~self.look & ~event.valid),
+        ]
+        m.d.sync += [
+            same.eq(Cat(self._is(row, comes.asid, comes.region) for row in rows)),
+            compared.eq(comes.valid),
+            new.eq(compared & ~same.any()),
+            chosen.eq(lowest(place)),
+        ]
+        with m.If(event.valid | writes | (compared & same.any())):
+            m.d.sync += [comes.valid.eq(0), compared.eq(0), new.eq(0)]
+        with m.Elif(~comes.valid):
+            m.d.sync += [
+                comes.valid.eq(self.fill.valid),
+                comes.asid.eq(self.fill.asid),
+                comes.region.eq(self.fill.vpn[_REGION:]),
+                comes.table.eq(self.fill.table),
+            ]
+        for number, row in enumerate(rows):
+            with m.If(writes & chosen[number]):
+                m.d.sync += row.eq(comes)
+        return writes, chosen
+
+    @staticmethod
+    def _is(row: data.View, asid: Value, region: Value) -> Value:
+        return row.valid & (row.asid == asid) & (row.region == region)

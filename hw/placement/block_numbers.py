@@ -1,0 +1,128 @@
+"""Which blocks of each row are undistributed (PLACE-7, ASID-25)."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.placement.grid_raster import Raster
+from hw.records.placement import BLOCK_COUNT_BITS, coordinates
+
+__all__ = ["Numbering"]
+
+_count = data.StructLayout({"blocks": BLOCK_COUNT_BITS, "last": 1, "empty": 1})
+"""So many undistributed blocks; there is just one, there is none."""
+
+
+class Numbering(wiring.Component):
+    """Of each row how many blocks are undistributed, and the next one's place in the grid; in RAM.
+
+    One block per cycle, also of one row in cycles one after the other: the row is named a cycle
+    ahead, and what is taken counts in the next cycle. The row looked at is in registers.
+
+    What a row opens with and what becomes of it are in RAMs of their own, so that a row can open
+    while a block is taken from another; `fresh` tells which counts.
+
+    Members
+    -------
+    open : a row opens; none of the other events is for it. It can be asked for and be `ahead` from
+        the next cycle on; `at` is right when it is `ahead` 3 cycles later.
+    ahead : the row that is looked at in the next cycle.
+    blocks, at, empty, last : of the row looked at, `blocks` undistributed, the first of them at
+        `at`; there is none, just one.
+    take : that block is distributed. change : the row has `count` undistributed blocks from now on;
+        not together with `take`.
+    ask, asked : a second row to look at, and its count; combinational.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "open": In(
+                data.StructLayout({
+                    "valid": 1,
+                    "row": config.row_bits,
+                    "blocks": BLOCK_COUNT_BITS,
+                    "first": coordinates,
+                    "grid": coordinates,
+                })
+            ),
+            "ahead": In(config.row_bits),
+            "blocks": Out(BLOCK_COUNT_BITS),
+            "at": Out(coordinates),
+            "empty": Out(1),
+            "last": Out(1),
+            "take": In(1),
+            "change": In(data.StructLayout({"valid": 1, "count": BLOCK_COUNT_BITS})),
+            "ask": In(config.row_bits),
+            "asked": Out(BLOCK_COUNT_BITS),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.raster = raster = Raster(config)
+        self._row, self._fresh = row, fresh = Signal(config.row_bits), Signal(config.rows)
+        writes = Signal()
+        m.d.sync += row.eq(self.ahead)
+        m.d.comb += [
+            writes.eq(self.take | self.change.valid),
+            [raster.open[name].eq(self.open[name]) for name in ("valid", "row", "first", "grid")],
+            raster.fresh.eq(fresh.bit_select(self.ahead, 1)),
+            raster.ahead.eq(self.ahead),
+            raster.take.eq(self.take),
+            raster.keep.eq(self.change.valid),
+            self.at.eq(raster.at),
+        ]
+        with m.If(writes):
+            m.d.sync += fresh.bit_select(row, 1).eq(0)
+        with m.If(self.open.valid):
+            m.d.sync += fresh.bit_select(self.open.row, 1).eq(1)
+        self._counts(m, writes)
+        return m
+
+    def _counts(self, m: Module, writes: Signal) -> None:
+        row, fresh, depth = self._row, self._fresh, 1 << self._config.row_bits
+        m.submodules.opened = opened = Memory(shape=_count, depth=depth, init=[])
+        m.submodules.counts = counts = Memory(shape=_count, depth=depth, init=[])
+        write_opened, write = opened.write_port(), counts.write_port()
+        found = []
+        for asked in (self.ahead, self.ask):
+            first, then = (ram.read_port(domain="comb") for ram in (opened, counts))
+            m.d.comb += [first.addr.eq(asked), then.addr.eq(asked)]
+            one = Mux(fresh.bit_select(asked, 1), first.data.as_value(), then.data.as_value())
+            found.append(one)
+        now, then = Signal(_count, name="now"), Signal(_count, name="then")
+        stale = Signal()
+        self._count(m, now, then)
+        m.d.comb += [
+            write_opened.en.eq(self.open.valid),
+            write_opened.addr.eq(self.open.row),
+            write_opened.data.blocks.eq(self.open.blocks),
+            write_opened.data.last.eq(self.open.blocks == 1),
+            write.en.eq(writes),
+            write.addr.eq(row),
+            write.data.eq(then),
+            self.blocks.eq(now.blocks),
+            self.empty.eq(now.empty),
+            self.last.eq(now.last),
+            self.asked.eq(data.View(_count, found[1]).blocks),
+        ]
+        m.d.sync += stale.eq(self.open.valid & (self.open.row == self.ahead))
+        with m.If((self.ahead != row) | stale):
+            m.d.sync += now.eq(found[0])
+        with m.Elif(writes):
+            m.d.sync += now.eq(then)
+
+    def _count(self, m: Module, now: data.View, then: data.View) -> None:
+        """What becomes of the count. By `change`, which is known before `take`."""
+        count = self.change.count
+        with m.If(self.change.valid):
+            m.d.comb += [then.blocks.eq(count), then.last.eq(count == 1), then.empty.eq(count == 0)]
+        with m.Else():
+            m.d.comb += [
+                then.blocks.eq(now.blocks - 1),
+                then.last.eq(now.blocks == 2),
+                then.empty.eq(now.last),
+            ]

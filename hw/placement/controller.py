@@ -1,0 +1,308 @@
+"""The global logic controller: which block goes to which SM (PLACE-1 … 10, ASID-30 … 32)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.placement.block_numbers import Numbering
+from hw.placement.kernel_table import Kernels, decision
+from hw.placement.row_order import row_event
+from hw.placement.row_requests import Requests
+from hw.placement.running_blocks import Running
+from hw.placement.sm_choice import Choice, Gather
+from hw.placement.sm_table import Rank, SmRow, sight
+from hw.records.placement import GlobalPort, Policy, SmLink, block_record
+
+__all__ = ["Placement", "Step", "placed", "refused"]
+
+
+class Step(enum.Enum, shape=2):
+    """Which step found the SM (PLACE-2, 4, 5)."""
+
+    WHOLE = 0
+    WARP = 1
+    LOWER = 2
+
+
+def placed(config: Config) -> data.StructLayout:
+    """A block was placed on `sm`; a strobe."""
+    return data.StructLayout({
+        "valid": 1,
+        **block_record(config).members,
+        "sm": config.sm_bits,
+        "step": Step,
+    })
+
+
+refused = data.StructLayout({
+    "valid": 1,
+    "registers": 1,
+    "warps": 1,
+    "shared": 1,
+    "slots": 1,
+    "lower": 1,
+})
+"""A decision found no SM; a strobe, and what no SM had when it began: registers, warps, shared
+memory of a whole block, a block slot; only blocks of lower priority."""
+
+
+class Placement(wiring.Component):
+    """Kernel table × SM table → blocks to SMs; up to one per cycle.
+
+    A decision begins with a kernel and what is known of all SMs in that cycle, goes through the
+    rounds of `Choice`, and is carried out in the cycle after the last. Then:
+
+    * It is the kernel's turn: no row that goes before it has undistributed blocks without a
+      decision. From the cycle after `open` was taken, or the third after `add`, no block of a row
+      after it is sent before all of its own, except those that were sent already.
+    * The SM qualifies, by the step that was decided: what it has left can only have grown since the
+      decision began, for an SM that got a block meanwhile is out of the choice.
+    * No SM qualified by a better step, or for step A with the policy's preference, when the
+      decision began, whatever became of it since. Else the decision fails, as it does when no SM
+      was found, and the kernel waits for one that succeeds.
+
+    Within a step the SM is the best of the policy's order, of those that qualified when the
+    decision began, less those that got a block in the rounds since, and those that had lost to one
+    of these in the choice.
+
+    With other policies than wide, after a step A further blocks of the kernel follow to the same
+    SM, one per cycle, while it has room for a whole block (PLACE-3).
+
+    From `open` taken, of a kernel that goes first, to its first block valid at an SM: 5 cycles and
+    the rounds of the choice; from `freed` of which a waiting kernel has need: 3 cycles and the
+    rounds. Of 132 SMs: 10 and 8.
+
+    Members
+    -------
+    port : the task unit. sm : the SMs.
+    placed, refused : for traces and counters. `placed` comes with the block's first valid cycle.
+
+    Attributes
+    ----------
+    rows : the SM table. commit : a block is placed, to be seen in the next cycle (for proofs).
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.rows = [SmRow(config) for _ in range(config.sms)]
+        self.kernels, self.numbering = Kernels(config), Numbering(config)
+        self.choice = Choice(config)
+        self.commit = Signal()
+        super().__init__({
+            "port": In(GlobalPort(config)),
+            "sm": Out(SmLink(config)).array(config.sms),
+            "placed": Out(placed(config)),
+            "refused": Out(refused),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.kernels, m.submodules.numbering = self.kernels, self.numbering
+        m.submodules.choice = self.choice
+        m.submodules.requests = self._requests = Requests(config)
+        m.submodules.running = self._running = Running(config)
+        m.submodules.gather = self._gather = Gather(sight(config), config.sms)
+        for n, row in enumerate(self.rows):
+            m.submodules[f"row_{n}"] = row
+        self._flush, self._restart = Signal(), Signal()
+        self._taken, self._sm = Signal(config.sms), Signal(config.sm_bits)
+        layout = {"sm": config.sm_bits, "at": config.sms, "just": 1}
+        self._batch = Signal(data.StructLayout({**layout, **decision(config).members}))
+        self._steps = self._decisions(m)
+        self._ask(m)
+        self._look(m)
+        self._decide(m)
+        self._send(m)
+        return m
+
+    def _decisions(self, m: Module) -> list[data.View]:
+        """The decisions under way: the one that begins, and one per step behind it."""
+        steps = [self.kernels.begins]
+        for n in range(1 + len(self.choice.rounds)):
+            step = Signal(decision(self._config), name=f"decision_{n}")
+            m.d.sync += step.eq(steps[-1])
+            with m.If(self._flush):
+                m.d.sync += step.valid.eq(0)
+            steps.append(step)
+        return steps
+
+    def _ask(self, m: Module) -> None:
+        """What the task unit asks."""
+        asks, kernels, numbering = self._requests, self.kernels, self.numbering
+        for name in ("open", "add", "stop", "close"):
+            connect(m, flipped(getattr(self.port, name)), getattr(asks, name))
+        connect(m, asks.stopped, flipped(self.port.stopped))
+        opened = asks.open.p
+        m.d.comb += [
+            kernels.open.valid.eq(asks.opens),
+            [kernels.open[name].eq(opened[name]) for name in ("row", "needs", "asid", "policy")],
+            numbering.open.valid.eq(asks.opens),
+            [numbering.open[name].eq(opened[name]) for name in ("row", "blocks", "first", "grid")],
+            kernels.close.eq(asks.closes),
+            kernels.refill.eq(asks.refills),
+            asks.blocks.eq(numbering.blocks),
+            asks.at.eq(numbering.at),
+            numbering.change.eq(asks.change),
+            numbering.ask.eq(kernels.ask),
+            kernels.asked.eq(numbering.asked),
+            self._running.fill.eq(asks.fills),
+            self.port.drained.eq(self._running.drained),
+            self._restart.eq(asks.holds | kernels.overtakes | kernels.lost),
+            kernels.restart.eq(self._restart),
+            kernels.flush.eq(self._flush),
+        ]
+        m.d.sync += self._flush.eq(self._restart)
+
+    def _look(self, m: Module) -> None:
+        """What the SMs are asked, and what they say."""
+        asked, last, source = self.kernels.begins, self.kernels.last, self._steps[-1]
+        needs, asid = source.needs.as_value(), source.asid
+        sent = Mux(self._batch.valid, self._batch.needs.as_value(), needs)
+        space = Mux(self._batch.valid, self._batch.asid, asid)
+        for n, (row, link) in enumerate(zip(self.rows, self.sm, strict=True)):
+            m.d.comb += [
+                row.needs.eq(asked.needs),
+                row.asid.eq(asked.asid),
+                row.policy.eq(asked.policy),
+                row.last.eq(last.valid & (last.sm == n)),
+                row.taken.eq(self._taken[n]),
+                row.sent.eq(sent),
+                row.space.eq(space),
+                row.freed.eq(link.freed),
+                row.highest.eq(link.highest),
+                row.received.eq(link.received),
+                row.ready.eq(~link.block.valid | link.block.ready),
+                self.choice.candidates[n].eq(row.candidate),
+                self._gather.words[n].eq(row.seen),
+            ]
+        m.d.comb += [
+            self.choice.taken.eq(self._taken),
+            self.choice.found.sm.eq(self._sm),
+        ]
+
+    def _decide(self, m: Module) -> None:
+        """What becomes of the decision behind the last round."""
+        decided, best, seen = self._steps[-1], self.choice.best, self._gather.any
+        batch, numbering, kernels = self._batch, self.numbering, self.kernels
+        places, better, fails, continues = Signal(), Signal(), Signal(), Signal()
+        found = Signal()
+        m.d.comb += [
+            better.eq(
+                (seen.preferred & (best.rank != Rank.WHOLE + 1))
+                | (seen.whole & (best.rank < Rank.WHOLE))
+                | (seen.warp & (best.rank < Rank.WARP))
+            ),
+            kernels.settled.valid.eq(decided.valid & ~self._flush),
+            kernels.settled.row.eq(decided.row),
+            found.eq(decided.valid & ~numbering.empty & (best.rank != Rank.NONE) & ~better),
+            places.eq(found & ~batch.valid & ~self._flush),
+            # Early; after a flush it does not matter.
+            self.choice.found.valid.eq(batch.valid | found),
+            fails.eq(kernels.settled.valid & ~places & (batch.valid | ~numbering.empty)),
+            kernels.failed.eq(fails),
+            kernels.batch.eq(batch.valid),
+            self.commit.eq(places | continues),
+            self._sm.eq(Mux(batch.valid, batch.sm, self.choice.number)),
+            self._taken.eq(
+                Cat(places & (self.choice.number == n) for n in range(self._config.sms))
+                | Mux(continues, batch.at, 0)
+            ),
+        ]
+        none = (best.rank == Rank.NONE) & ~seen.whole & ~seen.warp & ~seen.lower
+        m.d.sync += self.refused.eq(0)
+        with m.If(fails & ~batch.valid & none):
+            m.d.sync += [
+                self.refused.valid.eq(1),
+                self.refused.registers.eq(~seen.registers),
+                self.refused.warps.eq(~seen.warps),
+                self.refused.shared.eq(~seen.shared),
+                self.refused.slots.eq(~seen.slot),
+                self.refused.lower.eq(~seen.below),
+            ]
+        self._follow(m, places, continues)
+
+    def _follow(self, m: Module, places: Signal, continues: Signal) -> None:
+        """Blocks that follow one to the same SM, while it has room for whole ones.
+
+        What an SM has left is known two cycles after a block was sent to it.
+        """
+        decided, batch, numbering = self._steps[-1], self._batch, self.numbering
+        one, two, ready = (
+            (Cat(words) & batch.at).any()
+            for words in (
+                [row.one for row in self.rows],
+                [row.two for row in self.rows],
+                [row.ready for row in self.rows],
+            )
+        )
+        room, begins, goes_on = Signal(), Signal(), Signal()
+        m.d.comb += [
+            room.eq(
+                batch.valid
+                & ~self._flush
+                & ~numbering.empty
+                & (self._steps[1].row == batch.row)
+                & (decided.row == batch.row)
+                & Mux(batch.just, two, one)
+            ),
+            continues.eq(room & ready),
+            begins.eq(
+                places
+                & (decided.policy != Policy.WIDE)
+                & (self.choice.best.rank >= Rank.WHOLE)
+                & ~numbering.last
+            ),
+            goes_on.eq(room & ~(continues & numbering.last)),
+        ]
+        m.d.sync += [batch.valid.eq(begins | goes_on), batch.just.eq(self.commit)]
+        with m.If(begins):
+            m.d.sync += [batch.sm.eq(self._sm), batch.at.eq(self._taken)]
+            m.d.sync += [batch[name].eq(decided[name]) for name in ("row", "needs", "asid")]
+        # Who is looked at in the next cycle: the next decision's row. In a batch there are none, or
+        # such of its own row; and between them the row that is served, which is its own.
+        reads = self._requests.reads
+        m.d.comb += numbering.ahead.eq(Mux(reads.valid, reads.row, self._steps[-2].row))
+
+    def _send(self, m: Module) -> None:
+        """The block that is placed, to its SM; and to everyone who counts."""
+        batch, numbering, kernels = self._batch, self.numbering, self.kernels
+        running, asks = self._running, self._requests
+        row = Signal(self._config.row_bits)
+        empties = Signal(row_event(self._config))
+        m.d.comb += [
+            row.eq(Mux(batch.valid, batch.row, self._steps[-1].row)),
+            numbering.take.eq(self.commit),
+            kernels.sent.valid.eq(self.commit),
+            kernels.sent.row.eq(row),
+            kernels.sent.sm.eq(self._sm),
+            running.sent.valid.eq(self.commit),
+            running.sent.row.eq(row),
+            empties.valid.eq(asks.empties.valid | (self.commit & numbering.last)),
+            empties.row.eq(Mux(asks.empties.valid, asks.empties.row, row)),
+            kernels.empty.eq(empties),
+            running.empty.eq(empties),
+        ]
+        for n, link in enumerate(self.sm):
+            connect(m, flipped(link.ended), running.ended[n])
+            with m.If(self._taken[n]):
+                m.d.sync += [
+                    link.block.valid.eq(1),
+                    link.block.p.row.eq(row),
+                    link.block.p.at.eq(numbering.at),
+                ]
+            with m.Elif(link.block.ready):
+                m.d.sync += link.block.valid.eq(0)
+        rank = Mux(batch.valid, Rank.WHOLE, self.choice.best.rank)
+        m.d.sync += [
+            self.placed.valid.eq(self.commit),
+            self.placed.row.eq(row),
+            self.placed.at.eq(numbering.at),
+            self.placed.sm.eq(self._sm),
+            self.placed.step.eq(_step(rank)),
+        ]
+
+
+def _step(rank: Value) -> Value:
+    return Mux(rank >= Rank.WHOLE, Step.WHOLE, Mux(rank >= Rank.WARP, Step.WARP, Step.LOWER))

@@ -1,0 +1,102 @@
+"""Which rows have blocks on SMs or undistributed (ASID-25)."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.lib.arbiter import FEW, RoundRobin
+from hw.lib.onehot import select
+from hw.lib.stream import StreamRegister
+from hw.placement.row_order import row_event
+from hw.records.placement import ENDS_WAITING
+
+__all__ = ["Collect", "Running"]
+
+
+class Collect(wiring.Component):
+    """Merges streams of rows into one, at one per cycle: arbiters of a few each, as a tree with a
+    register behind every one. Each input waits for at most one of every other.
+
+    Members
+    -------
+    i, o : streams of row numbers.
+    """
+
+    def __init__(self, config: Config, count: int) -> None:
+        rows = stream.Signature(config.row_bits)
+        self._count, self._bits = count, config.row_bits
+        super().__init__({"i": In(rows).array(count), "o": Out(rows)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        streams, level = [flipped(one) for one in self.i], 0
+        while level == 0 or len(streams) > 1:
+            streams = [
+                self._merge(m, streams[n : n + FEW], f"{level}_{n}")
+                for n in range(0, len(streams), FEW)
+            ]
+            level += 1
+        connect(m, streams[0], flipped(self.o))
+        return m
+
+    def _merge(self, m: Module, streams: list, name: str) -> object:
+        m.submodules[f"turns_{name}"] = turns = RoundRobin(len(streams))
+        m.submodules[f"register_{name}"] = register = StreamRegister(self._bits)
+        m.d.comb += [
+            turns.requests.eq(Cat(one.valid for one in streams)),
+            turns.advance.eq(register.i.ready),
+            register.i.valid.eq(turns.requests.any()),
+            register.i.payload.eq(select(turns.grant, (one.payload for one in streams))),
+            [one.ready.eq(register.i.ready & turns.grant[n]) for n, one in enumerate(streams)],
+        ]
+        return register.o
+
+
+class Running(wiring.Component):
+    """Counts the blocks of every row that are on SMs.
+
+    Members
+    -------
+    sent : a block of the row is sent to an SM. ended : blocks that have ended, per SM.
+    fill, empty : the row has undistributed blocks, from the next cycle on; it has none.
+    drained : per row, nothing of it is undistributed or on an SM.
+
+    Attributes
+    ----------
+    counts : blocks on SMs, per row, until their end is collected (state, for proofs).
+    filled : rows with undistributed blocks (likewise).
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        # Half of the ends that are behind wait on the SMs, half at most in `Collect`.
+        most = config.sms * (config.sm_blocks + 2 * ENDS_WAITING)
+        bits = range(most + 1)
+        self.counts = [Signal(bits, name=f"blocks_{row}") for row in range(config.rows)]
+        self.filled = Signal(config.rows)
+        event = row_event(config)
+        super().__init__({
+            "sent": In(event),
+            "ended": In(stream.Signature(config.row_bits)).array(config.sms),
+            "fill": In(event),
+            "empty": In(event),
+            "drained": Out(config.rows),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.collect = collect = Collect(self._config, self._config.sms)
+        for outer, inner in zip(self.ended, collect.i, strict=True):
+            connect(m, flipped(outer), inner)
+        m.d.comb += collect.o.ready.eq(1)
+        for row, count in enumerate(self.counts):
+            sent = self.sent.valid & (self.sent.row == row)
+            ended = collect.o.valid & (collect.o.payload == row)
+            m.d.sync += count.eq(count + sent - ended)
+            with m.If(self.fill.valid & (self.fill.row == row)):
+                m.d.sync += self.filled[row].eq(1)
+            with m.Elif(self.empty.valid & (self.empty.row == row)):
+                m.d.sync += self.filled[row].eq(0)
+            m.d.comb += self.drained[row].eq((count == 0) & ~self.filled[row])
+        return m

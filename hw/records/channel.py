@@ -1,0 +1,12 @@
+"""Events of channels."""
+
+from amaranth.lib import data
+
+from hw.config import Config
+
+__all__ = ["channel_event"]
+
+
+def channel_event(config: Config, **fields: int) -> data.StructLayout:
+    """A strobe that concerns one channel: `valid`, `channel` and the given fields."""
+    return data.StructLayout({"valid": 1, "channel": config.channel_bits, **fields})

@@ -1,0 +1,71 @@
+"""Memory clients: bursts, their beats and how they ended."""
+
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+
+__all__ = ["MemoryStatus", "ReadPort", "WritePort", "memory_request", "read_beat", "write_beat"]
+
+
+class MemoryStatus(enum.Enum, shape=2):
+    """How a memory access ended."""
+
+    OK = 0
+    BUS = 1
+    """The bus answered SLVERR or DECERR."""
+    FAULT = 2
+    """The address has no translation; the access never reached the bus."""
+
+
+def memory_request(config: Config) -> data.StructLayout:
+    """One burst of a memory client: `beats` + 1 whole bus beats from `va` rounded down to a beat.
+
+    A burst must not cross a 4 KiB boundary. `physical` skips translation (not the bounds check).
+    `atomic`: it is part of an operation that reads and writes, which a page may forbid.
+    """
+    return data.StructLayout({
+        "asid": config.asid_bits,
+        "va": VA_BITS,
+        "beats": 8,
+        "physical": 1,
+        "atomic": 1,
+    })
+
+
+def read_beat(config: Config) -> data.StructLayout:
+    """One beat of a read burst, in order within the client; a faulted burst has one beat only,
+    with `last` set and `data` meaningless."""
+    return data.StructLayout({"data": config.data_width, "last": 1, "status": MemoryStatus})
+
+
+def write_beat(config: Config) -> data.StructLayout:
+    """One beat of a write burst; `strobe` has one bit per byte."""
+    return data.StructLayout({"data": config.data_width, "strobe": config.beat_bytes, "last": 1})
+
+
+class ReadPort(wiring.Signature):
+    """A reading memory client, seen from the client. Any number of bursts may be outstanding;
+    they are answered in order."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "request": Out(stream.Signature(memory_request(config))),
+            "beat": In(stream.Signature(read_beat(config))),
+        })
+
+
+class WritePort(wiring.Signature):
+    """A writing memory client, seen from the client.
+
+    The client offers a request only when all beats of its burst are at hand, since beats of one
+    client hold the bus. Every burst, faulted ones too, consumes its beats and is answered with one
+    `done`, in order, when its bytes are visible to every later access.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "request": Out(stream.Signature(memory_request(config))),
+            "beat": Out(stream.Signature(write_beat(config))),
+            "done": In(stream.Signature(data.StructLayout({"status": MemoryStatus}))),
+        })

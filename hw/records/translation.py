@@ -1,0 +1,62 @@
+"""Binds, invalidations and the fault buffer, as their users see them."""
+
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import PA_BITS, VA_BITS, Config
+from hw.page_tables import FaultRecord
+from hw.registers import MmuOperation
+
+__all__ = ["FaultPort", "MmuPort", "fault_status", "mmu_command"]
+
+
+def mmu_command(config: Config) -> data.StructLayout:
+    """A bind or an invalidation. `page` is a virtual address, `base` a page directory base,
+    `limit` a last virtual address, all >> 12; `asid` and `base` are as wide as the registers.
+
+    `by_base`: of an invalidation, not `asid` but all that have `base` (MEM_OP knows no ASIDs).
+    """
+    return data.StructLayout({
+        "operation": MmuOperation,
+        "asid": 10,
+        "by_base": 1,
+        "page": VA_BITS - 12,
+        "base": PA_BITS - 12,
+        "limit": VA_BITS - 12,
+    })
+
+
+fault_status = data.StructLayout({"fault": 1, "overflow": 1, "bus": 1})
+"""Fields of FAULT_STATUS."""
+
+
+class MmuPort(wiring.Signature):
+    """Binds and invalidations, seen from who wants them: one at a time. `done` is a strobe: it is
+    acknowledged, nothing older than it is used any more; or it was `refused`, and nothing done."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "command": Out(stream.Signature(mmu_command(config))),
+            "done": In(data.StructLayout({"valid": 1, "refused": 1})),
+        })
+
+
+class FaultPort(wiring.Signature):
+    """The fault buffer, seen from its registers, whose members these are: `base` >> 12; `clear`
+    strobes bits of `status`. `fault` is a strobe: one more was reported. While `busy` a record may
+    be written to the buffer that was on, even if it is off by now."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "base": Out(PA_BITS - 12),
+            "records": Out(20),
+            "enable": Out(1),
+            "get": Out(20),
+            "put": In(20),
+            "status": In(fault_status),
+            "clear": Out(fault_status),
+            "dropped": In(32),
+            "record": In(FaultRecord),
+            "fault": In(1),
+            "busy": In(1),
+        })

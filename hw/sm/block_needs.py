@@ -1,0 +1,82 @@
+"""What the blocks that come to an SM need."""
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.records.placement import KernelWord, block_record, coordinates, kernel_needs, kernel_word
+
+__all__ = ["Needs", "needed_block"]
+
+
+def needed_block(config: Config) -> data.StructLayout:
+    """A block as an SM keeps it: block `at` of kernel row `row`, with what it needs."""
+    return data.StructLayout({
+        "row": config.row_bits,
+        "at": coordinates,
+        "needs": kernel_needs,
+    })
+
+
+class Needs(wiring.Component):
+    """The SM's copy of what each kernel row needs: adds it to the blocks that come.
+
+    Two RAMs, as what is kept of a row comes in two words. A block one cycle later; one per cycle.
+
+    Members
+    -------
+    kernel : words of kernel rows.
+    i : blocks, whose rows' words have been written before.
+    o : the same with their needs.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "kernel": In(kernel_word(config)),
+            "i": In(stream.Signature(block_record(config))),
+            "o": Out(stream.Signature(needed_block(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        takes = Signal()
+        members = dict(kernel_needs.members)
+        whole = {"block_registers": members.pop("block_registers")}
+        m.d.comb += [
+            self.i.ready.eq(~self.o.valid | self.o.ready),
+            takes.eq(self.i.valid & self.i.ready),
+        ]
+        with m.If(self.i.ready):
+            m.d.sync += self.o.valid.eq(self.i.valid)
+        with m.If(takes):
+            m.d.sync += [
+                self.o.p.row.eq(self.i.p.row),
+                self.o.p.at.eq(self.i.p.at),
+            ]
+        for name, word, kept in (
+            ("needs", KernelWord.NEEDS, data.StructLayout(members)),
+            ("space", KernelWord.SPACE, data.StructLayout(whole)),
+        ):
+            found = self._words(m, name, word, kept, takes)
+            m.d.comb += [self.o.p.needs[field].eq(found[field]) for field in kept.members]
+        return m
+
+    def _words(
+        self, m: Module, name: str, word: KernelWord, kept: data.Layout, takes: Value
+    ) -> data.View:
+        """The lowest bits of one of each row's words; those of the block that was taken last."""
+        config, kernel = self._config, self.kernel
+        memory = Memory(shape=kept, depth=1 << config.row_bits, init=[])
+        m.submodules[name] = memory
+        write, read = memory.write_port(), memory.read_port()
+        m.d.comb += [
+            write.en.eq(kernel.valid & (kernel.word == word)),
+            write.addr.eq(kernel.row),
+            write.data.eq(kernel.data),
+            read.en.eq(takes),
+            read.addr.eq(self.i.p.row),
+        ]
+        return read.data

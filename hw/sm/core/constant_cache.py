@@ -1,0 +1,166 @@
+"""A small cache for what kernels only read: instructions, arguments (ASID-1)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.records.memory import MemoryStatus, read_beat
+from hw.sm.core.records import bits
+from hw.sm.port import core_request
+
+__all__ = ["LINE_BYTES", "LineCache", "line_look"]
+
+LINE_BYTES = 64
+
+
+def line_look(config: Config) -> data.StructLayout:
+    """A word that `warp` of `row` wants."""
+    return data.StructLayout({
+        "valid": 1,
+        "warp": config.warp_bits,
+        "row": config.row_bits,
+        "va": VA_BITS,
+    })
+
+
+class LineCache(wiring.Component):
+    """Direct-mapped lines of 64 bytes, tagged by kernel row and address, filled one at a time.
+
+    The answer comes in the cycle after the look-up. Whoever misses looks again when `open`. A line
+    that has come stays until the warp that made it come (`keeper`) has looked again, so that each
+    fill lets somebody go on. A fill that fails tells only that warp.
+
+    Parameters
+    ----------
+    lines : a power of two. word : bits of a word, 32 or 64.
+
+    Members
+    -------
+    look : a look-up. hit, word : its answer; or `failed`, how its line could not be read.
+    wanted : with the answer: a miss may fetch the line. leave : with the answer: the warp looks no
+        more. open : no line is on its way.
+    drop : lines of `row` count no more, not even one that is on its way (behind the SM port there
+        is none then: who waits for a line, killed or not, ends after it has come).
+    request, beat : reads; every beat is taken at once.
+    """
+
+    def __init__(self, config: Config, lines: int, word: int) -> None:
+        self._config, self._lines, self._width = config, lines, word
+        self._beats = max(1, LINE_BYTES // config.beat_bytes)
+        row = data.StructLayout({"valid": 1, "row": config.row_bits})
+        beat = data.StructLayout({"valid": 1, "beat": read_beat(config)})
+        super().__init__({
+            "look": In(line_look(config)),
+            "hit": Out(1),
+            "word": Out(word),
+            "failed": Out(MemoryStatus),
+            "wanted": In(1),
+            "leave": In(1),
+            "open": Out(1),
+            "drop": In(row),
+            "request": Out(stream.Signature(core_request(config))),
+            "beat": In(beat),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._low, self._index = bits(LINE_BYTES), bits(self._lines)
+        self._valid = Signal(self._lines)
+        self._rows = Signal(data.ArrayLayout(self._config.row_bits, self._lines))
+        self._asked = Signal(line_look(self._config))
+        self._line = Signal(line_look(self._config))
+        """What is fetched, or was last, and for whom."""
+        tag = data.StructLayout({"row": self._config.row_bits, "tag": VA_BITS - self._tag_at})
+        m.submodules.tags = self._tags = memory.Memory(shape=tag, depth=self._lines, init=[])
+        depth = self._lines * self._beats
+        width = self._config.data_width
+        m.submodules.data = self._data = memory.Memory(shape=width, depth=depth, init=[])
+        self._answer(m)
+        self._fill(m)
+        return m
+
+    @property
+    def _tag_at(self) -> int:
+        return bits(LINE_BYTES) + bits(self._lines)
+
+    def _index_of(self, look: data.View) -> Value:
+        return look.va[self._low : self._tag_at]
+
+    def _answer(self, m: Module) -> None:
+        look, asked, config = self.look, self._asked, self._config
+        valid = Signal()
+        tags, words = self._tags.read_port(), self._data.read_port()
+        low = config.offset_bits
+        m.d.sync += [
+            asked.eq(look),
+            # As it was when the line was read: one that is complete in this cycle was not yet.
+            valid.eq(self._valid.bit_select(self._index_of(look), 1)),
+        ]
+        m.d.comb += [
+            tags.addr.eq(self._index_of(look)),
+            words.addr.eq(look.va[low : self._tag_at]),
+            self.hit.eq(
+                valid & (tags.data.row == asked.row) & (tags.data.tag == asked.va[self._tag_at :])
+            ),
+            self.word.eq(
+                words.data.word_select(asked.va[bits(self._width // 8) : low], self._width)
+            ),
+        ]
+
+    def _fill(self, m: Module) -> None:
+        asked, line = self._asked, self._line
+        count, stale, failed = Signal(bits(self._beats)), Signal(), Signal(MemoryStatus)
+        keeper, begins = Signal(), Signal()
+        tags, words = self._tags.write_port(), self._data.write_port()
+        index = self._index_of(line)
+        beat, dropped = self.beat.beat, self.drop.valid & (self.drop.row == line.row)
+        m.d.comb += [
+            keeper.eq(asked.valid & (asked.warp == line.warp)),
+            begins.eq(asked.valid & ~self.hit & self.wanted),
+            tags.addr.eq(index),
+            tags.data.row.eq(line.row),
+            tags.data.tag.eq(line.va[self._tag_at :]),
+            words.addr.eq(Cat(count, index) if self._beats > 1 else index),
+            words.data.eq(beat.data),
+            self.request.p.row.eq(line.row),
+            self.request.p.va.eq(Cat(Const(0, self._low), line.va[self._low :])),
+            self.request.p.beats.eq(self._beats - 1),
+        ]
+        with m.FSM():
+            with m.State("FREE"):
+                m.d.comb += self.open.eq(1)
+                with m.If(begins):
+                    m.d.sync += [line.eq(asked), stale.eq(0), failed.eq(MemoryStatus.OK)]
+                    m.next = "ASK"
+            with m.State("ASK"):
+                m.d.comb += [self.request.valid.eq(1), tags.en.eq(1)]
+                m.d.sync += [
+                    self._valid.bit_select(index, 1).eq(0),
+                    self._rows[index].eq(line.row),
+                    count.eq(0),
+                    stale.eq(stale | dropped),
+                ]
+                with m.If(self.request.ready):
+                    m.next = "FILL"
+            with m.State("FILL"):
+                m.d.comb += words.en.eq(self.beat.valid)
+                m.d.sync += stale.eq(stale | dropped)
+                with m.If(self.beat.valid):
+                    m.d.sync += count.eq(count + 1)
+                    bad = beat.status != MemoryStatus.OK
+                    with m.If(bad & (failed == MemoryStatus.OK)):
+                        m.d.sync += failed.eq(beat.status)
+                    with m.If(beat.last):
+                        good = ~bad & (failed == MemoryStatus.OK) & ~stale & ~dropped
+                        m.d.sync += self._valid.bit_select(index, 1).eq(good)
+                        m.next = "KEPT"
+            with m.State("KEPT"):
+                m.d.comb += self.open.eq(1)
+                with m.If(keeper):
+                    m.d.comb += self.failed.eq(Mux(self.wanted, failed, MemoryStatus.OK))
+                    with m.If(self.hit | self.wanted | self.leave):
+                        m.next = "FREE"
+        for index in range(self._lines):
+            with m.If(self.drop.valid & (self._rows[index] == self.drop.row)):
+                m.d.sync += self._valid[index].eq(0)

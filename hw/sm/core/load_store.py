@@ -1,0 +1,174 @@
+"""Loads and stores of memory (ASID-1)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.errors import CoreCause
+from hw.lib.stream import StreamRegister
+from hw.records.memory import MemoryStatus, read_beat, write_beat
+from hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
+from hw.sm.core.memory_rows import Rows
+from hw.sm.core.read_port import OUTSTANDING
+from hw.sm.core.records import access_row, completion, result_row
+from hw.sm.port import core_request
+
+__all__ = ["Memory"]
+
+
+def _cause(one: data.View, status: Value) -> Value:
+    """How an access ended."""
+    bus = Mux(status == MemoryStatus.BUS, CoreCause.MEMORY_BUS, CoreCause.MEMORY_FAULT)
+    read = Mux(one.mask.any() & (status != MemoryStatus.OK), bus, CoreCause.NONE)
+    return Mux(one.cause == CoreCause.NONE, read, one.cause)
+
+
+class Memory(wiring.Component):
+    """Accesses of one beat, in the order of the instructions; loads and stores end each in their
+    order. An instruction ends with its last access, so a warp's stores are visible before it goes
+    on. A load asks when there is room for its beat, and a store with its beat at hand.
+
+    Members
+    -------
+    row, room, reserve : as of `Rows`.
+    ask, beat : reads, of one beat.
+    request, data, done : writes, likewise.
+    result : loaded words.
+    ends : instructions that have ended: loads, stores.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._access = access(config, config.beat_dwords)
+        done = data.StructLayout({"status": MemoryStatus})
+        given = data.StructLayout({"valid": 1, "beat": read_beat(config)})
+        super().__init__({
+            "room": Out(1),
+            "reserve": In(1),
+            "row": In(data.StructLayout({"valid": 1, "row": access_row(config)})),
+            "ask": Out(stream.Signature(core_request(config))),
+            "beat": In(given),
+            "request": Out(stream.Signature(core_request(config))),
+            "data": Out(stream.Signature(write_beat(config))),
+            "done": In(stream.Signature(done)),
+            "result": Out(stream.Signature(result_row(config))),
+            "ends": Out(stream.Signature(completion(config))).array(2),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.rows = rows = Rows(self._config, shared=False)
+        m.submodules.gather = gather = Gather(self._config, self._config.beat_dwords)
+        connect(m, rows.o, gather.i)
+        # Their `ready` does not depend on `valid`: what ends may be tied to what is written.
+        self._ends = []
+        for n, name in enumerate(("loaded", "stored")):
+            m.submodules[name] = register = StreamRegister(completion(self._config))
+            connect(m, register.o, flipped(self.ends[n]))
+            self._ends.append(register.i)
+        m.d.comb += [
+            rows.reserve.eq(self.reserve),
+            rows.i.eq(self.row),
+            rows.taken.eq(gather.taken),
+            self.room.eq(rows.room),
+        ]
+        m.submodules.cut = cut = StreamRegister(self._access)
+        connect(m, gather.o, cut.i)
+        one, is_store = cut.o, cut.o.p.store
+        loads = self._load(m, one.payload, one.valid & ~is_store)
+        stores = self._store(m, one.payload, one.valid & is_store)
+        m.d.comb += one.ready.eq(Mux(is_store, stores, loads))
+        return m
+
+    def _request(self, m: Module, target: stream.Interface, one: data.View) -> None:
+        m.d.comb += [target.p.row.eq(one.row), target.p.va.eq(one.va), target.p.beats.eq(0)]
+
+    def _load(self, m: Module, one: data.View, wanted: Value) -> Value:
+        """Whether the access is taken."""
+        shape = access(self._config, 1)
+        kept = {name: one[name] for name in ("warp", "last", "cause", "va", "dest", "mask")}
+        layout = data.StructLayout({
+            **{name: shape[name].shape for name in kept},
+            "places": self._access["places"].shape,
+        })
+        entry, head = Signal(layout), Signal(layout)
+        m.submodules.loads = order = SyncFIFOBuffered(width=layout.size, depth=OUTSTANDING)
+        beat_shape = read_beat(self._config)
+        m.submodules.beats = beats = SyncFIFOBuffered(width=beat_shape.size, depth=OUTSTANDING)
+        beat, real = Signal(beat_shape), one.mask.any()
+        taken = Signal()
+        m.d.comb += [
+            *(entry[name].eq(value) for name, value in kept.items()),
+            entry.places.eq(one.places),
+            self.ask.valid.eq(wanted & real & order.w_rdy),
+            taken.eq(order.w_rdy & (self.ask.ready | ~real)),
+            order.w_en.eq(wanted & taken),
+            order.w_data.eq(entry),
+            head.eq(order.r_data),
+            beats.w_en.eq(self.beat.valid),
+            beats.w_data.eq(self.beat.beat),
+            beat.eq(beats.r_data),
+        ]
+        self._request(m, self.ask, one)
+        self._loaded(m, order, head, beats, beat)
+        return taken
+
+    def _loaded(self, m: Module, order: Value, head: data.View, beats: Value, beat: data.View):
+        """The oldest load: its beat is there, its words are written, it ends."""
+        ends, result = self._ends[0], self.result
+        real, here, moves = head.mask.any(), Signal(), Signal()
+        good = real & (beat.status == MemoryStatus.OK)
+        m.d.comb += [
+            here.eq(order.r_rdy & (beats.r_rdy | ~real)),
+            result.valid.eq(here & good & (ends.ready | ~head.last)),
+            ends.valid.eq(here & head.last & (result.ready | ~good)),
+            moves.eq(here & (result.ready | ~good) & (ends.ready | ~head.last)),
+            order.r_en.eq(moves),
+            beats.r_en.eq(moves & real),
+        ]
+        gathered_words(m, result.p, head, beat.data)
+        first_failure(m, ends, head, _cause(head, beat.status), moves)
+
+    def _store(self, m: Module, one: data.View, wanted: Value) -> Value:
+        """Whether the access is taken."""
+        config = self._config
+        layout = data.StructLayout({
+            name: self._access[name].shape for name in ("warp", "last", "cause", "va", "mask")
+        })
+        entry, head = Signal(layout), Signal(layout)
+        m.submodules.stores = order = SyncFIFOBuffered(width=layout.size, depth=OUTSTANDING)
+        m.submodules.requests = requests = StreamRegister(core_request(config))
+        m.submodules.data = beats = StreamRegister(write_beat(config))
+        connect(m, requests.o, flipped(self.request))
+        connect(m, beats.o, flipped(self.data))
+        real, taken = one.mask.any(), Signal()
+        free = requests.i.ready & beats.i.ready | ~real
+        m.d.comb += [
+            *(entry[name].eq(one[name]) for name in ("warp", "last", "cause", "va", "mask")),
+            taken.eq(order.w_rdy & free),
+            order.w_en.eq(wanted & taken),
+            order.w_data.eq(entry),
+            head.eq(order.r_data),
+            requests.i.valid.eq(wanted & taken & real),
+            beats.i.valid.eq(wanted & taken & real),
+            beats.i.p.data.eq(one.data),
+            beats.i.p.strobe.eq(Cat(bit.replicate(4) for bit in one.strobe)),
+            beats.i.p.last.eq(1),
+        ]
+        self._request(m, requests.i, one)
+        self._stored(m, order, head)
+        return taken
+
+    def _stored(self, m: Module, order: Value, head: data.View) -> None:
+        ends, done, real = self._ends[1], self.done, head.mask.any()
+        here, moves = Signal(), Signal()
+        m.d.comb += [
+            here.eq(order.r_rdy & (done.valid | ~real)),
+            ends.valid.eq(here & head.last),
+            moves.eq(here & (ends.ready | ~head.last)),
+            done.ready.eq(moves & real),
+            order.r_en.eq(moves),
+        ]
+        first_failure(m, ends, head, _cause(head, done.p.status), moves)

@@ -1,0 +1,87 @@
+"""Rows of memory instructions on their way from the pipeline: room, and what is wrong with them."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.errors import CoreCause
+from hw.sm.core.coalescer import checked_row, of_lowest
+from hw.sm.core.records import QUEUED, access_row, row_count
+
+__all__ = ["Rows"]
+
+
+class Rows(wiring.Component):
+    """A queue with room for all rows of `QUEUED` instructions, which are counted beforehand. In
+    order.
+
+    Parameters
+    ----------
+    shared : of shared memory, whose addresses are offsets into the block's, of `limit` units of
+        1024 bytes; else of memory, with addresses of 49 bits.
+
+    Members
+    -------
+    room : for one more instruction. reserve : it is used.
+    i : rows of instructions that have room.
+    limit : of the block of the row that comes.
+    o : rows. taken : strobe; an instruction's last row has been used.
+    """
+
+    def __init__(self, config: Config, *, shared: bool) -> None:
+        self._config, self._shared = config, shared
+        super().__init__({
+            "room": Out(1),
+            "reserve": In(1),
+            "i": In(data.StructLayout({"valid": 1, "row": access_row(config)})),
+            "limit": In(8),
+            "o": Out(stream.Signature(checked_row(config))),
+            "taken": In(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        shape = checked_row(self._config)
+        depth = QUEUED * row_count(self._config)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=shape.size, depth=depth)
+        left = Signal(range(QUEUED + 1), init=QUEUED)
+        m.d.sync += left.eq(left - self.reserve + self.taken)
+        m.d.comb += self.room.eq(left != 0)
+        entering, row, limit = Signal(), Signal(access_row(self._config)), Signal(8)
+        m.d.sync += [entering.eq(self.i.valid), row.eq(self.i.row), limit.eq(self.limit)]
+        checked = Signal(shape)
+        m.d.comb += [
+            queue.w_en.eq(entering),
+            queue.w_data.eq(checked),
+            self.o.valid.eq(queue.r_rdy),
+            self.o.payload.eq(queue.r_data),
+            queue.r_en.eq(self.o.ready),
+        ]
+        self._check(m, row, limit, checked)
+        return m
+
+    def _check(self, m: Module, row: data.View, limit: Value, checked: data.View) -> None:
+        lanes = row.lanes
+        odd, bad = Signal(len(lanes)), Signal(len(lanes))
+        m.d.comb += odd.eq(Cat(lane.active & lane.va[:2].any() for lane in lanes))
+        m.d.comb += checked.row.eq(row)
+        if self._shared:
+            m.d.comb += [
+                bad.eq(odd | Cat(lane.active & (lane.va[10:32] >= limit) for lane in lanes)),
+                checked.cause.eq(Mux(bad.any(), CoreCause.SHARED_RANGE, CoreCause.NONE)),
+            ]
+        else:
+            past = Cat(lane.active & lane.va[VA_BITS:].any() for lane in lanes)
+            first_odd = of_lowest(m, bad, list(odd), "first_odd")
+            cause = Mux(first_odd, CoreCause.MEMORY_ALIGNMENT, CoreCause.MEMORY_FAULT)
+            m.d.comb += [
+                bad.eq(odd | past),
+                checked.cause.eq(Mux(bad.any(), cause, CoreCause.NONE)),
+            ]
+        width = 32 if self._shared else VA_BITS
+        vas = [lane.va[:width] for lane in lanes]
+        m.d.comb += checked.va.eq(of_lowest(m, bad, vas, "first_bad"))
+        for lane in range(len(lanes)):
+            m.d.comb += checked.row.lanes[lane].active.eq(lanes[lane].active & ~bad.any())

@@ -1,0 +1,70 @@
+"""One read port for all that the core reads."""
+
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.lib.arbiter import SteadyRoundRobin
+from hw.lib.onehot import encode, select
+from hw.lib.stream import StreamRegister
+from hw.records.memory import read_beat
+from hw.sm.core.records import bits
+from hw.sm.port import core_request
+
+__all__ = ["OUTSTANDING", "Reads"]
+
+OUTSTANDING = 32
+"""Bursts under way."""
+
+
+class Reads(wiring.Component):
+    """Requests in turn; beats to whoever asked, as they come. All of them are taken at once, so
+    clients ask only for what they have room for.
+
+    Members
+    -------
+    ask : of each client. beats : to each client.
+    request, beat : of the port.
+    """
+
+    def __init__(self, config: Config, clients: int) -> None:
+        self._config, self._clients = config, clients
+        given = data.StructLayout({"valid": 1, "beat": read_beat(config)})
+        super().__init__({
+            "ask": In(stream.Signature(core_request(config))).array(clients),
+            "beats": Out(given).array(clients),
+            "request": Out(stream.Signature(core_request(config))),
+            "beat": In(stream.Signature(read_beat(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        shape = core_request(self._config)
+        m.submodules.turns = turns = SteadyRoundRobin(self._clients)
+        m.submodules.out = out = StreamRegister(shape)
+        width = bits(self._clients)
+        m.submodules.order = order = SyncFIFOBuffered(width=width, depth=OUTSTANDING)
+        connect(m, out.o, flipped(self.request))
+        sends = out.i.valid & out.i.ready
+        m.d.comb += [
+            turns.requests.eq(Cat(ask.valid for ask in self.ask)),
+            turns.advance.eq(sends),
+            out.i.valid.eq(turns.grant.any() & order.w_rdy),
+            out.i.payload.as_value().eq(
+                select(turns.grant, [ask.payload.as_value() for ask in self.ask])
+            ),
+            order.w_en.eq(sends),
+            order.w_data.eq(encode(turns.grant)),
+            self.beat.ready.eq(order.r_rdy),
+            order.r_en.eq(self.beat.valid & self.beat.p.last),
+        ]
+        for n, (ask, given) in enumerate(zip(self.ask, self.beats, strict=True)):
+            mine = Mux(order.r_rdy, order.r_data == n, 0)
+            m.d.comb += [
+                ask.ready.eq(sends & turns.grant[n]),
+                given.valid.eq(self.beat.valid & mine),
+                given.beat.eq(self.beat.payload),
+            ]
+        return m

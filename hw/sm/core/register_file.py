@@ -1,0 +1,112 @@
+"""Register file: rows of `lanes` words, in units that a map finds."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.lib.arbiter import RoundRobin
+from hw.sm.core.records import dest_bits, result_row, row_count
+from hw.sm.core.unit_allocator import Units
+
+__all__ = ["UNIT_REGISTERS", "Registers", "register_look"]
+
+UNIT_REGISTERS = 4
+"""Registers of each thread in a unit."""
+
+_MOST = 64
+"""Units of a warp: 256 registers."""
+
+
+def register_look(config: Config) -> data.StructLayout:
+    """Four registers of one row of a warp."""
+    return data.StructLayout({
+        "warp": config.warp_bits,
+        "line": 5,
+        "registers": data.ArrayLayout(8, 4),
+    })
+
+
+class Registers(wiring.Component):
+    """Reads three registers of a row per cycle, and writes one.
+
+    Results of the pipeline are written at once; those of memory in other cycles, in turn.
+
+    Members
+    -------
+    take, busy, owner, give : units of warps, as of `Units`.
+    look : the registers of a row. dest : the place of the fourth, 1 cycle later. words : the first
+    three, 2 cycles later.
+    write, result : the pipeline's result.
+    loads : results of memory, from two sides. waiting : one of them is not taken.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        row = data.ArrayLayout(32, config.lanes)
+        self._units = Units(config.register_units, config.sm_warps, _MOST, 4)
+        units = self._units.signature.members
+        result = result_row(config)
+        super().__init__({
+            **{name: units[name] for name in ("take", "busy", "owner", "give")},
+            "look": In(register_look(config)),
+            "dest": Out(dest_bits(config)),
+            "words": Out(row).array(3),
+            "write": In(1),
+            "result": In(result),
+            "loads": In(stream.Signature(result)).array(2),
+            "waiting": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.units = self._units
+        connect(m, flipped(self.take), self._units.take)
+        connect(m, flipped(self.give), self._units.give)
+        m.d.comb += [self.busy.eq(self._units.busy), self.owner.eq(self._units.owner)]
+        lanes = self._config.lanes
+        depth = self._config.register_units * UNIT_REGISTERS * row_count(self._config)
+        m.submodules.file = self._file = memory.Memory(
+            shape=data.ArrayLayout(32, lanes), depth=depth, init=[]
+        )
+        self._read(m)
+        self._write(m)
+        return m
+
+    def _read(self, m: Module) -> None:
+        look = Signal.like(self.look)
+        m.d.sync += look.eq(self.look)
+        row_bits = (row_count(self._config) - 1).bit_length()
+        places = []
+        for number in range(4):
+            register = self.look.registers[number]
+            inside = look.registers[number][:2]
+            m.d.comb += [
+                self._units.look[number].number.eq(register[2:]),
+                self._units.look[number].owner.eq(self.look.warp),
+            ]
+            places.append(Cat(look.line[:row_bits], inside, self._units.unit[number]))
+        for place, word in zip(places[:3], self.words, strict=True):
+            port = self._file.read_port()
+            m.d.comb += [port.addr.eq(place), word.eq(port.data)]
+        m.d.comb += self.dest.eq(places[3])
+
+    def _write(self, m: Module) -> None:
+        m.submodules.turns = turns = RoundRobin(2)
+        port = self._file.write_port(granularity=1)
+        valid = Cat(load.valid for load in self.loads)
+        row = Signal.like(self.result)
+        m.d.comb += [
+            turns.requests.eq(valid),
+            turns.advance.eq(~self.write),
+            self.waiting.eq(valid.any() & self.write | valid.all()),
+            port.addr.eq(row.dest),
+            port.data.eq(row.words),
+            row.eq(self.result),
+        ]
+        for number, load in enumerate(self.loads):
+            m.d.comb += load.ready.eq(~self.write & turns.grant[number])
+            with m.If(load.ready):
+                m.d.comb += row.eq(load.payload)
+        with m.If(self.write | valid.any()):
+            m.d.comb += port.en.eq(row.mask)

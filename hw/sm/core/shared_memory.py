@@ -1,0 +1,149 @@
+"""Loads and stores of shared memory."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import SHARED_UNIT, Config
+from hw.lib.stream import StreamRegister
+from hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
+from hw.sm.core.memory_rows import Rows
+from hw.sm.core.records import access_row, bits, completion, result_row
+from hw.sm.core.unit_allocator import Units
+from hw.sm.port import block_begin
+
+__all__ = ["Shared"]
+
+
+class Shared(wiring.Component):
+    """Lines of `lanes` words, one access per cycle; units of 1024 bytes, which blocks find through
+    a map. What lies there was left by others: nothing is cleared. An access waits until its block
+    has all its units.
+
+    Members
+    -------
+    begin : strobe, when `free`: a block begins. finish : per slot, its block is over. clear : per
+    slot, its units are being given back, a new block has to wait.
+    row, room, reserve : as of `Rows`.
+    result, ends : loaded words, instructions that have ended.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._units = Units(config.shared_units, config.sm_blocks, config.shared_units, 1)
+        super().__init__({
+            "begin": In(data.StructLayout({"valid": 1, "what": block_begin(config)})),
+            "free": Out(1),
+            "finish": In(config.sm_blocks),
+            "clear": Out(config.sm_blocks),
+            "room": Out(1),
+            "reserve": In(1),
+            "row": In(data.StructLayout({"valid": 1, "row": access_row(config)})),
+            "result": Out(stream.Signature(result_row(config))),
+            "ends": Out(stream.Signature(completion(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.units = self._units
+        m.submodules.rows = rows = Rows(config, shared=True)
+        m.submodules.gather = gather = Gather(config, config.lanes)
+        connect(m, rows.o, gather.i)
+        m.submodules.cut = cut = StreamRegister(access(config, config.lanes))
+        connect(m, gather.o, cut.i)
+        limits = Signal(data.ArrayLayout(8, config.sm_blocks))
+        m.d.comb += [
+            rows.reserve.eq(self.reserve),
+            rows.i.eq(self.row),
+            rows.limit.eq(limits[self.row.row.place.slot]),
+            rows.taken.eq(gather.taken),
+            self.room.eq(rows.room),
+        ]
+        with m.If(self.begin.valid):
+            m.d.sync += limits[self.begin.what.slot].eq(self.begin.what.shared)
+        self._blocks(m)
+        self._access(m, cut.o)
+        return m
+
+    def _blocks(self, m: Module) -> None:
+        units, begin = self._units, self.begin.what
+        leaving, slot = Signal(self._config.sm_blocks), Signal(self._config.block_bits)
+        busy = Signal()
+        given = units.give.valid & units.give.ready
+        m.d.comb += [
+            units.take.valid.eq(self.begin.valid),
+            units.take.p.owner.eq(begin.slot),
+            units.take.p.count.eq(begin.shared),
+            self.free.eq(units.take.ready),
+            units.give.valid.eq(busy),
+            units.give.payload.eq(slot),
+            self.clear.eq(leaving | self.finish),
+        ]
+        # One slot after the other is looked at, until one is found.
+        m.d.sync += leaving.eq(leaving | self.finish)
+        with m.If(~busy):
+            m.d.sync += busy.eq(leaving.bit_select(slot, 1))
+            with m.If(~leaving.bit_select(slot, 1)):
+                m.d.sync += slot.eq(Mux(slot == self._config.sm_blocks - 1, 0, slot + 1))
+        with m.Elif(given):
+            m.d.sync += busy.eq(0)
+            for n in range(self._config.sm_blocks):
+                with m.If((slot == n) & ~self.finish[n]):
+                    m.d.sync += leaving[n].eq(0)
+
+    def _access(self, m: Module, one: stream.Interface) -> None:
+        """Three steps: which unit, which line, the words. They move together."""
+        config, units = self._config, self._units
+        low = 2 + (config.lanes - 1).bit_length()
+        inside = bits(SHARED_UNIT)
+        depth = config.shared_units * (SHARED_UNIT >> low)
+        m.submodules.memory = store = memory.Memory(
+            shape=data.ArrayLayout(32, config.lanes), depth=depth, init=[]
+        )
+        moves, settled = Signal(), units.settled(one.p.slot)
+        shape = access(config, config.lanes)
+        first, second = (
+            Signal(data.StructLayout({"valid": 1, "what": shape}), name=name)
+            for name in ("first", "second")
+        )
+        unit, kept, fresh = Signal.like(units.unit[0]), Signal.like(units.unit[0]), Signal()
+        m.d.comb += [
+            units.look[0].owner.eq(one.p.slot),
+            units.look[0].number.eq(one.p.va[inside:]),
+            one.ready.eq(moves & settled),
+            # The map answers once; steps may stand still.
+            unit.eq(Mux(fresh, units.unit[0], kept)),
+        ]
+        m.d.sync += [fresh.eq(moves), kept.eq(unit)]
+        with m.If(moves):
+            m.d.sync += [
+                first.valid.eq(one.valid & settled),
+                first.what.eq(one.payload),
+                second.eq(first),
+            ]
+        at = Cat(first.what.va[low:inside], unit)
+        read, write = store.read_port(), store.write_port(granularity=1)
+        writes = first.valid & first.what.store & moves
+        m.d.comb += [
+            read.addr.eq(at),
+            read.en.eq(moves),
+            write.addr.eq(at),
+            write.data.eq(first.what.data),
+            write.en.eq(Mux(writes, first.what.strobe, 0)),
+        ]
+        self._finish(m, second, read.data, moves)
+
+    def _finish(self, m: Module, second: data.View, words: Value, moves: Value) -> None:
+        what, result = second.what, self.result
+        m.submodules.ended = ended = StreamRegister(completion(self._config))
+        connect(m, ended.o, flipped(self.ends))
+        loads = what.mask.any() & ~what.store
+        written = result.ready | ~loads
+        m.d.comb += [
+            result.valid.eq(second.valid & loads & (ended.i.ready | ~what.last)),
+            ended.i.valid.eq(second.valid & what.last & written),
+            moves.eq(~second.valid | (written & (ended.i.ready | ~what.last))),
+        ]
+        gathered_words(m, result.p, what, Value.cast(words))
+        first_failure(m, ended.i, what, what.cause, second.valid & moves)

@@ -1,0 +1,109 @@
+"""Storage that is given out in units and found through a map, so that it never falls apart."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from hw.sm.core.records import bits
+
+__all__ = ["Units"]
+
+
+class Units(wiring.Component):
+    """A list of free units, and a map from (owner, number) to unit.
+
+    Units are taken and given back one per cycle, beside each other. Whoever takes has counted that
+    there will be enough; it then waits for what is being given back. An owner gives back all that
+    it has, and takes again only after that.
+
+    Parameters
+    ----------
+    count : units. owners : who may have some. most : units of one owner.
+    reads : read ports of the map.
+
+    Members
+    -------
+    take : `owner` is to have `count` units, 0 too; accepted at once, `busy` until it has them.
+    owner : who is taking, while `busy`.
+    give : gives back all of an owner; accepted when that is done.
+    look, unit : of each read port (owner, number); the unit, 1 cycle later.
+    """
+
+    def __init__(self, count: int, owners: int, most: int, reads: int) -> None:
+        self._count, self._owners, self._most, self._reads = count, owners, most, reads
+        owner, number = bits(owners), bits(most)
+        look = data.StructLayout({"number": number, "owner": owner})
+        asked = data.StructLayout({"owner": owner, "count": range(most + 1)})
+        super().__init__({
+            "take": In(stream.Signature(asked)),
+            "busy": Out(1),
+            "owner": Out(owner),
+            "give": In(stream.Signature(owner)),
+            "look": In(look).array(reads),
+            "unit": Out(bits(count)).array(reads),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = self._owners << bits(self._most)
+        m.submodules.map = self._map = memory.Memory(shape=bits(self._count), depth=depth, init=[])
+        m.submodules.free = self._free = SyncFIFOBuffered(
+            width=bits(self._count), depth=self._count + 1
+        )
+        for look, unit in zip(self.look, self.unit, strict=True):
+            port = self._map.read_port()
+            m.d.comb += [port.addr.eq(look), unit.eq(port.data)]
+        self._have = Signal(data.ArrayLayout(range(self._most + 1), self._owners))
+        self._take(m)
+        self._give(m)
+        return m
+
+    def _take(self, m: Module) -> None:
+        number, left = Signal(bits(self._most)), Signal(range(self._most + 1))
+        write, free = self._map.write_port(), self._free
+        m.d.comb += [
+            self.take.ready.eq(~self.busy),
+            self.busy.eq(left != 0),
+            free.r_en.eq(self.busy),
+            write.en.eq(self.busy & free.r_rdy),
+            write.addr.eq(Cat(number, self.owner)),
+            write.data.eq(free.r_data),
+        ]
+        with m.If(write.en):
+            m.d.sync += [left.eq(left - 1), number.eq(number + 1)]
+        with m.If(self.take.valid & self.take.ready):
+            asked = self.take.p
+            m.d.sync += [self.owner.eq(asked.owner), left.eq(asked.count), number.eq(0)]
+            m.d.sync += self._have[asked.owner].eq(asked.count)
+
+    def _give(self, m: Module) -> None:
+        """Reset fills the list; then owners give back."""
+        free, port = self._free, self._map.read_port()
+        filled = Signal(range(self._count + 1))
+        number, have = Signal(range(self._most + 1)), Signal(range(self._most + 1))
+        read = Signal()
+        filling = Signal()
+        m.d.comb += [
+            filling.eq(filled != self._count),
+            port.addr.eq(Cat(number[: bits(self._most)], self.give.payload)),
+            free.w_en.eq(filling | read),
+            free.w_data.eq(Mux(filling, filled[: bits(self._count)], port.data)),
+        ]
+        m.d.sync += [filled.eq(filled + filling), read.eq(0)]
+        with m.FSM():
+            with m.State("LOOK"):
+                m.d.sync += [have.eq(self._have[self.give.payload]), number.eq(0)]
+                with m.If(self.give.valid & ~filling):
+                    m.next = "READ"
+            with m.State("READ"):
+                m.d.sync += [read.eq(number != have), number.eq(number + 1)]
+                with m.If(number == have):
+                    m.next = "DONE"
+            with m.State("DONE"):
+                m.d.comb += self.give.ready.eq(1)
+                m.next = "LOOK"
+
+    def settled(self, owner: Value) -> Value:
+        """Whether `owner` has all the units that it takes."""
+        return ~(self.busy & (self.owner == owner))

@@ -1,0 +1,197 @@
+"""How a warp starts: registers, places of its threads, first instruction."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, WARP_THREADS, Config
+from hw.records.placement import KernelWord
+from hw.sm.core.kernel_rows import word_look
+from hw.sm.core.records import (
+    THREAD_BITS,
+    context_write,
+    place,
+    row_count,
+    thread,
+    thread_look,
+)
+from hw.sm.port import warp_start
+
+__all__ = ["Start"]
+
+_WORDS = (
+    KernelWord.PROGRAM_LOW,
+    KernelWord.PROGRAM_HIGH,
+    KernelWord.BLOCK_XY,
+    KernelWord.BLOCK_Z,
+)
+
+
+class Start(wiring.Component):
+    """One warp at a time, 40 cycles: the block's coordinates are walked through from the warp's
+    first thread, one per cycle. Where that one is follows from the warp before, if that was the
+    last one to start; else it is divided out, 25 cycles more. Registers are taken meanwhile.
+
+    Members
+    -------
+    start : warps, taken at their beginning.
+    take, count : strobe: `start` is to get registers. free : it may. got : it has them.
+    look, word : of the kernel table.
+    place : strobe with `start`'s warp: its place.
+    write, free_write : its first context, in a cycle in which that is possible; it runs.
+    forget : a block begins; of the warps before nothing follows.
+    threads, thread : places of a row's threads, 1 cycle later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "start": In(stream.Signature(warp_start(config))),
+            "take": Out(1),
+            "free": In(1),
+            "got": In(1),
+            "look": Out(word_look(config)),
+            "word": In(32),
+            "place": Out(place(config)),
+            "write": Out(context_write(config)),
+            "free_write": In(1),
+            "forget": In(1),
+            "threads": In(thread_look(config)),
+            "thread": Out(data.ArrayLayout(thread, config.lanes)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._warp = Signal(warp_start(self._config))
+        self._program, self._size = Signal(VA_BITS), Signal(data.ArrayLayout(16, 3))
+        self._at, self._lane = Signal(thread), Signal(5)
+        after = data.StructLayout({"valid": 1, "slot": self._config.block_bits, "index": 7})
+        self._after = Signal(after)
+        """Warp whose first thread is `_at`, if any."""
+        self._mask, self._number = Signal(WARP_THREADS), Signal(range(len(_WORDS) + 1))
+        start, warp = self.start, self._warp
+        follows = (
+            self._after.valid & (self._after.slot == warp.slot) & (self._after.index == warp.index)
+        )
+        m.d.comb += [
+            self.take.eq(start.valid & start.ready),
+            self.place.row.eq(start.p.row),
+            self.place.slot.eq(start.p.slot),
+            self.place.index.eq(start.p.index),
+            self.look.row.eq(warp.row),
+            self.look.word.eq(_WORDS[0]),
+        ]
+        walks = Signal()
+        with m.FSM():
+            with m.State("TAKE"):
+                m.d.comb += start.ready.eq(self.free)
+                m.d.sync += [warp.eq(start.payload), self._number.eq(0)]
+                with m.If(start.valid & self.free):
+                    m.next = "WORDS"
+            with m.State("WORDS"):
+                self._read_words(m)
+                with m.If(self._number == len(_WORDS)):
+                    m.next = "WALK"
+                    with m.If(warp.index == 0):
+                        m.d.sync += self._at.eq(0)
+                    with m.Elif(~follows):
+                        m.next = "DIVIDE"
+            self._divide(m)
+            with m.State("WALK"):
+                m.d.comb += walks.eq(1)
+                with m.If(self._lane == WARP_THREADS - 1):
+                    m.next = "RUN"
+            with m.State("RUN"):
+                m.d.comb += self.write.valid.eq(self.got & self.free_write)
+                with m.If(self.write.valid):
+                    m.next = "TAKE"
+        self._walk(m, walks)
+        with m.If(self.forget):
+            m.d.sync += self._after.valid.eq(0)
+        return m
+
+    def _read_words(self, m: Module) -> None:
+        """One per cycle, each there in the next."""
+        for n, word in enumerate(_WORDS):
+            with m.If(self._number == n):
+                m.d.comb += self.look.word.eq(word)
+        size, word = self._size, self.word
+        with m.Switch(self._number):
+            with m.Case(1):
+                m.d.sync += self._program.eq(word)
+            with m.Case(2):
+                m.d.sync += self._program[32:].eq(word)
+            with m.Case(3):
+                m.d.sync += [size[0].eq(word[:16]), size[1].eq(word[16:])]
+            with m.Case(4):
+                m.d.sync += size[2].eq(word[:16])
+        m.d.sync += self._number.eq(self._number + 1)
+
+    def _divide(self, m: Module) -> None:
+        """Two divisions, a bit per cycle: the first thread by the width, rows by the height."""
+        rest, quotient = Signal(THREAD_BITS + 1), Signal(THREAD_BITS)
+        step, second = Signal(range(THREAD_BITS + 1)), Signal()
+        divisor = Mux(second, self._size[1], self._size[0])
+        more = Cat(quotient[-1], rest)
+        fits = more >= divisor
+        with m.State("DIVIDE"):
+            m.d.sync += [
+                quotient.eq(self._warp.index << 5),
+                rest.eq(0),
+                step.eq(0),
+                second.eq(0),
+            ]
+            m.next = "STEP"
+        with m.State("STEP"):
+            m.d.sync += [
+                quotient.eq(Cat(fits, quotient)),
+                rest.eq(Mux(fits, more - divisor, more)),
+                step.eq(step + 1),
+            ]
+            with m.If(step == THREAD_BITS - 1):
+                m.next = "DIVIDED"
+        with m.State("DIVIDED"):
+            m.d.sync += [rest.eq(0), step.eq(0), second.eq(1)]
+            m.next = "STEP"
+            with m.If(second):
+                m.d.sync += [self._at.y.eq(rest), self._at.z.eq(quotient)]
+                m.next = "WALK"
+            with m.Else():
+                m.d.sync += self._at.x.eq(rest)
+
+    def _walk(self, m: Module, walks: Value) -> None:
+        """A thread per cycle: its place; whether the block has it."""
+        config, at, warp, size = self._config, self._at, self._warp, self._size
+        x_ends, y_ends = at.x + 1 == size[0], at.y + 1 == size[1]
+        m.submodules.places = places = memory.Memory(
+            shape=data.ArrayLayout(thread, config.lanes),
+            depth=config.sm_warps * row_count(config),
+            init=[],
+        )
+        write, read = places.write_port(granularity=1), places.read_port()
+        lanes = config.lanes.bit_length() - 1
+        line_bits = (row_count(config) - 1).bit_length()
+        m.d.comb += [
+            write.addr.eq(Cat(self._lane[lanes:], warp.warp)),
+            write.en.eq(Mux(walks, (1 << self._lane[:lanes])[: config.lanes], 0)),
+            *(write.data[n].eq(at) for n in range(config.lanes)),
+            read.addr.eq(Cat(self.threads.line[:line_bits], self.threads.warp)),
+            self.thread.eq(read.data),
+            self.write.warp.eq(warp.warp),
+            self.write.context.pc.eq(self._program),
+            self.write.context.mask.eq(self._mask),
+            self.write.context.depth.eq(0),
+        ]
+        with m.If(walks):
+            m.d.sync += [
+                self._lane.eq(self._lane + 1),
+                self._mask.eq(Cat(self._mask[1:], at.z < size[2])),
+                at.x.eq(Mux(x_ends, 0, at.x + 1)),
+                self._after.valid.eq(1),
+                self._after.slot.eq(warp.slot),
+                self._after.index.eq(warp.index + 1),
+            ]
+            with m.If(x_ends):
+                m.d.sync += at.y.eq(Mux(y_ends, 0, at.y + 1))
+                with m.If(y_ends):
+                    m.d.sync += at.z.eq(at.z + 1)

@@ -1,0 +1,136 @@
+"""Warps that wait: for a time, or for the other warps of their block."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.sm.core.records import warp_place
+from hw.sm.core.retire import warp_next
+
+__all__ = ["Barriers", "Waits", "block_event", "one_hot"]
+
+_TIME_BITS = 33
+
+
+def one_hot(valid: Value, number: Value, width: int) -> Value:
+    """Bit `number` of `width` if `valid`, else none."""
+    return Cat(valid & (number == n) for n in range(width))
+
+
+class Waits(wiring.Component):
+    """Each cycle one warp is looked at, in turn: whether its time is over, or its kernel was
+    killed. So a warp waits as long as it asked for, and up to `sm_warps` + 4 cycles more.
+
+    Members
+    -------
+    at, next : a warp that begins to wait, with its place.
+    release : per block slot, strobe: its barrier is complete.
+    kill : per kernel row.
+    wake : warps that go on.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "at": In(warp_place(config)),
+            "next": In(warp_next(config)),
+            "release": In(config.sm_blocks),
+            "kill": In(config.rows),
+            "wake": Out(config.sm_warps),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, next_ = self._config, self.next
+        count = config.sm_warps
+        timed, barred = Signal(count), Signal(count)
+        released, found = Signal(count), self._look(m, timed, barred)
+        slots = Signal(data.ArrayLayout(config.block_bits, count))
+        m.d.comb += [
+            released.eq(barred & Cat(self.release.bit_select(slots[n], 1) for n in range(count))),
+            self.wake.eq(released | found),
+        ]
+        m.d.sync += [
+            timed.eq(timed & ~self.wake | one_hot(next_.waits, next_.warp, count)),
+            barred.eq(barred & ~self.wake | one_hot(next_.barrier, next_.warp, count)),
+        ]
+        with m.If(next_.barrier):
+            m.d.sync += slots[next_.warp].eq(next_.slot)
+        return m
+
+    def _look(self, m: Module, timed: Signal, barred: Signal) -> Value:
+        """The warp that is found to wait no more. What is read of it counts only if it waited
+        already when it was read."""
+        config, next_ = self._config, self.next
+        now, turn, before = Signal(_TIME_BITS), Signal(config.warp_bits), Signal(config.warp_bits)
+        late, stopped, was = Signal(), Signal(), Signal(2)
+        shape = data.StructLayout({"until": _TIME_BITS, "row": config.row_bits})
+        m.submodules.until = until = memory.Memory(shape=shape, depth=config.sm_warps, init=[])
+        read, write = until.read_port(), until.write_port()
+        m.d.comb += [
+            read.addr.eq(turn),
+            write.en.eq(next_.waits | next_.barrier),
+            write.addr.eq(next_.warp),
+            write.data.until.eq(now + next_.word),
+            write.data.row.eq(self.at.place.row),
+            late.eq(~(now - read.data.until)[_TIME_BITS - 1]),
+            stopped.eq(self.kill.bit_select(read.data.row, 1)),
+        ]
+        m.d.sync += [
+            now.eq(now + 1),
+            before.eq(turn),
+            was.eq(Cat(timed.bit_select(turn, 1), barred.bit_select(turn, 1))),
+        ]
+        with m.If(turn == config.sm_warps - 1):
+            m.d.sync += turn.eq(0)
+        with m.Else():
+            m.d.sync += turn.eq(turn + 1)
+        wakes = (was[0] & (late | stopped)) | (was[1] & stopped)
+        still = timed | barred
+        return one_hot(wakes, before, config.sm_warps) & still
+
+
+def block_event(config: Config) -> data.StructLayout:
+    """Something happened in the block of a slot."""
+    return data.StructLayout({"valid": 1, "slot": config.block_bits})
+
+
+class Barriers(wiring.Component):
+    """Counts of each block: warps that have not ended, and those that wait at the barrier.
+
+    Members
+    -------
+    begin : a block begins, with so many `warps`.
+    arrive, leave : one of its warps waits at the barrier; has ended.
+    release : per slot: all that have not ended wait; they go on. 1 cycle after the last came.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "begin": In(block_event(config)),
+            "warps": In(7),
+            "arrive": In(block_event(config)),
+            "leave": In(block_event(config)),
+            "release": Out(config.sm_blocks),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for slot in range(self._config.sm_blocks):
+            left, here = Signal(7, name=f"left{slot}"), Signal(7, name=f"here{slot}")
+
+            def mine(event: data.View, slot: int = slot) -> Value:
+                return event.valid & (event.slot == slot)
+
+            release = self.release[slot]
+            m.d.comb += release.eq((here != 0) & (here == left))
+            m.d.sync += left.eq(left - mine(self.leave))
+            with m.If(release):
+                m.d.sync += here.eq(0)
+            with m.Elif(mine(self.arrive)):
+                m.d.sync += here.eq(here + 1)
+            with m.If(mine(self.begin)):
+                m.d.sync += [left.eq(self.warps), here.eq(0)]
+        return m

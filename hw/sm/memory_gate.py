@@ -1,0 +1,64 @@
+"""Memory side of the SM port: from kernel rows to address spaces (ASID-1, ASID-27)."""
+
+from amaranth.hdl import Module, Value
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.records.memory import ReadPort, WritePort
+from hw.records.placement import kernel_word
+from hw.sm.port import SmMemory
+from hw.sm.row_asids import keep_asids
+
+__all__ = ["Gate"]
+
+
+class Gate(wiring.Component):
+    """Puts the ASID of a request's kernel row into it; no core can name another.
+
+    Requests pass a register: one cycle later, one per cycle. Beats and answers pass as they are.
+
+    Members
+    -------
+    kernel : words of kernel rows, of which SPACE has the ASID.
+    core : a core's memory.
+    read, write : the same, virtual.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "kernel": In(kernel_word(config)),
+            "core": Out(SmMemory(config)),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        core = self.core
+        spaces = keep_asids(m, self._config, self.kernel)
+        self._request(m, spaces, core.read_request, self.read.request)
+        self._request(m, spaces, core.write_request, self.write.request)
+        connect(m, flipped(self.read.beat), flipped(core.read_beat))
+        connect(m, flipped(core.write_beat), flipped(self.write.beat))
+        connect(m, flipped(self.write.done), flipped(core.write_done))
+        return m
+
+    @staticmethod
+    def _request(
+        m: Module, spaces: Memory, i: wiring.PureInterface, o: wiring.PureInterface
+    ) -> None:
+        """A request with its ASID, which the RAM's output keeps until it is taken."""
+        asid, takes = spaces.read_port(), Value.cast(i.valid & i.ready)
+        m.d.comb += [
+            i.ready.eq(~o.valid | o.ready),
+            asid.en.eq(takes),
+            asid.addr.eq(i.p.row),
+            o.p.asid.eq(asid.data),
+        ]
+        with m.If(i.ready):
+            m.d.sync += o.valid.eq(i.valid)
+        with m.If(takes):
+            m.d.sync += [o.p.va.eq(i.p.va), o.p.beats.eq(i.p.beats)]

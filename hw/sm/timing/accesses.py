@@ -1,0 +1,150 @@
+"""Accesses of the timing core under way (ASID-1, ASID-27)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.errors import CoreCause
+from hw.records.memory import MemoryStatus, read_beat, write_beat
+from hw.sm.port import core_request
+from hw.sm.timing.layouts import store_pattern, warp_access, warp_wake
+
+__all__ = ["Loads", "Stores"]
+
+
+def _depth(config: Config) -> int:
+    """Accesses of each kind under way: one per warp."""
+    return max(2, config.sm_warps)
+
+
+def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> None:
+    """What becomes of the warp of `head`."""
+    bus = Mux(status == MemoryStatus.BUS, CoreCause.MEMORY_BUS, CoreCause.MEMORY_FAULT)
+    m.d.comb += [
+        wake.warp.eq(head.warp),
+        wake.row.eq(head.row),
+        wake.wait.eq(Mux(status == MemoryStatus.OK, head.wait, 0)),
+        wake.cause.eq(Mux(status == MemoryStatus.OK, CoreCause.NONE, bus)),
+    ]
+
+
+class Loads(wiring.Component):
+    """Reads: records of tasks, which go first, and a beat for each load, whose data are dropped.
+    As many are under way as there are warps. Requests leave a register; one per cycle.
+
+    Members
+    -------
+    ask, beat : the record's.
+    load : loads. wake : their warps, when their beat has come.
+    request, answer : of the port.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "ask": In(stream.Signature(core_request(config))),
+            "beat": Out(stream.Signature(read_beat(config))),
+            "load": In(stream.Signature(warp_access(config))),
+            "wake": Out(stream.Signature(warp_wake(config))),
+            "request": Out(stream.Signature(core_request(config))),
+            "answer": In(stream.Signature(read_beat(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, ask, load = self._config, self.ask, self.load
+        request, answer = self.request, self.answer
+        entry = data.StructLayout({
+            "record": 1,
+            "warp": config.warp_bits,
+            "row": config.row_bits,
+            "wait": 32,
+        })
+        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=_depth(config))
+        new, head, free = Signal(entry), Signal(entry), Signal()
+        m.d.comb += [
+            free.eq(order.w_rdy & (~request.valid | request.ready)),
+            ask.ready.eq(free),
+            load.ready.eq(free & ~ask.valid),
+            new.record.eq(ask.valid),
+            *(new[name].eq(load.p[name]) for name in ("warp", "row", "wait")),
+            order.w_en.eq(free & (ask.valid | load.valid)),
+            order.w_data.eq(new),
+            head.eq(order.r_data),
+            self.beat.valid.eq(answer.valid & order.r_rdy & head.record),
+            self.beat.payload.eq(answer.payload),
+            self.wake.valid.eq(answer.valid & order.r_rdy & ~head.record),
+            answer.ready.eq(order.r_rdy & Mux(head.record, self.beat.ready, self.wake.ready)),
+            order.r_en.eq(answer.valid & answer.ready & answer.p.last),
+        ]
+        _wake(m, self.wake.p, head, answer.p.status)
+        with m.If(request.ready):
+            m.d.sync += request.valid.eq(0)
+        with m.If(order.w_en):
+            m.d.sync += [
+                request.valid.eq(1),
+                request.p.row.eq(Mux(ask.valid, ask.p.row, load.p.row)),
+                request.p.va.eq(Mux(ask.valid, ask.p.va, load.p.va)),
+                request.p.beats.eq(Mux(ask.valid, ask.p.beats, 0)),
+            ]
+        return m
+
+
+class Stores(wiring.Component):
+    """Writes of one beat, full of the pattern. As many are under way as there are warps. Request
+    and beat leave registers; one per cycle.
+
+    Members
+    -------
+    store : stores. wake : their warps, when what they wrote is visible.
+    request, beat, done : of the port.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        done = data.StructLayout({"status": MemoryStatus})
+        super().__init__({
+            "store": In(stream.Signature(warp_access(config))),
+            "wake": Out(stream.Signature(warp_wake(config))),
+            "request": Out(stream.Signature(core_request(config))),
+            "beat": Out(stream.Signature(write_beat(config))),
+            "done": In(stream.Signature(done)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, store, request, beat = self._config, self.store, self.request, self.beat
+        entry = data.StructLayout({"warp": config.warp_bits, "row": config.row_bits, "wait": 32})
+        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=_depth(config))
+        new, head, pattern = Signal(entry), Signal(entry), Signal(store_pattern)
+        m.d.comb += [
+            store.ready.eq(
+                order.w_rdy & (~request.valid | request.ready) & (~beat.valid | beat.ready)
+            ),
+            *(new[name].eq(store.p[name]) for name in ("warp", "row", "wait")),
+            order.w_en.eq(store.valid & store.ready),
+            order.w_data.eq(new),
+            head.eq(order.r_data),
+            self.wake.valid.eq(self.done.valid & order.r_rdy),
+            self.done.ready.eq(order.r_rdy & self.wake.ready),
+            order.r_en.eq(self.done.valid & self.done.ready),
+            beat.p.data.eq(Cat(pattern for _ in range(config.data_width // store_pattern.size))),
+            beat.p.strobe.eq(~0),
+            beat.p.last.eq(1),
+        ]
+        _wake(m, self.wake.p, head, self.done.p.status)
+        for stream_ in (request, beat):
+            with m.If(stream_.ready):
+                m.d.sync += stream_.valid.eq(0)
+        with m.If(order.w_en):
+            m.d.sync += [
+                request.valid.eq(1),
+                beat.valid.eq(1),
+                request.p.row.eq(store.p.row),
+                request.p.va.eq(store.p.va),
+                request.p.beats.eq(0),
+                pattern.eq(store.p.pattern),
+            ]
+        return m

@@ -1,0 +1,184 @@
+"""What the timing core keeps of each kernel row: words of the task unit, and the task's record."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.errors import CoreCause
+from hw.records.memory import MemoryStatus, read_beat
+from hw.records.placement import KernelWord, kernel_word
+from hw.sm.port import core_request
+from hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
+
+__all__ = ["Place", "Tasks"]
+
+_UNITS = RECORD_BYTES // 16
+"""The record in the units in which the size of a constant buffer is told."""
+
+
+class Place(enum.Enum, shape=4):
+    """Words of a row. Those of the record lie where the core has no use for the task unit's, which
+    come before it is read."""
+
+    ACCESSES = 0
+    STRIDE = 1
+    BASE_LOW = 2
+    BASE_HIGH = 3
+    CONSTANTS_LOW = KernelWord.CONSTANTS_LOW
+    CONSTANTS_HIGH = KernelWord.CONSTANTS_HIGH
+    GRID_WIDTH = KernelWord.GRID_WIDTH
+    GRID_REST = KernelWord.GRID_REST
+    BLOCK_Z = KernelWord.BLOCK_Z
+    CYCLES = 12
+    SPREAD = 13
+    BLOCK_BYTES = 14
+    WARP_BYTES = 15
+
+
+class Tasks(wiring.Component):
+    """One memory of 16 words per row. A row's record is read when it is wanted first; new words of
+    the row drop it, even while it is on its way.
+
+    Members
+    -------
+    kernel : words as they are sent.
+    row, want : of whom the record is wanted; both stay until it is known.
+    known, cause : of `row` since a cycle before: it is there, or with a cause known why not.
+    look, word : a word of `row`, 2 cycles later, when `known`.
+    request, beat : the read. A beat is taken after as many cycles as it has words of the record,
+        later only for words that are sent meanwhile.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "kernel": In(kernel_word(config)),
+            "row": In(config.row_bits),
+            "want": In(1),
+            "known": Out(1),
+            "cause": Out(CoreCause),
+            "look": In(Place),
+            "word": Out(32),
+            "request": Out(stream.Signature(core_request(config))),
+            "beat": In(stream.Signature(read_beat(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._place, self._count = Signal(Place), Signal(range(RECORD_WORDS))
+        self._low, self._cause, self._ends = Signal(32), Signal(CoreCause), Signal()
+        self._fills = Signal()
+        """The next word of the beat is written."""
+        self._words(m)
+        self._know(m)
+        self._fetch(m)
+        return m
+
+    def _words(self, m: Module) -> None:
+        """Words that are sent go before those of the record."""
+        kernel, depth = self.kernel, self._config.rows << 4
+        m.submodules.words = words = memory.Memory(shape=32, depth=depth, init=[])
+        write, read = words.write_port(), words.read_port()
+        half = self._count[2]
+        place = Cat(self._count[:2], half, half)
+        m.d.comb += [
+            write.en.eq(kernel.valid | self._fills),
+            write.addr.eq(Mux(kernel.valid, Cat(kernel.word, kernel.row), Cat(place, self.row))),
+            write.data.eq(Mux(kernel.valid, kernel.data, self._lane())),
+            read.addr.eq(Cat(self._place, self.row)),
+        ]
+        m.d.sync += self.word.eq(read.data)
+
+    def _lane(self) -> Value:
+        """The word of the beat that is next."""
+        lane = self._count
+        if self._config.beat_bytes > RECORD_BYTES:
+            lane = Cat(lane, self._low[5])
+        return self.beat.p.data.word_select(lane[: self._lane_bits], 32)
+
+    @property
+    def _lane_bits(self) -> int:
+        return self._config.offset_bits - 2
+
+    def _know(self, m: Module) -> None:
+        """Whether a row's record is known, and why it is not there. Words that are sent drop it,
+        the row's first ones too, so nothing has to be cleared at reset."""
+        kernel = self.kernel
+        shape = data.StructLayout({"known": 1, "cause": CoreCause})
+        m.submodules.states = states = memory.Memory(shape=shape, depth=self._config.rows, init=[])
+        write, read = states.write_port(), states.read_port()
+        self._dropped = Signal()
+        """Since the fetch began."""
+        m.d.comb += [
+            read.addr.eq(self.row),
+            self.known.eq(read.data.known),
+            self.cause.eq(read.data.cause),
+            write.en.eq(kernel.valid | (self._ends & ~self._dropped)),
+            write.addr.eq(Mux(kernel.valid, kernel.row, self.row)),
+            write.data.known.eq(~kernel.valid),
+            write.data.cause.eq(self._cause),
+        ]
+
+    def _fetch(self, m: Module) -> None:
+        config, kernel, request, beat = self._config, self.kernel, self.request, self.beat
+        beats = max(1, RECORD_BYTES // config.beat_bytes)
+        m.d.comb += [
+            request.p.row.eq(self.row),
+            request.p.va.eq(Cat(self._low, self.word)),
+            request.p.beats.eq(beats - 1),
+            self._place.eq(self.look),
+        ]
+        with m.If(kernel.valid & (kernel.row == self.row)):
+            m.d.sync += self._dropped.eq(1)
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(self.want & ~self.known):
+                    m.d.comb += self._place.eq(Place.BLOCK_Z)
+                    m.next = "READ"
+                m.d.sync += [self._dropped.eq(0), self._count.eq(0)]
+            with m.State("READ"):
+                m.d.comb += self._place.eq(Place.CONSTANTS_LOW)
+                m.next = "UNITS"
+            with m.State("UNITS"):
+                m.d.comb += self._place.eq(Place.CONSTANTS_HIGH)
+                short = self.word[16:29] < _UNITS
+                m.d.sync += self._cause.eq(Mux(short, CoreCause.INSTRUCTION, CoreCause.NONE))
+                m.next = "LOW"
+            with m.State("LOW"):
+                m.d.comb += self._place.eq(Place.CONSTANTS_HIGH)
+                m.d.sync += self._low.eq(self.word)
+                odd = self.word[: RECORD_BYTES.bit_length() - 1].any()
+                with m.If(odd):
+                    m.d.sync += self._cause.eq(CoreCause.MEMORY_ALIGNMENT)
+                m.next = "ASK"
+                with m.If(odd | (self._cause != CoreCause.NONE)):
+                    m.next = "END"
+            with m.State("ASK"):
+                m.d.comb += [self._place.eq(Place.CONSTANTS_HIGH), request.valid.eq(1)]
+                with m.If(request.ready):
+                    m.next = "FILL"
+            with m.State("FILL"):
+                self._fill(m)
+                with m.If(beat.valid & beat.ready & beat.p.last):
+                    m.next = "END"
+            with m.State("END"):
+                m.d.comb += self._ends.eq(~kernel.valid)
+                with m.If(self._ends):
+                    m.next = "LEAVE"
+            with m.State("LEAVE"):
+                m.next = "IDLE"
+
+    def _fill(self, m: Module) -> None:
+        """A word of the beat per cycle; of a bad beat none."""
+        beat, failed = self.beat, Signal()
+        fault = beat.p.status == MemoryStatus.FAULT
+        m.d.comb += [
+            failed.eq(beat.p.status != MemoryStatus.OK),
+            self._fills.eq(beat.valid & ~failed & ~self.kernel.valid),
+            beat.ready.eq(failed | (self._fills & self._count[: self._lane_bits].all())),
+        ]
+        with m.If(self._fills):
+            m.d.sync += self._count.eq(self._count + 1)
+        with m.If(beat.valid & failed & (self._cause == CoreCause.NONE)):
+            m.d.sync += self._cause.eq(Mux(fault, CoreCause.PROGRAM_FAULT, CoreCause.PROGRAM_BUS))

@@ -1,0 +1,203 @@
+"""How blocks and warps begin: where a warp's accesses lie, and how long it computes."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import VA_BITS, Config
+from hw.errors import CoreCause
+from hw.sm.port import block_begin, warp_start
+from hw.sm.timing.kernel_rows import Place
+from hw.sm.timing.layouts import warp_facts, warp_place, warp_wake
+
+__all__ = ["Start"]
+
+
+class Start(wiring.Component):
+    """One block or warp at a time; it is taken at its end. Products are added up, a bit of a factor
+    per cycle, as many as it has: of a block its place in the grid, then its number; of a warp its
+    number in the block. So a warp takes 10 cycles, and 1 for each bit of its number after the
+    third; a block 19, and 1 for each bit of a factor after its first; longer when the record has to
+    be read first.
+
+    Members
+    -------
+    begin, start : of the SM port.
+    row, want, known, cause, look, word : of `Tasks`.
+    warp : who starts. facts, place : what is to be kept of it; with `keep` they are, if `free`.
+    put_stride, put_accesses : strobe: so is `word`.
+    wake : the warp begins to compute.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "begin": In(stream.Signature(block_begin(config))),
+            "start": In(stream.Signature(warp_start(config))),
+            "row": Out(config.row_bits),
+            "want": Out(1),
+            "known": In(1),
+            "cause": In(CoreCause),
+            "look": Out(Place),
+            "word": In(32),
+            "warp": Out(config.warp_bits),
+            "facts": Out(warp_facts(config)),
+            "place": Out(warp_place(config)),
+            "put_stride": Out(1),
+            "put_accesses": Out(1),
+            "keep": Out(1),
+            "free": In(1),
+            "wake": Out(stream.Signature(warp_wake(config))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        begin, start, wake, facts = self.begin.p, self.start.p, self.wake.p, self.facts
+        self._is_block, self._number = Signal(), Signal(32)
+        self._failed = self.cause != CoreCause.NONE
+        self._slot = Mux(self._is_block, begin.slot, start.slot)
+        self._product(m)
+        self._blocks(m)
+        self._sequence(m)
+        m.d.comb += [
+            self.row.eq(Mux(self._is_block, begin.row, start.row)),
+            self.warp.eq(start.warp),
+            facts.number.eq(self._block.number),
+            facts.index.eq(start.index),
+            self.place.va.eq(self._sum),
+            self.place.first.eq(1),
+            wake.warp.eq(start.warp),
+            wake.row.eq(start.row),
+            wake.wait.eq(Mux(self._failed, 0, facts.wait)),
+            wake.cause.eq(self.cause),
+        ]
+        return m
+
+    def _blocks(self, m: Module) -> None:
+        """Of the block in each slot, its number and where its accesses begin."""
+        shape = data.StructLayout({"number": 32, "va": VA_BITS})
+        m.submodules.blocks = blocks = memory.Memory(
+            shape=shape, depth=self._config.sm_blocks, init=[]
+        )
+        self._write, read = blocks.write_port(), blocks.read_port()
+        self._block = read.data
+        m.d.comb += [
+            read.addr.eq(self._slot),
+            self._write.addr.eq(self._slot),
+            self._write.data.number.eq(self._number),
+            self._write.data.va.eq(self._sum),
+        ]
+
+    def _product(self, m: Module) -> None:
+        """`_done` is told 3 cycles after `_multiply` at the earliest, when `word` has changed."""
+        self._sum, self._addend, self._factor = Signal(VA_BITS), Signal(VA_BITS), Signal(32)
+        self._done, self._begins, begun = Signal(), Signal(), Signal()
+        m.d.sync += [
+            self._sum.eq(self._sum + Mux(self._factor[0], self._addend, 0)),
+            self._addend.eq(self._addend << 1),
+            self._factor.eq(self._factor >> 1),
+            begun.eq(self._begins),
+            self._done.eq((self._factor == 0) & ~self._begins & ~begun),
+        ]
+
+    def _multiply(self, m: Module, add: Value, factor: Value | int, by: Value, state: str) -> None:
+        """Begin with `add` + `factor` · `by`."""
+        m.d.comb += self._begins.eq(1)
+        m.d.sync += [self._sum.eq(add), self._factor.eq(factor), self._addend.eq(by)]
+        m.next = state
+
+    def _sequence(self, m: Module) -> None:
+        """A word that is looked up in one state is there in the one after the next."""
+        begin, start, is_block = self.begin, self.start, self._is_block
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.sync += is_block.eq(begin.valid)
+                with m.If(begin.valid | start.valid):
+                    m.next = "LOOK"
+            with m.State("LOOK"):
+                m.d.comb += self.look.eq(Mux(is_block, Place.GRID_REST, Place.WARP_BYTES))
+                m.next = "KNOWN"
+            with m.State("KNOWN"):
+                m.d.comb += self.look.eq(Mux(is_block, Place.GRID_WIDTH, Place.STRIDE))
+                m.next = "WAIT"
+                with m.If(self.known):
+                    m.next = "WARP"
+                    with m.If(is_block):
+                        m.next = "BLOCK"
+            with m.State("WAIT"):
+                m.d.comb += self.want.eq(1)
+                with m.If(self.known):
+                    m.next = "LOOK"
+            self._block_states(m)
+            self._warp_states(m)
+
+    def _block_states(self, m: Module) -> None:
+        """(z · height + y) · width + x is its number; its accesses begin at base + number · block
+        bytes, or for a fault where the record is."""
+        failed, at, total, word, done = (
+            self._failed,
+            self.begin.p.at,
+            self._sum,
+            self.word,
+            self._done,
+        )
+        with m.State("BLOCK"):
+            m.d.comb += self.look.eq(Place.GRID_WIDTH)
+            self._multiply(m, at.y, at.z, word[:16], "LINE")
+        with m.State("LINE"):
+            m.d.comb += self.look.eq(Place.GRID_WIDTH)
+            with m.If(done):
+                self._multiply(m, at.x, total, word, "NUMBER")
+        with m.State("NUMBER"):
+            m.d.comb += self.look.eq(Place.BLOCK_BYTES)
+            m.d.sync += self._number.eq(total)
+            with m.If(done):
+                self._multiply(m, Const(0), Mux(failed, 0, total), word, "OFFSET")
+        with m.State("OFFSET"):
+            m.d.comb += self.look.eq(Mux(failed, Place.CONSTANTS_LOW, Place.BASE_LOW))
+            with m.If(done):
+                self._multiply(m, total, 1, word, "BASE")
+        with m.State("BASE"):
+            m.d.comb += self.look.eq(Mux(failed, Place.CONSTANTS_HIGH, Place.BASE_HIGH))
+            with m.If(done):
+                self._multiply(m, total, 1, word << 32, "BEGUN")
+        with m.State("BEGUN"), m.If(done):
+            m.d.comb += [self._write.en.eq(1), self.begin.ready.eq(1)]
+            m.next = "IDLE"
+
+    def _warp_states(self, m: Module) -> None:
+        """Its accesses begin at those of the block + index · warp bytes; it computes for cycles,
+        and the part of spread that `_mixed` leaves."""
+        wait, mixed = self.facts.wait, self._mixed(m)
+        with m.State("WARP"):
+            m.d.comb += self.look.eq(Place.ACCESSES)
+            index = Mux(self._failed, 0, self.start.p.index)
+            self._multiply(m, self._block.va, index, self.word, "STRIDE")
+        with m.State("STRIDE"):
+            m.d.comb += [self.put_stride.eq(1), self.look.eq(Place.SPREAD)]
+            m.next = "ACCESSES"
+        with m.State("ACCESSES"):
+            m.d.comb += [self.put_accesses.eq(1), self.look.eq(Place.CYCLES)]
+            m.next = "SPREAD"
+        with m.State("SPREAD"):
+            m.d.sync += wait.eq(mixed & self.word)
+            m.next = "CYCLES"
+        with m.State("CYCLES"):
+            m.d.sync += wait.eq(wait + self.word)
+            m.next = "KEEP"
+        with m.State("KEEP"):
+            m.d.comb += self.keep.eq(self._done)
+            with m.If(self._done & self.free):
+                m.next = "WAKE"
+        with m.State("WAKE"):
+            m.d.comb += [self.wake.valid.eq(1), self.start.ready.eq(self.wake.ready)]
+            with m.If(self.wake.ready):
+                m.next = "IDLE"
+
+    def _mixed(self, m: Module) -> Value:
+        """Block and warp, stirred; 2 cycles after they are there."""
+        first, second = Signal(32), Signal(32)
+        seed = Cat(self.start.p.index, self._block.number)[:32]
+        folded = first ^ (first >> 6)
+        m.d.sync += [first.eq(seed + (seed << 10)), second.eq(folded + (folded << 3))]
+        return second ^ (second >> 11)

@@ -1,0 +1,71 @@
+"""What SMs are told of a row before its first block."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.qmd import QMD
+from hw.records.placement import KERNEL_WORDS, KernelWord, kernel_needs, kernel_word
+
+__all__ = ["KernelWords"]
+
+
+class KernelWords(wiring.Component):
+    """Sends a row's words, one per cycle, from the cycle after `start` on.
+
+    Members
+    -------
+    start : strobe; never before `done`. done : strobe, in the cycle of the last word.
+    row, asid, record, needs : of the task; they stay meanwhile.
+    kernel : the words.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "start": In(1),
+            "done": Out(1),
+            "row": In(config.row_bits),
+            "asid": In(config.asid_bits),
+            "record": In(QMD),
+            "needs": In(kernel_needs),
+            "kernel": Out(kernel_word(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        kernel, sends, number = self.kernel, Signal(), Signal(range(KERNEL_WORDS))
+        m.d.comb += [
+            kernel.valid.eq(sends),
+            kernel.row.eq(self.row),
+            kernel.word.eq(number),
+            self.done.eq(sends & (number == KERNEL_WORDS - 1)),
+        ]
+        with m.If(self.start):
+            m.d.sync += sends.eq(1)
+        with m.Elif(sends):
+            m.d.sync += [sends.eq(~self.done), number.eq(Mux(self.done, 0, number + 1))]
+        with m.Switch(number):
+            for word, value in self._words().items():
+                with m.Case(word):
+                    m.d.comb += kernel.data.eq(value)
+        return m
+
+    def _words(self) -> dict[KernelWord, Value]:
+        qmd, needs = self.record, self.needs
+        space = Cat(needs.block_registers, qmd.REGISTER_COUNT_V, self.asid)
+        return {
+            KernelWord.NEEDS: needs.as_value()[: -len(needs.block_registers)],
+            KernelWord.SPACE: space,
+            KernelWord.PROGRAM_LOW: qmd.PROGRAM_ADDRESS_LOWER,
+            KernelWord.PROGRAM_HIGH: qmd.PROGRAM_ADDRESS_UPPER,
+            KernelWord.CONSTANTS_LOW: qmd.CONSTANT_BUFFER_0_ADDR_LOWER,
+            KernelWord.CONSTANTS_HIGH: qmd.CONSTANT_BUFFER_0_ADDR_UPPER,
+            KernelWord.GRID_WIDTH: qmd.CTA_RASTER_WIDTH,
+            KernelWord.GRID_REST: Cat(qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH),
+            KernelWord.BLOCK_XY: Cat(qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1),
+            KernelWord.BLOCK_Z: Cat(
+                qmd.CTA_THREAD_DIMENSION2,
+                Mux(qmd.CONSTANT_BUFFER_0_VALID, qmd.CONSTANT_BUFFER_0_SIZE_SHIFTED4, 0),
+            ),
+        }

@@ -1,0 +1,221 @@
+"""Is a task's metadata legal, and what do its blocks need (HOST-10, PLACE-27)?"""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
+from hw.lib.onehot import lowest, select
+from hw.qmd import (
+    CONSTANT_BUFFERS,
+    MOST_REGISTERS,
+    MOST_THREADS,
+    QMD,
+    QMD_VERSION,
+    SkedCheck,
+)
+from hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
+from hw.task_unit.qmd_fetch import QMD_DWORDS
+
+__all__ = ["Check"]
+
+_ENOUGH = 24
+"""So many dwords hold grid, place to resume at, threads and registers."""
+
+_LAST_STEP = 11
+"""All products are there."""
+
+_NOT_MODELLED = (
+    "SELF_COPY_ON_COMPLETION",
+    "RUN_CTA_IN_ONE_SM_PARTITION",
+    "SEQUENTIALLY_RUN_CTAS",
+    "CWD_REFERENCE_COUNT_INCR_ENABLE",
+    "CWD_REFERENCE_COUNT_DECR_ENABLE",
+    "DEPENDENT_QMD1_ENABLE",
+    "SM_DISABLE_MASK_LOWER",
+    "SM_DISABLE_MASK_UPPER",
+    *(f"CONSTANT_BUFFER_{number}_VALID" for number in range(1, CONSTANT_BUFFERS)),
+)
+"""Fields that have to be 0."""
+
+
+class Check(wiring.Component):
+    """Looks at a record while it comes. `done` 12 cycles after dword 23 is there, or 2 after the
+    last, whichever is later.
+
+    One multiplier, 32 × 16 bits in two halves with registers on both sides, computes everything in
+    turn: how many blocks the grid has, how many of them come before the one where it resumes,
+    threads and registers of a block.
+
+    Members
+    -------
+    start : strobe, a new record is going to be read.
+    resumed : the task goes on where CTA_RASTER_*_RESUME say; else it begins at its first block.
+    entered : it was accepted before: a queue's pointers are no longer those of the record, and its
+        dependence counter may be that of its next launch.
+    decrements : its dependence counter is about to be counted down; else it has to be 0.
+    record, dwords : of the reader.
+    done : everything below counts, until `start`.
+    wrong : what is wrong, if anything: the first in the order of the public numbers.
+    foreign : the record is of another version, uses what is not modelled, or has 2^32 blocks or
+        more; `wrong` may be anything then.
+    needs, grid, first : of the task. blocks : how many from `first` on; at least 1. Of a queue,
+        `first` and `blocks` mean nothing, and `grid` is a row without end.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "start": In(1),
+            "resumed": In(1),
+            "entered": In(1),
+            "decrements": In(1),
+            "record": In(QMD),
+            "dwords": In(range(QMD_DWORDS + 1)),
+            "done": Out(1),
+            "wrong": Out(SkedCheck),
+            "foreign": Out(1),
+            "needs": Out(kernel_needs),
+            "grid": Out(coordinates),
+            "first": Out(coordinates),
+            "blocks": Out(BLOCK_COUNT_BITS),
+        })
+        self._step = Signal(range(_LAST_STEP + 1))
+        self._xy, self._threads = Signal(32), Signal(32)
+        self._plane, self._total = Signal(48), Signal(48)
+        self._planes_before, self._low, self._high = Signal(32), Signal(48), Signal(32)
+        self._block_registers = Signal(16)
+        self._before, self._rest = Signal(32), Signal(BLOCK_COUNT_BITS)
+        """Rows of blocks before the first one's; blocks that are not before its row."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        qmd, needs = self.record, self.needs
+        m.d.comb += [
+            self.grid.eq(_raster(qmd)),
+            self.first.x.eq(Mux(self.resumed, qmd.CTA_RASTER_WIDTH_RESUME, 0)),
+            self.first.y.eq(Mux(self.resumed, qmd.CTA_RASTER_HEIGHT_RESUME, 0)),
+            self.first.z.eq(Mux(self.resumed, qmd.CTA_RASTER_DEPTH_RESUME, 0)),
+            needs.priority.eq(qmd.QMD_GROUP_ID),
+            needs.barrier.eq(qmd.BARRIER_COUNT != 0),
+            needs.registers.eq(_units(qmd.REGISTER_COUNT_V, REGISTER_UNIT // WARP_THREADS)),
+            needs.shared.eq(_units(qmd.SHARED_MEMORY_SIZE, SHARED_UNIT)),
+            needs.block_registers.eq(self._block_registers),
+        ]
+        with m.If(qmd.IS_QUEUE):
+            m.d.comb += [self.grid.x.eq(~0), self.grid.y.eq(1), self.grid.z.eq(1)]
+        self._multiply(m)
+        wrong, complete, count = self._wrong(), Signal(), Signal(BLOCK_COUNT_BITS)
+        found, first = Signal(len(wrong)), Signal(len(wrong))
+        m.d.comb += first.eq(lowest(found))
+        m.d.sync += [
+            needs.warps.eq(_units(self._threads[:11], WARP_THREADS)),
+            self._before.eq(self._planes_before + self.first.y),
+            count.eq(self._total - self.first.x),
+            self._rest.eq(count - self._low),
+            self.blocks.eq(self._rest - (self._high << 16)),
+            found.eq(Cat(wrong.values())),
+            self.wrong.eq(select(first, [Value.cast(one) for one in wrong])),
+            self.foreign.eq(self._foreign()),
+            complete.eq(self.dwords == QMD_DWORDS),
+            self.done.eq((self._step == _LAST_STEP) & complete & ~self.start),
+        ]
+        return m
+
+    def _multiply(self, m: Module) -> None:
+        """One product per step: what a step begins can be used three steps later, a wide product
+        four, and what is made of it one more. Of block dimensions that are too large the products
+        may be wrong: that they are too large is seen."""
+        qmd, first, step = self.record, self.first, self._step
+        grid = _raster(qmd)
+        narrow = {
+            0: (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, self._xy),
+            2: (grid.y, first.z, self._planes_before),
+            3: (self._xy[:16], qmd.CTA_THREAD_DIMENSION2, self._threads),
+            7: (self.needs.warps, self.needs.registers, self._block_registers),
+            8: (grid.x[:16], self._before[16:], self._high),
+        }
+        wide = {
+            1: (grid.x, grid.y, self._plane),
+            5: (self._plane[:32], grid.z, self._total),
+            6: (grid.x, self._before[:16], self._low),
+        }
+        a, b = Signal(32), Signal(16)
+        low, high, product = Signal(32), Signal(32), Signal(48)
+        m.d.sync += [low.eq(a[:16] * b), high.eq(a[16:] * b), product.eq(low + (high << 16))]
+        for products, of, steps in ((narrow, low, 2), (wide, product, 3)):
+            for number, (one, other, result) in products.items():
+                with m.If(step == number):
+                    m.d.sync += [a.eq(one), b.eq(other)]
+                with m.If(step == number + steps):
+                    m.d.sync += result.eq(of)
+        with m.If(self.start):
+            m.d.sync += step.eq(0)
+        with m.Elif((step != _LAST_STEP) & (self.dwords >= _ENOUGH)):
+            m.d.sync += step.eq(step + 1)
+
+    def _wrong(self) -> dict[SkedCheck, Value]:
+        """What may be wrong, and whether it is; meaningful when all products are there."""
+        qmd, config, first = self.record, self._config, self.first
+        grid = _raster(qmd)
+        threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
+        registers = qmd.REGISTER_COUNT_V
+        local = qmd.SHADER_LOCAL_MEMORY_LOW_SIZE | qmd.SHADER_LOCAL_MEMORY_HIGH_SIZE
+        return {
+            SkedCheck.LOCAL_MEMORY: local != 0,
+            SkedCheck.REGISTER_COUNT: (registers == 0) | (registers > MOST_REGISTERS),
+            SkedCheck.THREADS: (self._xy > MOST_THREADS) | (self._threads > MOST_THREADS),
+            SkedCheck.PROGRAM: qmd.PROGRAM_ADDRESS_LOWER[:3] != 0,
+            SkedCheck.SHARED_MEMORY: qmd.SHARED_MEMORY_SIZE > config.sm_shared,
+            SkedCheck.DIMENSION_ZERO: _any(one == 0 for one in (*threads, grid.x, grid.y, grid.z)),
+            SkedCheck.REGISTERS: self._block_registers > config.register_units,
+            SkedCheck.QUEUE_GET_PUT: self._pointers_wrong(),
+            SkedCheck.QUEUE_SIZE: qmd.IS_QUEUE & _size_wrong(qmd),
+            SkedCheck.RESUME: (first.x >= grid.x) | (first.y >= grid.y) | (first.z >= grid.z),
+            SkedCheck.WARPS: self.needs.warps > config.sm_warps,
+            SkedCheck.DEPENDENCE: self._counter_wrong(),
+        }
+
+    def _pointers_wrong(self) -> Value:
+        """A queue begins at its first entry, with no more than it has room for."""
+        qmd = self.record
+        gets = (qmd.INNER_GET | qmd.OUTER_GET) != 0
+        wrong = gets | (qmd.INNER_PUT > qmd.CIRCULAR_QUEUE_SIZE)
+        return qmd.IS_QUEUE & ~self.entered & wrong
+
+    def _counter_wrong(self) -> Value:
+        return ~self.entered & ((self.record.DEPENDENCE_COUNTER == 0) == self.decrements)
+
+    def _foreign(self) -> Value:
+        qmd = self.record
+        version = Cat(qmd.QMD_VERSION, qmd.QMD_MAJOR_VERSION)
+        major, minor = QMD_VERSION
+        used = _any(qmd[name] != 0 for name in _NOT_MODELLED)
+        many = (self._plane[32:] != 0) | (self._total[BLOCK_COUNT_BITS:] != 0)
+        return (version != (major << 4 | minor)) | used | many
+
+
+def _raster(qmd: data.View) -> data.View:
+    """The grid's size, as the record has it."""
+    return data.View(
+        coordinates, Cat(qmd.CTA_RASTER_WIDTH, qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH)
+    )
+
+
+def _size_wrong(qmd: data.View) -> Value:
+    """Whether a queue's size is not a power of two, or less than a block takes at once."""
+    size, block = qmd.CIRCULAR_QUEUE_SIZE, qmd.QUEUE_ENTRIES_PER_CTA_LOG2
+    return (size == 0) | ((size & (size - 1)) != 0) | ((size >> block) == 0)
+
+
+def _units(amount: Value, unit: int) -> Value:
+    """`amount` in units, rounded up; `unit` is a power of two."""
+    bits = unit.bit_length() - 1
+    return amount[bits:] + (amount[:bits] != 0)
+
+
+def _any(bits) -> Value:
+    return reduce(or_, bits)

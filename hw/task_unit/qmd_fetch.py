@@ -1,0 +1,87 @@
+"""Reading task metadata (HOST-10, ASID-20)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.qmd import QMD, QMD_BITS, QMD_BYTES
+from hw.records.memory import MemoryStatus, ReadPort
+
+__all__ = ["QMD_DWORDS", "QmdReader", "qmd_address"]
+
+QMD_DWORDS = QMD_BITS // 32
+"""Dwords of a record."""
+
+
+def qmd_address(config: Config) -> data.StructLayout:
+    """Where a record lies: virtual address >> 8, of which the methods give 32 bits."""
+    return data.StructLayout({"asid": config.asid_bits, "page": 32})
+
+
+class QmdReader(wiring.Component):
+    """Reads one record at a time, in one burst, from the cycle after its request on; a dword can be
+    used in the cycle after its beat.
+
+    If it fails, `status` says why and the record is meaningless.
+
+    Members
+    -------
+    request : the record to be read; taken when the one before has ended.
+    read : the memory.
+    record : as far as it has come; stays until the next request.
+    dwords : so many of it have come, from the lowest, 0 … 64.
+    ended : all have come, or the read has failed, with `status`; 0 from the next request on.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "request": In(stream.Signature(qmd_address(config))),
+            "read": Out(ReadPort(config)),
+            "record": Out(QMD),
+            "dwords": Out(range(QMD_DWORDS + 1)),
+            "ended": Out(1),
+            "status": Out(MemoryStatus),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        request, beat = self.read.request, self.read.beat
+        asked, busy, asks = Signal(qmd_address(self._config)), Signal(), Signal()
+        m.d.comb += [
+            request.valid.eq(asks),
+            request.p.asid.eq(asked.asid),
+            request.p.va.eq(asked.page << 8),
+            request.p.beats.eq(QMD_BYTES // self._config.beat_bytes - 1),
+            self.request.ready.eq(~busy),
+            beat.ready.eq(1),
+        ]
+        with m.If(request.ready):
+            m.d.sync += asks.eq(0)
+        with m.If(self.request.valid & ~busy):
+            m.d.sync += [
+                asked.eq(self.request.p),
+                busy.eq(1),
+                asks.eq(1),
+                self.dwords.eq(0),
+                self.ended.eq(0),
+                self.status.eq(MemoryStatus.OK),
+            ]
+        with m.Elif(beat.valid):
+            m.d.sync += self.dwords.eq(self.dwords + self._config.beat_dwords)
+            with m.If(beat.p.status != MemoryStatus.OK):
+                m.d.sync += self.status.eq(beat.p.status)
+            with m.If(beat.p.last):
+                m.d.sync += [busy.eq(0), self.ended.eq(1)]
+        self._store(m)
+        return m
+
+    def _store(self, m: Module) -> None:
+        """Each beat goes to its place."""
+        width, beat = self._config.data_width, self.read.beat
+        record = self.record.as_value()
+        for place in range(QMD_BITS // width):
+            here = self.dwords == place * self._config.beat_dwords
+            with m.If(beat.valid & here):
+                m.d.sync += record[place * width : (place + 1) * width].eq(beat.p.data)

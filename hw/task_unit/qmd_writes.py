@@ -1,0 +1,93 @@
+"""What the task unit writes into task records (ASID-25, ASID-26, HOST-10)."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.config import Config
+from hw.qmd import QMD
+from hw.records.memory import MemoryStatus, WritePort
+from hw.records.placement import coordinates
+from hw.task_unit.qmd_fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME, RecordField
+from hw.task_unit.word_access import WORD_BYTES, WordAccess
+
+__all__ = ["RecordStores", "Stored", "record_store"]
+
+
+class Stored(enum.Enum, shape=2):
+    """What is written."""
+
+    PLACE = 0
+    """Where the task goes on."""
+    COUNTER = 1
+    """Its dependence counter, less 1."""
+    RESTORE = 2
+    """The counter as it was."""
+    GET = 3
+    """How many entries of a queue are done."""
+
+
+def record_store(config: Config) -> data.StructLayout:
+    """Something is to be written into the record at `page` << 8 of an address space."""
+    return data.StructLayout({"what": Stored, "asid": config.asid_bits, "page": 32})
+
+
+class RecordStores(wiring.Component):
+    """One at a time, as `WordAccess`: the bytes of the field alone are written.
+
+    Members
+    -------
+    request : something is to be written. place, record, got : where the task goes on, its record as
+        it was read, how many entries are done; they stay until the answer.
+    answer : strobe, how that ended; `last`: the counter is 0 now.
+    write : the memory.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "request": In(stream.Signature(record_store(config))),
+            "place": In(coordinates),
+            "record": In(QMD),
+            "got": In(31),
+            "answer": Out(data.StructLayout({"valid": 1, "status": MemoryStatus, "last": 1})),
+            "write": Out(WritePort(config)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.word = word = WordAccess(self._config)
+        connect(m, word.write, flipped(self.write))
+        asked, access, offset = self.request.p, word.request.p, Signal(8)
+        m.d.comb += [
+            word.request.valid.eq(self.request.valid),
+            self.request.ready.eq(word.request.ready),
+            access.asid.eq(asked.asid),
+            access.va.eq(Cat(offset, asked.page)),
+            access.write.eq(1),
+            self.answer.valid.eq(word.answer.valid),
+            self.answer.status.eq(word.answer.status),
+        ]
+        counter = self._counter(m)
+
+        def put(field: RecordField, value: Value) -> list:
+            return [offset.eq(field.offset), access.strobe.eq(field.strobe), access.data.eq(value)]
+
+        with m.Switch(asked.what):
+            with m.Case(Stored.PLACE):
+                m.d.comb += put(RESUME, self.place.as_value())
+            with m.Case(Stored.GET):
+                m.d.comb += put(OUTER_GET, self.got << OUTER_GET.bits.start)
+            with m.Default():
+                m.d.comb += put(DEPENDENCE_COUNTER, counter)
+        return m
+
+    def _counter(self, m: Module) -> Signal:
+        """The word of the dependence counter."""
+        bits, first = DEPENDENCE_COUNTER.bits, 8 * DEPENDENCE_COUNTER.offset
+        counter = Signal(8 * WORD_BYTES)
+        before = self.record.as_value()[first:][: 8 * WORD_BYTES]
+        m.d.comb += [counter.eq(before), self.answer.last.eq(counter[bits] == 0)]
+        with m.If(self.request.p.what == Stored.COUNTER):
+            m.d.comb += counter[bits].eq(before[bits] - 1)
+        return counter

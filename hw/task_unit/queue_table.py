@@ -1,0 +1,411 @@
+"""Queue tasks that are open: what was appended to each, and what has been done of it (ASID-26)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.lib.onehot import lowest_number
+from hw.qmd import QMD, SkedCheck
+from hw.records.launch import Refusal, task_verdict
+from hw.records.placement import BLOCK_COUNT_BITS, queue_span, task_pointer
+
+__all__ = ["QueueNext", "QueueOp", "QueuePlace", "Queues", "queue_request"]
+
+_COUNT_BITS = 31
+"""Bits of INNER_PUT: so many entries may be appended to a queue in all."""
+
+_START_BITS = 24
+"""Bits of SEND_PCAS_B FROM."""
+
+
+class QueueOp(enum.Enum, shape=3):
+    """What is to be done with a queue."""
+
+    ENTER = 0
+    """A task is launched: it gets a place in the table."""
+    APPEND = 1
+    """Entries were appended, or with none the queue is closed."""
+    UNDO = 2
+    """The last APPEND was in vain: its task, which was to go to its list, could not."""
+    TAKE = 3
+    """Its blocks go to a row."""
+    DRAIN = 4
+    """The row's blocks have ended."""
+    RECALL = 5
+    """Only tell of it."""
+    SHUT = 6
+    """One that the task's channel has launched is closed, and entries that make no whole block are
+    dropped."""
+
+
+class QueueNext(enum.Enum, shape=2):
+    """What is to become of a task."""
+
+    REST = 0
+    """Nothing: it waits for entries, in no list and no row, or has its place already."""
+    LIST = 1
+    """It is to go to a list, or a row."""
+    ADD = 2
+    """Its row gets more blocks."""
+    END = 3
+    """It is closed, and everything is done."""
+
+
+class QueuePlace(enum.Enum, shape=2):
+    """Where a task is."""
+
+    REST = 0
+    LIST = 1
+    ROW = 2
+
+
+def queue_request(config: Config) -> data.StructLayout:
+    """`queue`: which one, but for ENTER, APPEND and SHUT, which go by `task`. `row` for TAKE; with
+    `stopped` a DRAIN goes on at block `next`."""
+    return data.StructLayout({
+        "op": QueueOp,
+        "queue": config.queue_bits,
+        "row": config.row_bits,
+        "stopped": 1,
+        "next": BLOCK_COUNT_BITS,
+    })
+
+
+class Queues(wiring.Component):
+    """A table of open queues, in RAM. Blocks are numbered from 0 on; each stands for
+    1 << QUEUE_ENTRIES_PER_CTA_LOG2 entries, and starts when all of them are there, or those that
+    are when the queue is closed.
+
+    One request at a time, answered after 9 cycles; ENTER, APPEND and SHUT after up to one more per
+    queue, and five. Of the free places one is kept for each other context that has no queue.
+
+    Members
+    -------
+    request : what is to be done. done : strobe; everything below counts, until the next request.
+    task, context, level : whose it is: for ENTER, APPEND and SHUT. span : what APPEND brings.
+    record : of a task that enters.
+    runs : per row, blocks can be added to it.
+    leave : strobe: a queue is no more.
+    verdict : why nothing was done.
+    queue, outcome : which one it is, what is to become of its task.
+    owner, home, rank : its task, context and level. row : for QueueNext.ADD.
+    first, blocks : what goes to the row.
+    freed : so many entries are done; room for others.
+    over : one that rests, and is to end; two cycles late. some : a queue is open.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        choice = data.StructLayout({"valid": 1, "queue": config.queue_bits})
+        super().__init__({
+            "request": In(stream.Signature(queue_request(config))),
+            "task": In(task_pointer),
+            "context": In(config.context_bits),
+            "level": In(6),
+            "span": In(queue_span),
+            "record": In(QMD),
+            "runs": In(config.rows),
+            "leave": In(choice),
+            "done": Out(1),
+            "verdict": Out(task_verdict),
+            "queue": Out(config.queue_bits),
+            "outcome": Out(QueueNext),
+            "owner": Out(task_pointer),
+            "home": Out(config.context_bits),
+            "rank": Out(6),
+            "row": Out(config.row_bits),
+            "first": Out(BLOCK_COUNT_BITS),
+            "blocks": Out(BLOCK_COUNT_BITS),
+            "freed": Out(_COUNT_BITS),
+            "over": Out(choice),
+            "some": Out(1),
+        })
+        self._shape = data.StructLayout({
+            "task": task_pointer,
+            "context": config.context_bits,
+            "level": 6,
+            "size": 25,
+            "group": 5,
+            "put": _COUNT_BITS,
+            "freed": _COUNT_BITS,
+            "taken": BLOCK_COUNT_BITS,
+            "closed": 1,
+            "place": QueuePlace,
+            "row": config.row_bits,
+        })
+        self._asked, self._kept = Signal(queue_request(config)), Signal(self._shape)
+        self._held, self._ends = Signal(config.queues), Signal(config.queues)
+        self._total, self._begun = Signal(BLOCK_COUNT_BITS), Signal(_COUNT_BITS)
+        """How many blocks there are, on their way so many whole ones; entries of those that have
+        begun."""
+        self._none, self._odd, self._runs = Signal(), Signal(), Signal()
+        """No block is left to be placed; entries that make no whole block make one; blocks can be
+        added to its row."""
+        self._others = Signal(config.contexts)
+        """Contexts of which queues were found."""
+        self._room = Signal(range(config.queues + config.contexts))
+        """Places that were found free, and other contexts that have one."""
+        self._part = Signal(_COUNT_BITS)
+        """Bits of a number of entries that make no whole block."""
+        self._place = Signal(config.queue_bits)
+        """One that is free."""
+        self._step = Signal(range(config.queues + 2))
+        """How far the search has come."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.table = table = Memory(
+            shape=self._shape, depth=1 << self._config.queue_bits, init=[]
+        )
+        read, write, asked = table.read_port(), table.write_port(), self._asked
+        m.d.comb += [
+            read.addr.eq(self.queue),
+            write.addr.eq(self.queue),
+            write.data.eq(self._kept),
+            write.en.eq(self.done & (self.verdict.refusal == Refusal.NONE)),
+        ]
+        self._tell(m)
+        m.d.sync += self.done.eq(0)
+        with m.FSM(name="queues"):
+            self._begin(m)
+            self._search(m, read.data)
+            with m.State("READ"):
+                m.next = "LOOK"
+            with m.State("LOOK"):
+                m.d.sync += self._kept.eq(read.data)
+                m.next = "CHANGE"
+                with m.If((asked.op == QueueOp.APPEND) | (asked.op == QueueOp.SHUT)):
+                    m.next = "WEIGH"
+            self._change(m)
+            self._divide(m)
+            with m.State("COUNT"):
+                m.d.sync += [
+                    self.blocks.eq(self._total - self._kept.taken),
+                    self._none.eq(self._total == self._kept.taken),
+                ]
+                m.next = "DECIDE"
+            with m.State("DECIDE"):
+                self._decide(m)
+                self._answer(m)
+            with m.State("DONE"):
+                m.next = "IDLE"
+        self._follow(m)
+        return m
+
+    def _tell(self, m: Module) -> None:
+        kept = self._kept
+        over, number = lowest_number(m, self._ends)
+        m.d.comb += [
+            self.owner.eq(kept.task),
+            self.owner.is_queue.eq(1),
+            self.owner.queue.eq(self.queue),
+            self.home.eq(kept.context),
+            self.rank.eq(kept.level),
+            self.row.eq(kept.row),
+            self.freed.eq(kept.freed),
+            self.some.eq(self._held.any()),
+        ]
+        m.d.sync += [
+            self.over.valid.eq(over),
+            self.over.queue.eq(number),
+            self._part.eq((1 << kept.group) - 1),
+            self._runs.eq(self.runs.bit_select(kept.row, 1)),
+        ]
+
+    def _begin(self, m: Module) -> None:
+        request = self.request
+        with m.State("IDLE"):
+            m.d.comb += request.ready.eq(1)
+            m.d.sync += [
+                self._asked.eq(request.p),
+                self.verdict.eq(0),
+                self._others.eq(0),
+                self._room.eq(0),
+                self._step.eq(0),
+            ]
+            with m.If(request.valid):
+                with m.Switch(request.p.op):
+                    with m.Case(QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT):
+                        m.d.sync += self.queue.eq(0)
+                        m.next = "SEEK"
+                    with m.Default():
+                        m.d.sync += self.queue.eq(request.p.queue)
+                        m.next = "READ"
+
+    def _search(self, m: Module, read: data.View) -> None:
+        """Look at one queue per cycle, for one that has this record, or this channel: it is read,
+        compared, and found, each a cycle later."""
+        enters, step = self._asked.op == QueueOp.ENTER, self._step
+        held, found = Signal(name="held"), Signal()
+        m.d.sync += [
+            held.eq(self._held.bit_select(self.queue, 1)),
+            found.eq(self._fits(m, read) & held),
+        ]
+        with m.State("SEEK"):
+            m.d.sync += [self.queue.eq(self.queue + 1), step.eq(step + 1)]
+            with m.If((step != 0) & (step <= self._config.queues)):
+                self._count(m, read, held)
+            with m.If((step > 1) & found):
+                m.next = "FOUND"
+            with m.Elif(step == self._config.queues + 1):
+                m.next = "ROOM"
+        with m.State("FOUND"):
+            m.d.sync += self.queue.eq(self.queue - 3)  # three have been named since
+            m.next = "READ"
+            with m.If(enters):
+                self._refuse(m, Refusal.QUEUE)
+                self._answer(m)
+        with m.State("ROOM"):
+            m.d.sync += self.queue.eq(self._place)
+            m.next = "CHANGE"
+            with m.If(~enters | (self._room < self._config.contexts)):
+                self._refuse(m, Refusal.QUEUE)
+                self._answer(m)
+
+    def _fits(self, m: Module, read: data.View) -> Signal:
+        """The queue that is looked at is the one that is sought, if it is open."""
+        fits = Signal()
+        own = Cat(read.task.asid, read.task.page, read.context)
+        record = own == Cat(self.task.asid, self.task.page, self.context)
+        channel = (read.task.channel == self.task.channel) & ~read.closed
+        m.d.comb += fits.eq(Mux(self._asked.op == QueueOp.SHUT, channel, record))
+        return fits
+
+    def _count(self, m: Module, read: data.View, held: Signal) -> None:
+        """The place that is looked at is free, or its context needs no other one."""
+        others = self._others.bit_select(read.context, 1)
+        new = (read.context != self.context) & ~others
+        m.d.sync += self._room.eq(self._room + (~held | new))
+        with m.If(~held):
+            m.d.sync += self._place.eq(self.queue - 1)
+        with m.If(held & new):
+            m.d.sync += others.eq(1)
+
+    def _answer(self, m: Module) -> None:
+        m.d.sync += self.done.eq(1)
+        m.next = "DONE"
+
+    def _refuse(self, m: Module, refusal: Refusal, check: SkedCheck = SkedCheck.NONE) -> None:
+        m.d.sync += [self.verdict.refusal.eq(refusal), self.verdict.check.eq(check)]
+
+    def _change(self, m: Module) -> None:
+        """What the request does to the queue's own counts."""
+        kept, asked, span = self._kept, self._asked, self.span
+        after, room = Signal(_COUNT_BITS + 1, name="after"), Signal(_COUNT_BITS + 1)
+        joins, much = Signal(name="joins"), Signal()
+        with m.State("WEIGH"):
+            m.d.sync += [
+                after.eq(kept.put + span.count),
+                room.eq(kept.freed + kept.size),
+                joins.eq((kept.put[:_START_BITS] == span.start) | span.behind),
+            ]
+            m.next = "COMPARE"
+        with m.State("COMPARE"):
+            m.d.sync += much.eq((after > room) | after[_COUNT_BITS])
+            m.next = "CHANGE"
+        with m.State("CHANGE"):
+            m.next = "NEAR"
+            with m.Switch(asked.op):
+                with m.Case(QueueOp.ENTER):
+                    self._enter(m)
+                with m.Case(QueueOp.APPEND):
+                    with m.If(~joins):
+                        self._refuse(m, Refusal.CHECK, SkedCheck.SPAN)
+                    with m.Elif(kept.closed | much):
+                        self._refuse(m, Refusal.CHECK, SkedCheck.QUEUE_GET_PUT)
+                    with m.Else():
+                        m.d.sync += [kept.put.eq(after), kept.closed.eq(span.count == 0)]
+                with m.Case(QueueOp.SHUT):
+                    m.d.sync += [kept.put.eq(kept.put & ~self._part), kept.closed.eq(1)]
+                with m.Case(QueueOp.UNDO):
+                    m.d.sync += [
+                        kept.put.eq(kept.put - span.count),
+                        kept.closed.eq(0),
+                        kept.place.eq(QueuePlace.REST),
+                    ]
+                with m.Case(QueueOp.DRAIN):
+                    with m.If(asked.stopped):
+                        m.d.sync += kept.taken.eq(asked.next)
+
+    def _enter(self, m: Module) -> None:
+        kept, record = self._kept, self.record
+        m.d.sync += [
+            kept.eq(0),
+            kept.task.eq(self.task),
+            kept.context.eq(self.context),
+            kept.level.eq(self.level),
+            kept.size.eq(record.CIRCULAR_QUEUE_SIZE),
+            kept.group.eq(record.QUEUE_ENTRIES_PER_CTA_LOG2),
+            kept.put.eq(record.INNER_PUT),
+        ]
+
+    def _divide(self, m: Module) -> None:
+        """How many blocks there are in all, and entries of those that have begun."""
+        kept, total, begun = self._kept, self._total, self._begun
+        near, far = kept.group[:2], kept.group[2:] << 2
+        with m.State("NEAR"):
+            m.d.sync += [total.eq(kept.put >> near), begun.eq(kept.taken << near)]
+            m.next = "FAR"
+        with m.State("FAR"):
+            m.d.sync += [
+                total.eq(total >> far),
+                begun.eq(begun << far),
+                self._odd.eq(kept.closed & (kept.put & self._part).any()),
+            ]
+            m.next = "TOTAL"
+        with m.State("TOTAL"):
+            m.d.sync += total.eq(total + self._odd)
+            m.next = "COUNT"
+
+    def _decide(self, m: Module) -> None:
+        """Where its task belongs now."""
+        kept, asked, none = self._kept, self._asked, self._none
+        m.d.sync += [self.first.eq(kept.taken), self.outcome.eq(QueueNext.REST)]
+        with m.Switch(asked.op):
+            with m.Case(QueueOp.ENTER):
+                self._settle(m)
+            with m.Case(QueueOp.APPEND):
+                with m.If(kept.place == QueuePlace.REST):
+                    self._settle(m)
+                with m.Elif((kept.place == QueuePlace.ROW) & self._runs & ~none):
+                    m.d.sync += [kept.taken.eq(self._total), self.outcome.eq(QueueNext.ADD)]
+            with m.Case(QueueOp.SHUT):
+                with m.If(kept.place == QueuePlace.REST):
+                    self._settle(m)
+            with m.Case(QueueOp.TAKE):
+                m.d.sync += [
+                    kept.taken.eq(self._total),
+                    kept.place.eq(QueuePlace.ROW),
+                    kept.row.eq(asked.row),
+                ]
+            with m.Case(QueueOp.DRAIN):
+                m.d.sync += kept.freed.eq(Mux(kept.closed & none, kept.put, self._begun))
+                self._settle(m)
+
+    def _settle(self, m: Module) -> None:
+        """It is in no row and no list: it waits there if it has blocks."""
+        m.d.sync += self._kept.place.eq(Mux(self._none, QueuePlace.REST, QueuePlace.LIST))
+        with m.If(~self._none):
+            m.d.sync += self.outcome.eq(QueueNext.LIST)
+        with m.Elif(self._kept.closed):
+            m.d.sync += self.outcome.eq(QueueNext.END)
+
+    def _follow(self, m: Module) -> None:
+        """Which queues are open, and which of them rest and are to end."""
+        asked, here = self._asked, Signal(self._config.queues)
+        done = self.done & (self.verdict.refusal == Refusal.NONE)
+        closes = (asked.op == QueueOp.APPEND) | (asked.op == QueueOp.SHUT)
+        ends = closes & (self.outcome == QueueNext.END)
+        gone = Signal(self._config.queues)
+        one = Const(1, self._config.queues)
+        m.d.comb += [
+            here.eq(Mux(done, one << self.queue, 0)),
+            gone.eq(Mux(self.leave.valid, one << self.leave.queue, 0)),
+        ]
+        enters = asked.op == QueueOp.ENTER
+        m.d.sync += [
+            self._held.eq((self._held | Mux(enters, here, 0)) & ~gone),
+            self._ends.eq((self._ends | Mux(ends, here, 0)) & ~gone),
+        ]

@@ -1,0 +1,41 @@
+"""How many slots a context's tasks may hold (HOST-9: SET_CWD_SLOT_COUNT)."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.config import Config
+from hw.records.launch import slot_limit
+
+__all__ = ["SlotLimits"]
+
+
+class SlotLimits(wiring.Component):
+    """Follows what contexts set; that of the running one, one cycle later.
+
+    Members
+    -------
+    limit : strobe: a context's new limit.
+    context : the one that runs.
+    most : so many slots may be held.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "limit": In(slot_limit(config)),
+            "context": In(config.context_bits),
+            "most": Out(range(config.slots + 1)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        slots, limit = self._config.slots, self.limit
+        limits = Signal(data.ArrayLayout(range(slots + 1), self._config.contexts))
+        with m.If(limit.valid):
+            all_slots = (limit.count == 0) | (limit.count > slots)
+            m.d.sync += limits[limit.context].eq(Mux(all_slots, 0, limit.count))
+        chosen = Signal.like(self.most)
+        m.d.comb += chosen.eq(limits[self.context])
+        m.d.sync += self.most.eq(Mux(chosen == 0, slots, chosen))
+        return m

@@ -1,0 +1,653 @@
+"""The task unit: which tasks hold slots (ASID-20 … 26)."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.config import PRIORITIES, Config
+from hw.qmd import Placement
+from hw.records.compute_control import list_area
+from hw.records.launch import (
+    LaunchAction,
+    Refusal,
+    slot_limit,
+    task_ended,
+    task_failure,
+    task_launch,
+    task_launched,
+    task_verdict,
+)
+from hw.records.memory import MemoryStatus, ReadPort, WritePort
+from hw.records.placement import (
+    GlobalPort,
+    Policy,
+    coordinates,
+    kernel_word,
+    queue_span,
+    task_pointer,
+)
+from hw.task_unit.closed_channels import DepartedChannels
+from hw.task_unit.highest_level import HighestLevel
+from hw.task_unit.kernel_words import KernelWords
+from hw.task_unit.memory_share import share_memory
+from hw.task_unit.next_action import Agenda, Job
+from hw.task_unit.qmd_reader import Metadata
+from hw.task_unit.qmd_writes import RecordStores, Stored
+from hw.task_unit.queue_table import QueueNext, QueueOp, Queues
+from hw.task_unit.slot_limits import SlotLimits
+from hw.task_unit.slot_table import Slots
+from hw.task_unit.task_lists import ListOutcome, Lists
+
+__all__ = ["Tasks"]
+
+
+class Tasks(wiring.Component):
+    """Lists, slots, and what goes on between them: one thing at a time, in the order of `Agenda`.
+
+    * A launch's record is checked, and it goes to its list; or at once into a free slot, if no task
+      of its level or a higher one waits. If entries were appended to a queue, its row gets blocks,
+      or it goes to its list.
+    * A task that was stopped too early goes back to the head of its list, when its blocks have
+      ended: where it stopped is written into its record (CTA_RASTER_*_RESUME).
+    * At its end a task is handed on. A queue that is not closed rests, in no list and no row, until
+      entries are appended; one whose channel was switched off is closed.
+
+    A record is read and checked again when its task gets a slot, for memory may have changed; but
+    the priority of a task stays that of its list.
+
+    Members
+    -------
+    area : where the lists lie.
+    context, active : the context that runs, and whether its tasks may have slots (ASID-21). They
+        change only while `leave` and `empty` are 1, or nothing has been launched.
+    leave : all its tasks are to give up their slots.
+    automatic : placement of tasks that leave it to the context (ASID-32).
+    limit : how many slots a context's tasks may hold. What holds more keeps them, until a task of
+        higher priority waits: then tasks of lower priority are stopped until it has a slot.
+    on : per channel, it is switched on. Queues of others are closed, without the entries that make
+        no whole block.
+    launch : a task. launched : strobe, what became of the launch.
+    ended : a task has come to its end. failed : it has, before its time.
+    lost : strobe, a task of a list could not be read: memory of the system is broken, and nothing
+        else will be heard of that task; a queue keeps its place in the table of queues.
+    port, kernel : to global logic controller and SMs.
+    fault, kill : per row, strobe: a warp cannot go on; its blocks are to end.
+    read, write : the memory.
+    waiting : per context, one of its lists holds a task.
+    empty : no row is held, nor is a task on its way into one; with `leave`, none will be.
+    idle : nor does any list hold a task, nor is a queue open.
+
+    Attributes
+    ----------
+    task : the one that something is being done with; while `port.open` is offered, that one's.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "area": In(list_area(config)),
+            "context": In(config.context_bits),
+            "active": In(1),
+            "leave": In(1),
+            "automatic": In(Policy),
+            "launch": In(stream.Signature(task_launch(config))),
+            "launched": Out(task_launched),
+            "limit": In(slot_limit(config)),
+            "on": In(config.channels),
+            "ended": Out(stream.Signature(task_ended(config))),
+            "failed": Out(stream.Signature(task_failure)),
+            "lost": Out(1),
+            "port": Out(GlobalPort(config)),
+            "kernel": Out(kernel_word(config)),
+            "fault": In(config.rows),
+            "kill": Out(config.rows),
+            "read": Out(ReadPort(config)),
+            "write": Out(WritePort(config)),
+            "waiting": Out(config.contexts),
+            "empty": Out(1),
+            "idle": Out(1),
+        })
+        self._slots, self._lists = Slots(config), Lists(config)
+        self._metadata, self._words = Metadata(config), KernelWords(config)
+        self._stores, self._queues = RecordStores(config), Queues(config)
+        self._levels, self._limits = HighestLevel(config), SlotLimits(config)
+        self._channels, self._agenda = DepartedChannels(config), Agenda(config)
+        self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
+        self._of, self._launches = Signal(config.context_bits), Signal()
+        self._level, self._head = Signal(6), Signal()
+        self._returns, self._holds = Signal(), Signal()
+        self._action, self._span = Signal(LaunchAction), Signal(queue_span)
+        self._store, self._op = Signal(Stored), Signal(QueueOp)
+        self._counted, self._wakes = Signal(), Signal()
+        """A dependence counter has come to 0; a queue that rested is on its way to its list."""
+        self._verdict, self._enters = Signal(task_verdict), Signal()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.slots, m.submodules.lists = self._slots, self._lists
+        m.submodules.metadata, m.submodules.words = self._metadata, self._words
+        m.submodules.stores, m.submodules.queues = self._stores, self._queues
+        m.submodules.levels, m.submodules.limits = self._levels, self._limits
+        m.submodules.channels, m.submodules.agenda = self._channels, self._agenda
+        readers, writers = (self._metadata, self._lists), (self._lists, self._stores)
+        share_memory(m, self._config, self, readers, writers)
+        self._wire(m)
+        self._choose_policy(m)
+        kept, place = self._tables(m)
+        self._wire_choices(m)
+        self._see_room(m)
+        self._wire_agenda(m)
+        self._wire_stores(m, place)
+        self._wire_queues(m, place)
+        self._wire_channels(m)
+        with m.FSM(name="task") as fsm:
+            self._begin(m)
+            self._fill(m)
+            self._check(m)
+            self._open(m)
+            self._push(m)
+            self._stop(m)
+            self._end(m, kept)
+            self._write(m)
+            self._queue(m)
+            self._close(m)
+        rests = fsm.ongoing("IDLE") & self._agenda.settled
+        m.d.sync += [
+            self.empty.eq(rests & self._slots.idle & ~self.ended.valid),
+            self.idle.eq(
+                (rests & self._slots.idle & ~self.ended.valid)
+                & ~(self.waiting.any() | self.launch.valid | self._queues.some)
+            ),
+        ]
+        return m
+
+    def _wire(self, m: Module) -> None:
+        """What does not depend on the state."""
+        slots, lists, metadata, words = self._slots, self._lists, self._metadata, self._words
+        m.d.comb += [
+            lists.area.eq(self.area),
+            [
+                bit.eq(lists.waiting.word_select(context, PRIORITIES).any())
+                for context, bit in enumerate(self.waiting)
+            ],
+            slots.drained.eq(self.port.drained),
+            slots.fault.eq(self.fault),
+            self.kill.eq(slots.kill),
+            metadata.request.p.asid.eq(self.task.asid),
+            metadata.request.p.page.eq(self.task.page),
+            metadata.resumed.eq(self.task.resumed & ~self.task.is_queue),
+            metadata.entered.eq(~self._launches),
+            metadata.decrements.eq(self._decrements),
+            words.row.eq(slots.free.row),
+            words.asid.eq(self.task.asid),
+            words.record.eq(metadata.record),
+            words.needs.eq(metadata.needs),
+            words.needs.priority.eq(self._level),
+            self.kernel.eq(words.kernel),
+            self.failed.p.task.eq(self.task),
+            self.failed.p.verdict.eq(self._verdict),
+        ]
+        with m.If(self.ended.ready):
+            m.d.sync += self.ended.valid.eq(0)
+
+    @property
+    def _decrements(self) -> Value:
+        """A dependence counter is to be counted down."""
+        return self._launches & (self._action == LaunchAction.DECREMENT_DEPENDENCE)
+
+    def _choose_policy(self, m: Module) -> None:
+        policy = self.port.open.p.policy
+        with m.Switch(self._metadata.record.MODEL_PLACEMENT):
+            for name in Policy:
+                with m.Case(Placement[name.name]):
+                    m.d.comb += policy.eq(name)
+            with m.Default():
+                m.d.comb += policy.eq(self.automatic)
+
+    def _tables(self, m: Module) -> tuple[data.View, data.View]:
+        """What is kept of each row: its task and level when it is opened, where it goes on when it
+        is stopped. Both of `_row`, one cycle later."""
+        config, slots = self._config, self._slots
+        shape = data.StructLayout({"task": task_pointer, "level": 6})
+        m.submodules.tasks = tasks = Memory(shape=shape, depth=config.rows, init=[])
+        m.submodules.places = places = Memory(shape=coordinates, depth=config.rows, init=[])
+        task, place = tasks.write_port(), places.write_port()
+        reads = tasks.read_port(), places.read_port()
+        m.d.comb += [
+            task.addr.eq(slots.opened.row),
+            task.en.eq(slots.opened.valid),
+            task.data.task.eq(self.task),
+            task.data.level.eq(self._level),
+            place.addr.eq(self._row),
+            place.en.eq(slots.stopped.valid),
+            place.data.eq(self.port.stopped.p.next),
+            [read.addr.eq(self._row) for read in reads],
+        ]
+        return reads[0].data, reads[1].data
+
+    def _begin(self, m: Module) -> None:
+        agenda = self._agenda
+        with m.State("IDLE"):
+            m.d.comb += [agenda.rests.eq(1), self._channels.none.eq(~self._queues.some)]
+            m.d.sync += [
+                self.task.eq(self.launch.p.task),
+                self._of.eq(self.launch.p.context),
+                self._action.eq(self.launch.p.action),
+                self._span.eq(self.launch.p.span),
+                self._row.eq(agenda.row),
+                self._returns.eq(agenda.job == Job.RETURN),
+                self._holds.eq(0),
+                self._launches.eq(agenda.job == Job.LAUNCH),
+                self._counted.eq(0),
+                self._wakes.eq(0),
+                self._verdict.eq(0),
+            ]
+            with m.Switch(agenda.job):
+                with m.Case(Job.STOP, Job.EVICT):
+                    m.next = "STOP"
+                with m.Case(Job.END, Job.RETURN):
+                    m.next = "LOOK"
+                with m.Case(Job.RECALL):
+                    m.next = "RECALL"
+                with m.Case(Job.SHUT):
+                    m.d.sync += self.task.channel.eq(self._channels.departed.channel)
+                    m.next = "SHUT"
+                with m.Case(Job.LAUNCH):
+                    m.d.comb += self.launch.ready.eq(1)
+                    m.next = "READ"
+                    with m.If(self.launch.p.action == LaunchAction.INCREMENT_PUT):
+                        m.next = "APPEND"
+                with m.Case(Job.FILL):
+                    m.next = "POP"
+
+    def _fill(self, m: Module) -> None:
+        """Take the first task of the highest list."""
+        pop, popped = self._lists.pop, self._lists.popped
+        level = self._levels.highest.level
+        with m.State("POP"):
+            m.d.comb += [
+                pop.valid.eq(1),
+                pop.p.level.eq(level),
+                pop.p.context.eq(self.context),
+            ]
+            with m.If(pop.ready):
+                m.next = "POPPED"
+        with m.State("POPPED"):
+            m.d.sync += [self.task.eq(popped.task), self._level.eq(level)]
+            with m.If(popped.valid):
+                m.next = "READ"
+                with m.If(popped.outcome != ListOutcome.DONE):
+                    m.d.comb += self.lost.eq(1)
+                    m.next = "IDLE"
+
+    def _check(self, m: Module) -> None:
+        """Read the record, and see what is to become of the task."""
+        metadata, needs = self._metadata, self._metadata.needs
+        record = metadata.record
+        with m.State("READ"):
+            m.d.comb += metadata.request.valid.eq(1)
+            with m.If(metadata.request.ready):
+                m.next = "CHECK"
+        with m.State("CHECK"):
+            m.d.sync += [
+                self._verdict.eq(metadata.verdict),
+                self._head.eq(record.ADD_TO_HEAD_OF_QMD_GROUP_LINKED_LIST),
+            ]
+            with m.If(self._launches):
+                m.d.sync += self._level.eq(needs.priority)
+            with m.If(metadata.done):
+                with m.If(metadata.verdict.refusal != Refusal.NONE):
+                    m.next = "FAIL"
+                with m.Elif(~self._launches & (record.IS_QUEUE != self.task.is_queue)):
+                    m.d.sync += self._verdict.refusal.eq(Refusal.MODEL)
+                    m.next = "FAIL"
+                with m.Elif(self._decrements):
+                    m.d.sync += self._store.eq(Stored.COUNTER)
+                    m.next = "STORE"
+                with m.Elif(self._launches & record.IS_QUEUE):
+                    m.next = "ENTER"
+                with m.Else():
+                    self._go(m)
+        with m.State("GO"):
+            self._go(m)
+        with m.State("FAIL"):
+            m.d.comb += [
+                self.launched.valid.eq(self._launches),
+                self.failed.valid.eq(~self._launches),
+                self._queues.leave.valid.eq(self.task.is_queue & ~self._wakes),
+            ]
+            with m.If(self._holds & self.failed.ready):
+                m.next = "CLOSE"
+            with m.Elif(self._launches | self.failed.ready):
+                m.next = "IDLE"
+        appends = self._action == LaunchAction.INCREMENT_PUT
+        m.d.comb += [
+            self.launched.verdict.eq(self._verdict),
+            self.launched.nothing.eq(appends | (self._decrements & ~self._counted)),
+        ]
+
+    def _go(self, m: Module) -> None:
+        """To a list, or into a slot."""
+        with m.If(self._launches & ~self._enters):
+            m.next = "PUSH"
+        with m.Elif(self.task.is_queue):
+            m.next = "TAKE"
+        with m.Else():
+            m.d.comb += self._words.start.eq(1)
+            m.next = "WORDS"
+
+    def _give_up(self, m: Module) -> None:
+        """A launch cannot be: what was done for it is undone."""
+        m.next = "FAIL"
+        with m.If(self._wakes):
+            m.next = "UNDO"
+        with m.Elif(self._launches & self._counted):
+            m.d.sync += self._store.eq(Stored.RESTORE)
+            m.next = "STORE"
+
+    def _open(self, m: Module) -> None:
+        """The task gets a slot."""
+        metadata, slots, opens = self._metadata, self._slots, self.port.open
+        queued = self.task.is_queue
+        m.d.comb += [
+            opens.p.row.eq(slots.free.row),
+            opens.p.asid.eq(self.task.asid),
+            [opens.p[name].eq(getattr(metadata, name)) for name in ("needs", "grid")],
+            opens.p.blocks.eq(Mux(queued, self._queues.blocks, metadata.blocks)),
+            opens.p.first.eq(Mux(queued, self._queues.first, metadata.first.as_value())),
+            opens.p.needs.priority.eq(self._level),
+            slots.opened.row.eq(slots.free.row),
+            slots.opened.priority.eq(self._level),
+        ]
+        with m.State("WORDS"):
+            with m.If(self._words.done):
+                m.next = "OPEN"
+        with m.State("OPEN"):
+            m.d.comb += opens.valid.eq(1)
+            with m.If(opens.ready):
+                m.d.comb += [
+                    slots.opened.valid.eq(1),
+                    self.launched.valid.eq(self._launches),
+                ]
+                m.next = "IDLE"
+
+    def _push(self, m: Module) -> None:
+        """The task goes to its list."""
+        push, pushed = self._lists.push, self._lists.pushed
+        m.d.comb += [
+            push.p.where.level.eq(self._level),
+            push.p.where.context.eq(self._of),
+            push.p.head.eq(self._head),
+            push.p.task.eq(self.task),
+        ]
+        with m.State("PUSH"):
+            m.d.comb += push.valid.eq(1)
+            with m.If(push.ready):
+                m.next = "PUSHED"
+        with m.State("PUSHED"):
+            full = pushed.outcome == ListOutcome.FULL
+            with m.If(pushed.valid & (pushed.outcome != ListOutcome.DONE)):
+                m.d.sync += self._verdict.refusal.eq(Mux(full, Refusal.FULL, Refusal.LISTS))
+                self._give_up(m)
+            with m.Elif(pushed.valid & self._launches):
+                m.d.comb += self.launched.valid.eq(1)
+                m.next = "IDLE"
+            with m.Elif(pushed.valid):
+                m.next = "CLOSE"
+
+    def _stop(self, m: Module) -> None:
+        """The task loses its slot (ASID-25)."""
+        stop, stopped, slots = self.port.stop, self.port.stopped, self._slots
+        m.d.comb += [
+            stop.p.eq(self._row),
+            slots.stopped.row.eq(self._row),
+            slots.stopped.left.eq(stopped.p.blocks != 0),
+        ]
+        with m.State("STOP"):
+            m.d.comb += stop.valid.eq(1)
+            with m.If(stop.ready):
+                m.next = "STOPPED"
+        with m.State("STOPPED"):
+            m.d.comb += [stopped.ready.eq(1), slots.stopped.valid.eq(stopped.valid)]
+            with m.If(stopped.valid):
+                m.next = "IDLE"
+
+    def _end(self, m: Module, kept: data.View) -> None:
+        """All blocks of a row that were placed have ended."""
+        with m.State("LOOK"):
+            m.next = "KNOW"
+        with m.State("KNOW"):
+            m.d.sync += [
+                self.task.eq(kept.task),
+                self._level.eq(kept.level),
+                self._of.eq(self.context),
+                self._head.eq(1),
+                self._holds.eq(1),
+                self._store.eq(Stored.PLACE),
+                self._verdict.refusal.eq(Refusal.KERNEL),
+            ]
+            with m.If(self._slots.kill.bit_select(self._row, 1)):
+                m.next = "FAIL"
+            with m.Elif(kept.task.is_queue):
+                m.next = "DRAIN"
+            with m.Elif(self._returns):
+                m.next = "STORE"
+            with m.Else():
+                m.next = "END"
+        with m.State("END"):  # there is room: nothing here waits for the end of another task
+            m.d.sync += [
+                self.ended.valid.eq(1),
+                self.ended.p.task.eq(self.task),
+                self.ended.p.context.eq(self._of),
+            ]
+            m.d.comb += self._queues.leave.valid.eq(self.task.is_queue)
+            with m.If(self.task.is_queue):  # there is nothing to be put right in its record
+                m.d.sync += self.ended.p.task.resumed.eq(0)
+            with m.If(self._holds):
+                m.next = "CLOSE"
+            with m.Else():
+                m.next = "IDLE"
+
+    def _write(self, m: Module) -> None:
+        """Something is written into the record."""
+        request, answer = self._stores.request, self._stores.answer
+        with m.State("STORE"):
+            m.d.comb += request.valid.eq(1)
+            with m.If(request.ready):
+                m.next = "STORED"
+        with m.State("STORED"):
+            with m.If(answer.valid):
+                self._written(m)
+
+    def _written(self, m: Module) -> None:
+        """Go on. A counter that cannot be put back was seen to be writable just before."""
+        status, last = self._stores.answer.status, self._stores.answer.last
+        restores = self._store == Stored.RESTORE
+        with m.If((status != MemoryStatus.OK) & ~restores):
+            bus = status == MemoryStatus.BUS
+            m.d.sync += self._verdict.refusal.eq(Mux(bus, Refusal.BUS, Refusal.FAULT))
+            m.next = "FAIL"
+        with m.Else():
+            with m.Switch(self._store):
+                with m.Case(Stored.PLACE):
+                    m.d.sync += self.task.resumed.eq(1)
+                    m.next = "PUSH"
+                with m.Case(Stored.COUNTER):
+                    m.d.sync += self._counted.eq(last)
+                    m.next = "GO"
+                    with m.If(~last):
+                        m.d.comb += self.launched.valid.eq(1)
+                        m.next = "IDLE"
+                    with m.Elif(self._metadata.record.IS_QUEUE):
+                        m.next = "ENTER"
+                with m.Case(Stored.RESTORE):
+                    m.next = "FAIL"
+                with m.Case(Stored.GET):
+                    self._drained(m)
+
+    def _drained(self, m: Module) -> None:
+        """A queue's row is drained."""
+        m.d.sync += self.task.resumed.eq(1)
+        with m.Switch(self._queues.outcome):
+            with m.Case(QueueNext.LIST):
+                m.next = "PUSH"
+            with m.Case(QueueNext.END):
+                m.next = "END"
+            with m.Default():
+                m.next = "CLOSE"
+
+    def _wire_choices(self, m: Module) -> None:
+        levels, limits = self._levels, self._limits
+        m.d.comb += [
+            levels.waiting.eq(self._lists.waiting),
+            levels.context.eq(self.context),
+            limits.limit.eq(self.limit),
+            limits.context.eq(self.context),
+            self._slots.limit.eq(limits.most),
+        ]
+
+    def _see_room(self, m: Module) -> None:
+        """A launch may go into a slot. While its record is read no list changes."""
+        best, level = self._levels.highest, self._metadata.needs.priority
+        first, room = Signal(), self._slots.free.valid
+        runs = self.active & ~self.leave & (self._of == self.context)
+        m.d.sync += [
+            first.eq((level > best.level) | ~best.valid),
+            self._enters.eq(runs & room & first),
+        ]
+
+    def _wire_agenda(self, m: Module) -> None:
+        agenda, slots = self._agenda, self._slots
+        choices = ("faulty", "ended", "back", "victim", "sure", "free", "crowded")
+        m.d.comb += [
+            [getattr(agenda, name).eq(getattr(slots, name)) for name in choices],
+            agenda.active.eq(self.active),
+            agenda.leave.eq(self.leave),
+            agenda.highest.eq(self._levels.highest),
+            agenda.delivers.eq(self.ended.valid),
+            agenda.over.eq(self._queues.over.valid),
+            agenda.departed.eq(self._channels.departed.valid & self._queues.some),
+            agenda.offered.eq(self.launch.valid),
+        ]
+
+    def _wire_stores(self, m: Module, place: data.View) -> None:
+        stores = self._stores
+        m.d.comb += [
+            stores.request.p.what.eq(self._store),
+            stores.request.p.asid.eq(self.task.asid),
+            stores.request.p.page.eq(self.task.page),
+            stores.place.eq(place),
+            stores.record.eq(self._metadata.record),
+            stores.got.eq(self._queues.freed),
+        ]
+
+    def _wire_channels(self, m: Module) -> None:
+        channels, queues, channel = self._channels, self._queues, self.task.channel
+        m.d.comb += [
+            channels.on.eq(self.on),
+            channels.opened.valid.eq(queues.done & (self._op == QueueOp.ENTER)),
+            channels.opened.channel.eq(channel),
+            channels.forget.channel.eq(channel),
+        ]
+
+    def _wire_queues(self, m: Module, place: data.View) -> None:
+        queues, add = self._queues, self.port.add
+        m.d.comb += [
+            queues.task.eq(self.task),
+            queues.context.eq(self._of),
+            queues.level.eq(self._metadata.needs.priority),
+            queues.span.eq(self._span),
+            queues.record.eq(self._metadata.record),
+            queues.runs.eq(self._slots.runs),
+            queues.leave.queue.eq(self.task.queue),
+            queues.request.p.queue.eq(self.task.queue),
+            queues.request.p.row.eq(self._slots.free.row),
+            queues.request.p.stopped.eq(self._returns),
+            queues.request.p.next.eq(place.x),
+            add.p.row.eq(queues.row),
+            add.p.blocks.eq(queues.blocks),
+        ]
+
+    def _queue(self, m: Module) -> None:
+        """Everything about queues, one request after another."""
+        queues, add = self._queues, self.port.add
+        for op in QueueOp:
+            self._ask_queue(m, op)
+        with m.State("QUEUE"):
+            with m.If(queues.done & (self._op == QueueOp.SHUT)):
+                none = queues.verdict.refusal != Refusal.NONE
+                m.d.comb += self._channels.forget.valid.eq(none)
+                m.next = "IDLE"
+            with m.Elif(queues.done & (queues.verdict.refusal != Refusal.NONE)):
+                m.d.sync += [self._verdict.eq(queues.verdict), self.task.is_queue.eq(0)]
+                self._give_up(m)
+            with m.Elif(queues.done):
+                self._queue_done(m)
+        with m.State("ADD"):
+            m.d.comb += add.valid.eq(1)
+            with m.If(add.ready):
+                m.d.comb += self.launched.valid.eq(1)
+                m.next = "IDLE"
+
+    def _ask_queue(self, m: Module, op: QueueOp) -> None:
+        request = self._queues.request
+        with m.State(op.name):
+            m.d.comb += [request.valid.eq(1), request.p.op.eq(op)]
+            m.d.sync += self._op.eq(op)
+            if op == QueueOp.RECALL:
+                m.d.comb += request.p.queue.eq(self._queues.over.queue)
+            with m.If(request.ready):
+                m.next = "QUEUE"
+
+    def _queue_done(self, m: Module) -> None:
+        queues = self._queues
+        rests = queues.outcome == QueueNext.REST
+        with m.Switch(self._op):
+            with m.Case(QueueOp.ENTER):
+                m.d.sync += [self.task.is_queue.eq(1), self.task.queue.eq(queues.queue)]
+                m.next = "GO"
+                with m.If(rests):
+                    m.d.comb += self.launched.valid.eq(1)
+                    m.next = "IDLE"
+            with m.Case(QueueOp.APPEND):
+                self._appended(m)
+            with m.Case(QueueOp.TAKE):
+                m.d.comb += self._words.start.eq(1)
+                m.next = "WORDS"
+            with m.Case(QueueOp.DRAIN):
+                m.d.sync += self._store.eq(Stored.GET)
+                m.next = "STORE"
+            with m.Case(QueueOp.RECALL):
+                m.d.sync += [self.task.eq(queues.owner), self._of.eq(queues.home)]
+                m.next = "END"
+            with m.Case(QueueOp.UNDO):
+                m.next = "FAIL"
+
+    def _appended(self, m: Module) -> None:
+        queues = self._queues
+        with m.Switch(queues.outcome):
+            with m.Case(QueueNext.ADD):
+                m.next = "ADD"
+            with m.Case(QueueNext.LIST):
+                m.d.sync += [
+                    self.task.eq(queues.owner),
+                    self._of.eq(queues.home),
+                    self._level.eq(queues.rank),
+                    self._head.eq(0),
+                    self._wakes.eq(1),
+                ]
+                m.next = "PUSH"
+            with m.Default():
+                m.d.comb += self.launched.valid.eq(1)
+                m.next = "IDLE"
+
+    def _close(self, m: Module) -> None:
+        """The row is free."""
+        close, slots = self.port.close, self._slots
+        m.d.comb += [close.p.eq(self._row), slots.closed.row.eq(self._row)]
+        with m.State("CLOSE"):
+            m.d.comb += close.valid.eq(1)
+            with m.If(close.ready):
+                m.d.comb += slots.closed.valid.eq(1)
+                m.next = "IDLE"
