@@ -115,6 +115,9 @@ PARTS = {
 }
 """In the order in which they are run: the quickest to fail first."""
 
+_SHOWING = ("verilator", "icarus", "soak", "bench", "proofs")
+"""Parts whose results show the requirements of the plan."""
+
 
 def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
     """Run a part; its output goes into `<name>.log`."""
@@ -168,8 +171,9 @@ def _commit() -> str:
     return (git("rev-parse", "HEAD") or "unknown") + "+" * bool(git("status", "--porcelain"))
 
 
-def page(commit: str, outcomes: Sequence[Outcome], problems: Sequence[str]) -> str:
-    """The page of results, in Markdown. `problems` : of the verification plan."""
+def page(commit: str, outcomes: Sequence[Outcome], problems: Callable[[], Sequence[str]]) -> str:
+    """Page of results, in Markdown. `problems` : checks the verification plan against the results
+    of the parts `_SHOWING`."""
     rows = [
         [
             one.part,
@@ -190,15 +194,22 @@ def page(commit: str, outcomes: Sequence[Outcome], problems: Sequence[str]) -> s
         table(rows, ["part", "what it runs", "result", "time", "seed", "older", "counts"]),
         "",
         f"Not run on this commit: {', '.join(missing) or 'nothing'}.",
-        f"Verification plan: {len(problems)} problems.",
-        *(f"* {problem}" for problem in problems),
+        *_plan_lines([name for name in missing if name in _SHOWING], problems),
     ]
     return "\n".join(lines) + "\n"
 
 
+def _plan_lines(missing: Sequence[str], problems: Callable[[], Sequence[str]]) -> list[str]:
+    """Part of the page about the verification plan."""
+    if missing:
+        return [f"Verification plan: not checked without {', '.join(missing)}."]
+    found = problems()
+    return [f"Verification plan: {len(found)} problems.", *(f"* {problem}" for problem in found)]
+
+
 def _plan_problems() -> list[str]:
-    """What the plan lacks in the results that lie in the folder."""
-    files = [FOLDER / f"{name}.xml" for name in ("verilator", "icarus", "soak", "bench")]
+    """Requirements and tests of the plan that the results in the folder do not show."""
+    files = [FOLDER / f"{name}.xml" for name in _SHOWING if name != "proofs"]
     files.append(SIM_BUILD / "proofs.xml")
     present = []
     for file in files:
@@ -236,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (FOLDER / f"{name}.json").write_text(json.dumps(asdict(outcomes[name])))
         verdict = "passed" if outcomes[name].passed else f"FAILED, see {FOLDER / name}.log"
         print(f"{name}: {verdict} ({outcomes[name].seconds / 60:.1f} min)", flush=True)
-    text = page(commit, [outcomes[name] for name in PARTS if name in outcomes], _plan_problems())
+    text = page(commit, [outcomes[name] for name in PARTS if name in outcomes], _plan_problems)
     (FOLDER / "page.md").write_text(text)
     print(f"\n{text}")
     return 0 if all(outcomes[name].passed for name in options.parts or PARTS) else 1

@@ -22,8 +22,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(nightly, "FOLDER", tmp_path)
     monkeypatch.setattr(nightly, "PARTS", {"good": GOOD, "bad": BAD})
     monkeypatch.setattr(nightly, "_commit", lambda: "abc")
-    monkeypatch.setattr(nightly, "_plan_problems", lambda: ["COPY-1: nothing of it ran"])
+    monkeypatch.setattr(nightly, "_SHOWING", ("good",))
+    monkeypatch.setattr(nightly, "_plan_problems", problems)
     return tmp_path
+
+
+def problems() -> list[str]:
+    return ["COPY-1: nothing of it ran"]
 
 
 def test_pass(folder: Path):
@@ -78,8 +83,11 @@ def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_page(folder: Path):
     """It says what failed, what was not run, and what the plan lacks."""
-    text = page("abc", [run("bad", BAD, 7, "abc")], ["COPY-1: nothing of it ran"])
+    bad = run("bad", BAD, 7, "abc")
+    text = page("abc", [bad], problems)
     assert "FAIL" in text and "Not run on this commit: good." in text
+    assert "Verification plan: not checked without good." in text and "COPY-1" not in text
+    text = page("abc", [bad, run("good", GOOD, 7, "abc")], problems)
     assert "Verification plan: 1 problems.\n* COPY-1: nothing of it ran" in text
 
 

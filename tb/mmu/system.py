@@ -1,7 +1,8 @@
 """Bench of `hw.mmu.memory_system`: clients, memory, and software with its page tables.
 
 Every burst is compared with what it did on the bus, and with the pages that software had mapped
-in the meantime (`tb/mmu/history.py`). Formats are those of `hw/records/memory.py`, packed here by hand.
+in the meantime (`tb/mmu/history.py`). Formats are those of `hw/records/memory.py`, packed here by
+hand.
 """
 
 import os
