@@ -111,7 +111,6 @@ def _introduce(
 ) -> None:
     copies = sum(copy.count for copy in workload.copies)
     size = sum(copy.count * copy.size for copy in workload.copies)
-    counted = report.counted
     work = f"{counted(copies, 'copy', 'copies')} of {counted(size, 'byte')}"
     if workload.kernels:
         work += f", {counted(sum(kernel.count for kernel in workload.kernels), 'kernel')}"
