@@ -1,11 +1,14 @@
 """Command-line options that choose a configuration, made from the members of `Config`."""
 
 import argparse
+import pkgutil
+from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 from hw.config import CONFIGS, LIMITS, Config, ConfigError
 
-__all__ = ["add_options", "chosen"]
+__all__ = ["add_core", "add_options", "chosen"]
 
 _FLAGS = {"timing_core": "SMs that take time and compute nothing", "trace": "a trace port"}
 """What each member that is a bool is for."""
@@ -51,3 +54,27 @@ def _number(text: str) -> int:
         return int(text, 0)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def add_core(parser: argparse.ArgumentParser) -> None:
+    """Add `--core MODULE:CLASS`; the class is the parsed value, None without the option."""
+    parser.add_argument(
+        "--core",
+        type=_class,
+        metavar="MODULE:CLASS",
+        help="core of the SMs in place of the supplied one: a component with the SM port, made "
+        "from a Config",
+    )
+
+
+def _class(text: str) -> Callable[..., Any]:
+    """A class or function by its module and name."""
+    if ":" not in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form MODULE:CLASS")
+    try:
+        found = pkgutil.resolve_name(text)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be imported: {error}") from error
+    if not callable(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is no class")
+    return found

@@ -17,6 +17,7 @@ from hw.records.launch import LaunchAction
 from hw.records.semaphore import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
 from hw.registers import ADDRESS_BITS
 from hw.semaphore.unit import SemaphoreUnit
+from hw.sm.port import CoreError, CoreFactory
 from hw.trace import TracePort
 
 __all__ = ["Signalbox"]
@@ -24,6 +25,11 @@ __all__ = ["Signalbox"]
 
 class Signalbox(wiring.Component):
     """Host, semaphore unit, copy engines, compute engine, memory system and control port.
+
+    Parameters
+    ----------
+    core : makes the core of each SM, in place of the supplied one; see `hw.sm.sm.Sm`. Raises
+        `CoreError` on a machine without SMs.
 
     Members
     -------
@@ -35,8 +41,11 @@ class Signalbox(wiring.Component):
     config : what it is built with.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
+        if core is not None and not config.compute:
+            raise CoreError(f"sms = {config.sms}: without SMs there is no place for a core")
         self.config = config
+        self._core = core
         self._memory = MemorySystem(config, requesters(config))
         members = {
             "control": In(AxiLite(ADDRESS_BITS)),
@@ -105,7 +114,7 @@ class Signalbox(wiring.Component):
     def _compute(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
         """The compute engine, the last client of everything."""
         config, memory = self.config, self._memory
-        m.submodules.compute = compute = Compute(config)
+        m.submodules.compute = compute = Compute(config, self._core)
         connect(m, host.compute, compute.host)
         connect(m, control.compute, compute.control)
         connect(m, compute.mmu, memory.maintain[2])

@@ -20,6 +20,7 @@ from amaranth.hdl._ir import PortDirection
 from hw import export, options, register_map
 from hw.config import Config
 from hw.registers import VERSION
+from hw.sm.port import CoreError, CoreFactory
 from hw.top import Signalbox
 
 __all__ = ["NAME", "files", "main"]
@@ -28,9 +29,12 @@ NAME = "signalbox"
 """Name of the top module and, with their suffixes, of the files."""
 
 
-def files(config: Config) -> dict[str, str]:
-    """Name and text of every file for a machine built with `config`."""
-    design = Signalbox(config)
+def files(config: Config, core: CoreFactory | None = None) -> dict[str, str]:
+    """Name and text of every file for a machine built with `config` and `core`.
+
+    Raises `CoreError`.
+    """
+    design = Signalbox(config, core)
     manifest = {
         "module": NAME,
         "version": "{}.{}".format(*VERSION),
@@ -67,14 +71,17 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="FOLDER",
         help="where to write (default: %(default)s)",
     )
+    options.add_core(parser)
     options.add_options(parser)
     args = parser.parse_args(arguments)
     config = options.chosen(parser, args)
     try:
         args.output.mkdir(parents=True, exist_ok=True)
-        for name, text in files(config).items():
+        for name, text in files(config, args.core).items():
             (args.output / name).write_text(text, encoding="utf-8")
             print(args.output / name)
+    except CoreError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
     except OSError as error:
         parser.exit(2, f"{parser.prog}: error: cannot write to {args.output}: {error.strerror}\n")
 

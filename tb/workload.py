@@ -21,7 +21,9 @@ from driver.workload.entries import WorkloadError
 from driver.workload.reader import load
 from driver.workload.replay import Result, SpaceRecord
 from driver.workload.specs import Workload
+from hw import options
 from hw.config import Config
+from hw.sm.port import CoreError
 from tb import timeline
 from tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
 from tb.sim.activity import Activity, activity
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
     except WorkloadError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except RuntimeError as error:
+    except (CoreError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (RunError, Lost) as error:
@@ -81,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed", type=int, help="of the random data, not of the cycles; default: a fresh one"
     )
+    options.add_core(parser)
     parser.add_argument("--waves", action="store_true", help="record waveforms (FST)")
     return parser
 
@@ -125,6 +128,8 @@ def _introduce(
     )
     if workload.kernels:
         core = "timing cores" if config.timing_core else counted(config.lanes, "lane")
+        if chosen.core is not None:
+            core = f"core {chosen.core.__module__}:{chosen.core.__qualname__}"
         print(
             f"SMs: {config.sms}, each with {counted(config.sm_warps, 'warp')}, "
             f"{counted(config.sm_blocks, 'block slot')}, {core}.",
@@ -155,6 +160,7 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
             seed=seed,
             simulator=chosen.simulator,
             waves=chosen.waves,
+            core=chosen.core,
             progress=show,
         )
     work = counted(len(run.result.records), "copy", "copies")

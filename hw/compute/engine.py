@@ -16,6 +16,7 @@ from hw.records.compute_control import ComputeControl
 from hw.records.memory import ReadPort, WritePort
 from hw.records.semaphore import COMPUTE_CLIENTS, SemaphorePort
 from hw.records.translation import MmuPort
+from hw.sm.port import CoreFactory
 from hw.sm.sm import Sm
 from hw.task_unit.memory_share import share_memory
 from hw.task_unit.task_end import Finish
@@ -25,7 +26,7 @@ __all__ = ["Compute"]
 
 
 class Compute(wiring.Component):
-    """Front end, task unit, contexts, global logic controller and SMs.
+    """Front end, task unit, contexts, global logic controller and SMs with `core` (see `Sm`).
 
     Members
     -------
@@ -40,10 +41,10 @@ class Compute(wiring.Component):
     placement, sms, tasks : units that counters and trace look into.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
         self._config = config
         self.placement, self.tasks = Placement(config), Tasks(config)
-        sm = Sm(config)
+        sm = Sm(config, core)
         self.sms = [Shared(sm, "sm") for _ in range(config.sms)]
         super().__init__({
             "host": In(ComputePort(config)),

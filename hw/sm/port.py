@@ -1,5 +1,7 @@
 """The SM port: where a core is plugged in behind an SM logic controller (`hw/sm/README.md`)."""
 
+from collections.abc import Callable
+
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,12 +11,15 @@ from hw.records.memory import MemoryStatus, read_beat, write_beat
 from hw.records.placement import coordinates, kernel_word
 
 __all__ = [
+    "CoreError",
+    "CoreFactory",
     "SmControl",
     "SmMemory",
     "SmPort",
     "block_begin",
     "core_fault",
     "core_request",
+    "make_core",
     "warp_start",
 ]
 
@@ -96,3 +101,34 @@ class SmPort(wiring.Signature):
             "kill": Out(config.rows),
             "fault": In(stream.Signature(core_fault(config))),
         })
+
+
+CoreFactory = Callable[[Config], wiring.Component]
+"""Makes a core for one SM: a class whose constructor takes the configuration, for example."""
+
+
+class CoreError(TypeError):
+    """A core has other members than the SM port; the message names them."""
+
+
+def make_core(factory: CoreFactory, config: Config) -> wiring.Component:
+    """A core with the members of `SmPort(config).flip()`. Raises `CoreError` for any other."""
+    name = getattr(factory, "__qualname__", repr(factory))
+    try:
+        core = factory(config)
+    except TypeError as error:
+        raise CoreError(f"{name} cannot be made from a configuration: {error}") from error
+    if not isinstance(core, wiring.Component):
+        raise CoreError(f"{name} makes {core!r}, which is no Amaranth component")
+    wanted, found = SmPort(config).flip().members, core.signature.members
+    missing = [member for member in wanted if member not in found]
+    other = [member for member in found if member not in wanted]
+    differ = [member for member in wanted if member in found and found[member] != wanted[member]]
+    problems = [
+        f"{what} {', '.join(members)}"
+        for what, members in (("without", missing), ("unknown", other), ("different", differ))
+        if members
+    ]
+    if problems:
+        raise CoreError(f"{name} has not the members of the SM port: {'; '.join(problems)}")
+    return core

@@ -10,15 +10,19 @@ from hw.records.placement import SmLink, kernel_word
 from hw.sm.controller import SmController, sm_events
 from hw.sm.core.core import Core
 from hw.sm.memory_gate import Gate
-from hw.sm.port import SmMemory, core_fault
+from hw.sm.port import CoreFactory, SmMemory, core_fault, make_core
 from hw.sm.timing.core import TimingCore
 
 __all__ = ["Sm"]
 
 
 class Sm(wiring.Component):
-    """A core behind the SM port: the supplied one, or with `Config.timing_core` that which only
-    takes time; a user's own takes its place as `core`.
+    """Logic controller, core, and the gate between core and memory.
+
+    Parameters
+    ----------
+    core : makes the core behind the SM port; by default the supplied one, or with
+        `Config.timing_core` the one that only takes time. Raises `CoreError`.
 
     Members
     -------
@@ -30,9 +34,9 @@ class Sm(wiring.Component):
     events : see `sm_events`.
     """
 
-    def __init__(self, config: Config, core: wiring.Component | None = None) -> None:
+    def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
         self._config = config
-        self.core = core or (TimingCore if config.timing_core else Core)(config)
+        self.core = make_core(core or (TimingCore if config.timing_core else Core), config)
         super().__init__({
             "link": In(SmLink(config)),
             "kernel": In(kernel_word(config)),

@@ -21,6 +21,7 @@ from driver.workload.repairs import FaultRecord
 from driver.workload.replay import CopyRecord, KernelRecord, Result, SpaceRecord
 from driver.workload.specs import Workload
 from hw.config import Config
+from hw.sm.port import CoreFactory
 from hw.top import Signalbox
 from tb.sim import trace
 from tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, simulate_top
@@ -116,13 +117,16 @@ def simulate_workload(
     seed: int = 0,
     simulator: str = "verilator",
     waves: bool = False,
+    core: CoreFactory | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Run:
     """Run a workload file under a policy (a `kind` of `driver.workload.reader.PolicySpec`).
 
-    `seed` makes the random data. The simulation is built first, unless it is there already.
+    `seed` makes the random data, `core` the cores of the SMs (`hw.sm.sm.Sm`). The simulation is
+    built first, unless it is there already.
 
     Raises `WorkloadError` for a file that cannot be run, `RunError` for a run that went wrong,
+    `CoreError` for a core without the SM port,
     `RuntimeError` when a tool is missing or the design does not build.
     """
     workload = load(file)
@@ -135,7 +139,7 @@ def simulate_workload(
         with _following(lines, total, progress):
             try:
                 run = simulate_top(
-                    Signalbox(config),
+                    Signalbox(config, core),
                     "tb.sim.cocotb_workload",
                     simulator=simulator,
                     name="workload",

@@ -1,0 +1,58 @@
+"""A core of one's own: what the SM port demands of it, and where it goes."""
+
+import pytest
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from hw.compute.engine import Compute
+from hw.config import Config
+from hw.sm.core.core import Core
+from hw.sm.port import CoreError, SmPort
+from hw.sm.sm import Sm
+from hw.sm.timing.core import TimingCore
+from hw.top import Signalbox
+
+CONFIG = Config(sms=2)
+
+
+class OwnCore(wiring.Component):
+    """Has the SM port."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(SmPort(config).flip())
+
+
+class OtherCore(wiring.Component):
+    """Has something else."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"kernel": In(3), "clock_enable": In(1)})
+
+
+def test_default():
+    assert isinstance(Sm(CONFIG).core, Core)
+    assert isinstance(Sm(Config(sms=2, timing_core=True)).core, TimingCore)
+
+
+def test_own_core_in_every_sm():
+    (design,) = {sm.design for sm in Compute(CONFIG, OwnCore).sms}
+    assert isinstance(design.core, OwnCore)
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (OtherCore, "^OtherCore has not .*: without begin, .*; unknown clock_enable; different k"),
+        (lambda config: OwnCore(Config(sms=2, slots=4)), "<lambda> has not .*: different kernel,"),
+        (lambda config: 3, "makes 3, which is no Amaranth component"),
+        (Config, "^Config cannot be made from a configuration: "),
+    ],
+)
+def test_no_core(factory, message: str):
+    with pytest.raises(CoreError, match=message):
+        Sm(CONFIG, factory)
+
+
+def test_core_without_sms():
+    with pytest.raises(CoreError, match=r"^sms = 0: without SMs there is no place for a core$"):
+        Signalbox(Config(sms=0), OwnCore)
