@@ -1,4 +1,4 @@
-"""The example of the README: an urgent copy overtakes queued ones."""
+"""The example of the user guide: an urgent copy overtakes queued ones."""
 
 import cocotb
 import numpy as np

@@ -323,7 +323,7 @@ def test_image_errors(tmp_path: Path, text: str, message: str):
 
 
 def test_example():
-    """The pushbuffer that README runs."""
+    """The pushbuffer that the user guide runs."""
     folder = ROOT / "driver" / "pushbuffers"
     report = execute(load_dwords(folder / "copy.txt"), load_image(folder / "copy.toml"))
     assert report.good

@@ -25,7 +25,7 @@ def test_driver(simulator: str, name: str):
 
 
 def test_example(simulator: str):
-    """The README's test, as it stands there."""
+    """The user guide's test, as it stands there."""
     simulate_top(
         Signalbox(SIZES["default"]),
         "tb.driver.cocotb_example",
