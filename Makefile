@@ -24,7 +24,7 @@ ARGS ?=
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim raw picture test lint prove mutate bench soak coverage nightly verilog synth plan clean
+.PHONY: help venv sim raw picture test lint prove mutate bench soak coverage nightly verilog synth plan docs clean
 
 help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
@@ -47,6 +47,10 @@ $(VENV)/.tools: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.checks: pyproject.toml | $(VENV)/bin/python
 	$(PIP) -e '.[check]'
+	@touch $@ $(VENV)/.tools
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e '.[docs]'
 	@touch $@ $(VENV)/.tools
 
 sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show what became of them | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
@@ -95,6 +99,10 @@ synth: $(VENV)/.checks ## report size and clock on an ECP5 | ARGS='UNIT ... --co
 plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan | ARGS='--ran' (after make test and make prove)
 	$(RUN) -m tb.plan check $(ARGS)
 	$(RUN) -m tb.plan table
+
+docs: $(VENV)/.docs ## build the pages as a site in sim_build/site; a broken link is an error
+	$(RUN) -m sphinx -q -W --keep-going -b html -c docs/site . sim_build/site
+	@echo "sim_build/site/index.html"
 
 clean: ## remove what was built (not .venv)
 	rm -rf sim_build .pytest_cache .ruff_cache
