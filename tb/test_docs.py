@@ -1,0 +1,190 @@
+"""The pages: length of the README, links, paths, commands, and the example that they show."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tb.runner import ROOT
+
+FOLDERS = ("docs", "driver", "hw", "tb")
+"""Folders with pages, and whose paths pages name; besides them, the top folder has pages."""
+
+LINES = 200
+"""Most lines of the README."""
+
+YOURS = "tb/mine"
+"""Folder that a reader makes."""
+
+OPTIONS = {
+    "sim": "tb.workload",
+    "raw": "tb.sim.raw",
+    "prove": "tb.proofs.run",
+    "mutate": "tb.mutation",
+    "nightly": "tb.nightly",
+    "verilog": "hw.verilog",
+    "synth": "tb.synth",
+    "plan": "tb.plan",
+}
+"""Targets with options of their own, and the modules that have them."""
+
+_FENCE = re.compile(r"^(```|~~~)")
+_SPAN = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_OUTSIDE = re.compile(r"[a-z]+:")
+_PATH = re.compile(rf"(?:{'|'.join(FOLDERS)}|\.ci)/[\w./*-]+")
+_MAKE = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*make ([a-z]+)(?: (.*))?$")
+_MODULE = re.compile(r"\bpython -m ((?:hw|driver|tb)[\w.]*)")
+_AUTOMODULE = re.compile(r"automodule:: (\S+)")
+
+
+class Page(NamedTuple):
+    """A page in two parts: lines of its prose and of its code, with their numbers."""
+
+    file: Path
+    prose: list[tuple[int, str]]
+    code: list[tuple[int, str]]
+
+    def place(self, line: int) -> str:
+        """Where a line stands."""
+        return f"{self.file.relative_to(ROOT)}:{line}"
+
+    def spans(self) -> Iterator[tuple[int, str]]:
+        """Code within prose. A span may go on in the next line."""
+        text = "\n".join(line for _, line in self.prose)
+        for match in _SPAN.finditer(text):
+            yield self.prose[text.count("\n", 0, match.start())][0], " ".join(match[1].split())
+
+    def commands(self) -> Iterator[tuple[int, str]]:
+        """Lines of code, and code within prose; without comments."""
+        for number, text in (*self.code, *self.spans()):
+            yield number, text.partition(" #")[0].strip()
+
+
+def read(file: Path) -> Page:
+    """Split a page."""
+    page, inside = Page(file, [], []), False
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if _FENCE.match(line):
+            inside = not inside
+        else:
+            (page.code if inside else page.prose).append((number, line))
+    return page
+
+
+@pytest.fixture(scope="module")
+def pages() -> list[Page]:
+    files = [*ROOT.glob("*.md"), *(f for name in FOLDERS for f in (ROOT / name).rglob("*.md"))]
+    assert len(files) > 10
+    return [read(file) for file in sorted(files)]
+
+
+def exists(path: str) -> bool:
+    """Whether a path of the repository, perhaps a pattern, names anything."""
+    return any(True for _ in ROOT.glob(path.rstrip("/"))) if "*" in path else (ROOT / path).exists()
+
+
+@cache
+def help_of(module: str) -> str:
+    """What a command says of its options."""
+    command = [sys.executable, "-m", module, "--help"]
+    env = {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(
+        command, cwd=ROOT, env=env, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_readme_is_short():
+    lines = len((ROOT / "README.md").read_text(encoding="utf-8").splitlines())
+    assert lines <= LINES, f"README.md has {lines} lines, {LINES} at most"
+
+
+def test_links_lead_somewhere(pages: list[Page]):
+    broken = []
+    for page in pages:
+        for number, line in page.prose:
+            for target in _LINK.findall(_SPAN.sub("", line)):
+                path = target.partition("#")[0]
+                if path and not _OUTSIDE.match(path) and not (page.file.parent / path).exists():
+                    broken.append(f"{page.place(number)}: {target}")
+    assert not broken, "\n".join(broken)
+
+
+def test_paths_exist(pages: list[Page]):
+    missing = [
+        f"{page.place(number)}: {span}"
+        for page in pages
+        for number, span in page.spans()
+        if (path := span.partition("::")[0])
+        and _PATH.fullmatch(path)
+        and not path.startswith(YOURS)
+        and not exists(path)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_modules_exist(pages: list[Page]):
+    missing = []
+    for page in pages:
+        named = [
+            (number, module)
+            for number, text in (*page.code, *page.spans())
+            for module in (*_MODULE.findall(text), *_AUTOMODULE.findall(text))
+        ]
+        for number, module in named:
+            file = ROOT / module.replace(".", "/")
+            if not file.is_dir() and not file.with_suffix(".py").is_file():
+                missing.append(f"{page.place(number)}: {module}")
+    assert not missing, "\n".join(missing)
+
+
+def test_targets_exist(pages: list[Page]):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = [
+        (page.place(number), match[1])
+        for page in pages
+        for number, text in page.commands()
+        if (match := _MAKE.match(text))
+    ]
+    assert len(commands) > 20
+    unknown = [f"{place}: make {name}" for place, name in commands if name not in targets]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_options_exist(pages: list[Page]):
+    unknown = []
+    for page in pages:
+        for number, text in page.commands():
+            match = _MAKE.match(text)
+            if match is None or match[1] not in OPTIONS:
+                continue
+            known = {*re.findall(r"--[a-z0-9-]+", help_of(OPTIONS[match[1]])), "--help"}
+            for option in re.findall(r"--[a-z0-9-]+", match[2] or ""):
+                if option not in known:
+                    unknown.append(f"{page.place(number)}: {option} of make {match[1]}")
+    assert not unknown, "\n".join(unknown)
+
+
+def test_example_is_the_one_that_is_run():
+    guide = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
+    example = (ROOT / "tb" / "driver" / "cocotb_example.py").read_text(encoding="utf-8")
+    assert f"```python\n{example}```\n" in guide
+
+
+def test_split(tmp_path: Path):
+    """Code is told from prose; commands lose comments; a span may go on in the next line."""
+    file = tmp_path / "page.md"
+    file.write_text("a `make\nsim` b\n```\nX=1 make test A=2   # why\n```\n`tb/x`\n")
+    page = read(file)
+    assert [*page.spans()] == [(1, "make sim"), (6, "tb/x")]
+    assert [*page.commands()] == [(4, "X=1 make test A=2"), (1, "make sim"), (6, "tb/x")]
+    assert [match[1] for _, text in page.commands() if (match := _MAKE.match(text))] == [
+        "test",
+        "sim",
+    ]
