@@ -66,7 +66,7 @@ Glossary <docs/glossary.md>
 Driver API <docs/api/driver.md>
 Hardware API <docs/api/hardware.md>
 Blocks <hw/README.md>
-Compute engine <hw/work/README.md>
+Compute engine <hw/compute/README.md>
 SMs <hw/sm/README.md>
 Instruction set <hw/sm/ISA.md>
 Changes <CHANGELOG.md>
