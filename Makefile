@@ -54,13 +54,13 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.tools
 
 sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show what became of them | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
-	$(RUN) -m tb.workload $(WORKLOAD) $(ARGS)
+	$(RUN) -m signalbox.tb.workload $(WORKLOAD) $(ARGS)
 
 raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report what became of it | PUSHBUFFER=file  IMAGE=file  WAVES=1  ARGS='--events N --patience N --channels N ...'
-	$(RUN) -m tb.sim.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
+	$(RUN) -m signalbox.tb.sim.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
 
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
-	$(RUN) -m tb.picture
+	$(RUN) -m signalbox.tb.picture
 
 test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/copy  ALL=1 (every size, both simulators; so are tests that are named)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
 	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml \
@@ -73,10 +73,10 @@ lint: $(VENV)/.checks ## check form, imports and types of the Python code
 	$(VENV)/bin/pyright
 
 prove: $(VENV)/.checks ## run the short proofs with SymbiYosys, or all, or some by name | ARGS='--all --break NAME ...'
-	$(RUN) -m tb.proofs.run $(ARGS)
+	$(RUN) -m signalbox.tb.proofs.run $(ARGS)
 
 mutate: $(VENV)/.checks ## change the sources on purpose, one place after the other, and report what no test notices | ARGS='PATH[:LINE] ... --sample N --seed N --proofs --list'
-	$(RUN) -m tb.mutation $(ARGS)
+	$(RUN) -m signalbox.tb.mutation $(ARGS)
 
 bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones | SIGNALBOX_RECORD=1  ARGS='-k latency' (options of pytest)
 	$(RUN) -m pytest -s -m bench tb $(ARGS)
@@ -85,20 +85,20 @@ soak: $(VENV)/.tools ## run the long random tests | ARGS='-k random' (options of
 	$(RUN) -m pytest -s -m soak tb $(ARGS)
 
 coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach | ARGS='tb/host ...' (options of pytest)
-	$(RUN) -m tb.coverage $(ARGS)
+	$(RUN) -m signalbox.tb.coverage $(ARGS)
 
 nightly: $(VENV)/.checks ## run everything, in parts of an hour at most, and write one page of results | ARGS='PART ... --seed N --again'
-	$(RUN) -m tb.nightly $(ARGS)
+	$(RUN) -m signalbox.tb.nightly $(ARGS)
 
 verilog: $(VENV)/.tools ## write SystemVerilog and the register map | ARGS='--output FOLDER --config NAME --channels N ...'
-	$(RUN) -m hw.verilog $(ARGS)
+	$(RUN) -m signalbox.hw.verilog $(ARGS)
 
 synth: $(VENV)/.checks ## report size and clock on an ECP5 | ARGS='UNIT ... --config NAME --record'
-	$(RUN) -m tb.synth $(ARGS)
+	$(RUN) -m signalbox.tb.synth $(ARGS)
 
 plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan | ARGS='--ran' (after make test and make prove)
-	$(RUN) -m tb.plan check $(ARGS)
-	$(RUN) -m tb.plan table
+	$(RUN) -m signalbox.tb.plan check $(ARGS)
+	$(RUN) -m signalbox.tb.plan table
 
 docs: $(VENV)/.docs ## build the pages as a site in sim_build/site; a broken link is an error
 	$(RUN) -m sphinx -q -W --keep-going -b html -c docs/site . sim_build/site

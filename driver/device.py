@@ -11,30 +11,30 @@ Everything that the hardware can be built with is read from its registers, nothi
 
 import numpy as np
 
-from driver.channel.channel import Channel, ChannelResources, clear_errors, stop
-from driver.channel.priority_policy import Policy, PriorityPolicy
-from driver.channel.settings import ChannelSettings
-from driver.compute.contexts import Context
-from driver.compute.engine import ComputeEngine, ComputeSettings
-from driver.faults.channel_error import ChannelActive
-from driver.faults.fault_buffer import FaultBuffer
-from driver.faults.fault_log import FaultLog
-from driver.faults.fault_registers import FaultRegisters
-from driver.memory.address_space import AddressSpace, SpaceError
-from driver.memory.asids import AddressSpaces
-from driver.memory.fence import FencePools
-from driver.memory.mmu_registers import MmuRegisters
-from driver.memory.physical import Buffer, Memory
-from driver.platform.control_port import Control
-from driver.platform.info import DeviceError, DeviceInfo
-from driver.platform.machine import Machine
-from driver.runtime.channel_pool import ChannelPool
-from driver.runtime.clock import Clock
-from driver.runtime.completion import Completion
-from driver.runtime.event import Event
-from driver.runtime.services import Services
-from driver.runtime.stream import Stream
-from hw.config import SLOT_BYTES
+from signalbox.driver.channel.channel import Channel, ChannelResources, clear_errors, stop
+from signalbox.driver.channel.priority_policy import Policy, PriorityPolicy
+from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.compute.contexts import Context
+from signalbox.driver.compute.engine import ComputeEngine, ComputeSettings
+from signalbox.driver.faults.channel_error import ChannelActive
+from signalbox.driver.faults.fault_buffer import FaultBuffer
+from signalbox.driver.faults.fault_log import FaultLog
+from signalbox.driver.faults.fault_registers import FaultRegisters
+from signalbox.driver.memory.address_space import AddressSpace, SpaceError
+from signalbox.driver.memory.asids import AddressSpaces
+from signalbox.driver.memory.fence import FencePools
+from signalbox.driver.memory.mmu_registers import MmuRegisters
+from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.driver.platform.machine import Machine
+from signalbox.driver.runtime.channel_pool import ChannelPool
+from signalbox.driver.runtime.clock import Clock
+from signalbox.driver.runtime.completion import Completion
+from signalbox.driver.runtime.event import Event
+from signalbox.driver.runtime.services import Services
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.config import SLOT_BYTES
 
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
 

@@ -16,9 +16,9 @@ from amaranth.hdl import Elaboratable, Fragment
 from amaranth.hdl._ir import Design
 from amaranth.lib import wiring
 
-from hw.lib.comb_paths import follows
-from hw.lib.flat_ports import Ports, ports
-from hw.lib.shared import instances
+from signalbox.hw.lib.comb_paths import follows
+from signalbox.hw.lib.flat_ports import Ports, ports
+from signalbox.hw.lib.shared import instances
 
 __all__ = ["FOLLOWS", "intermediate", "ports", "verilog"]
 

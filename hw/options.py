@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from hw.config import CONFIGS, LIMITS, Config, ConfigError
+from signalbox.hw.config import CONFIGS, LIMITS, Config, ConfigError
 
 __all__ = ["add_core", "add_options", "chosen"]
 

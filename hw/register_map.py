@@ -1,6 +1,6 @@
 """The register map as documents: Markdown for people, a C header for programs.
 
-python -m hw.register_map --markdown FILE --header FILE [configuration options]
+python -m signalbox.hw.register_map --markdown FILE --header FILE [configuration options]
 """
 
 import argparse
@@ -12,10 +12,19 @@ from pathlib import Path
 
 from amaranth.lib import data
 
-from hw import methods, options, page_tables, qmd
-from hw.config import SLOT_BYTES, WINDOW_BASE, Config
-from hw.errors import CODE_OF, Cause, Code, CoreCause
-from hw.registers import ADDRESS_BITS, GLOBAL, ID, REGISTERS, VERSION, Block, MmuOperation, Register
+from signalbox.hw import methods, options, page_tables, qmd
+from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, Config
+from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause
+from signalbox.hw.registers import (
+    ADDRESS_BITS,
+    GLOBAL,
+    ID,
+    REGISTERS,
+    VERSION,
+    Block,
+    MmuOperation,
+    Register,
+)
 
 __all__ = ["header", "main", "markdown"]
 
@@ -172,7 +181,7 @@ def header(config: Config) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Write the files that the command line names."""
     parser = argparse.ArgumentParser(
-        prog="python -m hw.register_map", description="Write the register map."
+        prog="python -m signalbox.hw.register_map", description="Write the register map."
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="for people")
     parser.add_argument("--header", type=Path, metavar="FILE", help="for C and C++ programs")

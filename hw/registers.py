@@ -18,11 +18,11 @@ from typing import NamedTuple
 from amaranth.lib import data
 from amaranth.lib import enum as amaranth_enum
 
-from hw.config import PA_BITS, VA_BITS, WINDOW_BASE, Config
-from hw.errors import CODE_OF, Cause, Code, CoreCause
-from hw.methods import AcquireTimer
-from hw.page_tables import FAULT_RECORD_BYTES
-from hw.qmd import Placement, SkedCheck
+from signalbox.hw.config import PA_BITS, VA_BITS, WINDOW_BASE, Config
+from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause
+from signalbox.hw.methods import AcquireTimer
+from signalbox.hw.page_tables import FAULT_RECORD_BYTES
+from signalbox.hw.qmd import Placement, SkedCheck
 
 __all__ = [
     "ADDRESS_BITS",

@@ -4,21 +4,21 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.bus.axi4lite import AxiLite
-from hw.compute.engine import Compute
-from hw.config import Config
-from hw.control.port import ControlPort
-from hw.copy.engine import CopyEngine
-from hw.host.host import Host
-from hw.host.scheduling.wake_counter import Wakes
-from hw.lib.popcount import tally
-from hw.mmu.memory_system import MemorySystem, requesters
-from hw.records.launch import LaunchAction
-from hw.records.semaphore import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
-from hw.registers import ADDRESS_BITS
-from hw.semaphore.unit import SemaphoreUnit
-from hw.sm.port import CoreError, CoreFactory
-from hw.trace import TracePort
+from signalbox.hw.bus.axi4lite import AxiLite
+from signalbox.hw.compute.engine import Compute
+from signalbox.hw.config import Config
+from signalbox.hw.control.port import ControlPort
+from signalbox.hw.copy.engine import CopyEngine
+from signalbox.hw.host.host import Host
+from signalbox.hw.host.scheduling.wake_counter import Wakes
+from signalbox.hw.lib.popcount import tally
+from signalbox.hw.mmu.memory_system import MemorySystem, requesters
+from signalbox.hw.records.launch import LaunchAction
+from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
+from signalbox.hw.registers import ADDRESS_BITS
+from signalbox.hw.semaphore.unit import SemaphoreUnit
+from signalbox.hw.sm.port import CoreError, CoreFactory
+from signalbox.hw.trace import TracePort
 
 __all__ = ["Signalbox"]
 

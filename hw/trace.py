@@ -6,12 +6,12 @@ Groups with `valid` are strobes of one cycle, except `served` and `floor`, which
 from amaranth.lib import data
 from amaranth.lib.wiring import Member, Out, Signature
 
-from hw.config import Config
-from hw.errors import Cause
-from hw.mmu.memory_system import fault_event
-from hw.mmu.records import Scope
-from hw.placement.controller import Step
-from hw.records.launch import Refusal
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.mmu.memory_system import fault_event
+from signalbox.hw.mmu.records import Scope
+from signalbox.hw.placement.controller import Step
+from signalbox.hw.records.launch import Refusal
 
 __all__ = ["TracePort"]
 

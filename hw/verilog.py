@@ -1,6 +1,6 @@
 """The machine as Verilog, for use elsewhere.
 
-    python -m hw.verilog [--output FOLDER] [configuration options]
+    python -m signalbox.hw.verilog [--output FOLDER] [configuration options]
 
 Writes four files, the same on every machine:
 
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from amaranth.hdl._ir import PortDirection
 
-from hw import export, options, register_map
-from hw.config import Config
-from hw.registers import VERSION
-from hw.sm.port import CoreError, CoreFactory
-from hw.top import Signalbox
+from signalbox.hw import export, options, register_map
+from signalbox.hw.config import Config
+from signalbox.hw.registers import VERSION
+from signalbox.hw.sm.port import CoreError, CoreFactory
+from signalbox.hw.top import Signalbox
 
 __all__ = ["NAME", "files", "main"]
 
@@ -60,7 +60,7 @@ def _ports(design: Signalbox) -> Iterator[dict[str, str | int]]:
 def main(arguments: list[str] | None = None) -> None:
     """Write the files and name them."""
     parser = argparse.ArgumentParser(
-        prog="python -m hw.verilog",
+        prog="python -m signalbox.hw.verilog",
         description="Write SystemVerilog, the register map (Markdown, C header) and a list of "
         "the ports (JSON) of one configuration.",
     )

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hw.export import FOLLOWS
-from tb import verilator
+from signalbox.hw.export import FOLLOWS
+from signalbox.tb import verilator
 
 __all__ = ["GLUE", "Part", "compile_parts", "split"]
 

@@ -5,7 +5,7 @@ import os
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from tb.reset import reset
+from signalbox.tb.reset import reset
 
 
 async def start(dut) -> None:

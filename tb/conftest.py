@@ -18,8 +18,8 @@ import shutil
 
 import pytest
 
-from tb import outcomes
-from tb.runner import ONLY, SIMULATORS, choose_seed
+from signalbox.tb import outcomes
+from signalbox.tb.runner import ONLY, SIMULATORS, choose_seed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,6 @@
 """Line and toggle coverage of the whole machine's Verilog, from runs on Verilator.
 
-    python -m tb.coverage [PYTEST ARGUMENTS]
+    python -m signalbox.tb.coverage [PYTEST ARGUMENTS]
 
 Runs tests (default: directed and random ones of the whole machine at its default size) on builds
 that count, adds up what they counted, prints a table by module and lists what was never reached in
@@ -23,8 +23,8 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from driver.text_table import table
-from tb.runner import COVERAGE, DESIGN, ROOT, SIM_BUILD
+from signalbox.driver.text_table import table
+from signalbox.tb.runner import COVERAGE, DESIGN, ROOT, SIM_BUILD
 
 __all__ = ["Exclusion", "Point", "main", "missing", "points", "summary"]
 

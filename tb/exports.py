@@ -22,11 +22,11 @@ from typing import Any
 from amaranth.hdl import Elaboratable, Signal, UnusedElaboratable
 from amaranth.lib import wiring
 
-import hw
-from hw import export
-from tb import noise
-from tb.lock import lock
-from tb.noise import Noisy
+from signalbox import hw
+from signalbox.hw import export
+from signalbox.tb import noise
+from signalbox.tb.lock import lock
+from signalbox.tb.noise import Noisy
 
 __all__ = ["verilog"]
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tb.runner import ROOT
+from signalbox.tb.runner import ROOT
 
 __all__ = ["run_limited"]
 

@@ -1,6 +1,6 @@
 """Everything that takes longer than a change may wait for, in parts, and one page of results.
 
-    python -m tb.nightly [--seed N] [--again] [PART...]
+    python -m signalbox.tb.nightly [--seed N] [--again] [PART...]
 
 Without names, all parts are run, one after the other. A part takes an hour at most, or it fails.
 Its outcome and its output are kept in `sim_build/nightly/`; a part that has passed on this very
@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from driver.text_table import table
-from tb import plan
-from tb.limited import run_limited
-from tb.runner import ROOT, SIM_BUILD, choose_seed
+from signalbox.driver.text_table import table
+from signalbox.tb import plan
+from signalbox.tb.limited import run_limited
+from signalbox.tb.runner import ROOT, SIM_BUILD, choose_seed
 
 __all__ = ["PARTS", "Outcome", "Part", "main", "page", "run"]
 
@@ -80,7 +80,7 @@ _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)")
 
 def _mutants(seed: int) -> list[list[str]]:
     sample = ("--sample", "200", "--seed", str(seed))
-    return [_module("tb.mutation", *sample, "--proofs", "hw", "driver")]
+    return [_module("signalbox.tb.mutation", *sample, "--proofs", "hw", "driver")]
 
 
 def _seeds(number: int) -> Part:
@@ -100,14 +100,14 @@ PARTS = {
         "every size on Icarus", lambda _: [_pytest("icarus", *_EVERY_SIZE, "-k", "icarus")]
     ),
     **{f"seeds_{n}": _seeds(n) for n in range(1, SEED_PARTS + 1)},
-    "proofs": Part("all proofs", lambda _: [_module("tb.proofs.run", "--all")]),
+    "proofs": Part("all proofs", lambda _: [_module("signalbox.tb.proofs.run", "--all")]),
     "breaks": Part(
         "each proof fails on broken designs",
-        lambda _: [_module("tb.proofs.run", "--all", "--break")],
+        lambda _: [_module("signalbox.tb.proofs.run", "--all", "--break")],
     ),
     "mutants": Part("a sample of mutants is killed", _mutants),
     "soak": Part("long random tests", lambda _: [_pytest("soak", "-m", "soak")]),
-    "coverage": Part("coverage of the machine", lambda _: [_module("tb.coverage")]),
+    "coverage": Part("coverage of the machine", lambda _: [_module("signalbox.tb.coverage")]),
     "bench": Part(
         "cycles are as recorded",
         lambda _: [_pytest("bench", "-m", "bench", "--dist", "loadfile")],
@@ -225,7 +225,7 @@ def _plan_problems() -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run parts and print the page; gives 1 unless all that were asked for have passed."""
     parser = argparse.ArgumentParser(
-        prog="python -m tb.nightly", description=(__doc__ or "").partition("\n")[0]
+        prog="python -m signalbox.tb.nightly", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, help="of all random numbers (a fresh one)")

@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Fragment, Mux, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
-from hw.lib.flat_ports import Ports, ports
+from signalbox.hw.lib.flat_ports import Ports, ports
 
 __all__ = ["Noisy", "payloads"]
 

@@ -1,6 +1,6 @@
 """The README's picture: copies of the published order, with priorities and without.
 
-python -m tb.picture [OUT.png]
+python -m signalbox.tb.picture [OUT.png]
 """
 
 import argparse
@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from tb.runner import ROOT
-from tb.sim.activity import OWN_COPY, Activity, activity
-from tb.sim.workload import simulate_workload
+from signalbox.tb.runner import ROOT
+from signalbox.tb.sim.activity import OWN_COPY, Activity, activity
+from signalbox.tb.sim.workload import simulate_workload
 
 __all__ = ["draw", "main"]
 
@@ -103,7 +103,7 @@ def _bar(panel: Axes, row: int, start: int, end: int, colour: str, text: str) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate and draw; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tb.picture", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m signalbox.tb.picture", description=__doc__)
     parser.add_argument("out", nargs="?", type=Path, default=OUT, help="PNG file")
     chosen = parser.parse_args(arguments)
     matplotlib.use("Agg")

@@ -1,9 +1,9 @@
 """The verification plan: which tests, proofs and benchmarks show each requirement.
 
-    python -m tb.plan check             fails when a requirement has none, or names one that is not
+    python -m signalbox.tb.plan check             fails when a requirement has none, or names one that is not
                                         there
-    python -m tb.plan check --ran       the same, and fails unless they ran and passed (see below)
-    python -m tb.plan table             prints the plan in Markdown, with results if there are any
+    python -m signalbox.tb.plan check --ran       the same, and fails unless they ran and passed (see below)
+    python -m signalbox.tb.plan table             prints the plan in Markdown, with results if there are any
 
 `plan.toml` has one table per requirement id (`title`, `tests`, `proofs`, `bench`), `[pending]` for
 what has not been started, and `nightly`, the names that run in `make nightly` only. Tests, proofs
@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tb.outcomes import PROPERTY
+from signalbox.tb.outcomes import PROPERTY
 
 __all__ = ["Entry", "Plan", "check", "check_ran", "load", "results", "table"]
 

@@ -1,6 +1,6 @@
 """Export, build, run and check: the one way to simulate a design.
 
-    simulate(Unit(config), "tb.unit.cocotb_unit", simulator="verilator", name="unit")
+    simulate(Unit(config), "signalbox.tb.unit.cocotb_unit", simulator="verilator", name="unit")
 
 A build is reused while the exported Verilog, the extra sources and the arguments are the same.
 cocotb's runner returns normally when tests fail or none ran; `simulate` raises.
@@ -27,10 +27,10 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
-from hw import export
-from tb import exports, icarus, outcomes, verilator
-from tb.apart import GLUE, compile_parts, split
-from tb.lock import lock
+from signalbox.hw import export
+from signalbox.tb import exports, icarus, outcomes, verilator
+from signalbox.tb.apart import GLUE, compile_parts, split
+from signalbox.tb.lock import lock
 
 __all__ = [
     "COVERAGE",

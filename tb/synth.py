@@ -1,6 +1,6 @@
 """Size and clock of the main units on an ECP5, with yosys and nextpnr from PyPI.
 
-    python -m tb.synth [--config NAME] [--record] [UNIT...]
+    python -m signalbox.tb.synth [--config NAME] [--record] [UNIT...]
 
 Without names: all, one after the other; a large unit takes minutes. Every unit stands between port
 registers, so that the clock is that of paths inside it; they are not counted. One seed, one target
@@ -27,44 +27,44 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import export
-from hw.config import CONFIGS, Config
-from hw.control.port import ControlPort
-from hw.copy.engine import CopyEngine
-from hw.host.channel_registers import Channels
-from hw.host.copy_launcher import Launcher
-from hw.host.fetch.arrivals import Arrivals
-from hw.host.fetch.fetch_unit import Fetch
-from hw.host.fetch.prefetch_buffer import Prefetch
-from hw.host.methods.execute import Execute
-from hw.host.methods.pipeline import Pipeline
-from hw.host.scheduling.parking import Parking
-from hw.host.scheduling.retry_timers import Timers
-from hw.host.scheduling.scheduler import Scheduler
-from hw.host.userd_writeback import Writeback
-from hw.host.waits.barrier import Barrier
-from hw.host.waits.mem_ops import MemOps
-from hw.host.waits.memory_semaphores import Fences
-from hw.mmu.fault_recorder import FaultRecorder
-from hw.mmu.l1_tlb import L1Tlb
-from hw.mmu.l2_tlb import L2Tlb
-from hw.mmu.maintenance import Maintenance
-from hw.mmu.memory_client import CLIENT_TAG
-from hw.mmu.memory_fabric import MemoryFabric
-from hw.mmu.memory_system import FIRST_CLIENT, MemorySystem, requesters
-from hw.mmu.records import page_request
-from hw.mmu.translation import miss_number
-from hw.mmu.walker import Walker
-from hw.placement.controller import Placement
-from hw.placement.sm_choice import Choice
-from hw.semaphore.in_memory import Fence
-from hw.semaphore.unit import SemaphoreUnit
-from hw.sm.controller import SmController
-from hw.sm.core.core import Core
-from hw.sm.timing.core import TimingCore
-from hw.task_unit.task_unit import Tasks
-from hw.top import Signalbox
-from tb.runner import ROOT, SIM_BUILD
+from signalbox.hw import export
+from signalbox.hw.config import CONFIGS, Config
+from signalbox.hw.control.port import ControlPort
+from signalbox.hw.copy.engine import CopyEngine
+from signalbox.hw.host.channel_registers import Channels
+from signalbox.hw.host.copy_launcher import Launcher
+from signalbox.hw.host.fetch.arrivals import Arrivals
+from signalbox.hw.host.fetch.fetch_unit import Fetch
+from signalbox.hw.host.fetch.prefetch_buffer import Prefetch
+from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.methods.pipeline import Pipeline
+from signalbox.hw.host.scheduling.parking import Parking
+from signalbox.hw.host.scheduling.retry_timers import Timers
+from signalbox.hw.host.scheduling.scheduler import Scheduler
+from signalbox.hw.host.userd_writeback import Writeback
+from signalbox.hw.host.waits.barrier import Barrier
+from signalbox.hw.host.waits.mem_ops import MemOps
+from signalbox.hw.host.waits.memory_semaphores import Fences
+from signalbox.hw.mmu.fault_recorder import FaultRecorder
+from signalbox.hw.mmu.l1_tlb import L1Tlb
+from signalbox.hw.mmu.l2_tlb import L2Tlb
+from signalbox.hw.mmu.maintenance import Maintenance
+from signalbox.hw.mmu.memory_client import CLIENT_TAG
+from signalbox.hw.mmu.memory_fabric import MemoryFabric
+from signalbox.hw.mmu.memory_system import FIRST_CLIENT, MemorySystem, requesters
+from signalbox.hw.mmu.records import page_request
+from signalbox.hw.mmu.translation import miss_number
+from signalbox.hw.mmu.walker import Walker
+from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.sm_choice import Choice
+from signalbox.hw.semaphore.in_memory import Fence
+from signalbox.hw.semaphore.unit import SemaphoreUnit
+from signalbox.hw.sm.controller import SmController
+from signalbox.hw.sm.core.core import Core
+from signalbox.hw.sm.timing.core import TimingCore
+from signalbox.hw.task_unit.task_unit import Tasks
+from signalbox.hw.top import Signalbox
+from signalbox.tb.runner import ROOT, SIM_BUILD
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
 
@@ -300,7 +300,7 @@ def _report(unit: str, result: Result, before: Result | None) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Synthesise what the command line names and print a table."""
     parser = argparse.ArgumentParser(
-        prog="python -m tb.synth", description="Report size and clock on an ECP5."
+        prog="python -m signalbox.tb.synth", description="Report size and clock on an ECP5."
     )
     parser.add_argument("units", nargs="*", metavar="UNIT", help=f"of {', '.join(UNITS)}")
     parser.add_argument("--config", choices=CONFIGS, default="default", help="default: default")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tb import coverage
-from tb.coverage import Exclusion, Point
+from signalbox.tb import coverage
+from signalbox.tb.coverage import Exclusion, Point
 
 DESIGN = """\
 module \\dut.part (clk);

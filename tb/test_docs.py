@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tb.runner import ROOT
+from signalbox.tb.runner import ROOT
 
 FOLDERS = ("docs", "driver", "hw", "tb")
 """Folders with pages, and whose paths pages name; besides them, the top folder has pages."""
@@ -23,14 +23,14 @@ YOURS = "tb/mine"
 """Folder that a reader makes."""
 
 OPTIONS = {
-    "sim": "tb.workload",
-    "raw": "tb.sim.raw",
-    "prove": "tb.proofs.run",
-    "mutate": "tb.mutation",
-    "nightly": "tb.nightly",
-    "verilog": "hw.verilog",
-    "synth": "tb.synth",
-    "plan": "tb.plan",
+    "sim": "signalbox.tb.workload",
+    "raw": "signalbox.tb.sim.raw",
+    "prove": "signalbox.tb.proofs.run",
+    "mutate": "signalbox.tb.mutation",
+    "nightly": "signalbox.tb.nightly",
+    "verilog": "signalbox.hw.verilog",
+    "synth": "signalbox.tb.synth",
+    "plan": "signalbox.tb.plan",
 }
 """Targets with options of their own, and the modules that have them."""
 

@@ -8,9 +8,9 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import export
-from hw.lib.arbiter import RoundRobin
-from tb import exports
+from signalbox.hw import export
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.tb import exports
 
 
 class Adder(wiring.Component):

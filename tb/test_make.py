@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from tb.runner import ROOT
+from signalbox.tb.runner import ROOT
 
 COMMANDS = {
-    "sim": "tb.workload",
-    "raw": "tb.sim.raw",
-    "prove": "tb.proofs.run",
-    "verilog": "hw.verilog",
-    "synth": "tb.synth",
+    "sim": "signalbox.tb.workload",
+    "raw": "signalbox.tb.sim.raw",
+    "prove": "signalbox.tb.proofs.run",
+    "verilog": "signalbox.hw.verilog",
+    "synth": "signalbox.tb.synth",
 }
 """Targets with options of their own, and the modules that they run."""
 

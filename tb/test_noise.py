@@ -6,7 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from tb.noise import Noisy, payloads
+from signalbox.tb.noise import Noisy, payloads
 
 
 class Echo(wiring.Component):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tb.plan import Entry, Plan, check, check_ran, load, results, table
+from signalbox.tb.plan import Entry, Plan, check, check_ran, load, results, table
 
 TESTS = """
 import cocotb
@@ -65,16 +65,16 @@ def test_unknown_key(tmp_path: Path):
 
 
 JUNIT = """<testsuites><testsuite>
-<testcase classname="tb.x.test_unit" name="test_a[verilator]"><properties>
+<testcase classname="signalbox.tb.x.test_unit" name="test_a[verilator]"><properties>
 <property name="cocotb" value="pass tb/x/cocotb_unit.py::inner"/>
 <property name="cocotb" value="fail tb/x/cocotb_unit.py::refused"/>
 </properties></testcase>
-<testcase classname="tb.x.test_unit" name="test_a[icarus]"><failure/><properties>
+<testcase classname="signalbox.tb.x.test_unit" name="test_a[icarus]"><failure/><properties>
 <property name="cocotb" value="fail tb/x/cocotb_unit.py::other"/>
 </properties></testcase>
-<testcase classname="tb.x.test_unit" name="test_b"/>
-<testcase classname="tb.x.test_unit" name="test_c"><skipped/></testcase>
-<testcase classname="tb.x.proof" name="Sound[unit.sound]"/>
+<testcase classname="signalbox.tb.x.test_unit" name="test_b"/>
+<testcase classname="signalbox.tb.x.test_unit" name="test_c"><skipped/></testcase>
+<testcase classname="signalbox.tb.x.proof" name="Sound[unit.sound]"/>
 </testsuite></testsuites>"""
 
 

@@ -10,10 +10,10 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from tb import icarus, runner
-from tb.runner import ONLY, SIM_BUILD, simulate
+from signalbox.tb import icarus, runner
+from signalbox.tb.runner import ONLY, SIM_BUILD, simulate
 
-TESTS = "tb.cocotb_runner"
+TESTS = "signalbox.tb.cocotb_runner"
 
 pytestmark = pytest.mark.smoke
 
@@ -83,7 +83,7 @@ def test_too_few_raises(simulator: str):
 
 def test_missing_module_raises(simulator: str):
     with pytest.raises(AssertionError, match="no results"):
-        simulate(Counter(), "tb.cocotb_absent", simulator=simulator, name="runner")
+        simulate(Counter(), "signalbox.tb.cocotb_absent", simulator=simulator, name="runner")
 
 
 def test_seed_reaches_tests(simulator: str, tmp_path: Path):
@@ -129,7 +129,7 @@ def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_same_verilog_twice():
-    from hw import export
+    from signalbox.hw import export
 
     assert export.verilog(Counter()) == export.verilog(Counter())
 

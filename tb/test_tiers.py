@@ -2,13 +2,13 @@
 
 import pytest
 
-from tb.tiers import tiers
+from signalbox.tb.tiers import tiers
 
 pytest_plugins = ["pytester"]
 
 TESTS = """
 import pytest
-from tb.tiers import tiers
+from signalbox.tb.tiers import tiers
 
 SIZES = ["small", "odd", "large"]
 
@@ -33,7 +33,7 @@ def test_smoke_of_some(pytester: pytest.Pytester):
     pytester.makepyfile("""
         import os
         import pytest
-        from tb.tiers import tiers
+        from signalbox.tb.tiers import tiers
 
         @pytest.mark.parametrize("size", tiers(["small", "odd"], smoke={"small": ["a", "b"]}))
         def test_unit(simulator, size):

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
-from driver.memory.translation_fault import client_name
-from tb.sim.activity import Activity, CopySpan
-from tb.sim.computing import BlockLife, KernelLife, SmLife
-from tb.sim.trace import Fault
-from tb.sim.translation import Translation
-from tb.tracks import Process
+from signalbox.driver.memory.translation_fault import client_name
+from signalbox.tb.sim.activity import Activity, CopySpan
+from signalbox.tb.sim.computing import BlockLife, KernelLife, SmLife
+from signalbox.tb.sim.trace import Fault
+from signalbox.tb.sim.translation import Translation
+from signalbox.tb.tracks import Process
 
 __all__ = [
     "FAULTS",

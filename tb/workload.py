@@ -1,6 +1,6 @@
 """`make sim`: runs a workload on the RTL, with priorities and without, and shows what became of it.
 
-    python -m tb.workload [FILE] [--policy none] [--simulator icarus] [--waves]
+    python -m signalbox.tb.workload [FILE] [--policy none] [--simulator icarus] [--waves]
 
 Exit status: 0 when every byte and every block of both runs was verified, 1 when a run went wrong, 2
 when the workload or the machine is not usable as given.
@@ -15,21 +15,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from driver.text_table import counted, number, table
-from driver.workload import report
-from driver.workload.entries import WorkloadError
-from driver.workload.reader import load
-from driver.workload.replay import Result, SpaceRecord
-from driver.workload.specs import Workload
-from hw import options
-from hw.config import Config
-from hw.sm.port import CoreError
-from tb import timeline
-from tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
-from tb.sim.activity import Activity, activity
-from tb.sim.computing import Lost
-from tb.sim.kerneltables import gains_table, kernels_table, lives_table, sms_table
-from tb.sim.workload import Progress, Run, RunError, machine, simulate_workload
+from signalbox.driver.text_table import counted, number, table
+from signalbox.driver.workload import report
+from signalbox.driver.workload.entries import WorkloadError
+from signalbox.driver.workload.reader import load
+from signalbox.driver.workload.replay import Result, SpaceRecord
+from signalbox.driver.workload.specs import Workload
+from signalbox.hw import options
+from signalbox.hw.config import Config
+from signalbox.hw.sm.port import CoreError
+from signalbox.tb import timeline
+from signalbox.tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
+from signalbox.tb.sim.activity import Activity, activity
+from signalbox.tb.sim.computing import Lost
+from signalbox.tb.sim.kerneltables import gains_table, kernels_table, lives_table, sms_table
+from signalbox.tb.sim.workload import Progress, Run, RunError, machine, simulate_workload
 
 __all__ = ["main"]
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tb.workload",
+        prog="python -m signalbox.tb.workload",
         description="Run a workload on the RTL, with priorities and without.",
     )
     parser.add_argument(

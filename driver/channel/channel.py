@@ -9,25 +9,30 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
-from driver.channel.copy_log import CopyLog, LaunchedCopy
-from driver.channel.copy_replay import RepeatError, move, release
-from driver.channel.settings import ChannelSettings
-from driver.commands.pushbuffer import Pushbuffer
-from driver.compute.contexts import Context
-from driver.compute.engine import ComputeEngine
-from driver.compute.tasks import Tasks
-from driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout, read_error
-from driver.faults.fault_log import FaultLog
-from driver.faults.task_error import TaskError
-from driver.memory.address_space import AddressSpace
-from driver.memory.asids import AddressSpaces
-from driver.memory.physical import Buffer, Memory
-from driver.memory.translation_fault import TranslationFault
-from driver.platform.control_port import Control
-from driver.platform.fair_lock import FairLock
-from hw.errors import Cause
-from hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
-from hw.page_tables import AccessType
+from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
+from signalbox.driver.channel.copy_replay import RepeatError, move, release
+from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.contexts import Context
+from signalbox.driver.compute.engine import ComputeEngine
+from signalbox.driver.compute.tasks import Tasks
+from signalbox.driver.faults.channel_error import (
+    ChannelActive,
+    ChannelError,
+    ChannelTimeout,
+    read_error,
+)
+from signalbox.driver.faults.fault_log import FaultLog
+from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.asids import AddressSpaces
+from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.driver.memory.translation_fault import TranslationFault
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
+from signalbox.hw.page_tables import AccessType
 
 __all__ = ["Channel", "ChannelResources", "clear_errors", "stop"]
 

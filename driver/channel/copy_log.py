@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driver.commands.disassembler import Method, decode
-from hw.config import VA_BITS
-from hw.methods import CeMethod, CopyLaunch, HostMethod, LaunchTransfer, ObjectClass
+from signalbox.driver.commands.disassembler import Method, decode
+from signalbox.hw.config import VA_BITS
+from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, LaunchTransfer, ObjectClass
 
 __all__ = ["CopyLog", "LaunchedCopy"]
 

@@ -6,13 +6,13 @@ channel's address space, and releases the copy's semaphore: what follows finds a
 had been good. Its interrupt (INTR_COPY) is not raised.
 """
 
-from driver.channel.copy_log import LaunchedCopy
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Memory
-from driver.platform.control_port import Control
-from hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
-from hw.methods import LaunchSemaphore
-from hw.page_tables import AccessType
+from signalbox.driver.channel.copy_log import LaunchedCopy
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
+from signalbox.hw.methods import LaunchSemaphore
+from signalbox.hw.page_tables import AccessType
 
 __all__ = ["RepeatError", "move", "release"]
 

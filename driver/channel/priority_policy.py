@@ -7,7 +7,7 @@ place that knows priorities: the hardware has none (COPY-21).
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.commands.pushbuffer import Pushbuffer
 
 __all__ = [
     "CountFirstPolicy",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hw.methods import AcquireTimer, pack
+from signalbox.hw.methods import AcquireTimer, pack
 
 __all__ = ["ChannelSettings"]
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from amaranth.lib import data
 
-from hw.methods import (
+from signalbox.hw.methods import (
     CeMethod,
     ComputeMethod,
     CopyLaunch,
@@ -32,7 +32,7 @@ from hw.methods import (
     TertOp,
     unpack,
 )
-from hw.qmd import QMD_BYTES, ReleaseOp
+from signalbox.hw.qmd import QMD_BYTES, ReleaseOp
 
 __all__ = [
     "Directive",

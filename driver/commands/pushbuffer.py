@@ -7,7 +7,7 @@ is range-checked: one that does not fit its field raises `ValueError` naming the
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hw.methods import (
+from signalbox.hw.methods import (
     CeMethod,
     ComputeMethod,
     CopyLaunch,
@@ -30,7 +30,7 @@ from hw.methods import (
     YieldOp,
     pack,
 )
-from hw.qmd import QMD_BYTES, ReleaseOp
+from signalbox.hw.qmd import QMD_BYTES, ReleaseOp
 
 __all__ = [
     "COMPUTE_SUBCHANNEL",

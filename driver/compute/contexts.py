@@ -6,13 +6,13 @@ Address spaces of one context have their tasks on the SMs at once; contexts take
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from driver.compute.instance_block import INSTANCE_BYTES, InstanceBlock
-from driver.compute.placement import AUTO, placement
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Memory
-from driver.platform.control_port import Control
-from hw.instance_block import SUBCONTEXTS
-from hw.qmd import Placement
+from signalbox.driver.compute.instance_block import INSTANCE_BYTES, InstanceBlock
+from signalbox.driver.compute.placement import AUTO, placement
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.instance_block import SUBCONTEXTS
+from signalbox.hw.qmd import Placement
 
 __all__ = ["Context", "ContextBroken", "ContextError", "Contexts", "OutOfContexts"]
 

@@ -10,30 +10,30 @@ has ended.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from driver.compute.contexts import Context, ContextBroken, Contexts
-from driver.compute.launch import Extent, KernelLaunch, sizes
-from driver.compute.occupancy import Occupancy, occupancy
-from driver.compute.placement import AUTO, from_environment, placement
-from driver.compute.program import Program
-from driver.compute.qmd import Release, TaskRecord
-from driver.compute.task_lists import TaskListError, TaskLists
-from driver.compute.task_memory import TaskMemory, TaskPool
-from driver.compute.tasks import Task, Tasks
-from driver.faults.channel_error import ChannelError
-from driver.faults.fault_log import FaultLog
-from driver.faults.task_error import TaskError
-from driver.faults.warp_fault import WarpFaults
-from driver.kernels.library import Kernel
-from driver.memory.address_space import AddressSpace
-from driver.memory.asids import AddressSpaces
-from driver.memory.fence import FencePool
-from driver.memory.physical import Memory
-from driver.platform.control_port import Control
-from driver.platform.fair_lock import FairLock
-from driver.platform.info import DeviceInfo
-from hw.errors import Cause
-from hw.instance_block import SUBCONTEXTS
-from hw.qmd import QMD_BYTES, Placement
+from signalbox.driver.compute.contexts import Context, ContextBroken, Contexts
+from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
+from signalbox.driver.compute.occupancy import Occupancy, occupancy
+from signalbox.driver.compute.placement import AUTO, from_environment, placement
+from signalbox.driver.compute.program import Program
+from signalbox.driver.compute.qmd import Release, TaskRecord
+from signalbox.driver.compute.task_lists import TaskListError, TaskLists
+from signalbox.driver.compute.task_memory import TaskMemory, TaskPool
+from signalbox.driver.compute.tasks import Task, Tasks
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.fault_log import FaultLog
+from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.faults.warp_fault import WarpFaults
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.asids import AddressSpaces
+from signalbox.driver.memory.fence import FencePool
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.info import DeviceInfo
+from signalbox.hw.errors import Cause
+from signalbox.hw.instance_block import SUBCONTEXTS
+from signalbox.hw.qmd import QMD_BYTES, Placement
 
 __all__ = ["ComputeEngine", "ComputeSettings"]
 

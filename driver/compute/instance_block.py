@@ -1,8 +1,8 @@
 """Instance blocks: which address spaces a context has, written into memory (ASID-21, ASID-22)."""
 
-from driver.memory.physical import Buffer
-from hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
-from hw.methods import pack
+from signalbox.driver.memory.physical import Buffer
+from signalbox.hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
+from signalbox.hw.methods import pack
 
 __all__ = ["INSTANCE_BYTES", "InstanceBlock"]
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from driver.compute.placement import AUTO
-from driver.kernels.library import Kernel
-from hw.config import SHARED_UNIT
-from hw.qmd import Placement
+from signalbox.driver.compute.placement import AUTO
+from signalbox.driver.kernels.library import Kernel
+from signalbox.hw.config import SHARED_UNIT
+from signalbox.hw.qmd import Placement
 
 __all__ = ["Extent", "KernelLaunch", "sizes"]
 

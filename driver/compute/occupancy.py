@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
-from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS
-from hw.qmd import MOST_REGISTERS, MOST_THREADS, SkedCheck
+from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS
+from signalbox.hw.qmd import MOST_REGISTERS, MOST_THREADS, SkedCheck
 
 __all__ = ["BlockError", "Needs", "Occupancy", "SmSizes", "needs", "occupancy"]
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from hw.qmd import Placement
+from signalbox.hw.qmd import Placement
 
 __all__ = ["AUTO", "NAMES", "VARIABLE", "PlacementError", "from_environment", "placement"]
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from driver.kernels.library import Kernel
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Buffer
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Buffer
 
 __all__ = ["Program"]
 

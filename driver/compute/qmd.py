@@ -7,9 +7,9 @@ record.pack(config)                                     256 bytes
 from dataclasses import dataclass
 from math import prod
 
-from driver.compute.occupancy import BlockError, SmSizes, occupancy
-from hw.config import PRIORITIES, VA_BITS
-from hw.qmd import (
+from signalbox.driver.compute.occupancy import BlockError, SmSizes, occupancy
+from signalbox.hw.config import PRIORITIES, VA_BITS
+from signalbox.hw.qmd import (
     QMD,
     QMD_BYTES,
     QMD_VERSION,

@@ -1,10 +1,10 @@
 """Memory of the lists in which tasks wait for a slot (ASID-23): the driver's to give."""
 
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Memory
-from driver.platform.control_port import Control
-from driver.platform.fair_lock import FairLock
-from hw.config import PRIORITIES
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.hw.config import PRIORITIES
 
 __all__ = ["TaskListError", "TaskLists", "log_size"]
 

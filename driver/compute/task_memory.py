@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Buffer
-from driver.memory.ranges import Ranges
-from driver.platform.fair_lock import FairLock
-from driver.platform.machine import Machine
-from hw.qmd import QMD_BYTES
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.memory.ranges import Ranges
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.machine import Machine
+from signalbox.hw.qmd import QMD_BYTES
 
 __all__ = ["TaskMemory", "TaskPool"]
 

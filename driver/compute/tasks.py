@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from driver.compute.program import Program
-from driver.compute.task_memory import TaskMemory
-from driver.faults.task_error import TaskError, TaskLost
-from driver.memory.fence import Fence, FencePool
+from signalbox.driver.compute.program import Program
+from signalbox.driver.compute.task_memory import TaskMemory
+from signalbox.driver.faults.task_error import TaskError, TaskLost
+from signalbox.driver.memory.fence import Fence, FencePool
 
 __all__ = ["Task", "Tasks", "Waiter"]
 

@@ -3,13 +3,13 @@
 
 from dataclasses import dataclass
 
-from driver.commands.disassembler import method_detail, method_name
-from driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
-from driver.memory.translation_fault import TranslationFault
-from driver.platform.control_port import Control
-from hw.errors import CODE_OF, Cause
-from hw.methods import ObjectClass
-from hw.registers import WAITS
+from signalbox.driver.commands.disassembler import method_detail, method_name
+from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
+from signalbox.driver.memory.translation_fault import TranslationFault
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.errors import CODE_OF, Cause
+from signalbox.hw.methods import ObjectClass
+from signalbox.hw.registers import WAITS
 
 __all__ = ["ChannelActive", "ChannelError", "ChannelTimeout", "read_error"]
 

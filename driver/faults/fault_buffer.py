@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from driver.memory.physical import Buffer
-from driver.memory.translation_fault import FaultOwner, TranslationFault, decode
-from hw.page_tables import FAULT_RECORD_BYTES
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.memory.translation_fault import FaultOwner, TranslationFault, decode
+from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 
 __all__ = ["FaultBuffer", "FaultBufferError", "FaultBufferOverflow", "FaultPointers"]
 

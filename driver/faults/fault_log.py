@@ -3,14 +3,19 @@
 from collections import deque
 from collections.abc import Callable
 
-from driver.faults.channel_error import ChannelError
-from driver.faults.fault_buffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
-from driver.faults.fault_registers import FaultRegisters
-from driver.memory.translation_fault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault
-from driver.platform.fair_lock import FairLock
-from driver.platform.machine import Machine
-from hw.errors import Cause
-from hw.page_tables import AccessType
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.fault_buffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
+from signalbox.driver.faults.fault_registers import FaultRegisters
+from signalbox.driver.memory.translation_fault import (
+    FIRST_ENGINE,
+    HOST,
+    SEMAPHORES,
+    TranslationFault,
+)
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.machine import Machine
+from signalbox.hw.errors import Cause
+from signalbox.hw.page_tables import AccessType
 
 __all__ = ["FaultLog"]
 

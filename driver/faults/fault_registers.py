@@ -1,9 +1,9 @@
 """Registers of the fault buffer (6.4): `FaultPointers` of a machine."""
 
-from driver.faults.fault_buffer import FaultBufferError
-from driver.memory.physical import Buffer
-from driver.platform.control_port import Control
-from hw.page_tables import FAULT_RECORD_BYTES
+from signalbox.driver.faults.fault_buffer import FaultBufferError
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 
 __all__ = ["FaultRegisters"]
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, fields
 
-from driver.faults.channel_error import ChannelError
-from driver.faults.warp_fault import WarpFault
-from hw.qmd import SkedCheck
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.warp_fault import WarpFault
+from signalbox.hw.qmd import SkedCheck
 
 __all__ = ["TaskError", "TaskLost"]
 

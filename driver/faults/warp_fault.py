@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from driver.platform.control_port import Control
-from driver.platform.fair_lock import FairLock
-from hw.errors import CoreCause
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.hw.errors import CoreCause
 
 __all__ = ["WarpFault", "WarpFaults"]
 

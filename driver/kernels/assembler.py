@@ -12,8 +12,8 @@ Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers
 import re
 from collections.abc import Mapping, Sequence
 
-from hw.methods import unpack
-from hw.sm.isa import (
+from signalbox.hw.methods import unpack
+from signalbox.hw.sm.isa import (
     IMMEDIATE,
     INSTRUCTION_BYTES,
     INSTRUCTIONS,

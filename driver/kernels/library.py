@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from driver.kernels.assembler import assemble, registers, source_lines
-from hw.sm.isa import INSTRUCTION_BYTES
+from signalbox.driver.kernels.assembler import assemble, registers, source_lines
+from signalbox.hw.sm.isa import INSTRUCTION_BYTES
 
 __all__ = ["CHASE", "KERNELS", "MATMUL", "REDUCE", "SAXPY", "SCAN", "SPIN", "VECTOR_ADD", "Kernel"]
 

@@ -7,9 +7,9 @@ task.computes(number=3, warp=0)         cycles, before, between and after its ac
 
 from dataclasses import asdict, dataclass
 
-from driver.kernels.library import Kernel
-from hw.config import VA_BITS
-from hw.sm.timing.layouts import RECORD_BYTES, timing_record
+from signalbox.driver.kernels.library import Kernel
+from signalbox.hw.config import VA_BITS
+from signalbox.hw.sm.timing.layouts import RECORD_BYTES, timing_record
 
 __all__ = ["TIMING", "TimingTask"]
 

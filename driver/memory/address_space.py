@@ -5,15 +5,15 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 
-from driver.memory.mapping import Mapping
-from driver.memory.mmu import Mmu
-from driver.memory.page_tables import MapError, Page, PageTables
-from driver.memory.physical import Buffer, Memory, MemoryUseError
-from driver.memory.ranges import Ranges
-from driver.memory.translation_fault import TranslationFault
-from driver.platform.fair_lock import FairLock
-from hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
-from hw.page_tables import PAGE_SIZES, AccessType, FaultType
+from signalbox.driver.memory.mapping import Mapping
+from signalbox.driver.memory.mmu import Mmu
+from signalbox.driver.memory.page_tables import MapError, Page, PageTables
+from signalbox.driver.memory.physical import Buffer, Memory, MemoryUseError
+from signalbox.driver.memory.ranges import Ranges
+from signalbox.driver.memory.translation_fault import TranslationFault
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
+from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
 
 __all__ = ["PAGEWISE", "AddressSpace", "OutOfAddresses", "SpaceError"]
 

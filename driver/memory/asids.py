@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from itertools import chain
 
-from driver.memory.address_space import AddressSpace, SpaceError
-from driver.memory.mmu import Mmu
-from driver.memory.physical import Memory
-from driver.platform.fair_lock import FairLock
-from hw.config import VA_BITS
+from signalbox.driver.memory.address_space import AddressSpace, SpaceError
+from signalbox.driver.memory.mmu import Mmu
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.hw.config import VA_BITS
 
 __all__ = ["AddressSpaces", "OutOfAsids"]
 

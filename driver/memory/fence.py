@@ -1,10 +1,10 @@
 """Fences: 16-byte semaphores in memory that the hardware releases with a value and the time."""
 
-from driver.memory.address_space import AddressSpace
-from driver.memory.mapping import Mapping
-from driver.memory.physical import Buffer
-from driver.platform.fair_lock import FairLock
-from driver.platform.machine import Machine
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.mapping import Mapping
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.driver.platform.machine import Machine
 
 __all__ = ["FENCE_BYTES", "Fence", "FencePool", "FencePools"]
 

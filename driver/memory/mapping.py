@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from driver.memory.physical import Buffer, MemoryUseError
+from signalbox.driver.memory.physical import Buffer, MemoryUseError
 
 __all__ = ["Mapping"]
 

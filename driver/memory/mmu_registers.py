@@ -1,9 +1,9 @@
 """Binds and invalidations by registers (ASID-8, ASID-9): the `Mmu` of a machine."""
 
-from driver.platform.control_port import Control
-from driver.platform.fair_lock import FairLock
-from hw.config import VA_BITS
-from hw.registers import MmuOperation
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.fair_lock import FairLock
+from signalbox.hw.config import VA_BITS
+from signalbox.hw.registers import MmuOperation
 
 __all__ = ["MmuError", "MmuRegisters"]
 

@@ -3,10 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from driver.memory.physical import Buffer, Memory
-from hw.config import VA_BITS
-from hw.methods import pack, unpack
-from hw.page_tables import DIRECTORIES, PAGE_SIZES, TABLES, DualPde, Level, Pde, PdeAperture, Pte
+from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.hw.config import VA_BITS
+from signalbox.hw.methods import pack, unpack
+from signalbox.hw.page_tables import (
+    DIRECTORIES,
+    PAGE_SIZES,
+    TABLES,
+    DualPde,
+    Level,
+    Pde,
+    PdeAperture,
+    Pte,
+)
 
 __all__ = ["MapError", "Page", "PageTables"]
 

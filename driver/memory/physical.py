@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from driver.memory.ranges import Ranges
-from driver.platform.machine import Machine
-from hw.page_tables import PAGE_SIZES
+from signalbox.driver.memory.ranges import Ranges
+from signalbox.driver.platform.machine import Machine
+from signalbox.hw.page_tables import PAGE_SIZES
 
 __all__ = ["Buffer", "Memory", "MemoryUseError", "OutOfMemory", "page_for"]
 

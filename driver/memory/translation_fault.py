@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from hw.config import LIMITS
-from hw.methods import unpack
-from hw.page_tables import (
+from signalbox.hw.config import LIMITS
+from signalbox.hw.methods import unpack
+from signalbox.hw.page_tables import (
     FAULT_RECORD_BYTES,
     TASK_UNIT,
     AccessType,

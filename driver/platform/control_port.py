@@ -1,7 +1,7 @@
 """Registers by name, over a machine's control port."""
 
-from driver.platform.machine import Machine
-from hw.registers import (
+from signalbox.driver.platform.machine import Machine
+from signalbox.hw.registers import (
     CHANNEL,
     GLOBAL,
     address,

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from driver.platform.machine import Machine
+from signalbox.driver.platform.machine import Machine
 
 __all__ = ["FairLock"]
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from driver.platform.control_port import Control
-from hw.registers import ID, VERSION
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.registers import ID, VERSION
 
 __all__ = ["DeviceError", "DeviceInfo"]
 

@@ -3,12 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from driver.commands.disassembler import Directive, Malformed, Method, decode, disassemble, folded
-from driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL
-from driver.faults.channel_error import ChannelError, ChannelTimeout
-from driver.text_table import counted
-from hw.errors import Cause
-from hw.methods import HostMethod, ObjectClass, SemOp
+from signalbox.driver.commands.disassembler import (
+    Directive,
+    Malformed,
+    Method,
+    decode,
+    disassemble,
+    folded,
+)
+from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL
+from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
+from signalbox.driver.text_table import counted
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod, ObjectClass, SemOp
 
 __all__ = ["Acquire", "Change", "RawReport", "Span", "bound_objects", "held_acquire"]
 

@@ -39,15 +39,15 @@ from typing import Any
 
 import numpy as np
 
-from driver.channel.channel import Channel
-from driver.commands.pushbuffer import Pushbuffer
-from driver.device import Device
-from driver.faults.channel_error import ChannelError, ChannelTimeout
-from driver.memory.address_space import AddressSpace
-from driver.memory.page_tables import MapError
-from driver.memory.physical import Buffer, OutOfMemory
-from driver.raw.report import Acquire, Change, RawReport, Span, held_acquire
-from hw.config import SLOT_BYTES
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError, ChannelTimeout
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.page_tables import MapError
+from signalbox.driver.memory.physical import Buffer, OutOfMemory
+from signalbox.driver.raw.report import Acquire, Change, RawReport, Span, held_acquire
+from signalbox.hw.config import SLOT_BYTES
 
 __all__ = [
     "ImageError",

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from driver.channel.channel import Channel, ChannelResources
-from driver.channel.priority_policy import Policy, PolicyError
-from driver.channel.settings import ChannelSettings
-from driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
-from driver.memory.address_space import AddressSpace
-from driver.platform.info import DeviceError, DeviceInfo
-from hw.methods import ObjectClass
+from signalbox.driver.channel.channel import Channel, ChannelResources
+from signalbox.driver.channel.priority_policy import Policy, PolicyError
+from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL, Pushbuffer
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.platform.info import DeviceError, DeviceInfo
+from signalbox.hw.methods import ObjectClass
 
 __all__ = ["ChannelPool"]
 

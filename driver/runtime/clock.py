@@ -1,7 +1,7 @@
 """The machine's cycles and PTIMER's nanoseconds, related."""
 
-from driver.platform.control_port import Control
-from driver.platform.info import DeviceInfo
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.info import DeviceInfo
 
 __all__ = ["Clock"]
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from driver.channel.channel import Channel
-from driver.compute.contexts import ContextBroken
-from driver.compute.engine import ComputeEngine
-from driver.faults.channel_error import ChannelError
-from driver.faults.fault_log import FaultLog
-from driver.memory.fence import Fence
-from driver.platform.control_port import Control
-from driver.platform.info import DeviceInfo
-from hw.registers import GLOBAL
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.compute.contexts import ContextBroken
+from signalbox.driver.compute.engine import ComputeEngine
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.fault_log import FaultLog
+from signalbox.driver.memory.fence import Fence
+from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.info import DeviceInfo
+from signalbox.hw.registers import GLOBAL
 
 __all__ = ["Completion"]
 

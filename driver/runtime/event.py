@@ -3,12 +3,12 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from driver.channel.channel import Channel
-from driver.commands.pushbuffer import Pushbuffer
-from driver.memory.address_space import AddressSpace
-from driver.memory.fence import Fence
-from driver.runtime.services import Services
-from hw.methods import SemOp
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.fence import Fence
+from signalbox.driver.runtime.services import Services
+from signalbox.hw.methods import SemOp
 
 __all__ = ["Event", "EventError"]
 

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from driver.channel.priority_policy import Policy
-from driver.compute.engine import ComputeEngine
-from driver.memory.fence import FencePools
-from driver.platform.info import DeviceError
-from driver.runtime.channel_pool import ChannelPool
-from driver.runtime.clock import Clock
-from driver.runtime.completion import Completion
+from signalbox.driver.channel.priority_policy import Policy
+from signalbox.driver.compute.engine import ComputeEngine
+from signalbox.driver.memory.fence import FencePools
+from signalbox.driver.platform.info import DeviceError
+from signalbox.driver.runtime.channel_pool import ChannelPool
+from signalbox.driver.runtime.clock import Clock
+from signalbox.driver.runtime.completion import Completion
 
 __all__ = ["Services"]
 

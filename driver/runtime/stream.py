@@ -6,21 +6,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import SupportsInt
 
-from driver.channel.channel import Channel
-from driver.commands.pushbuffer import CopyFence, Pushbuffer
-from driver.compute.launch import Extent, KernelLaunch, sizes
-from driver.compute.placement import AUTO, placement
-from driver.compute.tasks import Task
-from driver.kernels.library import Kernel
-from driver.memory.address_space import AddressSpace
-from driver.memory.fence import Fence
-from driver.memory.mapping import Mapping
-from driver.memory.physical import Buffer, MemoryUseError
-from driver.runtime.event import Event
-from driver.runtime.services import Services
-from hw.config import VA_BITS
-from hw.methods import SemOp
-from hw.qmd import Placement
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.driver.compute.launch import Extent, KernelLaunch, sizes
+from signalbox.driver.compute.placement import AUTO, placement
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.kernels.library import Kernel
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.fence import Fence
+from signalbox.driver.memory.mapping import Mapping
+from signalbox.driver.memory.physical import Buffer, MemoryUseError
+from signalbox.driver.runtime.event import Event
+from signalbox.driver.runtime.services import Services
+from signalbox.hw.config import VA_BITS
+from signalbox.hw.methods import SemOp
+from signalbox.hw.qmd import Placement
 
 __all__ = ["Address", "Argument", "Stream"]
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Buffer
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Buffer
 
 __all__ = ["GUARD", "Held", "VerifyError", "lines"]
 

@@ -7,13 +7,13 @@ leaves. Where a kernel writes in place, what was there before is nobody else's a
 from collections.abc import Mapping
 from dataclasses import fields
 
-from driver.compute.launch import KernelLaunch
-from driver.compute.occupancy import BlockError, occupancy
-from driver.compute.placement import NAMES
-from driver.workload.entries import Entry
-from driver.workload.references import REFERENCES, Reference, Shape
-from driver.workload.specs import CopySpec, KernelSpec, Spec
-from hw.config import PRIORITIES, Config
+from signalbox.driver.compute.launch import KernelLaunch
+from signalbox.driver.compute.occupancy import BlockError, occupancy
+from signalbox.driver.compute.placement import NAMES
+from signalbox.driver.workload.entries import Entry
+from signalbox.driver.workload.references import REFERENCES, Reference, Shape
+from signalbox.driver.workload.specs import CopySpec, KernelSpec, Spec
+from signalbox.hw.config import PRIORITIES, Config
 
 __all__ = ["check_kernels", "read_kernels"]
 

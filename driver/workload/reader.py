@@ -64,10 +64,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from driver.channel.priority_policy import Policy, PolicyError
-from driver.workload.entries import LONGEST, Entry, WorkloadError
-from driver.workload.kernel_reader import check_kernels, read_kernels
-from driver.workload.specs import (
+from signalbox.driver.channel.priority_policy import Policy, PolicyError
+from signalbox.driver.workload.entries import LONGEST, Entry, WorkloadError
+from signalbox.driver.workload.kernel_reader import check_kernels, read_kernels
+from signalbox.driver.workload.specs import (
     DATA,
     POLICIES,
     UNMAPPED,
@@ -78,7 +78,7 @@ from driver.workload.specs import (
     StreamSpec,
     Workload,
 )
-from hw.config import Config, ConfigError
+from signalbox.hw.config import Config, ConfigError
 
 __all__ = ["load", "parse"]
 

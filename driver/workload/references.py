@@ -13,9 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from driver.kernels.library import CHASE, MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD, Kernel
-from driver.kernels.timing import TIMING
-from hw.config import WARP_THREADS
+from signalbox.driver.kernels.library import (
+    CHASE,
+    MATMUL,
+    REDUCE,
+    SAXPY,
+    SCAN,
+    SPIN,
+    VECTOR_ADD,
+    Kernel,
+)
+from signalbox.driver.kernels.timing import TIMING
+from signalbox.hw.config import WARP_THREADS
 
 __all__ = ["REFERENCES", "Reference", "Shape"]
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from driver.channel.channel import Channel
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.memory.mapping import Mapping
-from driver.runtime.stream import Stream
+from signalbox.driver.channel.channel import Channel
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.mapping import Mapping
+from signalbox.driver.runtime.stream import Stream
 
 __all__ = ["FaultRecord", "Repairs"]
 

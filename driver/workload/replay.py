@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driver.channel.priority_policy import NoPriorityPolicy
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Buffer
-from driver.runtime.event import Event
-from driver.runtime.stream import Stream
-from driver.workload.held import GUARD, Held, VerifyError, lines
-from driver.workload.repairs import FaultRecord, Repairs
-from driver.workload.specs import CopySpec, KernelSpec, Request, Workload, requests
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.runtime.event import Event
+from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.held import GUARD, Held, VerifyError, lines
+from signalbox.driver.workload.repairs import FaultRecord, Repairs
+from signalbox.driver.workload.specs import CopySpec, KernelSpec, Request, Workload, requests
 
 __all__ = [
     "CopyRecord",

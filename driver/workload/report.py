@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, pstdev
 
-from driver.text_table import counted, number, table, times
-from driver.workload.replay import Result, SpaceRecord
-from driver.workload.specs import CopySpec, Workload
+from signalbox.driver.text_table import counted, number, table, times
+from signalbox.driver.workload.replay import Result, SpaceRecord
+from signalbox.driver.workload.specs import CopySpec, Workload
 
 __all__ = [
     "Pipeline",

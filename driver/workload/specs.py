@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from driver.channel.priority_policy import CountFirstPolicy, NoPriorityPolicy, PriorityPolicy
-from driver.channel.settings import ChannelSettings
-from driver.workload.references import REFERENCES, Reference, Shape
-from hw.config import Config
+from signalbox.driver.channel.priority_policy import (
+    CountFirstPolicy,
+    NoPriorityPolicy,
+    PriorityPolicy,
+)
+from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.workload.references import REFERENCES, Reference, Shape
+from signalbox.hw.config import Config
 
 __all__ = [
     "DATA",

@@ -10,11 +10,11 @@ bytes of C. So a warp takes three memory latencies and about 40 cycles.
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, memory, wiring
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.records.memory import MemoryStatus
-from hw.records.placement import KernelWord, coordinates
-from hw.sm.port import SmPort, warp_start
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.records.placement import KernelWord, coordinates
+from signalbox.hw.sm.port import SmPort, warp_start
 
 __all__ = ["AdderCore"]
 

@@ -3,7 +3,7 @@
 from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out, Signature
 
-from hw.bus.axi4lite import Response
+from signalbox.hw.bus.axi4lite import Response
 
 __all__ = ["Axi4", "Burst", "Response"]
 

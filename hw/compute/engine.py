@@ -4,23 +4,23 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.compute.warp_faults import WarpFaults
-from hw.config import Config
-from hw.front_end.compute_methods import Front
-from hw.front_end.contexts import Contexts, context_setting
-from hw.front_end.host_port import ComputePort
-from hw.front_end.launch_arbiter import Launches
-from hw.lib.shared import Shared
-from hw.placement.controller import Placement
-from hw.records.compute_control import ComputeControl
-from hw.records.memory import ReadPort, WritePort
-from hw.records.semaphore import COMPUTE_CLIENTS, SemaphorePort
-from hw.records.translation import MmuPort
-from hw.sm.port import CoreFactory
-from hw.sm.sm import Sm
-from hw.task_unit.memory_share import share_memory
-from hw.task_unit.task_end import Finish
-from hw.task_unit.task_unit import Tasks
+from signalbox.hw.compute.warp_faults import WarpFaults
+from signalbox.hw.config import Config
+from signalbox.hw.front_end.compute_methods import Front
+from signalbox.hw.front_end.contexts import Contexts, context_setting
+from signalbox.hw.front_end.host_port import ComputePort
+from signalbox.hw.front_end.launch_arbiter import Launches
+from signalbox.hw.lib.shared import Shared
+from signalbox.hw.placement.controller import Placement
+from signalbox.hw.records.compute_control import ComputeControl
+from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, SemaphorePort
+from signalbox.hw.records.translation import MmuPort
+from signalbox.hw.sm.port import CoreFactory
+from signalbox.hw.sm.sm import Sm
+from signalbox.hw.task_unit.memory_share import share_memory
+from signalbox.hw.task_unit.task_end import Finish
+from signalbox.hw.task_unit.task_unit import Tasks
 
 __all__ = ["Compute"]
 

@@ -4,13 +4,13 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import SteadyRoundRobin
-from hw.lib.onehot import encode, select
-from hw.records.compute_control import warp_fault
-from hw.records.placement import kernel_word
-from hw.sm.port import core_fault
-from hw.sm.row_asids import keep_asids
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.onehot import encode, select
+from signalbox.hw.records.compute_control import warp_fault
+from signalbox.hw.records.placement import kernel_word
+from signalbox.hw.sm.port import core_fault
+from signalbox.hw.sm.row_asids import keep_asids
 
 __all__ = ["WarpFaults"]
 

@@ -6,10 +6,10 @@ from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.control.axi_lite_target import Access
-from hw.registers import CHANNEL, CONTEXT, GLOBAL, SEMAPHORE, Block, Register
-from hw.registers import Access as Rule
+from signalbox.hw.config import Config
+from signalbox.hw.control.axi_lite_target import Access
+from signalbox.hw.registers import CHANNEL, CONTEXT, GLOBAL, SEMAPHORE, Block, Register
+from signalbox.hw.registers import Access as Rule
 
 __all__ = ["Decode", "Owner"]
 

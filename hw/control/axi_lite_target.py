@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bus.axi4lite import AxiLite, Response
-from hw.registers import ADDRESS_BITS
+from signalbox.hw.bus.axi4lite import AxiLite, Response
+from signalbox.hw.registers import ADDRESS_BITS
 
 __all__ = ["Access", "Outcome", "Target"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.control.register_fields import placed
-from hw.records.compute_control import ComputeControl, warp_fault
-from hw.registers import GLOBAL
+from signalbox.hw.config import Config
+from signalbox.hw.control.register_fields import placed
+from signalbox.hw.records.compute_control import ComputeControl, warp_fault
+from signalbox.hw.registers import GLOBAL
 
 __all__ = ["TaskRegisters"]
 

@@ -7,10 +7,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.front_end.contexts import context_setting
-from hw.records.register import RegisterPort
-from hw.registers import CONTEXT
+from signalbox.hw.config import Config
+from signalbox.hw.front_end.contexts import context_setting
+from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.registers import CONTEXT
 
 __all__ = ["ContextRegisters"]
 

@@ -8,17 +8,17 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.control.axi_lite_target import Access
-from hw.control.compute_registers import TaskRegisters
-from hw.control.interrupts import Interrupts
-from hw.control.performance_counters import Counters, EventPort
-from hw.control.register_fields import field_of, page_of, placed
-from hw.control.translation_registers import Commands
-from hw.records.compute_control import ComputeControl
-from hw.records.translation import FaultPort, MmuPort
-from hw.registers import GLOBAL, PERFORMANCE, Register
-from hw.registers import Access as Rule
+from signalbox.hw.config import Config
+from signalbox.hw.control.axi_lite_target import Access
+from signalbox.hw.control.compute_registers import TaskRegisters
+from signalbox.hw.control.interrupts import Interrupts
+from signalbox.hw.control.performance_counters import Counters, EventPort
+from signalbox.hw.control.register_fields import field_of, page_of, placed
+from signalbox.hw.control.translation_registers import Commands
+from signalbox.hw.records.compute_control import ComputeControl
+from signalbox.hw.records.translation import FaultPort, MmuPort
+from signalbox.hw.registers import GLOBAL, PERFORMANCE, Register
+from signalbox.hw.registers import Access as Rule
 
 __all__ = ["Bank"]
 

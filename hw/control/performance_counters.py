@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.registers import PERFORMANCE
+from signalbox.hw.config import Config
+from signalbox.hw.registers import PERFORMANCE
 
 __all__ = ["Counters", "EventPort", "most_events"]
 

@@ -4,18 +4,18 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bus.axi4lite import AxiLite
-from hw.config import Config
-from hw.control.address_decoder import Decode, Owner
-from hw.control.axi_lite_target import Target
-from hw.control.context_registers import ContextRegisters
-from hw.control.global_registers import Bank
-from hw.control.performance_counters import EventPort
-from hw.front_end.contexts import context_setting
-from hw.records.compute_control import ComputeControl
-from hw.records.register import RegisterPort
-from hw.records.translation import FaultPort, MmuPort
-from hw.registers import ADDRESS_BITS
+from signalbox.hw.bus.axi4lite import AxiLite
+from signalbox.hw.config import Config
+from signalbox.hw.control.address_decoder import Decode, Owner
+from signalbox.hw.control.axi_lite_target import Target
+from signalbox.hw.control.context_registers import ContextRegisters
+from signalbox.hw.control.global_registers import Bank
+from signalbox.hw.control.performance_counters import EventPort
+from signalbox.hw.front_end.contexts import context_setting
+from signalbox.hw.records.compute_control import ComputeControl
+from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.records.translation import FaultPort, MmuPort
+from signalbox.hw.registers import ADDRESS_BITS
 
 __all__ = ["ControlPort"]
 

@@ -6,7 +6,7 @@ from operator import or_
 
 from amaranth.hdl import Cat, Value
 
-from hw.registers import GLOBAL, Register
+from signalbox.hw.registers import GLOBAL, Register
 
 __all__ = ["field_of", "page_of", "placed"]
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.records.translation import MmuPort, mmu_command
-from hw.registers import GLOBAL
+from signalbox.hw.config import Config
+from signalbox.hw.records.translation import MmuPort, mmu_command
+from signalbox.hw.registers import GLOBAL
 
 __all__ = ["Commands"]
 

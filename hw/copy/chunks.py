@@ -4,9 +4,9 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy import records
-from hw.copy.records import BURST_BEATS
+from signalbox.hw.config import Config
+from signalbox.hw.copy import records
+from signalbox.hw.copy.records import BURST_BEATS
 
 __all__ = ["Bursts"]
 

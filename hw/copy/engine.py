@@ -4,22 +4,22 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy import records
-from hw.copy.chunks import Bursts
-from hw.copy.flop_queue import Queue
-from hw.copy.lines import Lines
-from hw.copy.read_requests import Fetch
-from hw.copy.realign import Realign
-from hw.copy.realign_steps import Steps
-from hw.copy.records import COPIES, QUEUE
-from hw.copy.retire import Retire, ending
-from hw.copy.write_requests import Drain, owed
-from hw.copy.write_responses import Answers
-from hw.lib.stream import StreamRegister
-from hw.records.copy import CopyPort
-from hw.records.memory import ReadPort, WritePort
-from hw.records.semaphore import SemaphorePort
+from signalbox.hw.config import Config
+from signalbox.hw.copy import records
+from signalbox.hw.copy.chunks import Bursts
+from signalbox.hw.copy.flop_queue import Queue
+from signalbox.hw.copy.lines import Lines
+from signalbox.hw.copy.read_requests import Fetch
+from signalbox.hw.copy.realign import Realign
+from signalbox.hw.copy.realign_steps import Steps
+from signalbox.hw.copy.records import COPIES, QUEUE
+from signalbox.hw.copy.retire import Retire, ending
+from signalbox.hw.copy.write_requests import Drain, owed
+from signalbox.hw.copy.write_responses import Answers
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.records.copy import CopyPort
+from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.records.semaphore import SemaphorePort
 
 __all__ = ["CopyEngine"]
 

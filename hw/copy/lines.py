@@ -4,10 +4,10 @@ from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy import records
-from hw.copy.records import TAG_BITS
-from hw.records.copy import copy_command
+from signalbox.hw.config import Config
+from signalbox.hw.copy import records
+from signalbox.hw.copy.records import TAG_BITS
+from signalbox.hw.records.copy import copy_command
 
 __all__ = ["Lines"]
 

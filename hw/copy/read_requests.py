@@ -4,12 +4,12 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy import records
-from hw.copy.read_window import Window
-from hw.copy.records import BURST_BEATS, DATA_BEATS, TAKES_BITS
-from hw.lib.stream import StreamRegister
-from hw.records.memory import memory_request
+from signalbox.hw.config import Config
+from signalbox.hw.copy import records
+from signalbox.hw.copy.read_window import Window
+from signalbox.hw.copy.records import BURST_BEATS, DATA_BEATS, TAKES_BITS
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.records.memory import memory_request
 
 __all__ = ["Fetch"]
 

@@ -4,8 +4,8 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy.records import BURST_BEATS, FEWEST_AHEAD, TAKES_BITS, most_ahead
+from signalbox.hw.config import Config
+from signalbox.hw.copy.records import BURST_BEATS, FEWEST_AHEAD, TAKES_BITS, most_ahead
 
 __all__ = ["Window"]
 

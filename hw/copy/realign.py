@@ -4,8 +4,8 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy.realign_steps import step
+from signalbox.hw.config import Config
+from signalbox.hw.copy.realign_steps import step
 
 __all__ = ["Realign", "placed_beat"]
 

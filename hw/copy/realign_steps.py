@@ -4,10 +4,10 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy import records
-from hw.copy.records import TAG_BITS
-from hw.records.memory import MemoryStatus, read_beat
+from signalbox.hw.config import Config
+from signalbox.hw.copy import records
+from signalbox.hw.copy.records import TAG_BITS
+from signalbox.hw.records.memory import MemoryStatus, read_beat
 
 __all__ = ["Steps", "step"]
 

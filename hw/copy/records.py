@@ -2,9 +2,9 @@
 
 from amaranth.lib import data
 
-from hw.config import VA_BITS, Config
-from hw.records.copy import CopyError
-from hw.records.memory import MemoryStatus
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.records.copy import CopyError
+from signalbox.hw.records.memory import MemoryStatus
 
 __all__ = [
     "BURST_BEATS",

@@ -4,11 +4,11 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.copy import records
-from hw.methods import LaunchSemaphore, SemOp
-from hw.records.copy import CopyError, copy_done
-from hw.records.semaphore import SemaphoreError, SemaphorePort
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.copy import records
+from signalbox.hw.methods import LaunchSemaphore, SemOp
+from signalbox.hw.records.copy import CopyError, copy_done
+from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort
 
 __all__ = ["Retire", "ending"]
 

@@ -4,13 +4,13 @@ from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.copy import records
-from hw.copy.flop_queue import Queue
-from hw.copy.realign import placed_beat
-from hw.copy.records import DATA_BEATS, QUEUE, TAG_BITS
-from hw.lib.stream import StreamRegister
-from hw.records.memory import memory_request, write_beat
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.copy import records
+from signalbox.hw.copy.flop_queue import Queue
+from signalbox.hw.copy.realign import placed_beat
+from signalbox.hw.copy.records import DATA_BEATS, QUEUE, TAG_BITS
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.records.memory import memory_request, write_beat
 
 __all__ = ["Drain", "owed"]
 

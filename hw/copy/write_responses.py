@@ -4,12 +4,12 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.copy import records
-from hw.copy.records import TAG_BITS
-from hw.copy.write_requests import owed
-from hw.records.copy import CopyError
-from hw.records.memory import MemoryStatus
+from signalbox.hw.config import Config
+from signalbox.hw.copy import records
+from signalbox.hw.copy.records import TAG_BITS
+from signalbox.hw.copy.write_requests import owed
+from signalbox.hw.records.copy import CopyError
+from signalbox.hw.records.memory import MemoryStatus
 
 __all__ = ["Answers"]
 

@@ -5,11 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.errors import Cause
-from hw.front_end.host_port import ComputePort, cause_of, compute_method
-from hw.front_end.inline_qmd import InlineRecords
-from hw.methods import (
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
+from signalbox.hw.front_end.inline_qmd import InlineRecords
+from signalbox.hw.methods import (
     ComputeMethod,
     PcasAction,
     ReportOp,
@@ -17,11 +17,17 @@ from hw.methods import (
     SemOp,
     SignalingPcas,
 )
-from hw.records.launch import LaunchAction, Refusal, slot_limit, task_launch, task_launched
-from hw.records.memory import MemoryStatus, WritePort
-from hw.records.semaphore import SemaphoreError, SemaphorePort
-from hw.semaphore.causes import CAUSE_OF as SEMAPHORE_CAUSES
-from hw.semaphore.qmd_reductions import reduction_of
+from signalbox.hw.records.launch import (
+    LaunchAction,
+    Refusal,
+    slot_limit,
+    task_launch,
+    task_launched,
+)
+from signalbox.hw.records.memory import MemoryStatus, WritePort
+from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort
+from signalbox.hw.semaphore.causes import CAUSE_OF as SEMAPHORE_CAUSES
+from signalbox.hw.semaphore.qmd_reductions import reduction_of
 
 __all__ = ["Front"]
 

@@ -4,16 +4,16 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import PA_BITS, VA_BITS, Config
-from hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode, lowest, select
-from hw.qmd import Placement
-from hw.records.memory import MemoryStatus, ReadPort
-from hw.records.placement import Policy
-from hw.records.translation import MmuPort
-from hw.registers import MmuOperation
-from hw.task_unit.word_access import WordAccess
+from signalbox.hw.config import PA_BITS, VA_BITS, Config
+from signalbox.hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode, lowest, select
+from signalbox.hw.qmd import Placement
+from signalbox.hw.records.memory import MemoryStatus, ReadPort
+from signalbox.hw.records.placement import Policy
+from signalbox.hw.records.translation import MmuPort
+from signalbox.hw.registers import MmuOperation
+from signalbox.hw.task_unit.word_access import WordAccess
 
 __all__ = ["Contexts", "context_setting"]
 

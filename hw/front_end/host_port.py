@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import Cause
-from hw.qmd import SkedCheck
-from hw.records.launch import Refusal, task_completed
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.launch import Refusal, task_completed
 
 __all__ = ["ComputePort", "cause_of", "compute_answer", "compute_method", "compute_setting"]
 

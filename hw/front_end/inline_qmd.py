@@ -5,12 +5,12 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.front_end.host_port import compute_setting
-from hw.lib.delayed import later
-from hw.methods import ComputeMethod
-from hw.qmd import QMD_BYTES
-from hw.records.memory import MemoryStatus, WritePort
+from signalbox.hw.config import Config
+from signalbox.hw.front_end.host_port import compute_setting
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.methods import ComputeMethod
+from signalbox.hw.qmd import QMD_BYTES
+from signalbox.hw.records.memory import MemoryStatus, WritePort
 
 __all__ = ["InlineRecords"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import SteadyRoundRobin
-from hw.qmd import DependentAction, SkedCheck
-from hw.records.launch import (
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.qmd import DependentAction, SkedCheck
+from signalbox.hw.records.launch import (
     LaunchAction,
     Refusal,
     task_action,
@@ -17,7 +17,7 @@ from hw.records.launch import (
     task_launched,
     task_verdict,
 )
-from hw.records.placement import task_pointer
+from signalbox.hw.records.placement import task_pointer
 
 __all__ = ["Launches"]
 

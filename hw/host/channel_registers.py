@@ -17,19 +17,19 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CODE_OF, Cause
-from hw.host.channel_settings import setting_event
-from hw.host.methods.pipeline import channel_edit
-from hw.host.records import INDEX_BITS, Method
-from hw.host.waits.compute_waits import COUNT_BITS, task_failed
-from hw.lib.delayed import later
-from hw.lib.onehot import encode, lowest
-from hw.methods import CeMethod, ComputeMethod
-from hw.qmd import SkedCheck
-from hw.records.channel import channel_event
-from hw.records.register import RegisterPort
-from hw.registers import CHANNEL, Access, Wait, channel_word
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CODE_OF, Cause
+from signalbox.hw.host.channel_settings import setting_event
+from signalbox.hw.host.methods.pipeline import channel_edit
+from signalbox.hw.host.records import INDEX_BITS, Method
+from signalbox.hw.host.waits.compute_waits import COUNT_BITS, task_failed
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.onehot import encode, lowest
+from signalbox.hw.methods import CeMethod, ComputeMethod
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.registers import CHANNEL, Access, Wait, channel_word
 
 __all__ = ["Channels"]
 

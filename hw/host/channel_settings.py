@@ -4,9 +4,9 @@ from amaranth.hdl import Module
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
-from hw.config import Config
-from hw.records.channel import channel_event
-from hw.registers import channel_word
+from signalbox.hw.config import Config
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.registers import channel_word
 
 __all__ = ["setting_event", "setting_ram"]
 

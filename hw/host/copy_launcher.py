@@ -7,12 +7,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import Cause
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import lowest
-from hw.records.channel import channel_event
-from hw.records.copy import CopyError, CopyPort, copy_command
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import lowest
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.copy import CopyError, CopyPort, copy_command
 
 __all__ = ["MOST_COPIES", "Launcher"]
 

@@ -4,30 +4,30 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.front_end.host_port import ComputePort
-from hw.host.channel_registers import Channels
-from hw.host.channel_settings import setting_ram
-from hw.host.copy_launcher import Launcher
-from hw.host.fetch.arrivals import Arrivals
-from hw.host.fetch.fetch_unit import Fetch
-from hw.host.fetch.prefetch_buffer import Prefetch
-from hw.host.methods.execute import Execute
-from hw.host.methods.pipeline import Pipeline
-from hw.host.scheduling.parking import Parking
-from hw.host.scheduling.retry_timers import Timers
-from hw.host.scheduling.scheduler import Scheduler
-from hw.host.userd_writeback import Writeback
-from hw.host.waits.barrier import Barrier
-from hw.host.waits.compute_waits import ComputeMethods
-from hw.host.waits.mem_ops import MemOps
-from hw.host.waits.memory_semaphores import Fences
-from hw.records.copy import CopyPort
-from hw.records.memory import ReadPort, WritePort
-from hw.records.register import RegisterPort
-from hw.records.semaphore import SemaphorePort, semaphore_update
-from hw.records.translation import MmuPort
-from hw.registers import Wait
+from signalbox.hw.config import Config
+from signalbox.hw.front_end.host_port import ComputePort
+from signalbox.hw.host.channel_registers import Channels
+from signalbox.hw.host.channel_settings import setting_ram
+from signalbox.hw.host.copy_launcher import Launcher
+from signalbox.hw.host.fetch.arrivals import Arrivals
+from signalbox.hw.host.fetch.fetch_unit import Fetch
+from signalbox.hw.host.fetch.prefetch_buffer import Prefetch
+from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.methods.pipeline import Pipeline
+from signalbox.hw.host.scheduling.parking import Parking
+from signalbox.hw.host.scheduling.retry_timers import Timers
+from signalbox.hw.host.scheduling.scheduler import Scheduler
+from signalbox.hw.host.userd_writeback import Writeback
+from signalbox.hw.host.waits.barrier import Barrier
+from signalbox.hw.host.waits.compute_waits import ComputeMethods
+from signalbox.hw.host.waits.mem_ops import MemOps
+from signalbox.hw.host.waits.memory_semaphores import Fences
+from signalbox.hw.records.copy import CopyPort
+from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.records.semaphore import SemaphorePort, semaphore_update
+from signalbox.hw.records.translation import MmuPort
+from signalbox.hw.registers import Wait
 
 __all__ = ["Host"]
 

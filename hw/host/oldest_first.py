@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import encode, select
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import encode, select
 
 __all__ = ["STAMP_BITS", "Oldest"]
 

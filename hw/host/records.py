@@ -8,8 +8,8 @@ in the middle of a method group (HOST-2).
 from amaranth.hdl import Cat, Value
 from amaranth.lib import data, enum
 
-from hw.config import VA_BITS, Config
-from hw.errors import Cause
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import Cause
 
 __all__ = [
     "INDEX_BITS",

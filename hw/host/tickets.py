@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode
-from hw.records.channel import channel_event
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode
+from signalbox.hw.records.channel import channel_event
 
 __all__ = ["Ticket", "Tickets", "Turns"]
 

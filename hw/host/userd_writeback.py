@@ -5,14 +5,14 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.host.channel_settings import setting_event, setting_ram
-from hw.host.records import INDEX_BITS
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode
-from hw.methods import Userd
-from hw.records.channel import channel_event
-from hw.records.memory import MemoryStatus, WritePort
+from signalbox.hw.config import Config
+from signalbox.hw.host.channel_settings import setting_event, setting_ram
+from signalbox.hw.host.records import INDEX_BITS
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode
+from signalbox.hw.methods import Userd
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.memory import MemoryStatus, WritePort
 
 __all__ = ["Writeback"]
 

@@ -6,7 +6,7 @@ from amaranth.hdl import ClockSignal, Fragment, Instance, ResetSignal
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
-from hw.lib.flat_ports import ports
+from signalbox.hw.lib.flat_ports import ports
 
 __all__ = ["Shared", "instances"]
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
+from signalbox.hw.config import Config
 
 __all__ = ["GENERATION_BITS", "Generations", "generation"]
 

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.mmu.records import PAGE_BITS, VPN_BITS
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS
 
 __all__ = ["Spaces", "row_event", "space"]
 

@@ -5,9 +5,9 @@ from typing import Any
 from amaranth import Cat, Module, Value
 from amaranth.lib import data
 
-from hw.bus.axi4 import Response
-from hw.config import Config
-from hw.lib.stream import StreamRegister
+from signalbox.hw.bus.axi4 import Response
+from signalbox.hw.config import Config
+from signalbox.hw.lib.stream import StreamRegister
 
 __all__ = [
     "address",

@@ -6,11 +6,11 @@ from amaranth import Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import select
-from hw.mmu.bursts import translated
-from hw.mmu.response_order import BurstOrder
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.mmu.bursts import translated
+from signalbox.hw.mmu.response_order import BurstOrder
 
 __all__ = ["BurstFront", "chosen_burst"]
 

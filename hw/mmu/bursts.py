@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.mmu.records import Access, Outcome, answer, lookup
-from hw.page_tables import FaultType
-from hw.records.memory import memory_request
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.mmu.records import Access, Outcome, answer, lookup
+from signalbox.hw.page_tables import FaultType
+from signalbox.hw.records.memory import memory_request
 
 __all__ = ["SLOTS", "SLOT_BITS", "Bursts", "fault_report", "refusal", "translated"]
 

@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.mmu.asid_table import Spaces, row_event
-from hw.mmu.bursts import fault_report
-from hw.mmu.records import PAGE_BITS, Access
-from hw.page_tables import (
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.asid_table import Spaces, row_event
+from signalbox.hw.mmu.bursts import fault_report
+from signalbox.hw.mmu.records import PAGE_BITS, Access
+from signalbox.hw.page_tables import (
     FAULT_RECORD_BYTES,
     GPC_SMS,
     TASK_UNIT,
@@ -16,8 +16,8 @@ from hw.page_tables import (
     FaultRecord,
     InstanceAperture,
 )
-from hw.records.memory import MemoryStatus, WritePort
-from hw.records.translation import FaultPort
+from signalbox.hw.records.memory import MemoryStatus, WritePort
+from signalbox.hw.records.translation import FaultPort
 
 __all__ = ["FaultRecorder"]
 

@@ -6,11 +6,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.onehot import lowest, select
-from hw.mmu.mshr import Misses, miss_bits, miss_request
-from hw.mmu.plru import TreeRecency
-from hw.mmu.records import (
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest, select
+from signalbox.hw.mmu.mshr import Misses, miss_bits, miss_request
+from signalbox.hw.mmu.plru import TreeRecency
+from signalbox.hw.mmu.records import (
     PAGE_BITS,
     VPN_BITS,
     Access,
@@ -25,7 +25,7 @@ from hw.mmu.records import (
     overlap,
     page,
 )
-from hw.page_tables import FaultType
+from signalbox.hw.page_tables import FaultType
 
 __all__ = ["L1Tlb", "miss_result"]
 

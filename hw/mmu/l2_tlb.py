@@ -8,11 +8,11 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import lowest, select
-from hw.mmu.asid_generations import GENERATION_BITS, Generations, generation
-from hw.mmu.plru import SetRecency
-from hw.mmu.records import (
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest, select
+from signalbox.hw.mmu.asid_generations import GENERATION_BITS, Generations, generation
+from signalbox.hw.mmu.plru import SetRecency
+from signalbox.hw.mmu.records import (
     SHIFTS,
     VPN_BITS,
     Outcome,

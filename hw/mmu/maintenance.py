@@ -4,15 +4,15 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import select
-from hw.mmu.asid_table import row_event
-from hw.mmu.pdb_lookup import BaseSearch
-from hw.mmu.records import PAGE_BITS, Scope
-from hw.mmu.translation import maintenance
-from hw.records.translation import MmuPort, mmu_command
-from hw.registers import MmuOperation
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.mmu.asid_table import row_event
+from signalbox.hw.mmu.pdb_lookup import BaseSearch
+from signalbox.hw.mmu.records import PAGE_BITS, Scope
+from signalbox.hw.mmu.translation import maintenance
+from signalbox.hw.records.translation import MmuPort, mmu_command
+from signalbox.hw.registers import MmuOperation
 
 __all__ = ["Maintenance"]
 

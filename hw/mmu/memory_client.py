@@ -6,11 +6,11 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import SteadyRoundRobin
-from hw.lib.onehot import encode, select
-from hw.mmu.bursts import SLOT_BITS
-from hw.mmu.records import answer, lookup
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.onehot import encode, select
+from signalbox.hw.mmu.bursts import SLOT_BITS
+from signalbox.hw.mmu.records import answer, lookup
 
 __all__ = ["CLIENT_TAG", "Client"]
 

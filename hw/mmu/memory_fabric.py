@@ -5,19 +5,19 @@ from amaranth.hdl import Cat, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.bus.axi4 import Axi4, Burst
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import select
-from hw.lib.shared import Shared
-from hw.mmu.axi_streams import connect_in, connect_out
-from hw.mmu.bursts import SLOTS, Bursts, fault_report
-from hw.mmu.memory_client import CLIENT_TAG, Client
-from hw.mmu.physical_bypass import Physical
-from hw.mmu.read_path import ReadPath
-from hw.mmu.records import Access, answer, lookup
-from hw.mmu.write_path import WritePath
-from hw.records.memory import ReadPort, WritePort
+from signalbox.hw.bus.axi4 import Axi4, Burst
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.lib.shared import Shared
+from signalbox.hw.mmu.axi_streams import connect_in, connect_out
+from signalbox.hw.mmu.bursts import SLOTS, Bursts, fault_report
+from signalbox.hw.mmu.memory_client import CLIENT_TAG, Client
+from signalbox.hw.mmu.physical_bypass import Physical
+from signalbox.hw.mmu.read_path import ReadPath
+from signalbox.hw.mmu.records import Access, answer, lookup
+from signalbox.hw.mmu.write_path import WritePath
+from signalbox.hw.records.memory import ReadPort, WritePort
 
 __all__ = ["MemoryFabric"]
 

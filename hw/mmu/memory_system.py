@@ -4,16 +4,16 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.mmu.bursts import fault_report
-from hw.mmu.fault_recorder import FaultRecorder
-from hw.mmu.maintenance import Maintenance
-from hw.mmu.memory_client import CLIENT_TAG
-from hw.mmu.memory_fabric import MemoryFabric
-from hw.mmu.outstanding_bursts import Older
-from hw.mmu.translation import Mmu
-from hw.records.memory import ReadPort, WritePort
-from hw.records.translation import FaultPort, MmuPort
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.bursts import fault_report
+from signalbox.hw.mmu.fault_recorder import FaultRecorder
+from signalbox.hw.mmu.maintenance import Maintenance
+from signalbox.hw.mmu.memory_client import CLIENT_TAG
+from signalbox.hw.mmu.memory_fabric import MemoryFabric
+from signalbox.hw.mmu.outstanding_bursts import Older
+from signalbox.hw.mmu.translation import Mmu
+from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.records.translation import FaultPort, MmuPort
 
 __all__ = ["FIRST_CLIENT", "MemorySystem", "fault_event", "requesters"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode, lowest, select
-from hw.mmu.records import PAGE_BITS, VPN_BITS, lookup
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode, lowest, select
+from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS, lookup
 
 __all__ = ["Misses", "miss_bits", "miss_request"]
 

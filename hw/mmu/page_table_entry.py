@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.mmu.records import PAGE_BITS, Outcome, PageSize, ending
-from hw.page_tables import (
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.records import PAGE_BITS, Outcome, PageSize, ending
+from signalbox.hw.page_tables import (
     DIRECTORIES,
     PAGE_SIZES,
     TABLES,
@@ -17,7 +17,7 @@ from hw.page_tables import (
     Pte,
     PteAperture,
 )
-from hw.records.memory import MemoryStatus
+from signalbox.hw.records.memory import MemoryStatus
 
 __all__ = ["ENTRY_BITS", "LEVELS", "TABLE_BITS", "Below", "Depth", "Entries", "skips"]
 

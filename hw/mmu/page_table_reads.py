@@ -7,9 +7,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.mmu.page_table_entry import ENTRY_BITS
-from hw.records.memory import MemoryStatus, ReadPort
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.page_table_entry import ENTRY_BITS
+from signalbox.hw.records.memory import MemoryStatus, ReadPort
 
 __all__ = ["Pending"]
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import PA_BITS, Config
-from hw.mmu.asid_table import Spaces, row_event
-from hw.mmu.records import PAGE_BITS
+from signalbox.hw.config import PA_BITS, Config
+from signalbox.hw.mmu.asid_table import Spaces, row_event
+from signalbox.hw.mmu.records import PAGE_BITS
 
 __all__ = ["BaseSearch"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.mmu.bursts import translated
-from hw.mmu.records import Outcome
-from hw.records.memory import memory_request
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.bursts import translated
+from signalbox.hw.mmu.records import Outcome
+from signalbox.hw.records.memory import memory_request
 
 __all__ = ["Physical"]
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data
 
-from hw.mmu.page_table_entry import LEVELS, Depth
-from hw.mmu.records import PAGE_BITS, VPN_BITS
+from signalbox.hw.mmu.page_table_entry import LEVELS, Depth
+from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS
 
 __all__ = ["Same"]
 

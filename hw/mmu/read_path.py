@@ -6,14 +6,14 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import encode
-from hw.lib.stream import StreamRegister
-from hw.mmu import axi_streams
-from hw.mmu.burst_merge import BurstFront
-from hw.mmu.bursts import translated
-from hw.mmu.records import Outcome
-from hw.records.memory import MemoryStatus, read_beat
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import encode
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.mmu import axi_streams
+from signalbox.hw.mmu.burst_merge import BurstFront
+from signalbox.hw.mmu.bursts import translated
+from signalbox.hw.mmu.records import Outcome
+from signalbox.hw.records.memory import MemoryStatus, read_beat
 
 __all__ = ["ReadPath"]
 

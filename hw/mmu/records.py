@@ -5,8 +5,8 @@ from itertools import pairwise
 from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib import data, enum
 
-from hw.config import VA_BITS, Config
-from hw.page_tables import PAGE_SIZES, FaultType
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.page_tables import PAGE_SIZES, FaultType
 
 __all__ = [
     "PAGE_BITS",

@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.mmu.l1_tlb import miss_result
-from hw.mmu.l2_tlb import found
-from hw.mmu.mshr import miss_bits
-from hw.mmu.records import Outcome, covers, invalidation, largest
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.l1_tlb import miss_result
+from signalbox.hw.mmu.l2_tlb import found
+from signalbox.hw.mmu.mshr import miss_bits
+from signalbox.hw.mmu.records import Outcome, covers, invalidation, largest
 
 __all__ = ["Results"]
 

@@ -5,19 +5,19 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode, select
-from hw.lib.shared import Shared
-from hw.lib.stream import StreamRegister
-from hw.mmu.asid_table import Spaces, space
-from hw.mmu.l1_tlb import L1Tlb
-from hw.mmu.l2_tlb import L2Tlb
-from hw.mmu.mshr import miss_bits
-from hw.mmu.records import VPN_BITS, Scope, answer, invalidation, lookup, page_request
-from hw.mmu.refill_fifo import Results
-from hw.mmu.walker import Walker
-from hw.records.memory import ReadPort
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode, select
+from signalbox.hw.lib.shared import Shared
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.mmu.asid_table import Spaces, space
+from signalbox.hw.mmu.l1_tlb import L1Tlb
+from signalbox.hw.mmu.l2_tlb import L2Tlb
+from signalbox.hw.mmu.mshr import miss_bits
+from signalbox.hw.mmu.records import VPN_BITS, Scope, answer, invalidation, lookup, page_request
+from signalbox.hw.mmu.refill_fifo import Results
+from signalbox.hw.mmu.walker import Walker
+from signalbox.hw.records.memory import ReadPort
 
 __all__ = ["Mmu", "maintenance", "miss_number"]
 

@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import lowest, select
-from hw.mmu.page_table_entry import TABLE_BITS
-from hw.mmu.plru import TreeRecency
-from hw.mmu.records import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
-from hw.page_tables import DIRECTORIES
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest, select
+from signalbox.hw.mmu.page_table_entry import TABLE_BITS
+from signalbox.hw.mmu.plru import TreeRecency
+from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
+from signalbox.hw.page_tables import DIRECTORIES
 
 __all__ = ["Directories"]
 

@@ -9,14 +9,22 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode, lowest, select
-from hw.mmu.asid_table import space
-from hw.mmu.page_table_entry import ENTRY_BITS, LEVELS, TABLE_BITS, Below, Depth, Entries, skips
-from hw.mmu.page_table_reads import Pending
-from hw.mmu.read_names import Same
-from hw.mmu.records import (
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode, lowest, select
+from signalbox.hw.mmu.asid_table import space
+from signalbox.hw.mmu.page_table_entry import (
+    ENTRY_BITS,
+    LEVELS,
+    TABLE_BITS,
+    Below,
+    Depth,
+    Entries,
+    skips,
+)
+from signalbox.hw.mmu.page_table_reads import Pending
+from signalbox.hw.mmu.read_names import Same
+from signalbox.hw.mmu.records import (
     PAGE_BITS,
     SHIFTS,
     VPN_BITS,
@@ -28,9 +36,9 @@ from hw.mmu.records import (
     page_request,
     touches,
 )
-from hw.mmu.walk_cache import Directories
-from hw.page_tables import FaultType
-from hw.records.memory import MemoryStatus, ReadPort
+from signalbox.hw.mmu.walk_cache import Directories
+from signalbox.hw.page_tables import FaultType
+from signalbox.hw.records.memory import MemoryStatus, ReadPort
 
 __all__ = ["State", "Walker", "walk_result"]
 

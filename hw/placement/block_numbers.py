@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.placement.grid_raster import Raster
-from hw.records.placement import BLOCK_COUNT_BITS, coordinates
+from signalbox.hw.config import Config
+from signalbox.hw.placement.grid_raster import Raster
+from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates
 
 __all__ = ["Numbering"]
 

@@ -4,15 +4,15 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.placement.block_numbers import Numbering
-from hw.placement.kernel_table import Kernels, decision
-from hw.placement.row_order import row_event
-from hw.placement.row_requests import Requests
-from hw.placement.running_blocks import Running
-from hw.placement.sm_choice import Choice, Gather
-from hw.placement.sm_table import Rank, SmRow, sight
-from hw.records.placement import GlobalPort, Policy, SmLink, block_record
+from signalbox.hw.config import Config
+from signalbox.hw.placement.block_numbers import Numbering
+from signalbox.hw.placement.kernel_table import Kernels, decision
+from signalbox.hw.placement.row_order import row_event
+from signalbox.hw.placement.row_requests import Requests
+from signalbox.hw.placement.running_blocks import Running
+from signalbox.hw.placement.sm_choice import Choice, Gather
+from signalbox.hw.placement.sm_table import Rank, SmRow, sight
+from signalbox.hw.records.placement import GlobalPort, Policy, SmLink, block_record
 
 __all__ = ["Placement", "Step", "placed", "refused"]
 

@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory, MemoryData
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.placement.row_order import KernelOrder, row_event
-from hw.records.placement import BLOCK_COUNT_BITS, Policy, kernel_needs
+from signalbox.hw.config import Config
+from signalbox.hw.placement.row_order import KernelOrder, row_event
+from signalbox.hw.records.placement import BLOCK_COUNT_BITS, Policy, kernel_needs
 
 __all__ = ["Kernels", "decision", "kernel"]
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import lowest, select
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest, select
 
 __all__ = ["KernelOrder", "row_event"]
 

@@ -4,9 +4,15 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.placement.row_order import row_event
-from hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_open, row_blocks, row_left
+from signalbox.hw.config import Config
+from signalbox.hw.placement.row_order import row_event
+from signalbox.hw.records.placement import (
+    BLOCK_COUNT_BITS,
+    coordinates,
+    kernel_open,
+    row_blocks,
+    row_left,
+)
 
 __all__ = ["Requests"]
 

@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.arbiter import FEW, RoundRobin
-from hw.lib.onehot import select
-from hw.lib.stream import StreamRegister
-from hw.placement.row_order import row_event
-from hw.records.placement import ENDS_WAITING
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import FEW, RoundRobin
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.placement.row_order import row_event
+from signalbox.hw.records.placement import ENDS_WAITING
 
 __all__ = ["Collect", "Running"]
 

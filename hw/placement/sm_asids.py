@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
+from signalbox.hw.config import Config
 
 __all__ = ["REMEMBERED", "SmSpaces"]
 

@@ -7,8 +7,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.placement.sm_table import candidate
+from signalbox.hw.config import Config
+from signalbox.hw.placement.sm_table import candidate
 
 __all__ = ["Choice", "Gather", "fan_ins"]
 

@@ -6,9 +6,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.placement.sm_asids import SmSpaces
-from hw.records.placement import LEVEL_BITS, Policy, kernel_needs, sm_report
+from signalbox.hw.config import Config
+from signalbox.hw.placement.sm_asids import SmSpaces
+from signalbox.hw.records.placement import LEVEL_BITS, Policy, kernel_needs, sm_report
 
 __all__ = ["Rank", "SmRow", "candidate", "sight"]
 

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.config import Config
+from signalbox.hw.config import Config
 
 __all__ = ["channel_event"]
 

@@ -3,8 +3,8 @@
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
 
 __all__ = ["MOST_LOG_SIZE", "ComputeControl", "list_area", "warp_fault"]
 

@@ -2,9 +2,9 @@
 
 from amaranth.lib import data, enum
 
-from hw.config import Config
-from hw.qmd import DependentAction, SkedCheck
-from hw.records.placement import queue_span, task_pointer
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import DependentAction, SkedCheck
+from signalbox.hw.records.placement import queue_span, task_pointer
 
 __all__ = [
     "LaunchAction",

@@ -3,7 +3,7 @@
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
+from signalbox.hw.config import VA_BITS, Config
 
 __all__ = ["MemoryStatus", "ReadPort", "WritePort", "memory_request", "read_beat", "write_beat"]
 

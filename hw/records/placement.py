@@ -4,7 +4,7 @@ from amaranth.hdl import ShapeLike
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
+from signalbox.hw.config import Config
 
 __all__ = [
     "BLOCK_COUNT_BITS",

@@ -3,8 +3,8 @@
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.methods import SemOp
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.methods import SemOp
 
 __all__ = [
     "COMPUTE_CLIENTS",

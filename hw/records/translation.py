@@ -3,9 +3,9 @@
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import PA_BITS, VA_BITS, Config
-from hw.page_tables import FaultRecord
-from hw.registers import MmuOperation
+from signalbox.hw.config import PA_BITS, VA_BITS, Config
+from signalbox.hw.page_tables import FaultRecord
+from signalbox.hw.registers import MmuOperation
 
 __all__ = ["FaultPort", "MmuPort", "fault_status", "mmu_command"]
 

@@ -9,8 +9,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.methods import Reduction, SemOp
-from hw.records.semaphore import SemaphoreError
+from signalbox.hw.methods import Reduction, SemOp
+from signalbox.hw.records.semaphore import SemaphoreError
 
 __all__ = ["Alu", "Bitwise", "Condition", "Control", "Decoder", "Outcome", "Prepared", "Preparer"]
 

@@ -1,7 +1,7 @@
 """Why a channel halts whose semaphore operation was refused (HOST-4)."""
 
-from hw.errors import Cause
-from hw.records.semaphore import SemaphoreError
+from signalbox.hw.errors import Cause
+from signalbox.hw.records.semaphore import SemaphoreError
 
 __all__ = ["CAUSE_OF"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.records.memory import MemoryStatus, ReadPort, WritePort
-from hw.records.semaphore import SemaphoreError, semaphore_clients, semaphore_response
-from hw.semaphore.alu import Alu, Control, Outcome, Prepared, Preparer
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
+from signalbox.hw.records.semaphore import SemaphoreError, semaphore_clients, semaphore_response
+from signalbox.hw.semaphore.alu import Alu, Control, Outcome, Prepared, Preparer
 
 __all__ = ["Fence", "fence_operation"]
 

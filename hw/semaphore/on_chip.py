@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.records.semaphore import SemaphoreError, semaphore_update
-from hw.semaphore.alu import Alu, Bitwise, Control, Outcome, Prepared, Preparer
+from signalbox.hw.config import Config
+from signalbox.hw.records.semaphore import SemaphoreError, semaphore_update
+from signalbox.hw.semaphore.alu import Alu, Bitwise, Control, Outcome, Prepared, Preparer
 
 __all__ = ["Foreseen", "OnChip", "on_chip_operation", "written"]
 

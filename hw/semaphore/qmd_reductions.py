@@ -2,8 +2,8 @@
 
 from amaranth.hdl import Module, Signal, Value
 
-from hw.methods import Reduction
-from hw.qmd import ReleaseOp
+from signalbox.hw.methods import Reduction
+from signalbox.hw.qmd import ReleaseOp
 
 __all__ = ["reduction_of"]
 

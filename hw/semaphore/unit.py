@@ -7,14 +7,19 @@ from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import VA_BITS, WINDOW_BASE, Config
-from hw.lib.arbiter import RoundRobin
-from hw.records.memory import ReadPort, WritePort
-from hw.records.register import RegisterPort
-from hw.records.semaphore import SemaphoreError, SemaphorePort, semaphore_clients, semaphore_update
-from hw.semaphore.alu import Bitwise, Control, Decoder
-from hw.semaphore.in_memory import Fence, fence_operation
-from hw.semaphore.on_chip import Foreseen, OnChip, written
+from signalbox.hw.config import VA_BITS, WINDOW_BASE, Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.records.register import RegisterPort
+from signalbox.hw.records.semaphore import (
+    SemaphoreError,
+    SemaphorePort,
+    semaphore_clients,
+    semaphore_update,
+)
+from signalbox.hw.semaphore.alu import Bitwise, Control, Decoder
+from signalbox.hw.semaphore.in_memory import Fence, fence_operation
+from signalbox.hw.semaphore.on_chip import Foreseen, OnChip, written
 
 __all__ = ["SemaphoreUnit"]
 

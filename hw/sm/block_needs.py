@@ -5,8 +5,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.records.placement import KernelWord, block_record, coordinates, kernel_needs, kernel_word
+from signalbox.hw.config import Config
+from signalbox.hw.records.placement import (
+    KernelWord,
+    block_record,
+    coordinates,
+    kernel_needs,
+    kernel_word,
+)
 
 __all__ = ["Needs", "needed_block"]
 

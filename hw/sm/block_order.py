@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.records.placement import LEVEL_BITS
+from signalbox.hw.records.placement import LEVEL_BITS
 
 __all__ = ["Order"]
 

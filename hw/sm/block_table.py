@@ -5,13 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import encode, lowest, select
-from hw.records.placement import LEVEL_BITS, block_record, kernel_needs
-from hw.sm.block_needs import needed_block
-from hw.sm.block_order import Order
-from hw.sm.early_choice import Follow
-from hw.sm.resources import wanted
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import encode, lowest, select
+from signalbox.hw.records.placement import LEVEL_BITS, block_record, kernel_needs
+from signalbox.hw.sm.block_needs import needed_block
+from signalbox.hw.sm.block_order import Order
+from signalbox.hw.sm.early_choice import Follow
+from signalbox.hw.sm.resources import wanted
 
 __all__ = ["Blocks", "block_choice", "block_over"]
 

@@ -5,14 +5,14 @@ from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.onehot import select
-from hw.records.placement import ENDS_WAITING, SmLink, kernel_word
-from hw.sm.block_needs import Needs
-from hw.sm.block_table import Blocks
-from hw.sm.port import SmControl, block_begin, warp_start
-from hw.sm.resources import Resources, remainder
-from hw.sm.warp_slots import Warps
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.records.placement import ENDS_WAITING, SmLink, kernel_word
+from signalbox.hw.sm.block_needs import Needs
+from signalbox.hw.sm.block_table import Blocks
+from signalbox.hw.sm.port import SmControl, block_begin, warp_start
+from signalbox.hw.sm.resources import Resources, remainder
+from signalbox.hw.sm.warp_slots import Warps
 
 __all__ = ["SmController", "sm_events"]
 

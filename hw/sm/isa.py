@@ -192,7 +192,7 @@ INSTRUCTIONS = (
 _HEAD = """\
 # Instruction set of the supplied core
 
-Made from `hw/sm/isa.py` by `python -m hw.sm.isa`.
+Made from `hw/sm/isa.py` by `python -m signalbox.hw.sm.isa`.
 
 An instruction has 64 bits: `code` 8, `d` 8, `a` 8, `c` 8, `value` 32, from the lowest bit. Fields
 that it does not use are ignored. Bit 7 of `code` says that operand b is `value` itself, not the

@@ -5,11 +5,11 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.records.memory import ReadPort, WritePort
-from hw.records.placement import kernel_word
-from hw.sm.port import SmMemory
-from hw.sm.row_asids import keep_asids
+from signalbox.hw.config import Config
+from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.records.placement import kernel_word
+from signalbox.hw.sm.port import SmMemory
+from signalbox.hw.sm.row_asids import keep_asids
 
 __all__ = ["Gate"]
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
-from hw.records.memory import MemoryStatus, read_beat, write_beat
-from hw.records.placement import coordinates, kernel_word
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
+from signalbox.hw.records.placement import coordinates, kernel_word
 
 __all__ = [
     "CoreError",

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import select
-from hw.records.placement import kernel_needs
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.records.placement import kernel_needs
 
 __all__ = ["Resources", "capacity", "remainder", "wanted"]
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Module
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
-from hw.config import Config
-from hw.records.placement import KernelWord, space_word
+from signalbox.hw.config import Config
+from signalbox.hw.records.placement import KernelWord, space_word
 
 __all__ = ["keep_asids"]
 

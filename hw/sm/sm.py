@@ -4,14 +4,14 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.records.memory import ReadPort, WritePort
-from hw.records.placement import SmLink, kernel_word
-from hw.sm.controller import SmController, sm_events
-from hw.sm.core.core import Core
-from hw.sm.memory_gate import Gate
-from hw.sm.port import CoreFactory, SmMemory, core_fault, make_core
-from hw.sm.timing.core import TimingCore
+from signalbox.hw.config import Config
+from signalbox.hw.records.memory import ReadPort, WritePort
+from signalbox.hw.records.placement import SmLink, kernel_word
+from signalbox.hw.sm.controller import SmController, sm_events
+from signalbox.hw.sm.core.core import Core
+from signalbox.hw.sm.memory_gate import Gate
+from signalbox.hw.sm.port import CoreFactory, SmMemory, core_fault, make_core
+from signalbox.hw.sm.timing.core import TimingCore
 
 __all__ = ["Sm"]
 

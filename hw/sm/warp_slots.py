@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import encode, lowest
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import encode, lowest
 
 __all__ = ["Warps", "warp_user"]
 

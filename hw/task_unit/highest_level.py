@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import PRIORITIES, Config
-from hw.lib.onehot import lowest_number
+from signalbox.hw.config import PRIORITIES, Config
+from signalbox.hw.lib.onehot import lowest_number
 
 __all__ = ["HighestLevel", "highest_level"]
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.qmd import QMD
-from hw.records.placement import KERNEL_WORDS, KernelWord, kernel_needs, kernel_word
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import QMD
+from signalbox.hw.records.placement import KERNEL_WORDS, KernelWord, kernel_needs, kernel_word
 
 __all__ = ["KernelWords"]
 

@@ -6,10 +6,10 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.arbiter import SteadyRoundRobin
-from hw.lib.onehot import select
-from hw.records.memory import ReadPort, WritePort
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.records.memory import ReadPort, WritePort
 
 __all__ = ["SharedRead", "SharedWrite", "share_memory"]
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.task_unit.highest_level import highest_level
-from hw.task_unit.slot_table import row_choice, row_victim
+from signalbox.hw.config import Config
+from signalbox.hw.task_unit.highest_level import highest_level
+from signalbox.hw.task_unit.slot_table import row_choice, row_victim
 
 __all__ = ["Agenda", "Job"]
 

@@ -7,9 +7,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
-from hw.lib.onehot import lowest, select
-from hw.qmd import (
+from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, WARP_THREADS, Config
+from signalbox.hw.lib.onehot import lowest, select
+from signalbox.hw.qmd import (
     CONSTANT_BUFFERS,
     MOST_REGISTERS,
     MOST_THREADS,
@@ -17,8 +17,8 @@ from hw.qmd import (
     QMD_VERSION,
     SkedCheck,
 )
-from hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
-from hw.task_unit.qmd_fetch import QMD_DWORDS
+from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
+from signalbox.hw.task_unit.qmd_fetch import QMD_DWORDS
 
 __all__ = ["Check"]
 

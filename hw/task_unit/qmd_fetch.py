@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.qmd import QMD, QMD_BITS, QMD_BYTES
-from hw.records.memory import MemoryStatus, ReadPort
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import QMD, QMD_BITS, QMD_BYTES
+from signalbox.hw.records.memory import MemoryStatus, ReadPort
 
 __all__ = ["QMD_DWORDS", "QmdReader", "qmd_address"]
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hw.qmd import QMD
-from hw.task_unit.word_access import WORD_BYTES
+from signalbox.hw.qmd import QMD
+from signalbox.hw.task_unit.word_access import WORD_BYTES
 
 __all__ = ["DEPENDENCE_COUNTER", "OUTER_GET", "RESUME", "RecordField"]
 

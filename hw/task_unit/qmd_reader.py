@@ -4,13 +4,13 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.qmd import QMD, SkedCheck
-from hw.records.launch import Refusal, task_verdict
-from hw.records.memory import MemoryStatus, ReadPort
-from hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
-from hw.task_unit.qmd_check import Check
-from hw.task_unit.qmd_fetch import QmdReader, qmd_address
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import QMD, SkedCheck
+from signalbox.hw.records.launch import Refusal, task_verdict
+from signalbox.hw.records.memory import MemoryStatus, ReadPort
+from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
+from signalbox.hw.task_unit.qmd_check import Check
+from signalbox.hw.task_unit.qmd_fetch import QmdReader, qmd_address
 
 __all__ = ["Metadata"]
 

@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.qmd import QMD
-from hw.records.memory import MemoryStatus, WritePort
-from hw.records.placement import coordinates
-from hw.task_unit.qmd_fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME, RecordField
-from hw.task_unit.word_access import WORD_BYTES, WordAccess
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import QMD
+from signalbox.hw.records.memory import MemoryStatus, WritePort
+from signalbox.hw.records.placement import coordinates
+from signalbox.hw.task_unit.qmd_fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME, RecordField
+from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess
 
 __all__ = ["RecordStores", "Stored", "record_store"]
 

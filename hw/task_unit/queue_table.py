@@ -5,11 +5,11 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import lowest_number
-from hw.qmd import QMD, SkedCheck
-from hw.records.launch import Refusal, task_verdict
-from hw.records.placement import BLOCK_COUNT_BITS, queue_span, task_pointer
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest_number
+from signalbox.hw.qmd import QMD, SkedCheck
+from signalbox.hw.records.launch import Refusal, task_verdict
+from signalbox.hw.records.placement import BLOCK_COUNT_BITS, queue_span, task_pointer
 
 __all__ = ["QueueNext", "QueueOp", "QueuePlace", "Queues", "queue_request"]
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.records.launch import slot_limit
+from signalbox.hw.config import Config
+from signalbox.hw.records.launch import slot_limit
 
 __all__ = ["SlotLimits"]
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.onehot import lowest_number
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import lowest_number
 
 __all__ = ["RowState", "Slots", "row_choice", "row_victim"]
 

@@ -4,18 +4,24 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.onehot import select
-from hw.methods import SemOp
-from hw.qmd import RELEASES
-from hw.records.launch import Refusal, task_action, task_completed, task_ended, task_verdict
-from hw.records.memory import MemoryStatus, ReadPort, WritePort
-from hw.records.placement import task_pointer
-from hw.records.semaphore import SemaphoreError, SemaphorePort
-from hw.semaphore.qmd_reductions import reduction_of
-from hw.task_unit.qmd_fetch import QmdReader
-from hw.task_unit.qmd_fields import RESUME
-from hw.task_unit.word_access import WordAccess
+from signalbox.hw.config import Config
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.methods import SemOp
+from signalbox.hw.qmd import RELEASES
+from signalbox.hw.records.launch import (
+    Refusal,
+    task_action,
+    task_completed,
+    task_ended,
+    task_verdict,
+)
+from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
+from signalbox.hw.records.placement import task_pointer
+from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort
+from signalbox.hw.semaphore.qmd_reductions import reduction_of
+from signalbox.hw.task_unit.qmd_fetch import QmdReader
+from signalbox.hw.task_unit.qmd_fields import RESUME
+from signalbox.hw.task_unit.word_access import WordAccess
 
 __all__ = ["Finish"]
 

@@ -5,11 +5,11 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import PRIORITIES, VA_BITS, Config
-from hw.records.compute_control import MOST_LOG_SIZE, list_area
-from hw.records.memory import MemoryStatus, ReadPort, WritePort
-from hw.records.placement import task_level, task_pointer
-from hw.task_unit.word_access import WORD_BYTES, WordAccess, word_request
+from signalbox.hw.config import PRIORITIES, VA_BITS, Config
+from signalbox.hw.records.compute_control import MOST_LOG_SIZE, list_area
+from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
+from signalbox.hw.records.placement import task_level, task_pointer
+from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess, word_request
 
 __all__ = ["ListOutcome", "Lists", "list_push"]
 

@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import PRIORITIES, Config
-from hw.qmd import Placement
-from hw.records.compute_control import list_area
-from hw.records.launch import (
+from signalbox.hw.config import PRIORITIES, Config
+from signalbox.hw.qmd import Placement
+from signalbox.hw.records.compute_control import list_area
+from signalbox.hw.records.launch import (
     LaunchAction,
     Refusal,
     slot_limit,
@@ -18,8 +18,8 @@ from hw.records.launch import (
     task_launched,
     task_verdict,
 )
-from hw.records.memory import MemoryStatus, ReadPort, WritePort
-from hw.records.placement import (
+from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
+from signalbox.hw.records.placement import (
     GlobalPort,
     Policy,
     coordinates,
@@ -27,17 +27,17 @@ from hw.records.placement import (
     queue_span,
     task_pointer,
 )
-from hw.task_unit.closed_channels import DepartedChannels
-from hw.task_unit.highest_level import HighestLevel
-from hw.task_unit.kernel_words import KernelWords
-from hw.task_unit.memory_share import share_memory
-from hw.task_unit.next_action import Agenda, Job
-from hw.task_unit.qmd_reader import Metadata
-from hw.task_unit.qmd_writes import RecordStores, Stored
-from hw.task_unit.queue_table import QueueNext, QueueOp, Queues
-from hw.task_unit.slot_limits import SlotLimits
-from hw.task_unit.slot_table import Slots
-from hw.task_unit.task_lists import ListOutcome, Lists
+from signalbox.hw.task_unit.closed_channels import DepartedChannels
+from signalbox.hw.task_unit.highest_level import HighestLevel
+from signalbox.hw.task_unit.kernel_words import KernelWords
+from signalbox.hw.task_unit.memory_share import share_memory
+from signalbox.hw.task_unit.next_action import Agenda, Job
+from signalbox.hw.task_unit.qmd_reader import Metadata
+from signalbox.hw.task_unit.qmd_writes import RecordStores, Stored
+from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, Queues
+from signalbox.hw.task_unit.slot_limits import SlotLimits
+from signalbox.hw.task_unit.slot_table import Slots
+from signalbox.hw.task_unit.task_lists import ListOutcome, Lists
 
 __all__ = ["Tasks"]
 

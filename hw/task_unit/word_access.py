@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.records.memory import MemoryStatus, ReadPort, WritePort
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 
 __all__ = ["WORD_BYTES", "WordAccess", "word_request"]
 

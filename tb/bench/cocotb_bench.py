@@ -5,14 +5,14 @@ No register is read while something is measured, so that nothing disturbs it.
 
 import cocotb
 
-from driver.channel.priority_policy import PriorityPolicy
-from driver.commands.pushbuffer import Pushbuffer
-from hw.methods import HostMethod, LaunchTransfer, SemaphoreExecute, SemOp, pack
-from tb.bench.rows import BIG, OPERATIONS, PIPELINED_BIG, PIPELINED_PAGES
-from tb.bench.scenes import HIGH, LOW, bound, report, request
-from tb.host.bench import Bench, RawChannel, semaphore, setup
-from tb.host.cocotb_order import joined, nops
-from tb.sim.trace import Acquire, Done, Doorbell, Method, Semaphore, Start
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.methods import HostMethod, LaunchTransfer, SemaphoreExecute, SemOp, pack
+from signalbox.tb.bench.rows import BIG, OPERATIONS, PIPELINED_BIG, PIPELINED_PAGES
+from signalbox.tb.bench.scenes import HIGH, LOW, bound, report, request
+from signalbox.tb.host.bench import Bench, RawChannel, semaphore, setup
+from signalbox.tb.host.cocotb_order import joined, nops
+from signalbox.tb.sim.trace import Acquire, Done, Doorbell, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import cocotb
 
-from tb.bench.computing import LOG_SIZE
-from tb.bench.grids import Grid, lives, once
-from tb.bench.launches import LATENCIES, NUMBERS, STEPS, key
-from tb.bench.scenes import report
-from tb.host.bench import Bench
-from tb.host.computing import Computer, launch
-from tb.models.timing import Timing
-from tb.sim.trace import Doorbell
+from signalbox.tb.bench.computing import LOG_SIZE
+from signalbox.tb.bench.grids import Grid, lives, once
+from signalbox.tb.bench.launches import LATENCIES, NUMBERS, STEPS, key
+from signalbox.tb.bench.scenes import report
+from signalbox.tb.host.bench import Bench
+from signalbox.tb.host.computing import Computer, launch
+from signalbox.tb.models.timing import Timing
+from signalbox.tb.sim.trace import Doorbell
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from tb.bench.computing import LOG_SIZE, MACHINE
-from tb.bench.grids import Grid, lives, once, until_over
-from tb.bench.makespan import COUNTS, TIMING, WARPS, WAYS, key, most_key
-from tb.bench.scenes import report
-from tb.host.bench import Bench, RawChannel, semaphore
-from tb.host.cocotb_order import joined
-from tb.host.computing import Computer, Space, launch
-from tb.sim.trace import Semaphore
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.tb.bench.computing import LOG_SIZE, MACHINE
+from signalbox.tb.bench.grids import Grid, lives, once, until_over
+from signalbox.tb.bench.makespan import COUNTS, TIMING, WARPS, WAYS, key, most_key
+from signalbox.tb.bench.scenes import report
+from signalbox.tb.host.bench import Bench, RawChannel, semaphore
+from signalbox.tb.host.cocotb_order import joined
+from signalbox.tb.host.computing import Computer, Space, launch
+from signalbox.tb.sim.trace import Semaphore
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

@@ -2,16 +2,16 @@
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from tb.bench.computing import LOG_SIZE, MACHINE
-from tb.bench.grids import Grid, lives, once, until_over
-from tb.bench.scenes import report
-from tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key
-from tb.host.bench import Bench, RawChannel, semaphore
-from tb.host.cocotb_order import joined
-from tb.host.computing import PAGE, Computer, launch
-from tb.models.timing import Timing
-from tb.sim.trace import Lookup, Semaphore, Walk
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.tb.bench.computing import LOG_SIZE, MACHINE
+from signalbox.tb.bench.grids import Grid, lives, once, until_over
+from signalbox.tb.bench.scenes import report
+from signalbox.tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key
+from signalbox.tb.host.bench import Bench, RawChannel, semaphore
+from signalbox.tb.host.cocotb_order import joined
+from signalbox.tb.host.computing import PAGE, Computer, launch
+from signalbox.tb.models.timing import Timing
+from signalbox.tb.sim.trace import Lookup, Semaphore, Walk
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

@@ -2,10 +2,10 @@
 
 import cocotb
 
-from tb.bench.scenario import PAGE, Look, Run, Scenario
-from tb.bench.scenes import report
-from tb.bench.stage import Sizes
-from tb.bench.streams import (
+from signalbox.tb.bench.scenario import PAGE, Look, Run, Scenario
+from signalbox.tb.bench.scenes import report
+from signalbox.tb.bench.stage import Sizes
+from signalbox.tb.bench.streams import (
     CLASSES,
     COUNTS,
     INTERFERENCE,

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import cocotb
 
-from tb.bench.scenario import PAGE, START, Command, Look, Run, Scenario
-from tb.bench.scenes import report
-from tb.bench.stage import Sizes
-from tb.bench.translation import (
+from signalbox.tb.bench.scenario import PAGE, START, Command, Look, Run, Scenario
+from signalbox.tb.bench.scenes import report
+from signalbox.tb.bench.stage import Sizes
+from signalbox.tb.bench.translation import (
     BURST,
     HITS,
     INVALIDATIONS,

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import cocotb
 
-from hw.placement.controller import Step
-from hw.qmd import Placement
-from tb.bench.computing import LOG_SIZE
-from tb.bench.grids import Grid, Life, lives, once, until_over
-from tb.bench.scenes import report
-from tb.bench.urgency import (
+from signalbox.hw.placement.controller import Step
+from signalbox.hw.qmd import Placement
+from signalbox.tb.bench.computing import LOG_SIZE
+from signalbox.tb.bench.grids import Grid, Life, lives, once, until_over
+from signalbox.tb.bench.scenes import report
+from signalbox.tb.bench.urgency import (
     ARRIVALS,
     LENGTHS,
     LOW,
@@ -24,10 +24,10 @@ from tb.bench.urgency import (
     key,
     low_timing,
 )
-from tb.host.bench import Bench
-from tb.host.computing import Computer, launch
-from tb.models.timing import Timing
-from tb.sim.trace import WarpStarted
+from signalbox.tb.host.bench import Bench
+from signalbox.tb.host.computing import Computer, launch
+from signalbox.tb.models.timing import Timing
+from signalbox.tb.sim.trace import WarpStarted
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -1,7 +1,7 @@
 """The machine whose compute engine is measured: four SMs with cores that only take time."""
 
-from hw.config import Config
-from tb.sim.top import MEMORY_BYTES
+from signalbox.hw.config import Config
+from signalbox.tb.sim.top import MEMORY_BYTES
 
 __all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS"]
 

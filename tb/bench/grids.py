@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from hw.placement.controller import Step
-from hw.records.launch import Refusal
-from tb.bench.computing import MACHINE
-from tb.host.bench import Bench
-from tb.models.timing import Timing
-from tb.sim.trace import (
+from signalbox.hw.placement.controller import Step
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.bench.computing import MACHINE
+from signalbox.tb.host.bench import Bench
+from signalbox.tb.models.timing import Timing
+from signalbox.tb.sim.trace import (
     BlockPlaced,
     Event,
     TaskLaunched,
@@ -20,7 +20,7 @@ from tb.sim.trace import (
     WarpEnded,
     WarpStarted,
 )
-from tb.sm.jobs import ARGUMENTS
+from signalbox.tb.sm.jobs import ARGUMENTS
 
 __all__ = ["Grid", "Life", "Placed", "lives", "once", "until_over"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tb.bench.computing import MOST_TASKS
-from tb.bench.plots import Panel, save_plot
-from tb.models.timing import Timing
+from signalbox.tb.bench.computing import MOST_TASKS
+from signalbox.tb.bench.plots import Panel, save_plot
+from signalbox.tb.models.timing import Timing
 
 __all__ = ["COUNTS", "TIMING", "WARPS", "WAYS", "key", "keys", "most_key", "plot", "table"]
 

@@ -5,10 +5,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tb.bench import latency, launches, makespan, spread, translation, urgency
-from tb.bench.rows import ROWS
-from tb.runner import ROOT
-from tb.work import rates
+from signalbox.tb.bench import latency, launches, makespan, spread, translation, urgency
+from signalbox.tb.bench.rows import ROWS
+from signalbox.tb.runner import ROOT
+from signalbox.tb.work import rates
 
 __all__ = ["DOCS", "RECORDED", "compare", "differences", "document", "recording"]
 

@@ -10,11 +10,11 @@ from amaranth.lib import data
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from driver.memory.page_tables import PageTables
-from driver.memory.physical import Memory
-from hw.mmu.records import Outcome, Scope, lookup
-from hw.mmu.translation import maintenance
-from tb.bench.stage import MEMORY_BYTES, TAG, TRACE, Sizes
+from signalbox.driver.memory.page_tables import PageTables
+from signalbox.driver.memory.physical import Memory
+from signalbox.hw.mmu.records import Outcome, Scope, lookup
+from signalbox.hw.mmu.translation import maintenance
+from signalbox.tb.bench.stage import MEMORY_BYTES, TAG, TRACE, Sizes
 
 __all__ = ["PAGE", "START", "Command", "Look", "Run", "Scenario"]
 

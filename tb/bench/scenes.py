@@ -4,9 +4,9 @@ a simulation."""
 import json
 from pathlib import Path
 
-from driver.channel.priority_policy import Policy
-from driver.commands.pushbuffer import Pushbuffer
-from tb.host.bench import semaphore
+from signalbox.driver.channel.priority_policy import Policy
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.tb.host.bench import semaphore
 
 __all__ = ["HIGH", "LOW", "bound", "collect", "report", "request"]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 
-from hw.qmd import Placement
-from tb.bench.plots import Panel, save_plot
+from signalbox.hw.qmd import Placement
+from signalbox.tb.bench.plots import Panel, save_plot
 
 __all__ = [
     "BLOCKS",

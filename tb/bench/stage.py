@@ -17,13 +17,13 @@ from typing import Any
 
 from amaranth.lib import data
 
-from hw import export
-from hw.config import VA_BITS, Config
-from hw.mmu.records import answer, lookup
-from hw.mmu.translation import Mmu, miss_number
-from hw.records.memory import memory_request, read_beat
-from tb.runner import DESIGN, simulate
-from tb.sim.top import instance, save
+from signalbox.hw import export
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.mmu.records import answer, lookup
+from signalbox.hw.mmu.translation import Mmu, miss_number
+from signalbox.hw.records.memory import memory_request, read_beat
+from signalbox.tb.runner import DESIGN, simulate
+from signalbox.tb.sim.top import instance, save
 
 __all__ = ["ASIDS", "MEMORY_BYTES", "TAG", "TRACE", "Sizes", "simulate_stage"]
 

@@ -6,20 +6,20 @@
 
 import pytest
 
-from hw.top import Signalbox
-from tb.bench import latency
-from tb.bench.recorded import DOCS, compare, differences, recording
-from tb.bench.rows import ROWS, table
-from tb.bench.scenes import collect
-from tb.sim.sizes import SIZES
-from tb.sim.top import simulate_top
+from signalbox.hw.top import Signalbox
+from signalbox.tb.bench import latency
+from signalbox.tb.bench.recorded import DOCS, compare, differences, recording
+from signalbox.tb.bench.rows import ROWS, table
+from signalbox.tb.bench.scenes import collect
+from signalbox.tb.sim.sizes import SIZES
+from signalbox.tb.sim.top import simulate_top
 
 
 def measure(module: str) -> dict[str, int]:
     """Run a module of measurements on the default size."""
     run = simulate_top(
         Signalbox(SIZES["default"]),
-        f"tb.bench.{module}",
+        f"signalbox.tb.bench.{module}",
         simulator="verilator",
         name="bench",
         seed=0,

@@ -8,19 +8,19 @@ from types import ModuleType
 
 import pytest
 
-from hw.top import Signalbox
-from tb.bench import launches, makespan, spread, urgency
-from tb.bench.computing import MACHINE
-from tb.bench.recorded import DOCS, compare, document, recording
-from tb.bench.scenes import collect
-from tb.sim.top import simulate_top
+from signalbox.hw.top import Signalbox
+from signalbox.tb.bench import launches, makespan, spread, urgency
+from signalbox.tb.bench.computing import MACHINE
+from signalbox.tb.bench.recorded import DOCS, compare, document, recording
+from signalbox.tb.bench.scenes import collect
+from signalbox.tb.sim.top import simulate_top
 
 
 def measure(module: str) -> dict[str, int]:
     """Run a module of measurements on the machine."""
     run = simulate_top(
         Signalbox(MACHINE),
-        f"tb.bench.{module}",
+        f"signalbox.tb.bench.{module}",
         simulator="verilator",
         name="bench-computing",
         seed=0,

@@ -2,11 +2,18 @@
 
 import pytest
 
-from hw.placement.controller import Step
-from hw.records.launch import Refusal
-from tb.bench.grids import Grid, Life, lives, once
-from tb.models.timing import Timing
-from tb.sim.trace import BlockPlaced, TaskLaunched, TaskOpened, TaskOver, WarpEnded, WarpStarted
+from signalbox.hw.placement.controller import Step
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.bench.grids import Grid, Life, lives, once
+from signalbox.tb.models.timing import Timing
+from signalbox.tb.sim.trace import (
+    BlockPlaced,
+    TaskLaunched,
+    TaskOpened,
+    TaskOver,
+    WarpEnded,
+    WarpStarted,
+)
 
 GRID = Grid(blocks=2, warps=1, timing=Timing())
 

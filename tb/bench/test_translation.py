@@ -5,12 +5,12 @@
 
 import pytest
 
-from tb.bench import streams
-from tb.bench.recorded import compare, document
-from tb.bench.rows import table
-from tb.bench.scenes import collect
-from tb.bench.stage import Sizes, simulate_stage
-from tb.bench.translation import BURSTS, QUICK, ROWS, SIZES, burst_table
+from signalbox.tb.bench import streams
+from signalbox.tb.bench.recorded import compare, document
+from signalbox.tb.bench.rows import table
+from signalbox.tb.bench.scenes import collect
+from signalbox.tb.bench.stage import Sizes, simulate_stage
+from signalbox.tb.bench.translation import BURSTS, QUICK, ROWS, SIZES, burst_table
 
 
 def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
@@ -18,7 +18,7 @@ def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
     return collect(
         simulate_stage(
             sizes,
-            f"tb.bench.{module}",
+            f"signalbox.tb.bench.{module}",
             name="bench-translation",
             seed=0,
             log="bench.log",

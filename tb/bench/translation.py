@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from hw.mmu.records import Scope
-from tb.bench import streams
-from tb.bench.rows import Row
-from tb.bench.stage import Sizes
+from signalbox.hw.mmu.records import Scope
+from signalbox.tb.bench import streams
+from signalbox.tb.bench.rows import Row
+from signalbox.tb.bench.stage import Sizes
 
 __all__ = [
     "BURST",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tb.bench.plots import Panel, save_plot
-from tb.models.timing import Timing
+from signalbox.tb.bench.plots import Panel, save_plot
+from signalbox.tb.models.timing import Timing
 
 __all__ = [
     "ARRIVALS",

@@ -9,8 +9,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
-from hw.config import Config
-from tb.bus import axi4lite
+from signalbox.hw.config import Config
+from signalbox.tb.bus import axi4lite
 
 __all__ = ["Bench", "Owner", "parts"]
 

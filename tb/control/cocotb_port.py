@@ -8,10 +8,10 @@ import cocotb
 from cocotb.triggers import RisingEdge, gather
 from cocotbext.axi import AxiResp
 
-from hw.config import CONFIGS
-from hw.control.performance_counters import most_events
-from hw.records.compute_control import warp_fault
-from hw.registers import (
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.control.performance_counters import most_events
+from signalbox.hw.records.compute_control import warp_fault
+from signalbox.hw.registers import (
     CHANNEL,
     CONTEXT,
     GLOBAL,
@@ -24,8 +24,8 @@ from hw.registers import (
     channel_address,
     semaphore_address,
 )
-from tb.control.bench import EVENTS, Bench
-from tb.copy.streams import Fields
+from signalbox.tb.control.bench import EVENTS, Bench
+from signalbox.tb.copy.streams import Fields
 
 CONFIG = CONFIGS[os.environ.get("CONFIG", "default")]
 ALL = (1 << CONFIG.channels) - 1

@@ -2,18 +2,18 @@
 
 import pytest
 
-from hw import export
-from hw.config import CONFIGS
-from hw.control.port import ControlPort
-from tb.runner import simulate
-from tb.tiers import tiers
+from signalbox.hw import export
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.control.port import ControlPort
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
 
 
 @pytest.mark.parametrize("config", tiers(["tiny", "default", "large"], smoke=["tiny"]))
 def test_port(simulator: str, config: str):
     simulate(
         ControlPort(CONFIGS[config]),
-        "tb.control.cocotb_port",
+        "signalbox.tb.control.cocotb_port",
         simulator=simulator,
         name=f"control-{config}",
         env={"CONFIG": config},

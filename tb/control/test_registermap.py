@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hw import register_map
-from hw.config import CONFIGS
-from hw.methods import CeMethod, CopyLaunch, HostMethod, pack
-from hw.registers import CHANNEL, CONTEXT, GLOBAL, REGISTERS, SEMAPHORE
+from signalbox.hw import register_map
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, pack
+from signalbox.hw.registers import CHANNEL, CONTEXT, GLOBAL, REGISTERS, SEMAPHORE
 
 LARGE = CONFIGS["large"]
 

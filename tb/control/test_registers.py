@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from hw.config import CONFIGS, Config
-from hw.methods import AcquireTimer, pack
-from hw.registers import (
+from signalbox.hw.config import CONFIGS, Config
+from signalbox.hw.methods import AcquireTimer, pack
+from signalbox.hw.registers import (
     ADDRESS_BITS,
     CHANNEL,
     GLOBAL,

@@ -9,13 +9,13 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.config import Config
-from hw.records.copy import copy_command, copy_done
-from hw.records.semaphore import semaphore_request, semaphore_response
-from tb.copy.memory import BURST_BEATS, BUS, FAULT, OK, Memory, ReadMemory, WriteMemory
-from tb.copy.model import Copy
-from tb.copy.streams import Sink, Source
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.records.copy import copy_command, copy_done
+from signalbox.hw.records.semaphore import semaphore_request, semaphore_response
+from signalbox.tb.copy.memory import BURST_BEATS, BUS, FAULT, OK, Memory, ReadMemory, WriteMemory
+from signalbox.tb.copy.model import Copy
+from signalbox.tb.copy.streams import Sink, Source
+from signalbox.tb.reset import reset
 
 __all__ = ["CONFIG", "Bench", "config"]
 

@@ -4,10 +4,10 @@ import itertools
 
 import cocotb
 
-from hw.config import VA_BITS
-from tb.copy.bench import CHUNK_BYTES, CONFIG, SEMAPHORE, WRITE_BUS, WRITE_FAULT, Bench
-from tb.copy.memory import BURST_BEATS, BUS, FAULT, Bad
-from tb.copy.model import Copy
+from signalbox.hw.config import VA_BITS
+from signalbox.tb.copy.bench import CHUNK_BYTES, CONFIG, SEMAPHORE, WRITE_BUS, WRITE_FAULT, Bench
+from signalbox.tb.copy.memory import BURST_BEATS, BUS, FAULT, Bad
+from signalbox.tb.copy.model import Copy
 
 BEAT = CONFIG.beat_bytes
 ASIDS = CONFIG.asids

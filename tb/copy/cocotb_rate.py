@@ -2,8 +2,8 @@
 
 import cocotb
 
-from tb.copy.bench import CONFIG, Bench
-from tb.copy.model import Copy
+from signalbox.tb.copy.bench import CONFIG, Bench
+from signalbox.tb.copy.model import Copy
 
 LATENCY = 100
 

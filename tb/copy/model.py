@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from hw.config import VA_BITS
-from tb.copy.memory import Memory, Space
+from signalbox.hw.config import VA_BITS
+from signalbox.tb.copy.memory import Memory, Space
 
 __all__ = ["Copy"]
 

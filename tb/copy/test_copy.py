@@ -2,12 +2,12 @@
 
 import pytest
 
-from hw import export
-from hw.config import CONFIGS
-from hw.copy.engine import CopyEngine
-from tb.copy.bench import config
-from tb.runner import simulate
-from tb.tiers import tiers
+from signalbox.hw import export
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.copy.engine import CopyEngine
+from signalbox.tb.copy.bench import config
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
 
 WIDTHS = [64, 128, 512]
 
@@ -29,7 +29,7 @@ WIDTHS = [64, 128, 512]
 def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:
     simulate(
         CopyEngine(config(width)),
-        f"tb.copy.{tests}",
+        f"signalbox.tb.copy.{tests}",
         simulator=simulator,
         name=f"copy-{width}",
         env={"COPY_DATA_WIDTH": str(width)},

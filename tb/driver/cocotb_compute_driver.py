@@ -2,10 +2,10 @@
 
 import cocotb
 
-from driver.channel.priority_policy import PriorityPolicy
-from driver.device import Device
-from tb.driver import computing
-from tb.sim.machine import SimMachine
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.device import Device
+from signalbox.tb.driver import computing
+from signalbox.tb.sim.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

@@ -6,17 +6,17 @@ import random
 import cocotb
 import numpy as np
 
-from driver.channel.channel import Channel, ChannelResources
-from driver.channel.priority_policy import PriorityPolicy
-from driver.channel.settings import ChannelSettings
-from driver.commands.pushbuffer import Pushbuffer
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.runtime.stream import Stream
-from hw.errors import Cause
-from hw.methods import HostMethod
-from hw.page_tables import AccessType
-from tb.sim.machine import SimMachine
+from signalbox.driver.channel.channel import Channel, ChannelResources
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod
+from signalbox.hw.page_tables import AccessType
+from signalbox.tb.sim.machine import SimMachine
 
 PAGE = 4096
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}

@@ -3,9 +3,9 @@
 import cocotb
 import numpy as np
 
-from driver.channel.priority_policy import PriorityPolicy
-from driver.device import Device
-from tb.sim.machine import SimMachine
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.device import Device
+from signalbox.tb.sim.machine import SimMachine
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from driver.commands.pushbuffer import Pushbuffer
-from driver.compute.occupancy import BlockError
-from driver.compute.tasks import Task
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.faults.task_error import TaskError
-from driver.kernels.library import VECTOR_ADD, Kernel
-from driver.memory.address_space import AddressSpace
-from driver.runtime.stream import Stream
-from hw.errors import Cause, CoreCause
-from hw.page_tables import AccessType
-from hw.qmd import SkedCheck
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.occupancy import BlockError
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.task_error import TaskError
+from signalbox.driver.kernels.library import VECTOR_ADD, Kernel
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.errors import Cause, CoreCause
+from signalbox.hw.page_tables import AccessType
+from signalbox.hw.qmd import SkedCheck
 
 __all__ = ["BODIES"]
 

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from hw.config import Config
-from hw.errors import CODE_OF, Cause
-from hw.registers import CHANNEL, GLOBAL, REGISTERS, Access
-from tb.driver.fakecompute import FakeCompute
-from tb.driver.fakecomputehost import ComputeHost
-from tb.driver.fakefaults import FakeFaults
-from tb.driver.fakemmuport import FakeMmuPort
-from tb.driver.translator import Translator
-from tb.models.host import Copied, Held, Notified, Ring
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CODE_OF, Cause
+from signalbox.hw.registers import CHANNEL, GLOBAL, REGISTERS, Access
+from signalbox.tb.driver.fakecompute import FakeCompute
+from signalbox.tb.driver.fakecomputehost import ComputeHost
+from signalbox.tb.driver.fakefaults import FakeFaults
+from signalbox.tb.driver.fakemmuport import FakeMmuPort
+from signalbox.tb.driver.translator import Translator
+from signalbox.tb.models.host import Copied, Held, Notified, Ring
 
 __all__ = ["FakeMachine"]
 

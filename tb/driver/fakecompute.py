@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hw.config import Config
-from hw.errors import Cause
-from tb.driver.fakefaults import READ, WRITE, FakeFaults
-from tb.driver.translator import Translator
-from tb.models import isa
-from tb.models.tasks import FIELDS, Machine, judge
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.tb.driver.fakefaults import READ, WRITE, FakeFaults
+from signalbox.tb.driver.translator import Translator
+from signalbox.tb.models import isa
+from signalbox.tb.models.tasks import FIELDS, Machine, judge
 
 __all__ = ["FakeCompute", "FakeTask", "Refused"]
 

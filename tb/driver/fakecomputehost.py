@@ -3,10 +3,10 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from hw.config import Config
-from hw.errors import Cause
-from tb.driver.fakecompute import WRITE, FakeCompute, FakeTask, Refused
-from tb.models.host import COPY_CLASS, Channel, Held, HostModel, Notified, Refusal, Ring
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.tb.driver.fakecompute import WRITE, FakeCompute, FakeTask, Refused
+from signalbox.tb.models.host import COPY_CLASS, Channel, Held, HostModel, Notified, Refusal, Ring
 
 __all__ = ["ComputeHost"]
 

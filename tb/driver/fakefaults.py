@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from hw.methods import pack
-from hw.page_tables import FAULT_RECORD_BYTES, FaultRecord
-from hw.registers import GLOBAL
-from tb.driver.translator import Translator
-from tb.models.pagetables import Fault, Translation
+from signalbox.hw.methods import pack
+from signalbox.hw.page_tables import FAULT_RECORD_BYTES, FaultRecord
+from signalbox.hw.registers import GLOBAL
+from signalbox.tb.driver.translator import Translator
+from signalbox.tb.models.pagetables import Fault, Translation
 
 __all__ = ["FakeFaults"]
 

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from driver.memory.physical import Buffer, Memory
-from hw.config import Config
-from tb.driver.fake import SPACE, FakeMachine
-from tb.driver.translator import UNBOUND, VA_LIMIT, Translator
-from tb.models.pagetables import Fault, Sparse, Translation
+from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.hw.config import Config
+from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.translator import UNBOUND, VA_LIMIT, Translator
+from signalbox.tb.models.pagetables import Fault, Sparse, Translation
 
 __all__ = ["UNBOUND", "VA_LIMIT", "FakeMmu", "WatchedMemory", "machine_with_mmu"]
 

@@ -1,8 +1,8 @@
 """The registers of binds and invalidations, in plain Python."""
 
-from hw.config import Config
-from hw.registers import GLOBAL, MmuOperation
-from tb.driver.translator import Translator
+from signalbox.hw.config import Config
+from signalbox.hw.registers import GLOBAL, MmuOperation
+from signalbox.tb.driver.translator import Translator
 
 __all__ = ["FakeMmuPort"]
 

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from driver.memory.address_space import PAGEWISE, AddressSpace, OutOfAddresses, SpaceError
-from driver.memory.asids import AddressSpaces
-from driver.memory.mapping import Mapping
-from driver.memory.page_tables import MapError
-from driver.memory.physical import MemoryUseError, OutOfMemory
-from driver.memory.translation_fault import TranslationFault
-from hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
-from hw.page_tables import PAGE_SIZES, AccessType, FaultType
-from tb.driver.fakemmu import FakeMmu, WatchedMemory, machine_with_mmu
-from tb.models.pagetables import PDE, PTE, Fault, Translation
+from signalbox.driver.memory.address_space import PAGEWISE, AddressSpace, OutOfAddresses, SpaceError
+from signalbox.driver.memory.asids import AddressSpaces
+from signalbox.driver.memory.mapping import Mapping
+from signalbox.driver.memory.page_tables import MapError
+from signalbox.driver.memory.physical import MemoryUseError, OutOfMemory
+from signalbox.driver.memory.translation_fault import TranslationFault
+from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
+from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
+from signalbox.tb.driver.fakemmu import FakeMmu, WatchedMemory, machine_with_mmu
+from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
 
 SMALL, BIG, HUGE = PAGE_SIZES
 

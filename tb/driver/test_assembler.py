@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from driver.kernels.assembler import AssemblerError, assemble, disassemble, registers
-from driver.kernels.library import KERNELS
-from hw.sm import isa
-from hw.sm.isa import INSTRUCTIONS, Operand, Special
+from signalbox.driver.kernels.assembler import AssemblerError, assemble, disassemble, registers
+from signalbox.driver.kernels.library import KERNELS
+from signalbox.hw.sm import isa
+from signalbox.hw.sm.isa import INSTRUCTIONS, Operand, Special
 
 
 def encoded(text: str) -> int:

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.channel.priority_policy import NoPriorityPolicy
-from driver.commands.pushbuffer import Pushbuffer
-from driver.compute.contexts import ContextError, OutOfContexts
-from driver.compute.engine import ComputeSettings
-from driver.compute.occupancy import BlockError
-from driver.compute.tasks import Task
-from driver.device import Device, DeviceError
-from driver.kernels.library import MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD
-from driver.memory.physical import Buffer, MemoryUseError
-from driver.runtime.stream import Stream
-from hw.config import Config
-from hw.qmd import Placement, SkedCheck
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.contexts import ContextError, OutOfContexts
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.compute.occupancy import BlockError
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.kernels.library import MATMUL, REDUCE, SAXPY, SCAN, SPIN, VECTOR_ADD
+from signalbox.driver.memory.physical import Buffer, MemoryUseError
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import Placement, SkedCheck
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 

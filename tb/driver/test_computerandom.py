@@ -6,17 +6,17 @@ from random import Random
 import numpy as np
 import pytest
 
-from driver.channel.priority_policy import PriorityPolicy
-from driver.compute.engine import ComputeSettings
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.kernels.library import VECTOR_ADD
-from driver.memory.physical import Buffer
-from driver.runtime.stream import Stream
-from hw.config import Config
-from hw.errors import Cause
-from tb.driver.fake import SPACE, FakeMachine
-from tb.runner import choose_seed
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.kernels.library import VECTOR_ADD
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.runner import choose_seed
 
 HOLE = 0x6000_0000
 NAMES = "ABC"

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from driver.channel.priority_policy import PriorityPolicy
-from driver.device import Device
-from hw.config import CONFIGS
-from tb.driver.computing import BODIES, Body
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.channel.priority_policy import PriorityPolicy
+from signalbox.driver.device import Device
+from signalbox.hw.config import CONFIGS
+from signalbox.tb.driver.computing import BODIES, Body
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from driver.channel.priority_policy import NoPriorityPolicy
-from driver.compute import contexts, task_lists
-from driver.compute.contexts import ContextError, OutOfContexts
-from driver.compute.engine import ComputeSettings
-from driver.compute.instance_block import InstanceBlock
-from driver.compute.task_lists import TaskListError, log_size
-from driver.device import Device
-from driver.kernels.library import SPIN
-from driver.memory.physical import Memory
-from hw.config import CONFIGS, Config
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.compute import contexts, task_lists
+from signalbox.driver.compute.contexts import ContextError, OutOfContexts
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.compute.instance_block import InstanceBlock
+from signalbox.driver.compute.task_lists import TaskListError, log_size
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.physical import Memory
+from signalbox.hw.config import CONFIGS, Config
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 
 def test_instance_block():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from driver.channel.copy_log import CopyLog, LaunchedCopy
-from driver.commands.pushbuffer import CopyFence, Pushbuffer
-from hw.methods import LaunchTransfer
+from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
+from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.hw.methods import LaunchTransfer
 
 PIPELINED = LaunchTransfer.PIPELINED
 PER_COPY = 6

@@ -6,22 +6,22 @@ import random
 import numpy as np
 import pytest
 
-from driver.channel.channel import Channel, ChannelResources
-from driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
-from driver.channel.settings import ChannelSettings
-from driver.commands.pushbuffer import Pushbuffer
-from driver.device import Device, DeviceError
-from driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
-from driver.memory.fence import Fence
-from driver.memory.physical import MemoryUseError
-from driver.runtime.event import EventError
-from hw.config import Config
-from hw.errors import Cause
-from hw.methods import HostMethod, Reduction
-from hw.registers import GLOBAL
-from tb.driver.fake import SPACE, FakeMachine
-from tb.models.host import Executed
-from tb.runner import choose_seed
+from signalbox.driver.channel.channel import Channel, ChannelResources
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
+from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.faults.channel_error import ChannelActive, ChannelError, ChannelTimeout
+from signalbox.driver.memory.fence import Fence
+from signalbox.driver.memory.physical import MemoryUseError
+from signalbox.driver.runtime.event import EventError
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod, Reduction
+from signalbox.hw.registers import GLOBAL
+from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.models.host import Executed
+from signalbox.tb.runner import choose_seed
 
 
 def run(body, *, machine: FakeMachine | None = None, policy=None, settings=None):

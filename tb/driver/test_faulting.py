@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.channel.copy_replay import RepeatError
-from driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
-from driver.commands.pushbuffer import CopyFence, Pushbuffer
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.faults.fault_buffer import FaultBufferError, FaultBufferOverflow
-from driver.memory.address_space import AddressSpace
-from driver.memory.physical import Buffer
-from driver.runtime.stream import Stream
-from hw.config import Config
-from hw.errors import Cause
-from hw.methods import HostMethod, Reduction
-from hw.page_tables import AccessType, FaultType
-from hw.registers import GLOBAL
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.channel.copy_replay import RepeatError
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
+from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.fault_buffer import FaultBufferError, FaultBufferOverflow
+from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.physical import Buffer
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod, Reduction
+from signalbox.hw.page_tables import AccessType, FaultType
+from signalbox.hw.registers import GLOBAL
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 PAGE = 4096
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from driver.kernels.library import KERNELS, Kernel
-from tb.models.isa import Launch, Memory, run_block
-from tb.sm.jobs import JOBS, Job
+from signalbox.driver.kernels.library import KERNELS, Kernel
+from signalbox.tb.models.isa import Launch, Memory, run_block
+from signalbox.tb.sm.jobs import JOBS, Job
 
 
 def run(job: Job) -> Memory:

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import driver
-from driver.device import Device
-from driver.kernels.library import KERNELS, SAXPY
-from driver.kernels.timing import TIMING, TimingTask
-from driver.workload.entries import WorkloadError
-from driver.workload.reader import load, parse
-from driver.workload.references import REFERENCES, Shape
-from driver.workload.replay import Result, VerifyError, run
-from driver.workload.specs import CopySpec, KernelSpec, Workload, requests
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox import driver
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import KERNELS, SAXPY
+from signalbox.driver.kernels.timing import TIMING, TimingTask
+from signalbox.driver.workload.entries import WorkloadError
+from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.references import REFERENCES, Shape
+from signalbox.driver.workload.replay import Result, VerifyError, run
+from signalbox.driver.workload.specs import CopySpec, KernelSpec, Workload, requests
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 DEFAULT = Path(driver.__file__).parent / "workloads" / "two-applications.toml"
 

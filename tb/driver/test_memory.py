@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from driver.memory.physical import Memory, MemoryUseError, OutOfMemory
-from tb.driver.fake import FakeMachine
-from tb.runner import choose_seed
+from signalbox.driver.memory.physical import Memory, MemoryUseError, OutOfMemory
+from signalbox.tb.driver.fake import FakeMachine
+from signalbox.tb.runner import choose_seed
 
 
 def make(size: int = 1 << 16) -> Memory:

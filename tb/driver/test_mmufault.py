@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from driver.faults.fault_buffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
-from driver.memory.asids import AddressSpaces
-from driver.memory.physical import Memory
-from driver.memory.translation_fault import TranslationFault, decode
-from hw.methods import pack
-from hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
-from tb.driver.fake import FakeMachine
-from tb.driver.fakemmu import machine_with_mmu
-from tb.runner import choose_seed
+from signalbox.driver.faults.fault_buffer import FaultBuffer, FaultBufferError, FaultBufferOverflow
+from signalbox.driver.memory.asids import AddressSpaces
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.memory.translation_fault import TranslationFault, decode
+from signalbox.hw.methods import pack
+from signalbox.hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
+from signalbox.tb.driver.fake import FakeMachine
+from signalbox.tb.driver.fakemmu import machine_with_mmu
+from signalbox.tb.runner import choose_seed
 
 RECORDS = 8
 

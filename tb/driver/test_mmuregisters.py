@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from driver.faults.fault_buffer import FaultBufferError
-from driver.faults.fault_registers import FaultRegisters
-from driver.memory.mmu import Mmu
-from driver.memory.mmu_registers import MmuError, MmuRegisters
-from driver.memory.physical import Memory
-from driver.platform.control_port import Control
-from hw.config import Config
-from hw.registers import GLOBAL, MmuOperation
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.faults.fault_buffer import FaultBufferError
+from signalbox.driver.faults.fault_registers import FaultRegisters
+from signalbox.driver.memory.mmu import Mmu
+from signalbox.driver.memory.mmu_registers import MmuError, MmuRegisters
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.config import Config
+from signalbox.hw.registers import GLOBAL, MmuOperation
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 LIMIT = (1 << 49) - 1
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from driver.compute.occupancy import BlockError, occupancy
-from hw.config import CONFIGS, Config
-from hw.qmd import SkedCheck
+from signalbox.driver.compute.occupancy import BlockError, occupancy
+from signalbox.hw.config import CONFIGS, Config
+from signalbox.hw.qmd import SkedCheck
 
 LARGE = Config(sm_warps=64, sm_blocks=32, sm_registers=65536, sm_shared=228 * 1024)
 

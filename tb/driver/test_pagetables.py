@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from driver.memory.page_tables import MapError, Page, PageTables
-from driver.memory.physical import Memory, OutOfMemory
-from hw.methods import pack
-from hw.page_tables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
-from tb.driver.fake import FakeMachine
-from tb.models.pagetables import PDE, PTE, Fault, Sparse, Translation, walk
-from tb.runner import choose_seed
+from signalbox.driver.memory.page_tables import MapError, Page, PageTables
+from signalbox.driver.memory.physical import Memory, OutOfMemory
+from signalbox.hw.methods import pack
+from signalbox.hw.page_tables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
+from signalbox.tb.driver.fake import FakeMachine
+from signalbox.tb.models.pagetables import PDE, PTE, Fault, Sparse, Translation, walk
+from signalbox.tb.runner import choose_seed
 
 SMALL, BIG, HUGE = PAGE_SIZES
 

@@ -6,15 +6,21 @@ from typing import Any
 
 import pytest
 
-from driver.channel.priority_policy import NoPriorityPolicy
-from driver.compute.engine import ComputeSettings
-from driver.compute.placement import AUTO, VARIABLE, PlacementError, from_environment, placement
-from driver.device import Device
-from driver.kernels.library import SPIN
-from driver.runtime.stream import Stream
-from hw.config import Config
-from hw.qmd import Placement
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.compute.placement import (
+    AUTO,
+    VARIABLE,
+    PlacementError,
+    from_environment,
+    placement,
+)
+from signalbox.driver.device import Device
+from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import Placement
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 WIDE, DEEP, AFFINITY = Placement.WIDE, Placement.DEEP, Placement.AFFINITY

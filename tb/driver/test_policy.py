@@ -2,14 +2,14 @@
 
 import pytest
 
-from driver.channel.priority_policy import (
+from signalbox.driver.channel.priority_policy import (
     CountFirstPolicy,
     NoPriorityPolicy,
     PolicyError,
     PriorityPolicy,
 )
-from driver.commands.disassembler import Method, decode
-from driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.commands.disassembler import Method, decode
+from signalbox.driver.commands.pushbuffer import Pushbuffer
 
 ALL = range(8)
 """Every channel is usable."""

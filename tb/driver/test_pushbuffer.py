@@ -2,10 +2,10 @@
 
 import pytest
 
-from driver.commands.disassembler import Malformed, Method, decode, disassemble
-from driver.commands.pushbuffer import CopyFence, Pushbuffer
-from hw.methods import HostMethod, MemOp, ObjectClass, Reduction, SemOp
-from hw.qmd import ReleaseOp
+from signalbox.driver.commands.disassembler import Malformed, Method, decode, disassemble
+from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.hw.methods import HostMethod, MemOp, ObjectClass, Reduction, SemOp
+from signalbox.hw.qmd import ReleaseOp
 
 
 def dwords(commands: Pushbuffer) -> list[int]:

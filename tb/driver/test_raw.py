@@ -6,17 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from driver.channel.priority_policy import NoPriorityPolicy
-from driver.commands.pushbuffer import Pushbuffer
-from driver.device import Device
-from driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image, parse_image, run
-from hw.config import Config
-from hw.errors import Cause
-from hw.methods import ComputeMethod, HostMethod, ObjectClass, SemOp
-from tb.driver.fake import SPACE, FakeMachine
-from tb.runner import ROOT
-from tb.sim import trace
-from tb.sim.raw import event_lines
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.device import Device
+from signalbox.driver.raw.submission import (
+    ImageError,
+    MemoryImage,
+    load_dwords,
+    load_image,
+    parse_image,
+    run,
+)
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import ComputeMethod, HostMethod, ObjectClass, SemOp
+from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.runner import ROOT
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.raw import event_lines
 
 COPIES = Config(sms=0, memory_bytes=SPACE)
 """A machine without a compute engine."""

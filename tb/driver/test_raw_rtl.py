@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from driver.commands.pushbuffer import Pushbuffer
-from driver.raw.submission import ImageError
-from hw.config import LIMITS, Config
-from hw.methods import HostMethod
-from tb.sim.raw import main, simulate_raw
-from tb.sim.sizes import SIZES
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.raw.submission import ImageError
+from signalbox.hw.config import LIMITS, Config
+from signalbox.hw.methods import HostMethod
+from signalbox.tb.sim.raw import main, simulate_raw
+from signalbox.tb.sim.sizes import SIZES
 
 IMAGE = """
 channel = 1

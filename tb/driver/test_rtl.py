@@ -2,9 +2,9 @@
 
 import pytest
 
-from hw.top import Signalbox
-from tb.sim.sizes import COMPUTE, SIZES
-from tb.sim.top import simulate_top
+from signalbox.hw.top import Signalbox
+from signalbox.tb.sim.sizes import COMPUTE, SIZES
+from signalbox.tb.sim.top import simulate_top
 
 CHANNELS = ("copies", "errors", "spaces")
 """Tests of `cocotb_driver` that several channels change."""
@@ -16,7 +16,7 @@ def test_driver(simulator: str, name: str):
     tests = CHANNELS if simulator == "icarus" and name == "default" else ()
     simulate_top(
         Signalbox(SIZES[name]),
-        "tb.driver.cocotb_driver",
+        "signalbox.tb.driver.cocotb_driver",
         simulator=simulator,
         name=f"driver-{name}",
         testcase=",".join(tests) or None,
@@ -28,7 +28,7 @@ def test_example(simulator: str):
     """The user guide's test, as it stands there."""
     simulate_top(
         Signalbox(SIZES["default"]),
-        "tb.driver.cocotb_example",
+        "signalbox.tb.driver.cocotb_example",
         simulator=simulator,
         name="driver-default",
     )
@@ -38,7 +38,7 @@ def test_compute(simulator: str) -> None:
     """Launches, on a machine with a compute engine."""
     simulate_top(
         Signalbox(COMPUTE),
-        "tb.driver.cocotb_compute_driver",
+        "signalbox.tb.driver.cocotb_compute_driver",
         simulator=simulator,
         name="driver-compute",
         minimum=4,

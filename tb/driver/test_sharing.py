@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
-from driver.commands.pushbuffer import Pushbuffer
-from driver.device import Device, DeviceError
-from driver.faults.channel_error import ChannelError
-from driver.memory.address_space import SpaceError
-from driver.memory.asids import OutOfAsids
-from driver.memory.physical import MemoryUseError
-from hw.config import Config
-from hw.errors import Cause
-from hw.page_tables import FaultType
-from hw.registers import MmuOperation
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy, PriorityPolicy
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.address_space import SpaceError
+from signalbox.driver.memory.asids import OutOfAsids
+from signalbox.driver.memory.physical import MemoryUseError
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.page_tables import FaultType
+from signalbox.hw.registers import MmuOperation
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 

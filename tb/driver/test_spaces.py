@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from driver.memory.address_space import PAGEWISE, AddressSpace, SpaceError
-from driver.memory.asids import AddressSpaces, OutOfAsids
-from driver.memory.mapping import Mapping
-from driver.memory.physical import Buffer, OutOfMemory
-from hw.page_tables import PAGE_SIZES
-from tb.driver.fakemmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
-from tb.models.pagetables import PDE, PTE, Fault, Translation
-from tb.runner import choose_seed
+from signalbox.driver.memory.address_space import PAGEWISE, AddressSpace, SpaceError
+from signalbox.driver.memory.asids import AddressSpaces, OutOfAsids
+from signalbox.driver.memory.mapping import Mapping
+from signalbox.driver.memory.physical import Buffer, OutOfMemory
+from signalbox.hw.page_tables import PAGE_SIZES
+from signalbox.tb.driver.fakemmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
+from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
+from signalbox.tb.runner import choose_seed
 
 SMALL, BIG, HUGE = PAGE_SIZES
 LIMIT = (1 << 49) - 1

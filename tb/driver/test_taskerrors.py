@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver.channel.priority_policy import NoPriorityPolicy
-from driver.commands.pushbuffer import Pushbuffer
-from driver.compute.contexts import ContextBroken
-from driver.compute.engine import ComputeSettings
-from driver.compute.task_lists import TaskListError
-from driver.compute.tasks import Task
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.faults.task_error import TaskError, TaskLost
-from driver.kernels.library import SPIN, VECTOR_ADD, Kernel
-from driver.runtime.stream import Stream
-from hw.config import Config
-from hw.errors import Cause, CoreCause
-from hw.page_tables import FaultType
-from hw.qmd import SkedCheck
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.compute.contexts import ContextBroken
+from signalbox.driver.compute.engine import ComputeSettings
+from signalbox.driver.compute.task_lists import TaskListError
+from signalbox.driver.compute.tasks import Task
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.faults.task_error import TaskError, TaskLost
+from signalbox.driver.kernels.library import SPIN, VECTOR_ADD, Kernel
+from signalbox.driver.runtime.stream import Stream
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause, CoreCause
+from signalbox.hw.page_tables import FaultType
+from signalbox.hw.qmd import SkedCheck
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 

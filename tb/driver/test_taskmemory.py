@@ -3,9 +3,9 @@
 import asyncio
 from itertools import pairwise
 
-from driver.compute.task_memory import TaskPool
-from driver.device import Device
-from tb.driver.fake import FakeMachine
+from signalbox.driver.compute.task_memory import TaskPool
+from signalbox.driver.device import Device
+from signalbox.tb.driver.fake import FakeMachine
 
 
 def test_pool():

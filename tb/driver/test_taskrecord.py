@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from driver.compute.occupancy import BlockError
-from driver.compute.qmd import Release, TaskRecord
-from hw.config import Config
-from hw.qmd import DependentAction, Placement, ReleaseOp
-from tb.models.tasks import FIELDS, Machine, Task, judge
+from signalbox.driver.compute.occupancy import BlockError
+from signalbox.driver.compute.qmd import Release, TaskRecord
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import DependentAction, Placement, ReleaseOp
+from signalbox.tb.models.tasks import FIELDS, Machine, Task, judge
 
 CONFIG = Config()
 MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared)

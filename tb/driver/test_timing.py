@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from driver.kernels.timing import TimingTask
-from tb.models.timing import Timing
+from signalbox.driver.kernels.timing import TimingTask
+from signalbox.tb.models.timing import Timing
 
 VALUES = {
     "accesses": 16,

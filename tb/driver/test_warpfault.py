@@ -2,10 +2,10 @@
 
 import asyncio
 
-from driver.faults.warp_fault import WarpFaults
-from driver.platform.control_port import Control
-from hw.errors import CoreCause
-from tb.driver.fake import FakeMachine
+from signalbox.driver.faults.warp_fault import WarpFaults
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.errors import CoreCause
+from signalbox.tb.driver.fake import FakeMachine
 
 
 def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import driver
-from driver.device import Device
-from driver.faults.channel_error import ChannelError
-from driver.runtime.stream import Stream
-from driver.workload.entries import WorkloadError
-from driver.workload.reader import load, parse
-from driver.workload.repairs import Repairs
-from driver.workload.replay import SpaceRecord, VerifyError, run
-from driver.workload.report import (
+from signalbox import driver
+from signalbox.driver.device import Device
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.runtime.stream import Stream
+from signalbox.driver.workload.entries import WorkloadError
+from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.repairs import Repairs
+from signalbox.driver.workload.replay import SpaceRecord, VerifyError, run
+from signalbox.driver.workload.report import (
     common_addresses,
     counted,
     faults,
@@ -24,8 +24,8 @@ from driver.workload.report import (
     stages_table,
     streams_table,
 )
-from driver.workload.specs import Workload, requests
-from tb.driver.fake import SPACE, FakeMachine
+from signalbox.driver.workload.specs import Workload, requests
+from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 EXAMPLES = {
     path.stem: path for path in sorted(Path(driver.__file__).parent.glob("workloads/*.toml"))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tb.models.pagetables import Fault, Sparse, Translation, walk
+from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
 
 __all__ = ["UNBOUND", "VA_LIMIT", "Translator"]
 

@@ -4,8 +4,8 @@ import pytest
 from amaranth.hdl import Shape
 from amaranth.lib import wiring
 
-from hw.bus.axi4 import Axi4
-from hw.bus.axi4lite import AxiLite
+from signalbox.hw.bus.axi4 import Axi4
+from signalbox.hw.bus.axi4lite import AxiLite
 
 ANSWERS = {"awready", "wready", "arready"}
 """Signals to the manager; so is everything of B and R but their `ready`."""

@@ -5,7 +5,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from tb.runner import simulate
+from signalbox.tb.runner import simulate
 
 
 class Chain(wiring.Component):
@@ -33,4 +33,4 @@ class Chain(wiring.Component):
 
 @pytest.mark.smoke
 def test_chain(simulator: str):
-    simulate(Chain(), "tb.export.cocotb_chain", simulator=simulator, name="export-chain")
+    simulate(Chain(), "signalbox.tb.export.cocotb_chain", simulator=simulator, name="export-chain")

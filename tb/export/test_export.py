@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import export
+from signalbox.hw import export
 
 
 class Parts(wiring.Component):

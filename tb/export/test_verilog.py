@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hw import verilog
-from hw.config import CONFIGS, LIMITS, ConfigError
-from tb import verilator
-from tb.runner import ROOT, SIM_BUILD
+from signalbox.hw import verilog
+from signalbox.hw.config import CONFIGS, LIMITS, ConfigError
+from signalbox.tb import verilator
+from signalbox.tb.runner import ROOT, SIM_BUILD
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 
@@ -27,7 +27,15 @@ COPIES = pytest.param("copies", marks=pytest.mark.nightly)
 
 def export(config: str, folder: Path, *options: str) -> None:
     """Run the command as a user does, in a process of its own, with hashes of its own."""
-    command = [sys.executable, "-m", "hw.verilog", "--config", config, "--output", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "signalbox.hw.verilog",
+        "--config",
+        config,
+        "--output",
+        str(folder),
+    ]
     subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -147,7 +155,7 @@ def test_queue_per_context():
     ],
 )
 def test_refused_in_one_line(options: list[str], message: str):
-    command = [sys.executable, "-m", "hw.verilog", *options]
+    command = [sys.executable, "-m", "signalbox.hw.verilog", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 2 and not done.stdout
     assert message in done.stderr and done.stderr.count("\n") == 1

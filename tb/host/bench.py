@@ -20,18 +20,18 @@ from typing import Any, TypeVar
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from driver.memory.page_tables import PageTables
-from driver.platform.control_port import Control
-from hw.config import SLOT_BYTES, WINDOW_BASE
-from hw.errors import CODE_OF, Cause
-from hw.methods import AcquireTimer, GpEntry, SemOp, pack
-from hw.registers import GLOBAL, Wait, semaphore_address
-from tb.sim.backdoor import SETTINGS
-from tb.sim.machine import SimMachine
-from tb.sim.spaces import BenchSpaces
-from tb.sim.top import TRACE
-from tb.sim.trace import Event, parse
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.memory.page_tables import PageTables
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE
+from signalbox.hw.errors import CODE_OF, Cause
+from signalbox.hw.methods import AcquireTimer, GpEntry, SemOp, pack
+from signalbox.hw.registers import GLOBAL, Wait, semaphore_address
+from signalbox.tb.sim.backdoor import SETTINGS
+from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.sim.spaces import BenchSpaces
+from signalbox.tb.sim.top import TRACE
+from signalbox.tb.sim.trace import Event, parse
 
 __all__ = [
     "CHANNEL_BYTES",

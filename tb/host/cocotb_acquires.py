@@ -4,14 +4,14 @@ import itertools
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.errors import Cause
-from hw.methods import HostMethod, SemOp
-from hw.registers import Wait
-from tb.host.bench import Bench, RawChannel, semaphore, setup
-from tb.host.cocotb_order import until_started
-from tb.sample import some
-from tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Served, Start
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod, SemOp
+from signalbox.hw.registers import Wait
+from signalbox.tb.host.bench import Bench, RawChannel, semaphore, setup
+from signalbox.tb.host.cocotb_order import until_started
+from signalbox.tb.sample import some
+from signalbox.tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

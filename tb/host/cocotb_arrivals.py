@@ -8,10 +8,10 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.config import CONFIGS
-from hw.host.fetch.aging import ERA
-from hw.host.fetch.arrivals import RECORDS, Arrivals
-from tb.reset import reset
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.fetch.aging import ERA
+from signalbox.hw.host.fetch.arrivals import RECORDS, Arrivals
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -7,11 +7,11 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import CONFIGS
-from hw.host.copy_launcher import MOST_COPIES
-from hw.host.waits.barrier import Barrier
-from tb.goals import Rounds
-from tb.reset import reset
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.copy_launcher import MOST_COPIES
+from signalbox.hw.host.waits.barrier import Barrier
+from signalbox.tb.goals import Rounds
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.errors import Cause, CoreCause
-from hw.methods import HostMethod
-from hw.records.launch import Refusal
-from hw.registers import Wait
-from tb.host.bench import Bench, in_order
-from tb.host.computing import (
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.errors import Cause, CoreCause
+from signalbox.hw.methods import HostMethod
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.registers import Wait
+from signalbox.tb.host.bench import Bench, in_order
+from signalbox.tb.host.computing import (
     OBJECT,
     PCAS_A,
     SIGNALING2_B,
@@ -23,8 +23,8 @@ from tb.host.computing import (
     mark,
     spin,
 )
-from tb.sample import fewer, some
-from tb.sim.trace import (
+from signalbox.tb.sample import fewer, some
+from signalbox.tb.sim.trace import (
     BlockPlaced,
     TaskLaunched,
     TaskOpened,
@@ -32,7 +32,7 @@ from tb.sim.trace import (
     WarpEnded,
     WarpStarted,
 )
-from tb.sm.jobs import JOBS
+from signalbox.tb.sm.jobs import JOBS
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 

@@ -4,14 +4,14 @@ import itertools
 
 import cocotb
 
-from driver.commands.pushbuffer import CopyFence, Pushbuffer
-from hw.errors import Cause
-from hw.methods import HostMethod
-from hw.registers import PERFORMANCE, Wait
-from tb.host.bench import Bench, RawChannel, semaphore
-from tb.host.cocotb_order import until_started
-from tb.sample import some
-from tb.sim.trace import Acquire, Done, Doorbell, Error, Method, Served
+from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod
+from signalbox.hw.registers import PERFORMANCE, Wait
+from signalbox.tb.host.bench import Bench, RawChannel, semaphore
+from signalbox.tb.host.cocotb_order import until_started
+from signalbox.tb.sample import some
+from signalbox.tb.sim.trace import Acquire, Done, Doorbell, Error, Method, Served
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

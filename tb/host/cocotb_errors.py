@@ -3,14 +3,14 @@ a channel's work since its start."""
 
 import cocotb
 
-from driver.commands.pushbuffer import CopyFence, Pushbuffer
-from hw.errors import Cause, Code
-from hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, Userd, pack
-from tb.host.bench import Bench, Halt, RawChannel, semaphore
-from tb.host.cocotb_order import joined, until_started
-from tb.sample import some
-from tb.sim.top import MEMORY_BYTES
-from tb.sim.trace import Done, Error, Method, Start
+from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.hw.errors import Cause, Code
+from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, Userd, pack
+from signalbox.tb.host.bench import Bench, Halt, RawChannel, semaphore
+from signalbox.tb.host.cocotb_order import joined, until_started
+from signalbox.tb.sample import some
+from signalbox.tb.sim.top import MEMORY_BYTES
+from signalbox.tb.sim.trace import Done, Error, Method, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

@@ -4,10 +4,10 @@ from itertools import accumulate
 
 import cocotb
 
-from hw.errors import Cause
-from hw.host.fetch.aging import ERA
-from hw.host.fetch.backlog import ENTRIES_AHEAD
-from tb.host.fetching import CONFIG, Fetching, Ring
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.fetch.aging import ERA
+from signalbox.hw.host.fetch.backlog import ENTRIES_AHEAD
+from signalbox.tb.host.fetching import CONFIG, Fetching, Ring
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

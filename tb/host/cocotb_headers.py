@@ -2,12 +2,12 @@
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.errors import Cause
-from hw.methods import CeMethod, Header, HostMethod, SecOp, pack
-from hw.registers import Wait
-from tb.host.bench import Bench, semaphore
-from tb.sim.trace import Method, Served
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import CeMethod, Header, HostMethod, SecOp, pack
+from signalbox.hw.registers import Wait
+from signalbox.tb.host.bench import Bench, semaphore
+from signalbox.tb.sim.trace import Method, Served
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

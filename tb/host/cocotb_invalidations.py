@@ -2,13 +2,13 @@
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.errors import Cause
-from hw.methods import HostMethod, MemOp
-from hw.registers import Wait
-from tb.host.bench import Bench, RawChannel, semaphore
-from tb.host.cocotb_order import until_started
-from tb.sim.trace import Done, Method
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod, MemOp
+from signalbox.hw.registers import Wait
+from signalbox.tb.host.bench import Bench, RawChannel, semaphore
+from signalbox.tb.host.cocotb_order import until_started
+from signalbox.tb.sim.trace import Done, Method
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

@@ -9,12 +9,12 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import CONFIGS
-from hw.host.waits.mem_ops import MemOps
-from hw.records.translation import mmu_command
-from hw.registers import MmuOperation
-from tb.goals import Rounds
-from tb.reset import reset
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.waits.mem_ops import MemOps
+from signalbox.hw.records.translation import mmu_command
+from signalbox.hw.registers import MmuOperation
+from signalbox.tb.goals import Rounds
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

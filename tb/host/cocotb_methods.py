@@ -3,13 +3,13 @@
 import cocotb
 from cocotb.triggers import RisingEdge, with_timeout
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.errors import Cause
-from hw.methods import HostMethod, LegacySemaphore, MemOp, SemOp, YieldOp, pack
-from hw.registers import Wait
-from tb.host.bench import Bench, semaphore
-from tb.host.cocotb_order import until_started
-from tb.sim.trace import Done, Doorbell, Method, Semaphore, Start
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod, LegacySemaphore, MemOp, SemOp, YieldOp, pack
+from signalbox.hw.registers import Wait
+from signalbox.tb.host.bench import Bench, semaphore
+from signalbox.tb.host.cocotb_order import until_started
+from signalbox.tb.sim.trace import Done, Doorbell, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

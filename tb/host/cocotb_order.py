@@ -4,13 +4,13 @@ import itertools
 
 import cocotb
 
-from driver.commands.pushbuffer import CopyFence, Pushbuffer
-from hw.methods import CeMethod, HostMethod, MemOp, SemOp
-from hw.registers import Wait
-from tb.goals import Rounds
-from tb.host.bench import Bench, RawChannel, in_order, semaphore
-from tb.sample import some
-from tb.sim.trace import Acquire, Done, Doorbell, Floor, Method, Semaphore, Served, Start
+from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.hw.methods import CeMethod, HostMethod, MemOp, SemOp
+from signalbox.hw.registers import Wait
+from signalbox.tb.goals import Rounds
+from signalbox.tb.host.bench import Bench, RawChannel, in_order, semaphore
+from signalbox.tb.sample import some
+from signalbox.tb.sim.trace import Acquire, Done, Doorbell, Floor, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

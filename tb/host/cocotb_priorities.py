@@ -4,13 +4,22 @@ import itertools
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.methods import CeMethod, HostMethod
-from hw.registers import Wait
-from tb.host.bench import Bench, RawChannel, in_order, semaphore
-from tb.host.cocotb_order import LASTING, LONG, Copy, joined, nops, together, until_started, wrapped
-from tb.sample import some
-from tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Served, Start
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.methods import CeMethod, HostMethod
+from signalbox.hw.registers import Wait
+from signalbox.tb.host.bench import Bench, RawChannel, in_order, semaphore
+from signalbox.tb.host.cocotb_order import (
+    LASTING,
+    LONG,
+    Copy,
+    joined,
+    nops,
+    together,
+    until_started,
+    wrapped,
+)
+from signalbox.tb.sample import some
+from signalbox.tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Served, Start
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.errors import Cause
-from hw.methods import HostMethod
-from hw.records.launch import Refusal
-from tb.host.bench import Bench
-from tb.host.computing import (
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import HostMethod
+from signalbox.hw.records.launch import Refusal
+from signalbox.tb.host.bench import Bench
+from signalbox.tb.host.computing import (
     PCAS_A,
     SIGNALING2_B,
     SUBCHANNEL,
@@ -21,8 +21,8 @@ from tb.host.computing import (
     mark,
     spin,
 )
-from tb.sim.trace import BlockPlaced, TaskOpened, TaskOver
-from tb.sm.jobs import JOBS
+from signalbox.tb.sim.trace import BlockPlaced, TaskOpened, TaskOver
+from signalbox.tb.sm.jobs import JOBS
 
 LIMIT: dict[str, Any] = {"timeout_time": 30, "timeout_unit": "ms"}
 SLOT_COUNT = 0x2B0

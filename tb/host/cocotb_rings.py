@@ -2,13 +2,13 @@
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.errors import Cause
-from hw.methods import GpEntry, HostMethod, pack
-from hw.registers import Wait
-from tb.host.bench import Bench, semaphore
-from tb.sim.top import MEMORY_BYTES
-from tb.sim.trace import Doorbell, Method
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.errors import Cause
+from signalbox.hw.methods import GpEntry, HostMethod, pack
+from signalbox.hw.registers import Wait
+from signalbox.tb.host.bench import Bench, semaphore
+from signalbox.tb.sim.top import MEMORY_BYTES
+from signalbox.tb.sim.trace import Doorbell, Method
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

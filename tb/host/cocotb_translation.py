@@ -5,18 +5,24 @@ from functools import partial
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from driver.faults.fault_buffer import FaultBuffer
-from driver.faults.fault_registers import FaultRegisters
-from driver.memory.page_tables import PageTables
-from driver.memory.physical import Buffer, Memory
-from driver.memory.translation_fault import FIRST_ENGINE, HOST, SEMAPHORES, TranslationFault, decode
-from hw.errors import Cause
-from hw.mmu.records import Scope
-from hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultType
-from hw.registers import MmuOperation
-from tb.host.bench import CHANNEL_BYTES, Bench, RawChannel
-from tb.sim.trace import Fault, Invalidation, Lookup, Walk
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.faults.fault_buffer import FaultBuffer
+from signalbox.driver.faults.fault_registers import FaultRegisters
+from signalbox.driver.memory.page_tables import PageTables
+from signalbox.driver.memory.physical import Buffer, Memory
+from signalbox.driver.memory.translation_fault import (
+    FIRST_ENGINE,
+    HOST,
+    SEMAPHORES,
+    TranslationFault,
+    decode,
+)
+from signalbox.hw.errors import Cause
+from signalbox.hw.mmu.records import Scope
+from signalbox.hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultType
+from signalbox.hw.registers import MmuOperation
+from signalbox.tb.host.bench import CHANNEL_BYTES, Bench, RawChannel
+from signalbox.tb.sim.trace import Fault, Invalidation, Lookup, Walk
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

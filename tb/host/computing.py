@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from driver.commands.pushbuffer import Pushbuffer
-from driver.memory.page_tables import PageTables
-from hw.registers import context_address
-from tb.host.bench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
-from tb.models.tasks import record_of
-from tb.sim.sizes import COMPUTE
-from tb.sm.jobs import JOBS, Job
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.driver.memory.page_tables import PageTables
+from signalbox.hw.registers import context_address
+from signalbox.tb.host.bench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
+from signalbox.tb.models.tasks import record_of
+from signalbox.tb.sim.sizes import COMPUTE
+from signalbox.tb.sm.jobs import JOBS, Job
 
 __all__ = [
     "OBJECT",

@@ -9,14 +9,14 @@ from amaranth.hdl._ir import PortDirection
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
-from hw import export
-from hw.config import Config
-from hw.errors import Cause
-from hw.host.fetch.fetch_unit import Fetch
-from hw.host.records import prefetch_beat
-from hw.methods import GpEntry, pack
-from hw.records.memory import MemoryStatus, memory_request, read_beat
-from hw.registers import channel_word
+from signalbox.hw import export
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.fetch.fetch_unit import Fetch
+from signalbox.hw.host.records import prefetch_beat
+from signalbox.hw.methods import GpEntry, pack
+from signalbox.hw.records.memory import MemoryStatus, memory_request, read_beat
+from signalbox.hw.registers import channel_word
 
 __all__ = ["CONFIG", "CONFIGS", "Fetching", "Ring"]
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from hw.top import Signalbox
-from tb.sim.sizes import SIZES
-from tb.sim.top import simulate_top
-from tb.tiers import tiers
+from signalbox.hw.top import Signalbox
+from signalbox.tb.sim.sizes import SIZES
+from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.tiers import tiers
 
 SINGLE = {
     "cocotb_rings": 18,
@@ -51,7 +51,7 @@ def run(simulator: str, size: str, module: str, tests: Sequence[str] = ()) -> No
     """Run a module of cocotb tests, or some `tests` of it."""
     simulate_top(
         Signalbox(SIZES[size]),
-        f"tb.host.{module}",
+        f"signalbox.tb.host.{module}",
         simulator=simulator,
         name=f"host-{size}",
         testcase=",".join(tests) or None,

@@ -3,15 +3,15 @@
 import pytest
 from amaranth.lib import wiring
 
-from hw.config import CONFIGS
-from hw.host.fetch.arrivals import Arrivals
-from hw.host.fetch.fetch_unit import Fetch
-from hw.host.scheduling.scheduler import Scheduler
-from hw.host.waits.barrier import Barrier
-from hw.host.waits.mem_ops import MemOps
-from tb.host import fetching
-from tb.runner import simulate
-from tb.tiers import tiers
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.fetch.arrivals import Arrivals
+from signalbox.hw.host.fetch.fetch_unit import Fetch
+from signalbox.hw.host.scheduling.scheduler import Scheduler
+from signalbox.hw.host.waits.barrier import Barrier
+from signalbox.hw.host.waits.mem_ops import MemOps
+from signalbox.tb.host import fetching
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
 
 
 def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None:
@@ -19,7 +19,7 @@ def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None
     name = type(unit).__name__.lower()
     simulate(
         unit,
-        f"tb.host.cocotb_{name}",
+        f"signalbox.tb.host.cocotb_{name}",
         simulator=simulator,
         name=f"host-{name}-{size}",
         env={"SIZE": size},

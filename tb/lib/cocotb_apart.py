@@ -8,9 +8,9 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from tb.goals import Rounds
-from tb.lib.sleepers import WIDE
-from tb.reset import reset
+from signalbox.tb.goals import Rounds
+from signalbox.tb.lib.sleepers import WIDE
+from signalbox.tb.reset import reset
 
 ANSWERS = "answers.txt"
 

@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from tb.reset import reset
+from signalbox.tb.reset import reset
 
 WORD = 4
 

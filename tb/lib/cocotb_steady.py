@@ -6,7 +6,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from tb.reset import reset
+from signalbox.tb.reset import reset
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

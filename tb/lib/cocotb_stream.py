@@ -6,8 +6,8 @@ from collections import deque
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from tb.goals import Rounds
-from tb.reset import reset
+from signalbox.tb.goals import Rounds
+from signalbox.tb.reset import reset
 
 
 async def start(dut) -> None:

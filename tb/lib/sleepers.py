@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.lib.shared import Shared
+from signalbox.hw.lib.shared import Shared
 
 __all__ = ["Alarm", "Sleeper", "Sleepers"]
 

@@ -7,8 +7,8 @@ from amaranth.hdl import Cat, ClockSignal, Fragment, Instance, Module, Mux, Rese
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.lib.comb_paths import follows
-from hw.lib.flat_ports import ports
+from signalbox.hw.lib.comb_paths import follows
+from signalbox.hw.lib.flat_ports import ports
 
 Write = Callable[[Module, wiring.Component], object]
 

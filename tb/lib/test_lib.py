@@ -4,17 +4,17 @@ import gc
 
 import pytest
 
-from hw.lib.arbiter import RoundRobin
-from hw.lib.stream import StreamRegister
-from tb.runner import simulate
-from tb.tiers import tiers
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
 
 
 @pytest.mark.smoke
 def test_stream_register(simulator: str) -> None:
     simulate(
         StreamRegister(16),
-        "tb.lib.cocotb_stream",
+        "signalbox.tb.lib.cocotb_stream",
         simulator=simulator,
         name="lib-stream",
         minimum=3,
@@ -28,7 +28,7 @@ ARBITERS = [(1, 0), (5, 0), (64, 0), (5, 2), (8, 1), (13, 3)]
 def test_round_robin(simulator: str, count: int, first: int) -> None:
     simulate(
         RoundRobin(count, first=first),
-        "tb.lib.cocotb_arbiter",
+        "signalbox.tb.lib.cocotb_arbiter",
         simulator=simulator,
         name=f"lib-arbiter-{count}-{first}",
         env={"FIRST": str(first)},

@@ -5,12 +5,12 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.lib.arbiter import SteadyRoundRobin
-from hw.lib.delayed import later
-from hw.lib.onehot import encode, lowest, lowest_number, select
-from hw.lib.popcount import tally
-from tb.runner import simulate
-from tb.tiers import tiers
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.onehot import encode, lowest, lowest_number, select
+from signalbox.hw.lib.popcount import tally
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
 
 WORD = 4
 """Bits of each word that `select` chooses from."""
@@ -68,7 +68,7 @@ class Parts(wiring.Component):
 def test_parts(simulator: str, count: int) -> None:
     simulate(
         Parts(count),
-        "tb.lib.cocotb_parts",
+        "signalbox.tb.lib.cocotb_parts",
         simulator=simulator,
         name=f"lib-parts-{count}",
         env={"COUNT": str(count)},
@@ -85,7 +85,7 @@ def test_places() -> None:
 def test_steady_round_robin(simulator: str, count: int) -> None:
     simulate(
         SteadyRoundRobin(count),
-        "tb.lib.cocotb_steady",
+        "signalbox.tb.lib.cocotb_steady",
         simulator=simulator,
         name=f"lib-steady-{count}",
     )

@@ -4,7 +4,7 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.lib.flat_ports import ports
+from signalbox.hw.lib.flat_ports import ports
 
 INPUT, OUTPUT = PortDirection.Input, PortDirection.Output
 PAIR = data.StructLayout({"left": 3, "right": 2})

@@ -9,9 +9,9 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiSlave
 
-from tb import bus
-from tb.axi_rules import AxiRules
-from tb.mmu.clients import (
+from signalbox.tb import bus
+from signalbox.tb.axi_rules import AxiRules
+from signalbox.tb.mmu.clients import (
     BUS,
     FAULT,
     OK,
@@ -22,8 +22,8 @@ from tb.mmu.clients import (
     always,
     sometimes,
 )
-from tb.mmu.memories import ShufflingMemory, Store
-from tb.reset import reset
+from signalbox.tb.mmu.memories import ShufflingMemory, Store
+from signalbox.tb.reset import reset
 
 WIDTH = int(os.environ["FABRIC_DATA_WIDTH"])
 ASID_BITS = 6

@@ -5,9 +5,9 @@ import os
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import Config
-from hw.records.memory import memory_request
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.records.memory import memory_request
+from signalbox.tb.reset import reset
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")

@@ -15,12 +15,12 @@ import cocotb
 from amaranth.lib import data
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import Config
-from hw.mmu.l1_tlb import L1Tlb
-from tb.goals import Rounds
-from tb.mmu.patterns import patterns
-from tb.models.replacement import PseudoLru
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.l1_tlb import L1Tlb
+from signalbox.tb.goals import Rounds
+from signalbox.tb.mmu.patterns import patterns
+from signalbox.tb.models.replacement import PseudoLru
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

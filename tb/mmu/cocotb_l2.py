@@ -14,12 +14,12 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import Config
-from hw.mmu.l2_tlb import L2Tlb
-from tb.goals import Rounds
-from tb.mmu.patterns import patterns
-from tb.models.replacement import PseudoLru
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.l2_tlb import L2Tlb
+from signalbox.tb.goals import Rounds
+from signalbox.tb.mmu.patterns import patterns
+from signalbox.tb.models.replacement import PseudoLru
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 

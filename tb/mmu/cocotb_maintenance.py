@@ -7,11 +7,11 @@ from typing import Any
 
 import cocotb
 
-from tb.mmu.clients import OK, Burst
-from tb.mmu.history import LIMIT as LIMIT_FAULT
-from tb.mmu.history import Event
-from tb.mmu.system import ALL, ASID, ASIDS, BEAT, CLIENTS, DATA, PAGE, Bench, Tables
-from tb.sample import some
+from signalbox.tb.mmu.clients import OK, Burst
+from signalbox.tb.mmu.history import LIMIT as LIMIT_FAULT
+from signalbox.tb.mmu.history import Event
+from signalbox.tb.mmu.system import ALL, ASID, ASIDS, BEAT, CLIENTS, DATA, PAGE, Bench, Tables
+from signalbox.tb.sample import some
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 

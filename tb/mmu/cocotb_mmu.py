@@ -15,12 +15,12 @@ import cocotb
 from amaranth.lib import data
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from driver.memory.page_tables import Page, PageTables
-from driver.memory.physical import Memory
-from hw.config import Config
-from hw.mmu.translation import Mmu
-from tb.goals import Rounds
-from tb.reset import reset
+from signalbox.driver.memory.page_tables import Page, PageTables
+from signalbox.driver.memory.physical import Memory
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.translation import Mmu
+from signalbox.tb.goals import Rounds
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 

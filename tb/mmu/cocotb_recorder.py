@@ -8,10 +8,10 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.config import Config
-from hw.mmu.bursts import fault_report
-from tb.mmu.clients import BUS, OK
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.bursts import fault_report
+from signalbox.tb.mmu.clients import BUS, OK
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 5, "timeout_unit": "ms"}
 

@@ -6,10 +6,10 @@ from random import Random
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import Config
-from hw.mmu.asid_table import Spaces
-from tb.goals import Rounds
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.asid_table import Spaces
+from signalbox.tb.goals import Rounds
+from signalbox.tb.reset import reset
 
 ASIDS = int(os.environ["ASIDS"])
 CONFIG = Config(asids=ASIDS)

@@ -6,11 +6,11 @@ import itertools
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from driver.memory.page_tables import MapError, Page
-from tb.goals import Rounds
-from tb.mmu.clients import Burst
-from tb.mmu.history import NEVER
-from tb.mmu.system import (
+from signalbox.driver.memory.page_tables import MapError, Page
+from signalbox.tb.goals import Rounds
+from signalbox.tb.mmu.clients import Burst
+from signalbox.tb.mmu.history import NEVER
+from signalbox.tb.mmu.system import (
     ALL,
     ASID,
     ASIDS,
@@ -22,7 +22,7 @@ from tb.mmu.system import (
     Bench,
     Tables,
 )
-from tb.sample import fewer
+from signalbox.tb.sample import fewer
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 

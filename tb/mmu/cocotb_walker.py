@@ -13,11 +13,11 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import Config
-from hw.mmu.walker import Walker
-from tb.goals import Rounds
-from tb.models.pagetables import Fault, Sparse, Translation, walk
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.walker import Walker
+from signalbox.tb.goals import Rounds
+from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 

@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.mmu.memory_client import CLIENT_TAG
-from hw.mmu.memory_fabric import MemoryFabric
-from hw.mmu.records import Outcome, answer, lookup
-from hw.page_tables import FaultType
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.memory_client import CLIENT_TAG
+from signalbox.hw.mmu.memory_fabric import MemoryFabric
+from signalbox.hw.mmu.records import Outcome, answer, lookup
+from signalbox.hw.page_tables import FaultType
 
 __all__ = ["Identity", "IdentityFabric"]
 

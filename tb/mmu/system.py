@@ -16,13 +16,13 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
-from driver.memory.page_tables import Page, PageTables
-from driver.memory.physical import Memory
-from tb.axi_rules import AxiRules
-from tb.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, sometimes
-from tb.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row
-from tb.mmu.memories import ShufflingMemory, Store
-from tb.reset import reset
+from signalbox.driver.memory.page_tables import Page, PageTables
+from signalbox.driver.memory.physical import Memory
+from signalbox.tb.axi_rules import AxiRules
+from signalbox.tb.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, sometimes
+from signalbox.tb.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row
+from signalbox.tb.mmu.memories import ShufflingMemory, Store
+from signalbox.tb.reset import reset
 
 __all__ = [
     "ALL",

@@ -1,6 +1,6 @@
 """The model of tree pseudo-LRU, by hand (ASID-11)."""
 
-from tb.models.replacement import PseudoLru
+from signalbox.tb.models.replacement import PseudoLru
 
 
 def test_by_hand() -> None:

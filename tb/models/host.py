@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hw.config import Config
-from hw.errors import Cause
-from tb.models.semaphores import ACQUIRES, SemaphoreMemory
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.tb.models.semaphores import ACQUIRES, SemaphoreMemory
 
 __all__ = [
     "Channel",

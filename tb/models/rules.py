@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tb.models.semaphores import ACQUIRES, SemaphoreMemory
-from tb.sim import trace
+from signalbox.tb.models.semaphores import ACQUIRES, SemaphoreMemory
+from signalbox.tb.sim import trace
 
 __all__ = ["Rules"]
 

@@ -7,8 +7,8 @@ public numbers of operations and addresses.
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
-from hw.methods import Reduction, SemOp
+from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
+from signalbox.hw.methods import Reduction, SemOp
 
 __all__ = ["ACQUIRES", "Refused", "SemaphoreMemory", "acquire", "reduce"]
 

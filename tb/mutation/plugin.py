@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from amaranth.hdl import Instance
 
-from tb.mutation import switch
-from tb.mutation.sites import changed
+from signalbox.tb.mutation import switch
+from signalbox.tb.mutation.sites import changed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,8 +77,8 @@ def _install() -> None:
 def _switch_hardware(active: str) -> None:
     """Let exported designs have the switch, and simulations turn it. `active` : what differs from
     the source."""
-    from hw import export  # after the finder
-    from tb import exports, runner
+    from signalbox.hw import export  # after the finder
+    from signalbox.tb import exports, runner
 
     get, verilog, sources = export.Fragment.get, export.verilog, exports._sources
     simulate, exported = runner.simulate, exports.verilog

@@ -1,4 +1,4 @@
-"""One proof of a design with the mutant that is alive: python -m tb.mutation.prove NAME.
+"""One proof of a design with the mutant that is alive: python -m signalbox.tb.mutation.prove NAME.
 
 Exit status 1 unless it passes, as with `make prove`: also when induction fails without a
 counterexample.
@@ -6,8 +6,8 @@ counterexample.
 
 import sys
 
-from tb.mutation import plugin  # before anything of hw
-from tb.proofs.run import check, proofs
+from signalbox.tb.mutation import plugin  # before anything of hw
+from signalbox.tb.proofs.run import check, proofs
 
 __all__ = ["main"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from driver.text_table import table
-from tb.limited import run_limited
-from tb.mutation.sites import Mutant, mutants
-from tb.runner import ROOT, SIM_BUILD
+from signalbox.driver.text_table import table
+from signalbox.tb.limited import run_limited
+from signalbox.tb.mutation.sites import Mutant, mutants
+from signalbox.tb.runner import ROOT, SIM_BUILD
 
 __all__ = ["Result", "Unit", "explanations", "find", "report", "run", "sample", "unit_of", "units"]
 
@@ -189,7 +189,7 @@ class _Campaign:
         env = {**self._env, "SIGNALBOX_MUTANT": str(number), "SIGNALBOX_MUTANT_BUILT": "1"}
         began = time.monotonic()
         for name in names:
-            command = [sys.executable, "-m", "tb.mutation.prove", name]
+            command = [sys.executable, "-m", "signalbox.tb.mutation.prove", name]
             log = self._log(number, f"-{name}")
             if run_limited(command, env, log, None) != 0:
                 seconds = before.seconds + time.monotonic() - began
@@ -204,7 +204,15 @@ class _Campaign:
     def _pytest(
         self, arguments: list[str], env: Mapping[str, str], log: Path, limit: float | None
     ) -> int | None:
-        options = ["-q", "-p", "tb.mutation.plugin", "-p", "no:cacheprovider", "--tb", "line"]
+        options = [
+            "-q",
+            "-p",
+            "signalbox.tb.mutation.plugin",
+            "-p",
+            "no:cacheprovider",
+            "--tb",
+            "line",
+        ]
         chosen = ["-k", "not icarus and not apart"]  # no plusarg reaches models of their own
         command = [sys.executable, "-m", "pytest", *self._unit.tests, *options, *chosen, *arguments]
         return run_limited(command, env, log, limit)
@@ -255,7 +263,7 @@ def _why(mutant: Mutant) -> str | None:
 
 
 def _proofs() -> list[str]:
-    from tb.proofs.run import proofs  # takes a second, and is rarely needed
+    from signalbox.tb.proofs.run import proofs  # takes a second, and is rarely needed
 
     return [name for name, proof in proofs().items() if not proof.long]
 

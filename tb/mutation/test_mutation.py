@@ -12,8 +12,8 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from tb.mutation import run, switch
-from tb.mutation.sites import changed, mutants
+from signalbox.tb.mutation import run, switch
+from signalbox.tb.mutation.sites import changed, mutants
 
 PYTHON = '''"""A module."""
 
@@ -116,7 +116,7 @@ def test_plugin(tmp_path: Path) -> None:
     active = tmp_path / "active.json"
     active.write_text(json.dumps({"hw/lib/stream.py": {"0": 1}}))
     chosen = ["tb/lib/test_lib.py", "-k", "stream and verilator"]
-    options = ["-q", "-n", "0", "-p", "tb.mutation.plugin", "-p", "no:cacheprovider"]
+    options = ["-q", "-n", "0", "-p", "signalbox.tb.mutation.plugin", "-p", "no:cacheprovider"]
     for alive in (0, 1):
         env = {**os.environ, "SIGNALBOX_MUTANTS": str(active), "SIGNALBOX_MUTANT": str(alive)}
         command = [sys.executable, "-m", "pytest", *chosen, *options]

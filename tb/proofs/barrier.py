@@ -6,10 +6,19 @@ from unittest.mock import patch
 from amaranth import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
-from hw.config import Config
-from hw.sm.block_table import Blocks
-from hw.sm.controller import SmController
-from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
+from signalbox.hw.config import Config
+from signalbox.hw.sm.block_table import Blocks
+from signalbox.hw.sm.controller import SmController
+from signalbox.tb.proofs.formal import (
+    Abstract,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    arbitrary,
+)
 
 __all__ = ["PROOFS"]
 
@@ -38,7 +47,7 @@ class BarrierProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = SmController(CONFIG)
-        with patch("hw.sm.controller.Blocks", lambda config: Abstract(Blocks(config))):
+        with patch("signalbox.hw.sm.controller.Blocks", lambda config: Abstract(Blocks(config))):
             self._turn = Inside(dut).signal("turn")
         self._dut, self._blocks, self._warps = dut, dut._blocks, dut._warps
         m.submodules.dut = wrap(dut)

@@ -6,10 +6,10 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib import data
 
-from hw.placement.controller import Placement
-from hw.placement.sm_table import Rank
-from hw.records.placement import row_blocks
-from tb.proofs.formal import (
+from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.sm_table import Rank
+from signalbox.hw.records.placement import row_blocks
+from signalbox.tb.proofs.formal import (
     Abstract,
     AnyConst,
     Assert,
@@ -21,7 +21,7 @@ from tb.proofs.formal import (
     anything,
     arbitrary,
 )
-from tb.proofs.placement import TWO_SMS
+from signalbox.tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
 

@@ -5,10 +5,19 @@ from typing import Any
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 
-from hw.placement.controller import Placement
-from hw.placement.sm_table import Rank
-from tb.proofs.formal import Abstract, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
-from tb.proofs.placement import TWO_SMS
+from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.sm_table import Rank
+from signalbox.tb.proofs.formal import (
+    Abstract,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    arbitrary,
+)
+from signalbox.tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
 

@@ -2,14 +2,14 @@
 
 from amaranth import Const, Module, Mux, Signal
 
-from hw.config import Config
-from hw.copy.flop_queue import Queue
-from hw.copy.read_window import Window
-from hw.copy.records import BURST_BEATS, FEWEST_AHEAD
-from hw.copy.write_responses import Answers
-from hw.records.copy import CopyError
-from hw.records.memory import MemoryStatus
-from tb.proofs.formal import (
+from signalbox.hw.config import Config
+from signalbox.hw.copy.flop_queue import Queue
+from signalbox.hw.copy.read_window import Window
+from signalbox.hw.copy.records import BURST_BEATS, FEWEST_AHEAD
+from signalbox.hw.copy.write_responses import Answers
+from signalbox.hw.records.copy import CopyError
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

@@ -7,22 +7,22 @@ from typing import Any
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
-from hw.config import WINDOW_BASE, Config
-from hw.errors import Cause
-from hw.host.copy_launcher import MOST_COPIES, Launcher
-from hw.host.fetch.prefetch_buffer import Prefetch
-from hw.host.methods.decoder import Decoder, Refusals, kind_of, traits_of
-from hw.host.methods.execute import Execute
-from hw.host.methods.pipeline import Pipeline, channel_edit
-from hw.host.methods.rare_methods import Action, verdict
-from hw.host.oldest_first import STAMP_BITS, Oldest
-from hw.host.records import GroupMode, GroupState, ObjectKind, has_copies, head_beat
-from hw.host.scheduling.parking import Parking
-from hw.host.scheduling.scheduler import Scheduler
-from hw.methods import Header, HostMethod, SecOp, SemOp
-from hw.records.channel import channel_event
-from hw.registers import Wait
-from tb.proofs.formal import (
+from signalbox.hw.config import WINDOW_BASE, Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.copy_launcher import MOST_COPIES, Launcher
+from signalbox.hw.host.fetch.prefetch_buffer import Prefetch
+from signalbox.hw.host.methods.decoder import Decoder, Refusals, kind_of, traits_of
+from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.methods.pipeline import Pipeline, channel_edit
+from signalbox.hw.host.methods.rare_methods import Action, verdict
+from signalbox.hw.host.oldest_first import STAMP_BITS, Oldest
+from signalbox.hw.host.records import GroupMode, GroupState, ObjectKind, has_copies, head_beat
+from signalbox.hw.host.scheduling.parking import Parking
+from signalbox.hw.host.scheduling.scheduler import Scheduler
+from signalbox.hw.methods import Header, HostMethod, SecOp, SemOp
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.registers import Wait
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

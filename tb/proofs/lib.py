@@ -4,10 +4,10 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import lowest_number
-from hw.lib.stream import StreamRegister
-from tb.proofs.formal import (
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import lowest_number
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

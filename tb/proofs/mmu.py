@@ -6,11 +6,11 @@ from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In
 
-from hw.bus.axi4 import Burst, Response
-from hw.config import Config
-from hw.records.memory import MemoryStatus
-from tb.mmu.identity import IdentityFabric
-from tb.proofs.formal import (
+from signalbox.hw.bus.axi4 import Burst, Response
+from signalbox.hw.config import Config
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.mmu.identity import IdentityFabric
+from signalbox.tb.proofs.formal import (
     Assert,
     Assume,
     Cover,

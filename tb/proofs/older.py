@@ -3,8 +3,17 @@
 from amaranth import Mux, Signal
 from amaranth.hdl import Module
 
-from hw.mmu.outstanding_bursts import Older
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from signalbox.hw.mmu.outstanding_bursts import Older
+from signalbox.tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+)
 
 __all__ = ["PROOFS"]
 

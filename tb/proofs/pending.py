@@ -3,9 +3,9 @@
 from amaranth import Mux, Signal
 from amaranth.hdl import Module, Value
 
-from hw.config import Config
-from hw.mmu.page_table_reads import Pending
-from tb.proofs.formal import (
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.page_table_reads import Pending
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

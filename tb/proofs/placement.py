@@ -7,13 +7,13 @@ from typing import Any
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.placement.block_numbers import Numbering
-from hw.placement.row_order import KernelOrder
-from hw.placement.sm_choice import Choice
-from hw.placement.sm_table import Rank, SmRow
-from hw.records.placement import LEVEL_BITS, coordinates, kernel_needs
-from tb.proofs.formal import (
+from signalbox.hw.config import Config
+from signalbox.hw.placement.block_numbers import Numbering
+from signalbox.hw.placement.row_order import KernelOrder
+from signalbox.hw.placement.sm_choice import Choice
+from signalbox.hw.placement.sm_table import Rank, SmRow
+from signalbox.hw.records.placement import LEVEL_BITS, coordinates, kernel_needs
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

@@ -4,9 +4,9 @@ from typing import Any
 
 from amaranth import Module, Mux, Signal, Value
 
-from hw.placement.controller import Placement
-from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
-from tb.proofs.placement import TWO_SMS
+from signalbox.hw.placement.controller import Placement
+from signalbox.tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
+from signalbox.tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
 

@@ -7,12 +7,12 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.qmd import SkedCheck
-from hw.records.launch import Refusal
-from hw.task_unit import queue_table
-from hw.task_unit.queue_table import QueueNext, QueueOp, QueuePlace, Queues
-from tb.proofs.formal import (
+from signalbox.hw.config import Config
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.task_unit import queue_table
+from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueuePlace, Queues
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

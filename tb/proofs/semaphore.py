@@ -5,12 +5,21 @@ from typing import Any
 from amaranth import Cat, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
-from hw.config import CONFIGS
-from hw.methods import Reduction, SemOp
-from hw.records.semaphore import SemaphoreError
-from hw.semaphore.alu import Alu, Bitwise, Control, Decoder, Prepared, Preparer
-from hw.semaphore.on_chip import Foreseen, OnChip
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, anything
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.methods import Reduction, SemOp
+from signalbox.hw.records.semaphore import SemaphoreError
+from signalbox.hw.semaphore.alu import Alu, Bitwise, Control, Decoder, Prepared, Preparer
+from signalbox.hw.semaphore.on_chip import Foreseen, OnChip
+from signalbox.tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+)
 
 __all__ = ["PROOFS"]
 

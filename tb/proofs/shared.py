@@ -7,10 +7,10 @@ from typing import Any
 from amaranth import Array, Cat, Const, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.mmu.asid_generations import Generations
-from hw.mmu.l2_tlb import Held, Kind, L2Tlb, walked
-from hw.mmu.records import (
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.asid_generations import Generations
+from signalbox.hw.mmu.l2_tlb import Held, Kind, L2Tlb, walked
+from signalbox.hw.mmu.records import (
     VPN_BITS,
     Outcome,
     PageSize,
@@ -20,7 +20,7 @@ from hw.mmu.records import (
     page,
     page_request,
 )
-from tb.proofs.formal import (
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

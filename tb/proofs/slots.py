@@ -3,9 +3,18 @@
 from amaranth import Module, Mux, Signal
 from amaranth.hdl import Cat, Value
 
-from hw.config import Config
-from hw.task_unit.slot_table import RowState, Slots
-from tb.proofs.formal import Assert, Assume, Cover, Inside, Proof, Wrap, anything, arbitrary
+from signalbox.hw.config import Config
+from signalbox.hw.task_unit.slot_table import RowState, Slots
+from signalbox.tb.proofs.formal import (
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    anything,
+    arbitrary,
+)
 
 __all__ = ["PROOFS"]
 

@@ -7,13 +7,13 @@ from amaranth import Cat, Mux, Signal
 from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.sm.block_order import Order
-from hw.sm.block_table import Blocks
-from hw.sm.early_choice import Follow
-from hw.sm.resources import Resources, capacity
-from hw.sm.warp_slots import Warps
-from tb.proofs.formal import (
+from signalbox.hw.config import Config
+from signalbox.hw.sm.block_order import Order
+from signalbox.hw.sm.block_table import Blocks
+from signalbox.hw.sm.early_choice import Follow
+from signalbox.hw.sm.resources import Resources, capacity
+from signalbox.hw.sm.warp_slots import Warps
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

@@ -4,12 +4,12 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib.wiring import In
 
-from hw.config import Config
-from hw.records.launch import LaunchAction, Refusal
-from hw.task_unit.next_action import Job
-from hw.task_unit.task_lists import ListOutcome
-from hw.task_unit.task_unit import Tasks
-from tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, arbitrary
+from signalbox.hw.config import Config
+from signalbox.hw.records.launch import LaunchAction, Refusal
+from signalbox.hw.task_unit.next_action import Job
+from signalbox.hw.task_unit.task_lists import ListOutcome
+from signalbox.hw.task_unit.task_unit import Tasks
+from signalbox.tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]
 

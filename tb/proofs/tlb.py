@@ -5,9 +5,9 @@ from typing import Any
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.mmu.l1_tlb import L1Tlb
-from hw.mmu.records import (
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.l1_tlb import L1Tlb
+from signalbox.hw.mmu.records import (
     PAGE_BITS,
     VPN_BITS,
     Access,
@@ -19,8 +19,17 @@ from hw.mmu.records import (
     overlap,
     page,
 )
-from hw.page_tables import FaultType
-from tb.proofs.formal import AnyConst, Assert, Assume, Cover, Inside, Proof, Wrap, arbitrary
+from signalbox.hw.page_tables import FaultType
+from signalbox.tb.proofs.formal import (
+    AnyConst,
+    Assert,
+    Assume,
+    Cover,
+    Inside,
+    Proof,
+    Wrap,
+    arbitrary,
+)
 
 __all__ = ["PROOFS"]
 

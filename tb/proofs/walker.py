@@ -5,13 +5,13 @@ from typing import Any
 from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.mmu.page_table_entry import Depth, skips
-from hw.mmu.records import VPN_BITS, Outcome, PageSize, Scope, covers
-from hw.mmu.walker import State, Walker
-from hw.page_tables import FaultType
-from hw.records.memory import MemoryStatus
-from tb.proofs.formal import (
+from signalbox.hw.config import Config
+from signalbox.hw.mmu.page_table_entry import Depth, skips
+from signalbox.hw.mmu.records import VPN_BITS, Outcome, PageSize, Scope, covers
+from signalbox.hw.mmu.walker import State, Walker
+from signalbox.hw.page_tables import FaultType
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
     Assume,

@@ -10,15 +10,15 @@ from random import Random
 
 import cocotb
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.config import WINDOW_BASE
-from hw.errors import Cause
-from hw.registers import CHANNEL, address, channel_address
-from tb.random.programs import ENTRIES, Layout, generate
-from tb.random.rounds import Round
-from tb.sim.machine import SimMachine
-from tb.sim.sizes import SIZES
-from tb.sim.spaces import BenchSpaces
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.config import WINDOW_BASE
+from signalbox.hw.errors import Cause
+from signalbox.hw.registers import CHANNEL, address, channel_address
+from signalbox.tb.random.programs import ENTRIES, Layout, generate
+from signalbox.tb.random.rounds import Round
+from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.sim.sizes import SIZES
+from signalbox.tb.sim.spaces import BenchSpaces
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 FUZZED = 0

@@ -10,13 +10,13 @@ from random import Random
 
 import cocotb
 
-from tb.models.rules import Rules
-from tb.random.rounds import Round
-from tb.sim import trace
-from tb.sim.machine import SimMachine
-from tb.sim.sizes import SIZES
-from tb.sim.spaces import BenchSpaces
-from tb.sim.top import TRACE
+from signalbox.tb.models.rules import Rules
+from signalbox.tb.random.rounds import Round
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.sim.sizes import SIZES
+from signalbox.tb.sim.spaces import BenchSpaces
+from signalbox.tb.sim.top import TRACE
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from driver.commands.pushbuffer import Pushbuffer
-from hw.config import WINDOW_BASE
-from hw.methods import (
+from signalbox.driver.commands.pushbuffer import Pushbuffer
+from signalbox.hw.config import WINDOW_BASE
+from signalbox.hw.methods import (
     CeMethod,
     CopyLaunch,
     HostMethod,

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from random import Random
 
-from hw.config import Config
-from hw.methods import AcquireTimer, pack
-from hw.registers import CHANNEL, address, channel_address
-from tb.models.host import HostModel, Ring
-from tb.random.programs import ENTRIES, Program, generate
-from tb.sim.machine import SimMachine
+from signalbox.hw.config import Config
+from signalbox.hw.methods import AcquireTimer, pack
+from signalbox.hw.registers import CHANNEL, address, channel_address
+from signalbox.tb.models.host import HostModel, Ring
+from signalbox.tb.random.programs import ENTRIES, Program, generate
+from signalbox.tb.sim.machine import SimMachine
 
 __all__ = ["PATIENCE", "Round"]
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from hw.top import Signalbox
-from tb.sim.sizes import SIZES
-from tb.sim.top import simulate_top
-from tb.tiers import tiers
+from signalbox.hw.top import Signalbox
+from signalbox.tb.sim.sizes import SIZES
+from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.tiers import tiers
 
 
 def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> None:
     simulate_top(
         Signalbox(SIZES[size]),
-        f"tb.random.{tests}",
+        f"signalbox.tb.random.{tests}",
         simulator=simulator,
         name=f"random-{size}",
         env={

@@ -15,13 +15,13 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.config import SLOT_BYTES, WINDOW_BASE, Config
-from hw.methods import pack
-from hw.records.semaphore import SemaphoreError, semaphore_clients, semaphore_request
-from tb.models.semaphores import ACQUIRES, SemaphoreMemory
-from tb.reset import reset
-from tb.semaphore.configs import SIZES
-from tb.semaphore.memory import Memory
+from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, Config
+from signalbox.hw.methods import pack
+from signalbox.hw.records.semaphore import SemaphoreError, semaphore_clients, semaphore_request
+from signalbox.tb.models.semaphores import ACQUIRES, SemaphoreMemory
+from signalbox.tb.reset import reset
+from signalbox.tb.semaphore.configs import SIZES
+from signalbox.tb.semaphore.memory import Memory
 
 __all__ = ["Bench", "Operation", "slot"]
 

@@ -1,7 +1,7 @@
 """Sizes in which the semaphore unit is tested: every bus width, one and more engines, slots in
 distributed and in block RAM."""
 
-from hw.config import CONFIGS, Config
+from signalbox.hw.config import CONFIGS, Config
 
 __all__ = ["SIZES"]
 

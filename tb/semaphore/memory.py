@@ -6,9 +6,9 @@ from typing import Any
 
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.methods import pack
-from hw.records.memory import MemoryStatus, memory_request, read_beat, write_beat
+from signalbox.hw.config import Config
+from signalbox.hw.methods import pack
+from signalbox.hw.records.memory import MemoryStatus, memory_request, read_beat, write_beat
 
 __all__ = ["Memory"]
 

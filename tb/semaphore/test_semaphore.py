@@ -2,10 +2,10 @@
 
 import pytest
 
-from hw.semaphore.unit import SemaphoreUnit
-from tb.runner import simulate
-from tb.semaphore.configs import SIZES
-from tb.tiers import tiers
+from signalbox.hw.semaphore.unit import SemaphoreUnit
+from signalbox.tb.runner import simulate
+from signalbox.tb.semaphore.configs import SIZES
+from signalbox.tb.tiers import tiers
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tb.tiers import tiers
 def test_unit(size: str, simulator: str) -> None:
     simulate(
         SemaphoreUnit(SIZES[size]),
-        "tb.semaphore.cocotb_semaphore",
+        "signalbox.tb.semaphore.cocotb_semaphore",
         simulator=simulator,
         name=f"semaphore-{size}",
         env={"SIZE": size},

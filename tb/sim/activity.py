@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from driver.commands.disassembler import method_name
-from driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
-from driver.workload.replay import CopyRecord, KernelRecord, Result
-from driver.workload.specs import requests
-from hw.config import SLOT_BYTES, WINDOW_BASE
-from hw.methods import (
+from signalbox.driver.commands.disassembler import method_name
+from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
+from signalbox.driver.workload.replay import CopyRecord, KernelRecord, Result
+from signalbox.driver.workload.specs import requests
+from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE
+from signalbox.hw.methods import (
     CeMethod,
     ComputeMethod,
     HostMethod,
@@ -22,9 +22,9 @@ from hw.methods import (
     SemaphoreExecute,
     SemOp,
 )
-from tb.sim import trace
-from tb.sim.computing import Computing, KernelLife, computing
-from tb.sim.translation import Translation, translation
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.computing import Computing, KernelLife, computing
+from signalbox.tb.sim.translation import Translation, translation
 
 __all__ = ["HALTED", "OWN_COPY", "OWN_KERNEL", "Activity", "CopySpan", "Span", "activity"]
 

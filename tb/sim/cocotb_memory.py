@@ -7,8 +7,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
 
-from tb.reset import reset
-from tb.sim.backdoor import Backdoor
+from signalbox.tb.reset import reset
+from signalbox.tb.sim.backdoor import Backdoor
 
 BEAT = 16
 

@@ -8,14 +8,14 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from driver.channel.priority_policy import NoPriorityPolicy
-from driver.channel.settings import ChannelSettings
-from driver.device import Device
-from driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image, run
-from tb.sim import trace
-from tb.sim.machine import SimMachine
-from tb.sim.raw import JOB, RESULT, cycles
-from tb.sim.top import TRACE
+from signalbox.driver.channel.priority_policy import NoPriorityPolicy
+from signalbox.driver.channel.settings import ChannelSettings
+from signalbox.driver.device import Device
+from signalbox.driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image, run
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.sim.raw import JOB, RESULT, cycles
+from signalbox.tb.sim.top import TRACE
 
 
 @cocotb.test()

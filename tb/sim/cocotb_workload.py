@@ -13,16 +13,16 @@ from typing import Any
 import cocotb
 from cocotb.triggers import Timer
 
-from driver.compute.contexts import OutOfContexts
-from driver.device import Device, DeviceError
-from driver.faults.channel_error import ChannelError
-from driver.memory.physical import OutOfMemory
-from driver.workload.reader import load
-from driver.workload.replay import Replay, VerifyError
-from driver.workload.specs import Workload, requests
-from hw.registers import WAITS, Wait
-from tb.sim.machine import CLOCK_NS, SimMachine
-from tb.sim.workload import JOB, RESULT
+from signalbox.driver.compute.contexts import OutOfContexts
+from signalbox.driver.device import Device, DeviceError
+from signalbox.driver.faults.channel_error import ChannelError
+from signalbox.driver.memory.physical import OutOfMemory
+from signalbox.driver.workload.reader import load
+from signalbox.driver.workload.replay import Replay, VerifyError
+from signalbox.driver.workload.specs import Workload, requests
+from signalbox.hw.registers import WAITS, Wait
+from signalbox.tb.sim.machine import CLOCK_NS, SimMachine
+from signalbox.tb.sim.workload import JOB, RESULT
 
 _LOOK_CYCLES = 2000
 """Cycles between looks at how far the run is."""

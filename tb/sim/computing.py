@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import prod
 
-from driver.workload.replay import KernelRecord, Result
-from hw.config import WARP_THREADS, Config
-from hw.placement.controller import Step
-from tb.sim import trace
+from signalbox.driver.workload.replay import KernelRecord, Result
+from signalbox.hw.config import WARP_THREADS, Config
+from signalbox.hw.placement.controller import Step
+from signalbox.tb.sim import trace
 
 __all__ = ["BlockLife", "Computing", "KernelLife", "Lost", "SmLife", "WarpLife", "computing"]
 

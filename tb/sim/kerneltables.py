@@ -7,9 +7,9 @@ many kernels the first are listed, in the order of their launches; the timeline 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from driver.text_table import number, table, times
-from hw.config import Config
-from tb.sim.computing import Computing, KernelLife, SmLife
+from signalbox.driver.text_table import number, table, times
+from signalbox.hw.config import Config
+from signalbox.tb.sim.computing import Computing, KernelLife, SmLife
 
 __all__ = ["gains_table", "kernels_table", "lives_table", "sms_table"]
 

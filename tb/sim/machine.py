@@ -13,8 +13,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
-from tb.bus import axi4lite
-from tb.sim.backdoor import Backdoor
+from signalbox.tb.bus import axi4lite
+from signalbox.tb.sim.backdoor import Backdoor
 
 __all__ = ["MachineError", "SimMachine"]
 

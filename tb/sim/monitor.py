@@ -18,7 +18,7 @@
 
 from amaranth.lib import data
 
-from hw.trace import TracePort
+from signalbox.hw.trace import TracePort
 
 __all__ = ["monitor"]
 

@@ -1,6 +1,6 @@
 """Runs a pushbuffer that other software wrote, on the RTL, and reports what came of it.
 
-    python -m tb.sim.raw FILE [--memory IMAGE] [options]
+    python -m signalbox.tb.sim.raw FILE [--memory IMAGE] [options]
 
 `driver.raw.submission` describes FILE and IMAGE. The exit status is 0 when everything was executed
 and memory is as the image expects, 1 otherwise, 2 for unusable files.
@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driver.commands.disassembler import Method, folded
-from driver.raw.report import bound_objects
-from driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image
-from hw.config import Config, ConfigError
-from hw.methods import HostMethod
-from hw.options import add_options, chosen
-from hw.top import Signalbox
-from tb.runner import SIMULATORS
-from tb.sim import trace
-from tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, check_memory, simulate_top
+from signalbox.driver.commands.disassembler import Method, folded
+from signalbox.driver.raw.report import bound_objects
+from signalbox.driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image
+from signalbox.hw.config import Config, ConfigError
+from signalbox.hw.methods import HostMethod
+from signalbox.hw.options import add_options, chosen
+from signalbox.hw.top import Signalbox
+from signalbox.tb.runner import SIMULATORS
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, check_memory, simulate_top
 
 __all__ = ["JOB", "RESULT", "Outcome", "cycles", "event_lines", "simulate_raw"]
 
@@ -85,7 +85,7 @@ def simulate_raw(
     }
     folder = simulate_top(
         Signalbox(replace(config, trace=True)),
-        "tb.sim.cocotb_raw",
+        "signalbox.tb.sim.cocotb_raw",
         simulator=simulator,
         name="raw",
         env={JOB: json.dumps(job)},
@@ -152,7 +152,7 @@ def _words(event: trace.Event, channel: int, objects: dict[int, int]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m tb.sim.raw",
+        prog="python -m signalbox.tb.sim.raw",
         description="Run a raw pushbuffer on the RTL and report. The memory has "
         f"{MEMORY_BYTES >> 20} MiB unless --memory-bytes is given, "
         f"{LARGEST_MEMORY >> 20} MiB at most: it is simulated in full. Without --sms it has no "

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
-from tb import timeline
-from tb.sim.activity import Activity
+from signalbox.tb import timeline
+from signalbox.tb.sim.activity import Activity
 
 __all__ = ["Events", "read_back"]
 

@@ -3,9 +3,9 @@ Tests of one size share a build."""
 
 from dataclasses import replace
 
-from hw.config import CONFIGS, Config
-from tb.sim.top import MEMORY_BYTES
-from tb.work import configs
+from signalbox.hw.config import CONFIGS, Config
+from signalbox.tb.sim.top import MEMORY_BYTES
+from signalbox.tb.work import configs
 
 __all__ = ["COMPUTE", "SIZES"]
 

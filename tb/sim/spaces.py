@@ -1,12 +1,12 @@
 """Address spaces for benches of raw channels: tables in memory, bound by registers."""
 
-from driver.memory.mmu_registers import MmuRegisters
-from driver.memory.page_tables import PageTables
-from driver.memory.physical import Memory
-from driver.platform.control_port import Control
-from hw.config import VA_BITS
-from hw.page_tables import PAGE_SIZES
-from tb.sim.machine import SimMachine
+from signalbox.driver.memory.mmu_registers import MmuRegisters
+from signalbox.driver.memory.page_tables import PageTables
+from signalbox.driver.memory.physical import Memory
+from signalbox.driver.platform.control_port import Control
+from signalbox.hw.config import VA_BITS
+from signalbox.hw.page_tables import PAGE_SIZES
+from signalbox.tb.sim.machine import SimMachine
 
 __all__ = ["LAST", "TABLES_AT", "BenchSpaces"]
 

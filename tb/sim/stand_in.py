@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bus.axi4 import Axi4
-from hw.config import Config
-from hw.errors import Cause
-from hw.trace import TracePort
+from signalbox.hw.bus.axi4 import Axi4
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.trace import TracePort
 
 __all__ = ["StandIn"]
 

@@ -5,14 +5,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from driver.workload.reader import load
-from hw.compute.engine import Compute
-from tb import workload
-from tb.runner import choose_seed, simulate
-from tb.sim import top
-from tb.sim.top import TRACE
-from tb.sim.workload import Run, simulate_workload
-from tb.work.configs import TIMING
+from signalbox.driver.workload.reader import load
+from signalbox.hw.compute.engine import Compute
+from signalbox.tb import workload
+from signalbox.tb.runner import choose_seed, simulate
+from signalbox.tb.sim import top
+from signalbox.tb.sim.top import TRACE
+from signalbox.tb.sim.workload import Run, simulate_workload
+from signalbox.tb.work.configs import TIMING
 
 MANY = workload.DEFAULT.parent / "many-sms.toml"
 
@@ -33,7 +33,7 @@ def test_compute() -> None:
     found = []
     for apart in (False, True):
         options = {"simulator": "verilator", "name": "sim-apart", "seed": seed, "apart": apart}
-        found.append(ends(simulate(Compute(TIMING), "tb.work.cocotb_timing", **options)))
+        found.append(ends(simulate(Compute(TIMING), "signalbox.tb.work.cocotb_timing", **options)))
     assert len(found[0]) == 3
     assert found[0] == found[1]
 

@@ -4,11 +4,11 @@ import gc
 
 import pytest
 
-from hw.config import Config, ConfigError
-from hw.errors import Cause
-from tb.sim import trace
-from tb.sim.stand_in import StandIn
-from tb.sim.top import MEMORY_BYTES, TRACE, simulate_top, top
+from signalbox.hw.config import Config, ConfigError
+from signalbox.hw.errors import Cause
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.stand_in import StandIn
+from signalbox.tb.sim.top import MEMORY_BYTES, TRACE, simulate_top, top
 
 
 @pytest.mark.smoke
@@ -16,7 +16,9 @@ def test_top(simulator: str):
     config = Config(
         channels=16, copy_engines=2, semaphores=64, sms=0, memory_bytes=MEMORY_BYTES, trace=True
     )
-    run = simulate_top(StandIn(config), "tb.sim.cocotb_top", simulator=simulator, name="sim-top")
+    run = simulate_top(
+        StandIn(config), "signalbox.tb.sim.cocotb_top", simulator=simulator, name="sim-top"
+    )
     events = trace.read(run / TRACE)
     began = events[0].cycle
     assert events[:6] == [
@@ -39,7 +41,9 @@ def test_top(simulator: str):
 def test_memory_is_the_configured_one():
     assert ".BYTES(4096)" in top(StandIn(Config(memory_bytes=4096)))
     with pytest.raises(ConfigError, match=r"memory_bytes = 4294967296: .* at most 268435456 bytes"):
-        simulate_top(StandIn(Config()), "tb.sim.cocotb_top", simulator="verilator", name="sim-top")
+        simulate_top(
+            StandIn(Config()), "signalbox.tb.sim.cocotb_top", simulator="verilator", name="sim-top"
+        )
     gc.collect()  # what was not built warns that it was never used
 
 

@@ -11,15 +11,23 @@ from pathlib import Path
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
-from driver.workload import report
-from driver.workload.entries import WorkloadError
-from driver.workload.reader import load, parse
-from tb import timeline, workload
-from tb.runner import ROOT
-from tb.sim import trace
-from tb.sim.activity import HALTED, OWN_COPY, activity
-from tb.sim.readback import Events, read_back
-from tb.sim.workload import RESULT, Progress, Run, RunError, machine, read_run, simulate_workload
+from signalbox.driver.workload import report
+from signalbox.driver.workload.entries import WorkloadError
+from signalbox.driver.workload.reader import load, parse
+from signalbox.tb import timeline, workload
+from signalbox.tb.runner import ROOT
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.activity import HALTED, OWN_COPY, activity
+from signalbox.tb.sim.readback import Events, read_back
+from signalbox.tb.sim.workload import (
+    RESULT,
+    Progress,
+    Run,
+    RunError,
+    machine,
+    read_run,
+    simulate_workload,
+)
 
 EXAMPLES = ROOT / "driver" / "workloads"
 FAULTS = EXAMPLES / "fault-repair.toml"

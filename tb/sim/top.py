@@ -18,11 +18,11 @@ from typing import Any, Protocol
 
 from amaranth.hdl._ir import PortDirection
 
-from hw import export
-from hw.config import Config, ConfigError
-from tb.runner import DESIGN, SIM_BUILD, simulate
-from tb.sim import backdoor
-from tb.sim.monitor import monitor
+from signalbox.hw import export
+from signalbox.hw.config import Config, ConfigError
+from signalbox.tb.runner import DESIGN, SIM_BUILD, simulate
+from signalbox.tb.sim import backdoor
+from signalbox.tb.sim.monitor import monitor
 
 __all__ = [
     "FEW_SMS",

@@ -11,11 +11,11 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from hw.errors import Cause
-from hw.mmu.records import Access, Scope
-from hw.page_tables import FaultType
-from hw.placement.controller import Step
-from hw.records.launch import Refusal
+from signalbox.hw.errors import Cause
+from signalbox.hw.mmu.records import Access, Scope
+from signalbox.hw.page_tables import FaultType
+from signalbox.hw.placement.controller import Step
+from signalbox.hw.records.launch import Refusal
 
 __all__ = [
     "Acquire",

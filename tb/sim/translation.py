@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from driver.workload.replay import SpaceRecord
-from tb.sim import trace
+from signalbox.driver.workload.replay import SpaceRecord
+from signalbox.tb.sim import trace
 
 __all__ = ["SpaceActivity", "Translation", "translation"]
 

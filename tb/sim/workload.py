@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from driver.memory.physical import page_for
-from driver.workload.entries import WorkloadError
-from driver.workload.reader import load
-from driver.workload.repairs import FaultRecord
-from driver.workload.replay import CopyRecord, KernelRecord, Result, SpaceRecord
-from driver.workload.specs import Workload
-from hw.config import Config
-from hw.sm.port import CoreFactory
-from hw.top import Signalbox
-from tb.sim import trace
-from tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, simulate_top
+from signalbox.driver.memory.physical import page_for
+from signalbox.driver.workload.entries import WorkloadError
+from signalbox.driver.workload.reader import load
+from signalbox.driver.workload.repairs import FaultRecord
+from signalbox.driver.workload.replay import CopyRecord, KernelRecord, Result, SpaceRecord
+from signalbox.driver.workload.specs import Workload
+from signalbox.hw.config import Config
+from signalbox.hw.sm.port import CoreFactory
+from signalbox.hw.top import Signalbox
+from signalbox.tb.sim import trace
+from signalbox.tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, simulate_top
 
 __all__ = [
     "JOB",
@@ -140,7 +140,7 @@ def simulate_workload(
             try:
                 run = simulate_top(
                     Signalbox(config, core),
-                    "tb.sim.cocotb_workload",
+                    "signalbox.tb.sim.cocotb_workload",
                     simulator=simulator,
                     name="workload",
                     env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},

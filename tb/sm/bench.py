@@ -13,10 +13,10 @@ from typing import Any
 
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import REGISTER_UNIT, SHARED_UNIT, Config
-from hw.sm.controller import SmController
-from tb.reset import reset
-from tb.sm.model import Block, Kernel, Sm
+from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, Config
+from signalbox.hw.sm.controller import SmController
+from signalbox.tb.reset import reset
+from signalbox.tb.sm.model import Block, Kernel, Sm
 
 __all__ = ["Bench", "Pace", "Size", "config"]
 

@@ -10,10 +10,10 @@ from random import Random
 import cocotb
 import numpy as np
 
-from driver.kernels.assembler import assemble
-from tb.models.isa import Launch, Memory, run_block
-from tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
-from tb.sm.programs import ARGUMENTS, DATA, PROGRAM
+from signalbox.driver.kernels.assembler import assemble
+from signalbox.tb.models.isa import Launch, Memory, run_block
+from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
+from signalbox.tb.sm.programs import ARGUMENTS, DATA, PROGRAM
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -7,11 +7,11 @@ from random import Random
 import cocotb
 import numpy as np
 
-from driver.kernels.assembler import assemble, disassemble, registers
-from tb.models.isa import Launch, Memory, run_block
-from tb.sm.corebench import CONFIG, WIDTH, Bench, Task
-from tb.sm.jobs import JOBS, Job
-from tb.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
+from signalbox.driver.kernels.assembler import assemble, disassemble, registers
+from signalbox.tb.models.isa import Launch, Memory, run_block
+from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Task
+from signalbox.tb.sm.jobs import JOBS, Job
+from signalbox.tb.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

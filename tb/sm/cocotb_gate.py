@@ -7,10 +7,10 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import CONFIGS
-from hw.sm.memory_gate import Gate
-from tb.goals import Rounds
-from tb.reset import reset
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.sm.memory_gate import Gate
+from signalbox.tb.goals import Rounds
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
 

@@ -8,9 +8,9 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.sm.block_order import Order
-from tb.goals import Rounds
-from tb.reset import reset
+from signalbox.hw.sm.block_order import Order
+from signalbox.tb.goals import Rounds
+from signalbox.tb.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 SLOTS, CHOICES = int(os.environ.get("SLOTS", "5")), int(os.environ.get("CHOICES", "2"))

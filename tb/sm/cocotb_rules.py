@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import cocotb
 
-from tb.goals import Rounds
-from tb.sm.bench import Bench, Pace
-from tb.sm.model import Block, Kernel
+from signalbox.tb.goals import Rounds
+from signalbox.tb.sm.bench import Bench, Pace
+from signalbox.tb.sm.model import Block, Kernel
 
 LIMIT = {"timeout_time": 5, "timeout_unit": "ms"}
 

@@ -6,9 +6,19 @@ from random import Random
 
 import cocotb
 
-from tb.models.timing import Timing
-from tb.sm.cocotb_timing import DATA, LAP, LIMIT, PAGE, RECORD, check_spans, launch, made, run
-from tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
+from signalbox.tb.models.timing import Timing
+from signalbox.tb.sm.cocotb_timing import (
+    DATA,
+    LAP,
+    LIMIT,
+    PAGE,
+    RECORD,
+    check_spans,
+    launch,
+    made,
+    run,
+)
+from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
 
 INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT = range(1, 7)
 """Causes, as in `CoreCause`."""

@@ -13,12 +13,12 @@ import cocotb
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 
-from hw.config import Config
-from hw.records.memory import read_beat, write_beat
-from hw.records.placement import KernelWord, kernel_word
-from hw.sm.port import block_begin, core_fault, core_request, warp_start
-from tb.models.isa import Launch, Memory
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.records.memory import read_beat, write_beat
+from signalbox.hw.records.placement import KernelWord, kernel_word
+from signalbox.hw.sm.port import block_begin, core_fault, core_request, warp_start
+from signalbox.tb.models.isa import Launch, Memory
+from signalbox.tb.reset import reset
 
 __all__ = ["CONFIG", "Bench", "Fault", "Span", "Task"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from driver.kernels.library import (
+from signalbox.driver.kernels.library import (
     CHASE,
     MATMUL,
     REDUCE,

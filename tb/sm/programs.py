@@ -8,8 +8,8 @@ from random import Random
 
 import numpy as np
 
-from driver.kernels.assembler import assemble, registers
-from tb.models.isa import Launch, Memory
+from signalbox.driver.kernels.assembler import assemble, registers
+from signalbox.tb.models.isa import Launch, Memory
 
 __all__ = ["DATA", "WORDS", "random_launch"]
 

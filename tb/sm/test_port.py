@@ -4,13 +4,13 @@ import pytest
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from hw.compute.engine import Compute
-from hw.config import Config
-from hw.sm.core.core import Core
-from hw.sm.port import CoreError, SmPort
-from hw.sm.sm import Sm
-from hw.sm.timing.core import TimingCore
-from hw.top import Signalbox
+from signalbox.hw.compute.engine import Compute
+from signalbox.hw.config import Config
+from signalbox.hw.sm.core.core import Core
+from signalbox.hw.sm.port import CoreError, SmPort
+from signalbox.hw.sm.sm import Sm
+from signalbox.hw.sm.timing.core import TimingCore
+from signalbox.hw.top import Signalbox
 
 CONFIG = Config(sms=2)
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import cocotb
 
-from driver.kernels.library import SPIN
-from hw.records.launch import Refusal
-from hw.records.memory import MemoryStatus
-from tb.copy.memory import Bad
-from tb.sample import fewer, some
-from tb.sm.jobs import JOBS, Job, vectors
-from tb.work.cocotb_finish import release
-from tb.work.engine import CONFIG, Engine, Launch
+from signalbox.driver.kernels.library import SPIN
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.copy.memory import Bad
+from signalbox.tb.sample import fewer, some
+from signalbox.tb.sm.jobs import JOBS, Job, vectors
+from signalbox.tb.work.cocotb_finish import release
+from signalbox.tb.work.engine import CONFIG, Engine, Launch
 
 SLICE = 300
 """Cycles of a context's turn: less than most tasks last."""

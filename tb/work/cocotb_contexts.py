@@ -6,15 +6,15 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.config import CONFIGS
-from hw.front_end.contexts import context_setting
-from hw.qmd import Placement
-from hw.records.memory import MemoryStatus
-from hw.records.placement import Policy
-from hw.records.translation import mmu_command
-from tb.copy.memory import Bad, Memory, ReadMemory
-from tb.copy.streams import Fields, Sink
-from tb.reset import reset
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.front_end.contexts import context_setting
+from signalbox.hw.qmd import Placement
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.records.placement import Policy
+from signalbox.hw.records.translation import mmu_command
+from signalbox.tb.copy.memory import Bad, Memory, ReadMemory
+from signalbox.tb.copy.streams import Fields, Sink
+from signalbox.tb.reset import reset
 
 CONFIG = CONFIGS["default"]
 PHYSICAL = (0, 1)

@@ -6,14 +6,14 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.config import CONFIGS
-from hw.records.launch import Refusal, task_action, task_completed, task_ended
-from hw.records.memory import MemoryStatus
-from hw.records.placement import task_pointer
-from hw.records.semaphore import SemaphoreError, semaphore_request, semaphore_response
-from tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
-from tb.copy.streams import Fields, Sink, Source
-from tb.reset import reset
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.records.launch import Refusal, task_action, task_completed, task_ended
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.records.placement import task_pointer
+from signalbox.hw.records.semaphore import SemaphoreError, semaphore_request, semaphore_response
+from signalbox.tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
+from signalbox.tb.copy.streams import Fields, Sink, Source
+from signalbox.tb.reset import reset
 
 CONFIG = CONFIGS["default"]
 ASID, PAGE, CONTEXT = 5, 0x1234_5678, 2

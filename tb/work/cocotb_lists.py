@@ -8,14 +8,14 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.records.compute_control import list_area
-from hw.records.memory import MemoryStatus
-from hw.records.placement import task_level
-from hw.task_unit.task_lists import ListOutcome, list_push
-from tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
-from tb.copy.streams import Fields, Source
-from tb.reset import reset
-from tb.work.configs import LISTS
+from signalbox.hw.records.compute_control import list_area
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.records.placement import task_level
+from signalbox.hw.task_unit.task_lists import ListOutcome, list_push
+from signalbox.tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
+from signalbox.tb.copy.streams import Fields, Source
+from signalbox.tb.reset import reset
+from signalbox.tb.work.configs import LISTS
 
 CONFIG = LISTS[os.environ["WORK_CONFIG"]]
 DONE, FULL, MEMORY = (one.value for one in ListOutcome)

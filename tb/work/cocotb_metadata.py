@@ -7,15 +7,15 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.records.launch import Refusal
-from hw.records.memory import MemoryStatus
-from hw.task_unit.qmd_fetch import qmd_address
-from tb.copy.memory import Bad, Memory, ReadMemory
-from tb.copy.streams import Source
-from tb.goals import Rounds
-from tb.models.tasks import FIELDS, Machine, Task, judge, record
-from tb.reset import reset
-from tb.work.configs import METADATA
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.task_unit.qmd_fetch import qmd_address
+from signalbox.tb.copy.memory import Bad, Memory, ReadMemory
+from signalbox.tb.copy.streams import Source
+from signalbox.tb.goals import Rounds
+from signalbox.tb.models.tasks import FIELDS, Machine, Task, judge, record
+from signalbox.tb.reset import reset
+from signalbox.tb.work.configs import METADATA
 
 CONFIG = METADATA[os.environ["WORK_CONFIG"]]
 MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared)

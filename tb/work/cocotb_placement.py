@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import cocotb
 
-from hw.config import Config
-from tb.work.placing import (
+from signalbox.hw.config import Config
+from signalbox.tb.work.placing import (
     AFFINITY,
     DEEP,
     FOREVER,

@@ -5,13 +5,13 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.qmd import SkedCheck
-from hw.records.launch import LaunchAction, Refusal
-from hw.records.memory import MemoryStatus
-from tb.copy.memory import Bad
-from tb.goals import Rounds
-from tb.work.queuebench import CLOSE, Queue, QueueBench, begin
-from tb.work.taskbench import CONFIG, LOG_SIZE, Task
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.launch import LaunchAction, Refusal
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.copy.memory import Bad
+from signalbox.tb.goals import Rounds
+from signalbox.tb.work.queuebench import CLOSE, Queue, QueueBench, begin
+from signalbox.tb.work.taskbench import CONFIG, LOG_SIZE, Task
 
 CHECK = Refusal.CHECK.value
 NO_QUEUE = Refusal.QUEUE.value

@@ -6,8 +6,8 @@ from random import Random
 
 import cocotb
 
-from hw.config import Config
-from tb.work.placing import Bench, Kernel
+from signalbox.hw.config import Config
+from signalbox.tb.work.placing import Bench, Kernel
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))

@@ -5,10 +5,10 @@ import os
 
 import cocotb
 
-from hw.config import Config
-from tb.bench.scenes import report
-from tb.work.placing import FOREVER, Bench, Kernel
-from tb.work.rates import CHURN, KERNELS, key
+from signalbox.hw.config import Config
+from signalbox.tb.bench.scenes import report
+from signalbox.tb.work.placing import FOREVER, Bench, Kernel
+from signalbox.tb.work.rates import CHURN, KERNELS, key
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))

@@ -4,11 +4,11 @@ from typing import Any
 
 import cocotb
 
-from hw.records.launch import Refusal
-from hw.records.memory import MemoryStatus
-from tb.copy.memory import Bad
-from tb.goals import Rounds
-from tb.work.taskbench import CONFIG, LOG_SIZE, TIMEOUT, Task, begin
+from signalbox.hw.records.launch import Refusal
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.copy.memory import Bad
+from signalbox.tb.goals import Rounds
+from signalbox.tb.work.taskbench import CONFIG, LOG_SIZE, TIMEOUT, Task, begin
 
 
 @cocotb.test()

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hw.config import CONFIGS, Config
+from signalbox.hw.config import CONFIGS, Config
 
 __all__ = ["COMPUTE", "LISTS", "METADATA", "TASKS", "TIMING"]
 

@@ -8,20 +8,20 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
-from hw.front_end.contexts import context_setting
-from hw.front_end.host_port import compute_answer, compute_method, compute_setting
-from hw.methods import ComputeMethod, PcasAction
-from hw.qmd import Placement
-from hw.records.compute_control import list_area
-from hw.records.launch import task_completed
-from hw.records.placement import task_pointer
-from hw.records.semaphore import COMPUTE_CLIENTS, semaphore_request, semaphore_response
-from hw.records.translation import mmu_command
-from tb.copy.memory import Memory, ReadMemory, WriteMemory
-from tb.copy.streams import Fields, Sink, Source
-from tb.models.tasks import record_of
-from tb.reset import reset
-from tb.work.configs import COMPUTE
+from signalbox.hw.front_end.contexts import context_setting
+from signalbox.hw.front_end.host_port import compute_answer, compute_method, compute_setting
+from signalbox.hw.methods import ComputeMethod, PcasAction
+from signalbox.hw.qmd import Placement
+from signalbox.hw.records.compute_control import list_area
+from signalbox.hw.records.launch import task_completed
+from signalbox.hw.records.placement import task_pointer
+from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, semaphore_request, semaphore_response
+from signalbox.hw.records.translation import mmu_command
+from signalbox.tb.copy.memory import Memory, ReadMemory, WriteMemory
+from signalbox.tb.copy.streams import Fields, Sink, Source
+from signalbox.tb.models.tasks import record_of
+from signalbox.tb.reset import reset
+from signalbox.tb.work.configs import COMPUTE
 
 __all__ = ["CONFIG", "Engine", "Job", "Launch", "Turn"]
 

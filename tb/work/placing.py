@@ -12,9 +12,9 @@ from typing import Any
 
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from hw.config import Config
-from hw.placement.controller import Placement
-from tb.reset import reset
+from signalbox.hw.config import Config
+from signalbox.hw.placement.controller import Placement
+from signalbox.tb.reset import reset
 
 __all__ = ["AFFINITY", "DEEP", "LOWER", "WARP", "WHOLE", "WIDE", "Bench", "Kernel", "rounds"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import cocotb
 
-from hw.records.launch import LaunchAction
-from tb.reset import reset
-from tb.work.rows import ENDLESS, Opened
-from tb.work.taskbench import CONFIG, POINTER, TIMEOUT, Bench, Task
+from signalbox.hw.records.launch import LaunchAction
+from signalbox.tb.reset import reset
+from signalbox.tb.work.rows import ENDLESS, Opened
+from signalbox.tb.work.taskbench import CONFIG, POINTER, TIMEOUT, Bench, Task
 
 __all__ = ["CLOSE", "Ask", "Queue", "QueueBench", "begin"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from amaranth.lib import data
 
-from hw.config import Config
-from hw.records.placement import kernel_open, row_blocks, row_left
-from tb.copy.streams import Sink, Source
+from signalbox.hw.config import Config
+from signalbox.hw.records.placement import kernel_open, row_blocks, row_left
+from signalbox.tb.copy.streams import Sink, Source
 
 __all__ = ["ENDLESS", "Opened", "Rows"]
 

@@ -9,16 +9,16 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from hw.config import Config
-from hw.records.compute_control import list_area
-from hw.records.launch import task_ended, task_failure, task_launch, task_launched
-from hw.records.placement import Policy, task_pointer
-from tb.copy.memory import Memory, ReadMemory, WriteMemory
-from tb.copy.streams import Fields, Sink, Source
-from tb.models.tasks import record
-from tb.reset import reset
-from tb.work.configs import TASKS
-from tb.work.rows import Opened, Rows
+from signalbox.hw.config import Config
+from signalbox.hw.records.compute_control import list_area
+from signalbox.hw.records.launch import task_ended, task_failure, task_launch, task_launched
+from signalbox.hw.records.placement import Policy, task_pointer
+from signalbox.tb.copy.memory import Memory, ReadMemory, WriteMemory
+from signalbox.tb.copy.streams import Fields, Sink, Source
+from signalbox.tb.models.tasks import record
+from signalbox.tb.reset import reset
+from signalbox.tb.work.configs import TASKS
+from signalbox.tb.work.rows import Opened, Rows
 
 __all__ = ["CONFIG", "LOG_SIZE", "POINTER", "TIMEOUT", "Bench", "Task", "begin"]
 

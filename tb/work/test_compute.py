@@ -2,15 +2,15 @@
 
 import pytest
 
-from hw.compute.engine import Compute
-from tb.runner import simulate
-from tb.work.configs import COMPUTE, TIMING
+from signalbox.hw.compute.engine import Compute
+from signalbox.tb.runner import simulate
+from signalbox.tb.work.configs import COMPUTE, TIMING
 
 
 def test_compute(simulator: str) -> None:
     simulate(
         Compute(COMPUTE),
-        "tb.work.cocotb_compute",
+        "signalbox.tb.work.cocotb_compute",
         simulator=simulator,
         name="work-compute",
         minimum=7,
@@ -20,7 +20,7 @@ def test_compute(simulator: str) -> None:
 def test_timing(simulator: str) -> None:
     simulate(
         Compute(TIMING),
-        "tb.work.cocotb_timing",
+        "signalbox.tb.work.cocotb_timing",
         simulator=simulator,
         name="work-timing",
         minimum=3,
@@ -33,7 +33,7 @@ def test_smoke(simulator: str) -> None:
     """One test of the engine with every change."""
     simulate(
         Compute(COMPUTE),
-        "tb.work.cocotb_compute",
+        "signalbox.tb.work.cocotb_compute",
         simulator=simulator,
         name="work-compute",
         testcase="dependent_tasks",

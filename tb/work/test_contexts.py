@@ -2,16 +2,16 @@
 
 import pytest
 
-from hw.config import CONFIGS
-from hw.front_end.contexts import Contexts
-from tb.runner import simulate
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.front_end.contexts import Contexts
+from signalbox.tb.runner import simulate
 
 
 @pytest.mark.smoke
 def test_contexts(simulator: str) -> None:
     simulate(
         Contexts(CONFIGS["default"]),
-        "tb.work.cocotb_contexts",
+        "signalbox.tb.work.cocotb_contexts",
         simulator=simulator,
         name="work-contexts",
         minimum=5,

@@ -2,16 +2,16 @@
 
 import pytest
 
-from hw.config import CONFIGS
-from hw.task_unit.task_end import Finish
-from tb.runner import simulate
+from signalbox.hw.config import CONFIGS
+from signalbox.hw.task_unit.task_end import Finish
+from signalbox.tb.runner import simulate
 
 
 @pytest.mark.smoke
 def test_finish(simulator: str) -> None:
     simulate(
         Finish(CONFIGS["default"]),
-        "tb.work.cocotb_finish",
+        "signalbox.tb.work.cocotb_finish",
         simulator=simulator,
         name="work-finish",
         minimum=5,

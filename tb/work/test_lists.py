@@ -2,17 +2,17 @@
 
 import pytest
 
-from hw.task_unit.task_lists import Lists
-from tb.runner import simulate
-from tb.tiers import tiers
-from tb.work.configs import LISTS
+from signalbox.hw.task_unit.task_lists import Lists
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
+from signalbox.tb.work.configs import LISTS
 
 
 @pytest.mark.parametrize("name", tiers(LISTS, smoke=["tiny"]))
 def test_lists(simulator: str, name: str) -> None:
     simulate(
         Lists(LISTS[name]),
-        "tb.work.cocotb_lists",
+        "signalbox.tb.work.cocotb_lists",
         simulator=simulator,
         name=f"work-lists-{name}",
         env={"WORK_CONFIG": name},

@@ -2,17 +2,17 @@
 
 import pytest
 
-from hw.task_unit.qmd_reader import Metadata
-from tb.runner import simulate
-from tb.tiers import tiers
-from tb.work.configs import METADATA
+from signalbox.hw.task_unit.qmd_reader import Metadata
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
+from signalbox.tb.work.configs import METADATA
 
 
 @pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"]))
 def test_metadata(simulator: str, name: str) -> None:
     simulate(
         Metadata(METADATA[name]),
-        "tb.work.cocotb_metadata",
+        "signalbox.tb.work.cocotb_metadata",
         simulator=simulator,
         name=f"work-metadata-{name}",
         env={"WORK_CONFIG": name},

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from hw.task_unit.task_unit import Tasks
-from tb.runner import simulate
-from tb.tiers import tiers
-from tb.work.configs import TASKS
+from signalbox.hw.task_unit.task_unit import Tasks
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
+from signalbox.tb.work.configs import TASKS
 
 
 def run(simulator: str, tests: str, name: str, **options: Any) -> None:
     """Run `tb.work.cocotb_{tests}` on the configuration of that name."""
     simulate(
         Tasks(TASKS[name]),
-        f"tb.work.cocotb_{tests}",
+        f"signalbox.tb.work.cocotb_{tests}",
         simulator=simulator,
         name=f"work-{tests}-{name}",
         env={"WORK_CONFIG": name},

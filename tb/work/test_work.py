@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from hw import export
-from hw.config import CONFIGS, Config
-from hw.placement.controller import Placement
-from tb.bench.recorded import DOCS, compare, document, recording
-from tb.bench.scenes import collect
-from tb.runner import simulate
-from tb.tiers import tiers
-from tb.work import rates
+from signalbox.hw import export
+from signalbox.hw.config import CONFIGS, Config
+from signalbox.hw.placement.controller import Placement
+from signalbox.tb.bench.recorded import DOCS, compare, document, recording
+from signalbox.tb.bench.scenes import collect
+from signalbox.tb.runner import simulate
+from signalbox.tb.tiers import tiers
+from signalbox.tb.work import rates
 
 FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
 """Large models take longer to compile than to run."""
@@ -24,7 +24,7 @@ SIZES = {"sm_warps": 8, "sm_blocks": 4, "sm_registers": 4096, "sm_shared": 16 * 
 def place(simulator: str, tests: str, config: Config, name: str, **options: Any) -> Path:
     return simulate(
         Placement(config),
-        f"tb.work.{tests}",
+        f"signalbox.tb.work.{tests}",
         simulator=simulator,
         name=f"work-{name}",
         env={"CONFIG": repr(asdict(config))},

@@ -7,7 +7,7 @@ than two eras are never touched. To be caught, a stamp has to be looked at once 
 
 from amaranth.hdl import C, Cat, Module, Signal, Value
 
-from hw.host.oldest_first import STAMP_BITS
+from signalbox.hw.host.oldest_first import STAMP_BITS
 
 __all__ = ["ERA", "Aging"]
 

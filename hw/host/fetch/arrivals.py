@@ -5,11 +5,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.host.fetch.aging import Aging
-from hw.host.oldest_first import STAMP_BITS
-from hw.host.records import INDEX_BITS
-from hw.records.channel import channel_event
+from signalbox.hw.config import Config
+from signalbox.hw.host.fetch.aging import Aging
+from signalbox.hw.host.oldest_first import STAMP_BITS
+from signalbox.hw.host.records import INDEX_BITS
+from signalbox.hw.records.channel import channel_event
 
 __all__ = ["RECORDS", "Arrivals"]
 

@@ -7,10 +7,10 @@ from amaranth.hdl import Cat, Module, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.host.fetch.aging import Aging
-from hw.host.oldest_first import STAMP_BITS
-from hw.records.channel import channel_event
+from signalbox.hw.config import Config
+from signalbox.hw.host.fetch.aging import Aging
+from signalbox.hw.host.oldest_first import STAMP_BITS
+from signalbox.hw.records.channel import channel_event
 
 __all__ = ["ENTRIES_AHEAD", "OUTSTANDING", "Backlog"]
 

@@ -20,18 +20,18 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.errors import Cause
-from hw.host.channel_settings import setting_event, setting_ram
-from hw.host.fetch.backlog import ENTRIES_AHEAD, OUTSTANDING, Backlog
-from hw.host.fetch.read_responses import Answers, Read, read_order
-from hw.host.oldest_first import STAMP_BITS
-from hw.host.records import INDEX_BITS, prefetch_beat
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode
-from hw.methods import EntryOpcode, GpEntry, Userd
-from hw.records.channel import channel_event
-from hw.records.memory import ReadPort
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.channel_settings import setting_event, setting_ram
+from signalbox.hw.host.fetch.backlog import ENTRIES_AHEAD, OUTSTANDING, Backlog
+from signalbox.hw.host.fetch.read_responses import Answers, Read, read_order
+from signalbox.hw.host.oldest_first import STAMP_BITS
+from signalbox.hw.host.records import INDEX_BITS, prefetch_beat
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode
+from signalbox.hw.methods import EntryOpcode, GpEntry, Userd
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.memory import ReadPort
 
 __all__ = ["Fetch"]
 

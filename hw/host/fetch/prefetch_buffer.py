@@ -5,10 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.host.methods.decoder import Refusals
-from hw.host.records import head_beat, prefetch_beat
-from hw.records.channel import channel_event
+from signalbox.hw.config import Config
+from signalbox.hw.host.methods.decoder import Refusals
+from signalbox.hw.host.records import head_beat, prefetch_beat
+from signalbox.hw.records.channel import channel_event
 
 __all__ = ["Prefetch"]
 

@@ -4,12 +4,12 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import Cause
-from hw.host.records import INDEX_BITS, prefetch_beat
-from hw.methods import GpEntry
-from hw.records.channel import channel_event
-from hw.records.memory import MemoryStatus, read_beat
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.records import INDEX_BITS, prefetch_beat
+from signalbox.hw.methods import GpEntry
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.memory import MemoryStatus, read_beat
 
 __all__ = ["Answers", "Read", "read_order"]
 

@@ -5,10 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.host.channel_settings import setting_event
-from hw.methods import AcquireTimer
-from hw.registers import channel_word
+from signalbox.hw.config import Config
+from signalbox.hw.host.channel_settings import setting_event
+from signalbox.hw.methods import AcquireTimer
+from signalbox.hw.registers import channel_word
 
 __all__ = ["AcquireSpans"]
 

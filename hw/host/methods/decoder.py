@@ -12,9 +12,9 @@ from amaranth.lib import wiring
 from amaranth.lib.data import View
 from amaranth.lib.wiring import In, Out
 
-from hw.errors import Cause
-from hw.host.records import GroupMode, GroupState, Refusal, Step
-from hw.methods import (
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.records import GroupMode, GroupState, Refusal, Step
+from signalbox.hw.methods import (
     CeMethod,
     CopyLaunch,
     Header,

@@ -15,14 +15,14 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, WINDOW_BASE, Config
-from hw.errors import Cause
-from hw.host.channel_settings import setting_event, setting_ram
-from hw.host.methods.acquire_timing import AcquireSpans
-from hw.host.methods.rare_methods import Action, Rare, verdict
-from hw.host.records import Method, ObjectKind, Step, channel_context, method_state
-from hw.host.waits.compute_waits import method_refusal
-from hw.methods import (
+from signalbox.hw.config import VA_BITS, WINDOW_BASE, Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.channel_settings import setting_event, setting_ram
+from signalbox.hw.host.methods.acquire_timing import AcquireSpans
+from signalbox.hw.host.methods.rare_methods import Action, Rare, verdict
+from signalbox.hw.host.records import Method, ObjectKind, Step, channel_context, method_state
+from signalbox.hw.host.waits.compute_waits import method_refusal
+from signalbox.hw.methods import (
     CeMethod,
     CopyLaunch,
     HostMethod,
@@ -32,17 +32,17 @@ from hw.methods import (
     SemaphoreExecute,
     SemOp,
 )
-from hw.qmd import SkedCheck
-from hw.records.channel import channel_event
-from hw.records.copy import copy_command
-from hw.records.semaphore import (
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.copy import copy_command
+from signalbox.hw.records.semaphore import (
     SemaphoreError,
     SemaphorePort,
     semaphore_request,
     semaphore_response,
 )
-from hw.registers import CHANNEL, Wait
-from hw.semaphore.causes import CAUSE_OF
+from signalbox.hw.registers import CHANNEL, Wait
+from signalbox.hw.semaphore.causes import CAUSE_OF
 
 __all__ = ["Execute"]
 

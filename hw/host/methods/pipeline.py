@@ -15,11 +15,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import Cause
-from hw.host.methods.decoder import Decoder, assign, kind_of, traits_of
-from hw.host.methods.execute import Execute
-from hw.host.records import (
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.methods.decoder import Decoder, assign, kind_of, traits_of
+from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.records import (
     INDEX_BITS,
     GroupState,
     Method,
@@ -29,9 +29,9 @@ from hw.host.records import (
     head_beat,
     method_flow,
 )
-from hw.methods import Header
-from hw.records.channel import channel_event
-from hw.registers import Wait
+from signalbox.hw.methods import Header
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.registers import Wait
 
 __all__ = ["Pipeline", "channel_edit"]
 

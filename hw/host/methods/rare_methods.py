@@ -7,12 +7,12 @@ from amaranth.hdl import Module, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.errors import Cause
-from hw.host.methods.decoder import ENGINE_METHODS
-from hw.host.records import ObjectKind, Step
-from hw.host.waits.compute_waits import method_refusal
-from hw.methods import CeMethod, ComputeMethod, HostMethod, MemOp, MemOpD, ObjectClass
-from hw.qmd import QMD_BYTES
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.methods.decoder import ENGINE_METHODS
+from signalbox.hw.host.records import ObjectKind, Step
+from signalbox.hw.host.waits.compute_waits import method_refusal
+from signalbox.hw.methods import CeMethod, ComputeMethod, HostMethod, MemOp, MemOpD, ObjectClass
+from signalbox.hw.qmd import QMD_BYTES
 
 __all__ = ["Action", "Rare", "verdict"]
 

@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.delayed import later
-from hw.records.channel import channel_event
-from hw.records.semaphore import semaphore_update
-from hw.registers import Wait
+from signalbox.hw.config import Config
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.semaphore import semaphore_update
+from signalbox.hw.registers import Wait
 
 __all__ = ["Parking"]
 

@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.delayed import later
-from hw.records.channel import channel_event
+from signalbox.hw.config import Config
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.records.channel import channel_event
 
 __all__ = ["Timers"]
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.host.oldest_first import STAMP_BITS, Oldest
-from hw.records.channel import channel_event
+from signalbox.hw.config import Config
+from signalbox.hw.host.oldest_first import STAMP_BITS, Oldest
+from signalbox.hw.records.channel import channel_event
 
 __all__ = ["PATIENCE", "Scheduler"]
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.popcount import tally
-from hw.registers import Wait
+from signalbox.hw.config import Config
+from signalbox.hw.lib.popcount import tally
+from signalbox.hw.registers import Wait
 
 __all__ = ["Wakes"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.host.copy_launcher import MOST_COPIES
-from hw.host.tickets import Tickets
-from hw.records.channel import channel_event
+from signalbox.hw.config import Config
+from signalbox.hw.host.copy_launcher import MOST_COPIES
+from signalbox.hw.host.tickets import Tickets
+from signalbox.hw.records.channel import channel_event
 
 __all__ = ["Barrier"]
 

@@ -8,14 +8,14 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import Cause
-from hw.front_end.host_port import ComputePort, cause_of, compute_method
-from hw.host.tickets import Turns
-from hw.lib.delayed import later
-from hw.qmd import SkedCheck
-from hw.records.channel import channel_event
-from hw.records.launch import Refusal
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
+from signalbox.hw.host.tickets import Turns
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.launch import Refusal
 
 __all__ = ["COUNT_BITS", "ComputeMethods", "method_refusal", "task_failed"]
 

@@ -7,14 +7,14 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.host.records import Method
-from hw.host.tickets import Turns
-from hw.lib.delayed import later
-from hw.methods import HostMethod, MemOp, MemOpA, MemOpC, MemOpD
-from hw.records.channel import channel_event
-from hw.records.translation import MmuPort
-from hw.registers import MmuOperation
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.host.records import Method
+from signalbox.hw.host.tickets import Turns
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.methods import HostMethod, MemOp, MemOpA, MemOpC, MemOpD
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.translation import MmuPort
+from signalbox.hw.registers import MmuOperation
 
 __all__ = ["MemOps"]
 

@@ -5,11 +5,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.lib.delayed import later
-from hw.methods import SemOp
-from hw.records.channel import channel_event
-from hw.records.semaphore import (
+from signalbox.hw.config import Config
+from signalbox.hw.lib.delayed import later
+from signalbox.hw.methods import SemOp
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.semaphore import (
     SemaphoreError,
     SemaphorePort,
     semaphore_request,

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.sm.core.records import Control, Left, Right
+from signalbox.hw.sm.core.records import Control, Left, Right
 
 __all__ = ["STEPS", "Lane", "lane_step"]
 

@@ -6,10 +6,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
-from hw.lib.onehot import lowest, select
-from hw.sm.core.records import access_row, bits, dest_bits
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.onehot import lowest, select
+from signalbox.hw.sm.core.records import access_row, bits, dest_bits
 
 __all__ = ["Gather", "access", "checked_row", "first_failure", "gathered_words", "of_lowest"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.records.memory import MemoryStatus, read_beat
-from hw.sm.core.records import bits
-from hw.sm.port import core_request
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.records.memory import MemoryStatus, read_beat
+from signalbox.hw.sm.core.records import bits
+from signalbox.hw.sm.port import core_request
 
 __all__ = ["LINE_BYTES", "LineCache", "line_look"]
 

@@ -4,22 +4,22 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 
-from hw.config import Config
-from hw.records.placement import KernelWord, coordinates
-from hw.sm.core.execute import Execute
-from hw.sm.core.fetch import Fetch
-from hw.sm.core.kernel_rows import KernelTable
-from hw.sm.core.load_store import Memory
-from hw.sm.core.read_port import Reads
-from hw.sm.core.records import context, place
-from hw.sm.core.register_file import Registers
-from hw.sm.core.retire import Retire
-from hw.sm.core.shared_memory import Shared
-from hw.sm.core.warp_exit import Ending
-from hw.sm.core.warp_scheduler import Warps
-from hw.sm.core.warp_start import Start
-from hw.sm.core.warp_waits import Barriers, Waits
-from hw.sm.port import SmPort
+from signalbox.hw.config import Config
+from signalbox.hw.records.placement import KernelWord, coordinates
+from signalbox.hw.sm.core.execute import Execute
+from signalbox.hw.sm.core.fetch import Fetch
+from signalbox.hw.sm.core.kernel_rows import KernelTable
+from signalbox.hw.sm.core.load_store import Memory
+from signalbox.hw.sm.core.read_port import Reads
+from signalbox.hw.sm.core.records import context, place
+from signalbox.hw.sm.core.register_file import Registers
+from signalbox.hw.sm.core.retire import Retire
+from signalbox.hw.sm.core.shared_memory import Shared
+from signalbox.hw.sm.core.warp_exit import Ending
+from signalbox.hw.sm.core.warp_scheduler import Warps
+from signalbox.hw.sm.core.warp_start import Start
+from signalbox.hw.sm.core.warp_waits import Barriers, Waits
+from signalbox.hw.sm.port import SmPort
 
 __all__ = ["Core"]
 

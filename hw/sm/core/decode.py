@@ -6,10 +6,10 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.sm.core.kernel_rows import kernel_traits
-from hw.sm.core.records import Control, Left, Right
-from hw.sm.isa import INSTRUCTIONS, LAYOUT, MASKS, Instruction, Opcode, Operand, Special
+from signalbox.hw.config import Config
+from signalbox.hw.sm.core.kernel_rows import kernel_traits
+from signalbox.hw.sm.core.records import Control, Left, Right
+from signalbox.hw.sm.isa import INSTRUCTIONS, LAYOUT, MASKS, Instruction, Opcode, Operand, Special
 
 __all__ = ["Controls", "Forms", "holds"]
 

@@ -6,11 +6,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.sm.core.alu import STEPS, Lane
-from hw.sm.core.coalescer import of_lowest
-from hw.sm.core.decode import Controls
-from hw.sm.core.records import (
+from signalbox.hw.config import Config
+from signalbox.hw.sm.core.alu import STEPS, Lane
+from signalbox.hw.sm.core.coalescer import of_lowest
+from signalbox.hw.sm.core.decode import Controls
+from signalbox.hw.sm.core.records import (
     Control,
     access_row,
     dest_bits,
@@ -22,8 +22,8 @@ from hw.sm.core.records import (
     thread_look,
     warp_place,
 )
-from hw.sm.core.register_file import register_look
-from hw.sm.isa import Opcode
+from signalbox.hw.sm.core.register_file import register_look
+from signalbox.hw.sm.isa import Opcode
 
 __all__ = ["Execute"]
 

@@ -5,17 +5,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
-from hw.records.memory import MemoryStatus, read_beat
-from hw.records.placement import KernelWord, coordinates
-from hw.sm.core.constant_cache import LineCache
-from hw.sm.core.decode import Forms, holds
-from hw.sm.core.kernel_rows import kernel_traits, word_look
-from hw.sm.core.records import instruction, warp_place
-from hw.sm.core.warp_scheduler import warp_event, warp_outcome
-from hw.sm.isa import IMMEDIATE, INSTRUCTION_BYTES, LAYOUT, Opcode, Operand, Special
-from hw.sm.port import core_request
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.memory import MemoryStatus, read_beat
+from signalbox.hw.records.placement import KernelWord, coordinates
+from signalbox.hw.sm.core.constant_cache import LineCache
+from signalbox.hw.sm.core.decode import Forms, holds
+from signalbox.hw.sm.core.kernel_rows import kernel_traits, word_look
+from signalbox.hw.sm.core.records import instruction, warp_place
+from signalbox.hw.sm.core.warp_scheduler import warp_event, warp_outcome
+from signalbox.hw.sm.isa import IMMEDIATE, INSTRUCTION_BYTES, LAYOUT, Opcode, Operand, Special
+from signalbox.hw.sm.port import core_request
 
 __all__ = ["CONSTANT_LINES", "PROGRAM_LINES", "Fetch", "last_words"]
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.records.placement import KernelWord, kernel_word
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.records.placement import KernelWord, kernel_word
 
 __all__ = ["KernelTable", "kernel_traits", "word_look"]
 

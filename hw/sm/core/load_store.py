@@ -5,15 +5,15 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.lib.stream import StreamRegister
-from hw.records.memory import MemoryStatus, read_beat, write_beat
-from hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
-from hw.sm.core.memory_rows import Rows
-from hw.sm.core.read_port import OUTSTANDING
-from hw.sm.core.records import access_row, completion, result_row
-from hw.sm.port import core_request
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
+from signalbox.hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
+from signalbox.hw.sm.core.memory_rows import Rows
+from signalbox.hw.sm.core.read_port import OUTSTANDING
+from signalbox.hw.sm.core.records import access_row, completion, result_row
+from signalbox.hw.sm.port import core_request
 
 __all__ = ["Memory"]
 

@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
-from hw.sm.core.coalescer import checked_row, of_lowest
-from hw.sm.core.records import QUEUED, access_row, row_count
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.sm.core.coalescer import checked_row, of_lowest
+from signalbox.hw.sm.core.records import QUEUED, access_row, row_count
 
 __all__ = ["Rows"]
 

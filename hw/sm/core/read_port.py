@@ -5,13 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.arbiter import SteadyRoundRobin
-from hw.lib.onehot import encode, select
-from hw.lib.stream import StreamRegister
-from hw.records.memory import read_beat
-from hw.sm.core.records import bits
-from hw.sm.port import core_request
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.onehot import encode, select
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.records.memory import read_beat
+from signalbox.hw.sm.core.records import bits
+from signalbox.hw.sm.port import core_request
 
 __all__ = ["OUTSTANDING", "Reads"]
 

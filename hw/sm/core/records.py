@@ -2,9 +2,9 @@
 
 from amaranth.lib import data, enum
 
-from hw.config import VA_BITS, WARP_THREADS, Config
-from hw.errors import CoreCause
-from hw.sm.isa import MASKS, Opcode
+from signalbox.hw.config import VA_BITS, WARP_THREADS, Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.sm.isa import MASKS, Opcode
 
 __all__ = [
     "QUEUED",

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import Config
-from hw.lib.arbiter import RoundRobin
-from hw.sm.core.records import dest_bits, result_row, row_count
-from hw.sm.core.unit_allocator import Units
+from signalbox.hw.config import Config
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.sm.core.records import dest_bits, result_row, row_count
+from signalbox.hw.sm.core.unit_allocator import Units
 
 __all__ = ["UNIT_REGISTERS", "Registers", "register_look"]
 

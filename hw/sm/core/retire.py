@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, WARP_THREADS, Config
-from hw.sm.core.records import bits, context_write, retired, warp_place
-from hw.sm.isa import INSTRUCTION_BYTES, MASKS, Opcode
+from signalbox.hw.config import VA_BITS, WARP_THREADS, Config
+from signalbox.hw.sm.core.records import bits, context_write, retired, warp_place
+from signalbox.hw.sm.isa import INSTRUCTION_BYTES, MASKS, Opcode
 
 __all__ = ["Retire", "warp_next"]
 

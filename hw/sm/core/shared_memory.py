@@ -4,13 +4,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.config import SHARED_UNIT, Config
-from hw.lib.stream import StreamRegister
-from hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
-from hw.sm.core.memory_rows import Rows
-from hw.sm.core.records import access_row, bits, completion, result_row
-from hw.sm.core.unit_allocator import Units
-from hw.sm.port import block_begin
+from signalbox.hw.config import SHARED_UNIT, Config
+from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
+from signalbox.hw.sm.core.memory_rows import Rows
+from signalbox.hw.sm.core.records import access_row, bits, completion, result_row
+from signalbox.hw.sm.core.unit_allocator import Units
+from signalbox.hw.sm.port import block_begin
 
 __all__ = ["Shared"]
 

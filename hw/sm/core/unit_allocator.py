@@ -5,7 +5,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.sm.core.records import bits
+from signalbox.hw.sm.core.records import bits
 
 __all__ = ["Units"]
 

@@ -4,14 +4,14 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode
-from hw.sm.core.fetch import last_words
-from hw.sm.core.records import completion
-from hw.sm.core.warp_scheduler import warp_event
-from hw.sm.port import core_fault
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode
+from signalbox.hw.sm.core.fetch import last_words
+from signalbox.hw.sm.core.records import completion
+from signalbox.hw.sm.core.warp_scheduler import warp_event
+from signalbox.hw.sm.port import core_fault
 
 __all__ = ["Ending"]
 

@@ -7,13 +7,13 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import encode
-from hw.sm.core.records import completion
-from hw.sm.core.retire import warp_next
-from hw.sm.core.warp_waits import one_hot
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import encode
+from signalbox.hw.sm.core.records import completion
+from signalbox.hw.sm.core.retire import warp_next
+from signalbox.hw.sm.core.warp_waits import one_hot
 
 __all__ = ["HELD", "Warps", "warp_event", "warp_outcome"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, WARP_THREADS, Config
-from hw.records.placement import KernelWord
-from hw.sm.core.kernel_rows import word_look
-from hw.sm.core.records import (
+from signalbox.hw.config import VA_BITS, WARP_THREADS, Config
+from signalbox.hw.records.placement import KernelWord
+from signalbox.hw.sm.core.kernel_rows import word_look
+from signalbox.hw.sm.core.records import (
     THREAD_BITS,
     context_write,
     place,
@@ -15,7 +15,7 @@ from hw.sm.core.records import (
     thread,
     thread_look,
 )
-from hw.sm.port import warp_start
+from signalbox.hw.sm.port import warp_start
 
 __all__ = ["Start"]
 

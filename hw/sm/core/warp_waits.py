@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.sm.core.records import warp_place
-from hw.sm.core.retire import warp_next
+from signalbox.hw.config import Config
+from signalbox.hw.sm.core.records import warp_place
+from signalbox.hw.sm.core.retire import warp_next
 
 __all__ = ["Barriers", "Waits", "block_event", "one_hot"]
 

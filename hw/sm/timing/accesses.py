@@ -5,11 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.records.memory import MemoryStatus, read_beat, write_beat
-from hw.sm.port import core_request
-from hw.sm.timing.layouts import store_pattern, warp_access, warp_wake
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
+from signalbox.hw.sm.port import core_request
+from signalbox.hw.sm.timing.layouts import store_pattern, warp_access, warp_wake
 
 __all__ = ["Loads", "Stores"]
 

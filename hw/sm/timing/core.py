@@ -4,15 +4,15 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
-from hw.config import Config
-from hw.lib.shared import Shared
-from hw.sm.port import SmPort
-from hw.sm.timing.accesses import Loads, Stores
-from hw.sm.timing.kernel_rows import Tasks
-from hw.sm.timing.steps import Steps
-from hw.sm.timing.timer import Timer
-from hw.sm.timing.warp_exit import Ending
-from hw.sm.timing.warp_start import Start
+from signalbox.hw.config import Config
+from signalbox.hw.lib.shared import Shared
+from signalbox.hw.sm.port import SmPort
+from signalbox.hw.sm.timing.accesses import Loads, Stores
+from signalbox.hw.sm.timing.kernel_rows import Tasks
+from signalbox.hw.sm.timing.steps import Steps
+from signalbox.hw.sm.timing.timer import Timer
+from signalbox.hw.sm.timing.warp_exit import Ending
+from signalbox.hw.sm.timing.warp_start import Start
 
 __all__ = ["TimingCore"]
 

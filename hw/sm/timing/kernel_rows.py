@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.records.memory import MemoryStatus, read_beat
-from hw.records.placement import KernelWord, kernel_word
-from hw.sm.port import core_request
-from hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.records.memory import MemoryStatus, read_beat
+from signalbox.hw.records.placement import KernelWord, kernel_word
+from signalbox.hw.sm.port import core_request
+from signalbox.hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
 
 __all__ = ["Place", "Tasks"]
 

@@ -2,8 +2,8 @@
 
 from amaranth.lib import data
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
 
 __all__ = [
     "RECORD_BYTES",

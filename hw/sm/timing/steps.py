@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.sm.timing.layouts import warp_access, warp_facts, warp_fire, warp_place
-from hw.sm.timing.warp_exit import warp_last
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.sm.timing.layouts import warp_access, warp_facts, warp_fire, warp_place
+from signalbox.hw.sm.timing.warp_exit import warp_last
 
 __all__ = ["Steps"]
 

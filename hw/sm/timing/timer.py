@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.lib.arbiter import RoundRobin
-from hw.lib.onehot import select
-from hw.sm.timing.layouts import warp_fire, warp_wake
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.onehot import select
+from signalbox.hw.sm.timing.layouts import warp_fire, warp_wake
 
 __all__ = ["Timer"]
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import Config
-from hw.errors import CoreCause
-from hw.sm.port import core_fault
+from signalbox.hw.config import Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.sm.port import core_fault
 
 __all__ = ["Ending", "warp_last"]
 

@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.config import VA_BITS, Config
-from hw.errors import CoreCause
-from hw.sm.port import block_begin, warp_start
-from hw.sm.timing.kernel_rows import Place
-from hw.sm.timing.layouts import warp_facts, warp_place, warp_wake
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.errors import CoreCause
+from signalbox.hw.sm.port import block_begin, warp_start
+from signalbox.hw.sm.timing.kernel_rows import Place
+from signalbox.hw.sm.timing.layouts import warp_facts, warp_place, warp_wake
 
 __all__ = ["Start"]
 

@@ -1,0 +1,1 @@
+"""Signalbox: an open register-transfer model of a GPU front end."""
