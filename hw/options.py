@@ -2,13 +2,14 @@
 
 import argparse
 import pkgutil
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
 from signalbox.hw.config import CONFIGS, LIMITS, Config, ConfigError
 
-__all__ = ["add_core", "add_options", "chosen"]
+__all__ = ["add_core", "add_options", "chosen", "program"]
 
 _FLAGS = {"timing_core": "SMs that take time and compute nothing", "trace": "a trace port"}
 """What each member that is a bool is for."""
@@ -78,3 +79,9 @@ def _class(text: str) -> Callable[..., Any]:
     if not callable(found):
         raise argparse.ArgumentTypeError(f"{text!r} is no class")
     return found
+
+
+def program(module: str) -> str:
+    """Name of a command in its messages: that of the command line `signalbox`, else of its
+    module."""
+    return sys.argv[0] if sys.argv[0].startswith("signalbox ") else f"python -m {module}"

@@ -15,6 +15,7 @@ from amaranth.lib import data
 from signalbox.hw import methods, options, page_tables, qmd
 from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from signalbox.hw.errors import CODE_OF, Cause, Code, CoreCause
+from signalbox.hw.options import program
 from signalbox.hw.registers import (
     ADDRESS_BITS,
     GLOBAL,
@@ -181,7 +182,7 @@ def header(config: Config) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Write the files that the command line names."""
     parser = argparse.ArgumentParser(
-        prog="python -m signalbox.hw.register_map", description="Write the register map."
+        prog=program("signalbox.hw.register_map"), description="Write the register map."
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="for people")
     parser.add_argument("--header", type=Path, metavar="FILE", help="for C and C++ programs")

@@ -60,7 +60,7 @@ def _ports(design: Signalbox) -> Iterator[dict[str, str | int]]:
 def main(arguments: list[str] | None = None) -> None:
     """Write the files and name them."""
     parser = argparse.ArgumentParser(
-        prog="python -m signalbox.hw.verilog",
+        prog=options.program("signalbox.hw.verilog"),
         description="Write SystemVerilog, the register map (Markdown, C header) and a list of "
         "the ports (JSON) of one configuration.",
     )

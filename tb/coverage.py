@@ -24,7 +24,8 @@ from itertools import groupby
 from pathlib import Path
 
 from signalbox.driver.text_table import table
-from signalbox.tb.runner import COVERAGE, DESIGN, ROOT, SIM_BUILD
+from signalbox.tb.folders import ROOT, SIM_BUILD, shown
+from signalbox.tb.runner import COVERAGE, DESIGN
 
 __all__ = ["Exclusion", "Point", "main", "missing", "points", "summary"]
 
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left = missing(wanted)
     listing.write_text("".join(f"{point.module} {point.kind} {point.what}\n" for point in left))
     print(summary(wanted))
-    print(f"\n{len(left)} points were not reached: {listing.relative_to(ROOT)}")
+    print(f"\n{len(left)} points were not reached: {shown(listing)}")
     return done.returncode
 
 

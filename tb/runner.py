@@ -30,24 +30,17 @@ from cocotb_tools.runner import get_runner
 from signalbox.hw import export
 from signalbox.tb import exports, icarus, outcomes, verilator
 from signalbox.tb.apart import GLUE, compile_parts, split
+from signalbox.tb.folders import BUILD, ROOT, SIM_BUILD, shown
 from signalbox.tb.lock import lock
 
 __all__ = [
     "COVERAGE",
     "DESIGN",
     "ONLY",
-    "ROOT",
     "SIMULATORS",
-    "SIM_BUILD",
     "choose_seed",
     "simulate",
 ]
-
-ROOT = Path(__file__).resolve().parent.parent
-"""Top folder of the checkout."""
-
-SIM_BUILD = ROOT / "sim_build"
-"""Everything that is built or run lies here; never committed."""
 
 SIMULATORS = ("verilator", "icarus")
 
@@ -140,8 +133,8 @@ def simulate(
         flat = export.ports(design).items()
         driven = (name for name, (_, way) in flat if way == PortDirection.Input)
         public = [f"{DESIGN}.{port}" for port in ("clk", "rst", *driven)] + [*public]
-        shown = (name for name, (_, way) in flat if way != PortDirection.Input)
-        watched = [f"{DESIGN}.{port}" for port in shown] + [*watched]
+        outputs = (name for name, (_, way) in flat if way != PortDirection.Input)
+        watched = [f"{DESIGN}.{port}" for port in outputs] + [*watched]
     recipe = _Recipe(
         text,
         simulator,
@@ -157,9 +150,9 @@ def simulate(
     )
     build = _build(recipe)
     failure = None
-    values = {**(env or {}), "COCOTB_RANDOM_SEED": str(seed)}
+    values = {**(env or {}), "COCOTB_RANDOM_SEED": str(seed), BUILD: str(SIM_BUILD)}
     with _run_folder(SIM_BUILD / name, simulator) as run, _environment(waves, values):
-        print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {run.relative_to(ROOT)}")
+        print(f"{name}: {tests} on {simulator}, SIGNALBOX_SEED={seed}, in {shown(run)}")
         try:
             get_runner(simulator).test(
                 tests,
@@ -351,7 +344,8 @@ def _environment(waves: bool, values: Mapping[str, str]) -> Generator[None]:
     path = list(sys.path)
     os.environ.pop("PYTEST_CURRENT_TEST", None)  # with it the runner exits instead of returning
     os.environ.update(values, WAVES=str(int(waves)))
-    sys.path.insert(0, str(ROOT))
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
     try:
         yield
     finally:

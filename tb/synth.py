@@ -55,6 +55,7 @@ from signalbox.hw.mmu.memory_system import FIRST_CLIENT, MemorySystem, requester
 from signalbox.hw.mmu.records import page_request
 from signalbox.hw.mmu.translation import miss_number
 from signalbox.hw.mmu.walker import Walker
+from signalbox.hw.options import program
 from signalbox.hw.placement.controller import Placement
 from signalbox.hw.placement.sm_choice import Choice
 from signalbox.hw.semaphore.in_memory import Fence
@@ -64,7 +65,7 @@ from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.timing.core import TimingCore
 from signalbox.hw.task_unit.task_unit import Tasks
 from signalbox.hw.top import Signalbox
-from signalbox.tb.runner import ROOT, SIM_BUILD
+from signalbox.tb.folders import SIM_BUILD, shown
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
 
@@ -271,7 +272,7 @@ def _run(folder: Path, program: str, *arguments: str) -> str:
         raise RuntimeError(f"{program} is missing: pip install -e .[check]") from None
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
-        raise RuntimeError(f"{program} failed in {folder.relative_to(ROOT)}\n{tail}")
+        raise RuntimeError(f"{program} failed in {shown(folder)}\n{tail}")
     return done.stdout + done.stderr
 
 
@@ -300,11 +301,11 @@ def _report(unit: str, result: Result, before: Result | None) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Synthesise what the command line names and print a table."""
     parser = argparse.ArgumentParser(
-        prog="python -m signalbox.tb.synth", description="Report size and clock on an ECP5."
+        prog=program("signalbox.tb.synth"), description="Report size and clock on an ECP5."
     )
     parser.add_argument("units", nargs="*", metavar="UNIT", help=f"of {', '.join(UNITS)}")
     parser.add_argument("--config", choices=CONFIGS, default="default", help="default: default")
-    parser.add_argument("--record", action="store_true", help=f"write {RECORD.relative_to(ROOT)}")
+    parser.add_argument("--record", action="store_true", help=f"write {shown(RECORD)}")
     args = parser.parse_args(arguments)
     unknown = [name for name in args.units if name not in UNITS]
     if unknown:
@@ -324,7 +325,7 @@ def main(arguments: list[str] | None = None) -> None:
             record["tools"] = tools
             record[args.config] = {name: known[name] for name in UNITS if name in known}
             RECORD.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"slowest paths: {(SIM_BUILD / 'synth').relative_to(ROOT)}/*/path.txt")
+    print(f"slowest paths: {shown(SIM_BUILD / 'synth')}/*/path.txt")
 
 
 if __name__ == "__main__":

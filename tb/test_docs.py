@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from signalbox.tb.runner import ROOT
+from signalbox.tb.folders import ROOT
 
 FOLDERS = ("docs", "driver", "hw", "tb")
 """Folders with pages, and whose paths pages name; besides them, the top folder has pages."""

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from signalbox.tb.runner import ROOT
+from signalbox.tb.folders import ROOT
 
 COMMANDS = {
     "sim": "signalbox.tb.workload",

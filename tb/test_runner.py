@@ -11,7 +11,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.tb import icarus, runner
-from signalbox.tb.runner import ONLY, SIM_BUILD, simulate
+from signalbox.tb.folders import SIM_BUILD
+from signalbox.tb.runner import ONLY, simulate
 
 TESTS = "signalbox.tb.cocotb_runner"
 
@@ -41,7 +42,7 @@ def test_pass(simulator: str):
 
 
 def test_failure_raises(simulator: str):
-    with pytest.raises(AssertionError, match=r"1 of 2 failed: tb.cocotb_runner.fails") as caught:
+    with pytest.raises(AssertionError, match=r"1 of 2 failed: signalbox.tb.cocotb_runner.fails") as caught:
         simulate(Counter(), TESTS, simulator=simulator, name="runner", env={"FAIL": "1"})
     text = str(caught.value)
     assert re.search(r'cocotb_runner.py", line \d+, in fails', text), text

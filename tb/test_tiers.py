@@ -20,7 +20,7 @@ def test_unit(simulator, size): ...
 
 def test_every_change(pytester: pytest.Pytester):
     """All on Verilator but the nightly; of Icarus, the smoke test alone."""
-    pytester.makeconftest("from tb.conftest import *")
+    pytester.makeconftest("from signalbox.tb.conftest import *")
     pytester.makepyfile(TESTS)
     found = pytester.runpytest("--collect-only", "-q", "-m", "not nightly", "-p", "no:randomly")
     names = {line.partition("[")[2] for line in found.outlines if "::" in line}
@@ -29,7 +29,7 @@ def test_every_change(pytester: pytest.Pytester):
 
 def test_smoke_of_some(pytester: pytest.Pytester):
     """With every change Icarus runs the cocotb tests that the mark names, Verilator all."""
-    pytester.makeconftest("from tb.conftest import *")
+    pytester.makeconftest("from signalbox.tb.conftest import *")
     pytester.makepyfile("""
         import os
         import pytest
@@ -50,7 +50,7 @@ def test_smoke_of_some(pytester: pytest.Pytester):
 def test_seeds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     """What simulates is repeated, each time with another seed in the environment."""
     monkeypatch.setenv("SIGNALBOX_SEED", "7")
-    pytester.makeconftest("from tb.conftest import *")
+    pytester.makeconftest("from signalbox.tb.conftest import *")
     pytester.makepyfile("""
         import os
 

@@ -23,9 +23,11 @@ from signalbox.driver.workload.replay import Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
 from signalbox.hw import options
 from signalbox.hw.config import Config
+from signalbox.hw.options import program
 from signalbox.hw.sm.port import CoreError
 from signalbox.tb import timeline
-from signalbox.tb.runner import ROOT, SIM_BUILD, SIMULATORS, choose_seed
+from signalbox.tb.folders import PACKAGE, SIM_BUILD, shown
+from signalbox.tb.runner import SIMULATORS, choose_seed
 from signalbox.tb.sim.activity import Activity, activity
 from signalbox.tb.sim.computing import Lost
 from signalbox.tb.sim.kerneltables import gains_table, kernels_table, lives_table, sms_table
@@ -33,7 +35,10 @@ from signalbox.tb.sim.workload import Progress, Run, RunError, machine, simulate
 
 __all__ = ["main"]
 
-DEFAULT = ROOT / "driver" / "workloads" / "two-applications.toml"
+SUPPLIED = PACKAGE / "driver" / "workloads"
+"""Workloads that can be named without folder and suffix."""
+
+DEFAULT = SUPPLIED / "two-applications.toml"
 
 WITH, WITHOUT = "with priorities", "without priorities"
 """Names of the two runs in tables."""
@@ -67,15 +72,15 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m signalbox.tb.workload",
+        prog=program("signalbox.tb.workload"),
         description="Run a workload on the RTL, with priorities and without.",
     )
     parser.add_argument(
         "file",
         nargs="?",
-        type=Path,
+        type=_file,
         default=DEFAULT,
-        help="workload; default: two applications and an urgent kernel",
+        help=f"workload: a file, or one of {', '.join(_supplied())}; default: two-applications",
     )
     parser.add_argument("--policy", choices=tuple(_TITLES), help="instead of the file's own")
     parser.add_argument("--no-baseline", action="store_true", help="one run only")
@@ -86,6 +91,17 @@ def _parser() -> argparse.ArgumentParser:
     options.add_core(parser)
     parser.add_argument("--waves", action="store_true", help="record waveforms (FST)")
     return parser
+
+
+def _supplied() -> list[str]:
+    """Names of the supplied workloads."""
+    return sorted(file.stem for file in SUPPLIED.glob("*.toml"))
+
+
+def _file(name: str) -> Path:
+    """A workload by its path, or a supplied one by its name."""
+    supplied = SUPPLIED / f"{name}.toml"
+    return supplied if supplied.is_file() and not Path(name).exists() else Path(name)
 
 
 def _run(chosen: argparse.Namespace, out: TextIO) -> int:
@@ -302,7 +318,7 @@ def _machine_table(workload: Workload, runs: dict[str, Run], done: dict[str, Act
 
 
 def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:
-    print(f"\nTimeline: {file.relative_to(ROOT)}", file=out)
+    print(f"\nTimeline: {shown(file)}", file=out)
     print(
         "  Open https://ui.perfetto.dev in a browser and drop the file there (it stays on your\n"
         "  machine): channels, waits, semaphores, copy engines, kernels, blocks and warps on SMs,\n"
@@ -312,7 +328,7 @@ def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:
     )
     for title, run in runs.items():
         if run.waves is not None:
-            print(f"Waveform {title}: {run.waves.relative_to(ROOT)}", file=out)
+            print(f"Waveform {title}: {shown(run.waves)}", file=out)
 
 
 if __name__ == "__main__":

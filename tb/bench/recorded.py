@@ -7,7 +7,7 @@ from pathlib import Path
 
 from signalbox.tb.bench import latency, launches, makespan, spread, translation, urgency
 from signalbox.tb.bench.rows import ROWS
-from signalbox.tb.runner import ROOT
+from signalbox.tb.folders import ROOT
 from signalbox.tb.work import rates
 
 __all__ = ["DOCS", "RECORDED", "compare", "differences", "document", "recording"]

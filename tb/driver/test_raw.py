@@ -21,7 +21,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import ComputeMethod, HostMethod, ObjectClass, SemOp
 from signalbox.tb.driver.fake import SPACE, FakeMachine
-from signalbox.tb.runner import ROOT
+from signalbox.tb.folders import ROOT
 from signalbox.tb.sim import trace
 from signalbox.tb.sim.raw import event_lines
 

@@ -15,7 +15,7 @@ import pytest
 from signalbox.hw import verilog
 from signalbox.hw.config import CONFIGS, LIMITS, ConfigError
 from signalbox.tb import verilator
-from signalbox.tb.runner import ROOT, SIM_BUILD
+from signalbox.tb.folders import ROOT, SIM_BUILD
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 

@@ -1,6 +1,6 @@
 """Mutants of `hw` and `driver`: small wrong changes of the source that some test has to notice.
 
-    python -m signalbox.tb.mutation [--sample N] [--seed N] [--jobs N] [--proofs] [--list] PATH[:LINE] ...
+    make mutate ARGS='[--sample N] [--seed N] [--jobs N] [--proofs] [--list] PATH[:LINE] ...'
 
 `sites` finds them in the syntax tree, `switch` holds both versions of a place when it runs. A
 mutant of the hardware is an arm of a multiplexer that a plusarg selects, so all mutants of a unit

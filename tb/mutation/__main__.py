@@ -4,13 +4,14 @@ import argparse
 import os
 import sys
 
+from signalbox.hw.options import program
 from signalbox.tb.mutation.run import FOLDER, find, report, run, sample
 from signalbox.tb.runner import choose_seed
 
 
 def main() -> int:
     """0 when every mutant was killed or is explained."""
-    parser = argparse.ArgumentParser(prog="python -m signalbox.tb.mutation", description=__doc__)
+    parser = argparse.ArgumentParser(prog=program("signalbox.tb.mutation"), description=__doc__)
     parser.add_argument("paths", nargs="+", metavar="PATH[:LINE]")
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many of them only")
     parser.add_argument("--seed", type=int, help="of the sample and of the tests")

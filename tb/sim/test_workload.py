@@ -15,7 +15,7 @@ from signalbox.driver.workload import report
 from signalbox.driver.workload.entries import WorkloadError
 from signalbox.driver.workload.reader import load, parse
 from signalbox.tb import timeline, workload
-from signalbox.tb.runner import ROOT
+from signalbox.tb.folders import ROOT
 from signalbox.tb.sim import trace
 from signalbox.tb.sim.activity import HALTED, OWN_COPY, activity
 from signalbox.tb.sim.readback import Events, read_back

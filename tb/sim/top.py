@@ -20,7 +20,8 @@ from amaranth.hdl._ir import PortDirection
 
 from signalbox.hw import export
 from signalbox.hw.config import Config, ConfigError
-from signalbox.tb.runner import DESIGN, SIM_BUILD, simulate
+from signalbox.tb.folders import SIM_BUILD
+from signalbox.tb.runner import DESIGN, simulate
 from signalbox.tb.sim import backdoor
 from signalbox.tb.sim.monitor import monitor
 

@@ -1,0 +1,54 @@
+"""The command `signalbox`: what the Makefile of the repository does, in any folder.
+
+    signalbox sim [WORKLOAD] [options]
+    signalbox verilog [options]
+    signalbox COMMAND --help
+
+What is built lies in `sim_build` of the current folder (`SIGNALBOX_BUILD`: elsewhere).
+"""
+
+import runpy
+import sys
+
+from signalbox.tb.folders import CHECKOUT
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "sim": ("signalbox.tb.workload", "run a workload on the RTL and show its results"),
+    "raw": ("signalbox.tb.sim.raw", "run a pushbuffer of other software on the RTL"),
+    "verilog": ("signalbox.hw.verilog", "write SystemVerilog and the register map"),
+    "synth": ("signalbox.tb.synth", "report size and clock on an ECP5 (extra `check`)"),
+    "prove": ("signalbox.tb.proofs.run", "run proofs with SymbiYosys (extra `check`)"),
+}
+"""Module and description of each."""
+
+
+def main() -> int:
+    """Run the command line; returns its exit status."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in {"-h", "--help"}:
+        print(_usage())
+        return 0
+    if name not in _COMMANDS:
+        print(
+            f"signalbox: error: no command {name!r}; there are {', '.join(_COMMANDS)}",
+            file=sys.stderr,
+        )
+        return 2
+    sys.argv[:2] = [f"signalbox {name}"]
+    sys.path.insert(0, "")  # a core, say, from the current folder
+    runpy.run_module(_COMMANDS[name][0], run_name="__main__")
+    return 0
+
+
+def _usage() -> str:
+    lines = [f"  {name:8} {about}" for name, (_, about) in _COMMANDS.items()]
+    where = "this checkout" if CHECKOUT else "the current folder"
+    return "\n".join([
+        "usage: signalbox COMMAND [arguments]",
+        "",
+        *lines,
+        "",
+        f"signalbox COMMAND --help shows the arguments. Builds go to sim_build of {where}.",
+    ])
