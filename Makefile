@@ -1,5 +1,10 @@
 # `make help` lists what can be made. Everything sets itself up in .venv first.
 
+ifneq ($(shell printf %s '$(CURDIR)' | LC_ALL=C tr -d 'A-Za-z0-9_./+@%=:,~-' | wc -c | tr -d ' '),0)
+$(error The folder '$(CURDIR)' has a blank or another letter that Verilator's makefiles do not take: \
+    use a folder with plain letters and digits in its path)
+endif
+
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -24,7 +29,7 @@ ARGS ?=
 export WAVES
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sim raw picture test lint prove mutate bench soak coverage nightly verilog synth plan docs clean
+.PHONY: help venv sim raw picture rooms test lint prove mutate bench soak coverage nightly verilog synth plan docs clean
 
 help: ## list the targets and their options
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {split($$2, part, " [|] "); \
@@ -61,6 +66,9 @@ raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report wha
 
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
 	$(RUN) -m signalbox.tb.picture
+
+rooms: $(VENV)/.checks ## draw docs/rooms.svg, the folders of hw and driver and the imports between them
+	$(RUN) -m signalbox.tb.rooms
 
 test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/copy  ALL=1 (every size, both simulators; so are tests that are named)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
 	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml \

@@ -1,11 +1,14 @@
 """`make help`: every option that it names is one of the target's command."""
 
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from signalbox.tb import verilator
 from signalbox.tb.folders import ROOT
 
 COMMANDS = {
@@ -43,3 +46,22 @@ def test_every_target_is_listed(sections: dict[str, str]):
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     assert set(sections) == set(phony[1].split())
+
+
+@pytest.mark.parametrize("name", ["a blank", "ü"])
+def test_folder_that_makefiles_do_not_take(tmp_path: Path, name: str):
+    """Said at once, not by Verilator's makefile half a minute later."""
+    folder = tmp_path / name
+    folder.mkdir()
+    shutil.copy(ROOT / "Makefile", folder)
+    done = subprocess.run(["make", "sim"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"The folder '{folder}' has a blank or another letter" in done.stderr
+
+
+def test_environment_that_makefiles_do_not_take(monkeypatch: pytest.MonkeyPatch):
+    """An installed package has no Makefile."""
+    monkeypatch.setattr(verilator, "SIM_BUILD", Path("/tmp/a blank/sim_build"))
+    verilator.environment.cache_clear()
+    with pytest.raises(RuntimeError, match="^the folder '/tmp/a blank/sim_build' has a blank"):
+        verilator.environment()

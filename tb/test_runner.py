@@ -42,7 +42,9 @@ def test_pass(simulator: str):
 
 
 def test_failure_raises(simulator: str):
-    with pytest.raises(AssertionError, match=r"1 of 2 failed: signalbox.tb.cocotb_runner.fails") as caught:
+    with pytest.raises(
+        AssertionError, match=r"1 of 2 failed: signalbox.tb.cocotb_runner.fails"
+    ) as caught:
         simulate(Counter(), TESTS, simulator=simulator, name="runner", env={"FAIL": "1"})
     text = str(caught.value)
     assert re.search(r'cocotb_runner.py", line \d+, in fails', text), text

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from signalbox.tb.folders import SIM_BUILD
+
 __all__ = [
     "WAIVERS",
     "arguments",
@@ -54,15 +56,26 @@ _INCLUDED = """\
 #endif
 """
 
-_CACHE = Path(__file__).resolve().parent.parent / "sim_build" / ".runtime"
+_CACHE = SIM_BUILD / ".runtime"
+
+
+_FOLDER = re.compile(r"[A-Za-z0-9_./+@%=:,~-]+")
+"""Paths that makefiles take."""
 
 
 @cache
 def environment(waves: bool = False) -> dict[str, str]:
     """Environment in which `verilator` and the makefiles that it writes work.
 
-    Raises `RuntimeError` when there is no Verilator of at least 5.036.
+    Raises `RuntimeError` when there is no Verilator of at least 5.036, and for folders with other
+    letters than its makefiles take.
     """
+    for folder in (SIM_BUILD, Path(sys.prefix)):
+        if not _FOLDER.fullmatch(str(folder)):
+            raise RuntimeError(
+                f"the folder {str(folder)!r} has a blank or another letter that Verilator's "
+                "makefiles do not take: use a folder with plain letters and digits in its path"
+            )
     flags = f"{_FAST_COMPILE} {_SHARED_HEADERS}"
     installed = shutil.which("verilator")
     if installed and _number(_ask(Path(installed), {})) >= _MINIMUM:

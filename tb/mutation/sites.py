@@ -71,7 +71,9 @@ def changed(path: Path, active: Mapping[int, int]) -> ast.Module:
         (n for n, one in enumerate(tree.body) if not _first(one)),
         len(tree.body),
     )
-    tree.body.insert(place, ast.parse(f"from signalbox.tb.mutation import switch as {RUNTIME}").body[0])
+    tree.body.insert(
+        place, ast.parse(f"from signalbox.tb.mutation import switch as {RUNTIME}").body[0]
+    )
     return ast.fix_missing_locations(tree)
 
 

@@ -1,0 +1,1 @@
+"""The installed package, as users have it."""
