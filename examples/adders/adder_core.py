@@ -24,7 +24,11 @@ _WARP_BYTES = 128
 _ARGUMENT_BYTES = 32
 """A, B and C of 8 bytes, N of 4, and padding."""
 
-_WORDS = (KernelWord.CONSTANTS_LOW, KernelWord.CONSTANTS_HIGH, KernelWord.BLOCK_XY)
+_WORDS = (
+    *(KernelWord.PROGRAM_LOW, KernelWord.PROGRAM_HIGH),
+    *(KernelWord.CONSTANTS_LOW, KernelWord.CONSTANTS_HIGH),
+    KernelWord.BLOCK_XY,
+)
 """What the core keeps of each kernel row."""
 
 _CAUSES = {MemoryStatus.BUS: CoreCause.MEMORY_BUS, MemoryStatus.FAULT: CoreCause.MEMORY_FAULT}
@@ -52,6 +56,7 @@ class AdderCore(wiring.Component):
             self.end.payload.eq(self._warp.warp),
             self.fault.payload.row.eq(self._warp.row),
             self.fault.payload.cause.eq(self._cause),
+            self.fault.payload.at.eq(self._program),
             self.fault.payload.va.eq(self._where),
         ]
         with m.FSM():
@@ -108,6 +113,7 @@ class AdderCore(wiring.Component):
             read.addr.eq(self._warp.slot),
         ]
         self._at = read.data
+        self._program = Cat(kept[KernelWord.PROGRAM_LOW], kept[KernelWord.PROGRAM_HIGH])
         self._constants = Cat(kept[KernelWord.CONSTANTS_LOW], kept[KernelWord.CONSTANTS_HIGH])
         self._width = kept[KernelWord.BLOCK_XY][:16]
 

@@ -1,0 +1,34 @@
+"""Runs the tests of this folder on the RTL: `python -m pytest examples/adders`."""
+
+from pathlib import Path
+
+from adder_core import AdderCore
+
+from signalbox.driver.workload.reader import load
+from signalbox.hw.top import Signalbox
+from signalbox.tb.sim.sizes import COMPUTE
+from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.sim.workload import machine, simulate_workload
+
+WORKLOAD = Path(__file__).with_name("adders.toml")
+
+
+def test_own_core():
+    """On the workload's machine: one build for both."""
+    simulate_top(
+        Signalbox(machine(load(WORKLOAD)), AdderCore),
+        "cocotb_adders",
+        simulator="verilator",
+        name="example-core",
+    )
+
+
+def test_own_workload():
+    """Every sum is compared with numpy's; the urgent kernel overtakes."""
+    result = simulate_workload(WORKLOAD, "priority", core=AdderCore).result
+    ends = {(one.name, one.index): one.completed for one in result.kernels}
+    assert ends["short sum", 0] < ends["long sum", 3]
+
+
+def test_own_kernel():
+    simulate_top(Signalbox(COMPUTE), "cocotb_kernel", simulator="verilator", name="example-kernel")
