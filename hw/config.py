@@ -1,7 +1,7 @@
-"""What can be chosen when a Signalbox is built, and what stays constant.
+"""Build-time configuration and constants.
 
-Every unit takes one frozen `Config`. A configuration outside its limits is refused here, with a
-message that names the field, its value and its limits, before anything is elaborated.
+Every unit takes one frozen `Config`. A value outside its limits is refused here, before
+elaboration, with a message that names the field, its value and its limits.
 """
 
 from dataclasses import dataclass, fields
@@ -27,7 +27,7 @@ VA_BITS = 49
 """Bits of a virtual address (public version-2 page tables, spec page 60 section 6.1)."""
 
 PA_BITS = 40
-"""Most bits that a physical address can have."""
+"""Largest width of a physical address."""
 
 WINDOW_BASE = 0xFF_FFFF_0000
 """First virtual address of the on-chip semaphore window: the last 64 KiB of the 40-bit space that
@@ -37,20 +37,20 @@ WINDOW_BYTES = 0x1_0000
 """Bytes of the on-chip semaphore window; slots that were not built answer with an error."""
 
 SLOT_BYTES = 16
-"""Bytes of one semaphore: 8 payload, 8 timestamp (public four-word structure, spec 2.2)."""
+"""Bytes per semaphore: 8 payload, 8 timestamp (public four-word structure, spec 2.2)."""
 
 PRIORITIES = 64
-"""Device priorities: the QMD groups (spec page 00); 63 is the most urgent."""
+"""Device priorities, which are the QMD groups (spec page 00); 63 is the highest."""
 
 WARP_THREADS = 32
-"""Threads of a warp."""
+"""Threads per warp."""
 
 REGISTER_UNIT = 128
-"""Registers that an SM gives to warps at once: 4 of every thread of a warp. What a warp needs is
-rounded up to it, and so counted."""
+"""Allocation unit of an SM's registers: 4 per thread of a warp. A warp's demand is rounded up to
+it."""
 
 SHARED_UNIT = 1024
-"""Bytes of shared memory that an SM gives to blocks at once."""
+"""Allocation unit of an SM's shared memory, in bytes."""
 
 
 class ConfigError(ValueError):
@@ -64,7 +64,7 @@ def _bits(count: int) -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a number of `Config` may be: `low` … `high`, and `note`, what else holds."""
+    """Range of a number of `Config`: `low` … `high`; `note` is a further constraint."""
 
     low: int
     high: int
@@ -105,41 +105,43 @@ LIMITS = {
     "sm_shared": Limits(1024, 228 * 1024, note=f"a multiple of {SHARED_UNIT}"),
     "lanes": Limits(1, 32, power_of_two=True),
 }
-"""Of every number of `Config`, by its name; some bound each other as well."""
+"""By name of the `Config` member. Some members also constrain each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Sizes of one Signalbox, inside `LIMITS`.
+    """Sizes of one Signalbox, within `LIMITS`.
 
     Members
     -------
     channels : hardware channels, each with a GPFIFO ring.
     copy_engines : engines of class C7B5.
-    semaphores : semaphores on chip, 16 bytes each in the window.
-    counters : the first of them, which can be made counting semaphores (checked against underflow
-        and overflow; COPY-12, COPY-20).
-    data_width : bits of the AXI4 memory port.
-    address_width : bits of a physical address.
-    memory_bytes : bytes of physical memory from address 0; an access past it faults.
+    semaphores : on-chip semaphores, 16 bytes each in the window.
+    counters : number of semaphores, the first ones, that can be counting semaphores (checked
+        against underflow and overflow; COPY-12, COPY-20).
+    data_width : width of the AXI4 memory port.
+    address_width : width of a physical address.
+    memory_bytes : bytes of physical memory from address 0; an access past its end faults.
     asids : address spaces.
-    l1_entries : pages in the first-level TLB of each memory client; fully associative.
-    l1_misses : pages that each of them may be waiting for.
-    l2_entries, l2_ways : pages in the second-level TLB, which all share.
-    walks : page walks that may be under way.
-    walk_cache : regions (512 MiB, those of one PD0) of which walks know where their tables begin.
-    prefetch_beats : pushbuffer prefetch per channel in bus beats.
-    cycle_ns : nanoseconds that one clock stands for in PTIMER, timestamps, time-outs.
-    contexts : contexts that may have tasks; one of them runs.
-    slots : tasks that hold a slot of the task table, from which blocks are placed.
-    queues : queue tasks that may be open; a place is kept for each context, so no fewer than those.
-    sms : streaming multiprocessors; 0: there is no compute engine, and no compute class.
-    sm_warps, sm_blocks : hardware warps and block slots of each.
-    sm_registers : 32-bit registers of each, for all its warps together.
-    sm_shared : bytes of shared memory of each.
-    lanes : threads of a warp that its core executes per cycle.
-    timing_core : whether SMs have the core that takes time and computes nothing.
-    trace : whether the top level has the `trace` port (what simulations record).
+    l1_entries : entries of each memory client's first-level TLB; fully associative.
+    l1_misses : outstanding misses of each first-level TLB.
+    l2_entries : entries of the shared second-level TLB.
+    l2_ways : ways of the second-level TLB.
+    walks : concurrent page walks.
+    walk_cache : entries of the walk cache; each covers the 512 MiB region of one PD0 table.
+    prefetch_beats : pushbuffer prefetch per channel, in bus beats.
+    cycle_ns : nanoseconds per clock cycle, for PTIMER, timestamps and time-outs.
+    contexts : contexts that can have tasks; one of them runs at a time.
+    slots : slots of the task table. Blocks are placed only from tasks with a slot.
+    queues : open queue tasks; at least `contexts`, as one is reserved per context.
+    sms : streaming multiprocessors; 0: no compute engine and no compute class.
+    sm_warps : hardware warps per SM.
+    sm_blocks : block slots per SM.
+    sm_registers : 32-bit registers per SM, shared by its warps.
+    sm_shared : bytes of shared memory per SM.
+    lanes : threads of a warp that an SM core executes per cycle.
+    timing_core : SMs have the timing core, which takes time but computes nothing.
+    trace : the top level has the `trace` port, for recording by simulations.
     """
 
     channels: int = 8
@@ -184,7 +186,7 @@ class Config:
         if self.queues < self.contexts:
             raise ConfigError(
                 f"queues = {self.queues} is less than contexts = {self.contexts}: "
-                "a place is kept for each"
+                "one is reserved per context"
             )
 
     def _check_type(self) -> None:
@@ -222,8 +224,8 @@ class Config:
 
     @property
     def memory_clients(self) -> int:
-        """Clients of memory whose addresses are virtual: host, semaphore unit, copy engines; with a
-        compute engine its task unit and the SMs."""
+        """Memory clients with virtual addresses: host, semaphore unit, copy engines; with a compute
+        engine also the task unit and the SMs."""
         return 2 + self.copy_engines + (1 + self.sms if self.compute else 0)
 
     @property
@@ -233,68 +235,68 @@ class Config:
 
     @property
     def channel_bits(self) -> int:
-        """Bits of a channel number."""
+        """Width of a channel number."""
         return _bits(self.channels)
 
     @property
     def engine_bits(self) -> int:
-        """Bits of a copy-engine number."""
+        """Width of a copy-engine number."""
         return _bits(self.copy_engines)
 
     @property
     def semaphore_bits(self) -> int:
-        """Bits of an on-chip semaphore's number."""
+        """Width of an on-chip semaphore's index."""
         return _bits(self.semaphores)
 
     @property
     def asid_bits(self) -> int:
-        """Bits of an ASID."""
+        """Width of an ASID."""
         return _bits(self.asids)
 
     @property
     def context_bits(self) -> int:
-        """Bits of a context's number."""
+        """Width of a context number."""
         return _bits(self.contexts)
 
     @property
     def queue_bits(self) -> int:
-        """Bits of the number of an open queue."""
+        """Width of an open queue's number."""
         return _bits(self.queues)
 
     @property
     def rows(self) -> int:
-        """Rows of the kernel status register table: the slots, and a quarter as many again for
-        tasks that were evicted and whose blocks have not all ended."""
+        """Rows of the kernel status register table: one per slot, plus a quarter for evicted tasks
+        with running blocks."""
         return self.slots + self.slots // 4
 
     @property
     def row_bits(self) -> int:
-        """Bits of a row's number."""
+        """Width of a row number."""
         return _bits(self.rows)
 
     @property
     def sm_bits(self) -> int:
-        """Bits of an SM's number."""
+        """Width of an SM number."""
         return _bits(self.sms)
 
     @property
     def register_units(self) -> int:
-        """Registers of an SM, in units."""
+        """Registers of an SM, in allocation units."""
         return self.sm_registers // REGISTER_UNIT
 
     @property
     def shared_units(self) -> int:
-        """Shared memory of an SM, in units."""
+        """Shared memory of an SM, in allocation units."""
         return self.sm_shared // SHARED_UNIT
 
     @property
     def block_bits(self) -> int:
-        """Bits of a block slot's number."""
+        """Width of a block slot's number."""
         return _bits(self.sm_blocks)
 
     @property
     def warp_bits(self) -> int:
-        """Bits of a hardware warp's number."""
+        """Width of a hardware warp's number."""
         return _bits(self.sm_warps)
 
 
@@ -349,4 +351,4 @@ CONFIGS = {
         lanes=32,
     ),
 }
-"""Named configurations; every one is elaborated by the tests."""
+"""Named configurations; the tests elaborate every one."""

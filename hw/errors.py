@@ -1,5 +1,5 @@
-"""Why a channel halts: the public interrupt code, and our finer cause (COPY-12, HOST-6). And why a
-warp cannot go on."""
+"""Error codes: public interrupt and cause of a channel halt (COPY-12, HOST-6), and cause of a warp
+fault."""
 
 from amaranth.lib import enum
 
@@ -24,7 +24,7 @@ class Code(enum.IntEnum, shape=6):
 
 
 class Cause(enum.IntEnum, shape=6):
-    """What exactly was wrong; every cause belongs to one `Code` (`CODE_OF`)."""
+    """Cause of a halt; each belongs to one `Code` (`CODE_OF`)."""
 
     NONE = 0
     RING_POINTER = 1
@@ -32,27 +32,27 @@ class Cause(enum.IntEnum, shape=6):
     ENTRY_OPCODE = 2
     """Control entry with an opcode other than NOP."""
     ENTRY_RANGE = 3
-    """Segment runs past the 40-bit space."""
+    """Segment extends past the 40-bit space."""
     HEADER_RESERVED = 4
     """Reserved header form, or a reserved bit set."""
     HEADER_OBSOLETE = 5
-    """Header form of older parts."""
+    """Header form of older devices."""
     HEADER_RANGE = 6
-    """Method address runs past its 12 bits."""
+    """Method address exceeds 12 bits."""
     METHOD_UNDEFINED = 7
     METHOD_ILLEGAL = 8
-    """The method ILLEGAL."""
+    """Method ILLEGAL."""
     METHOD_PRIVILEGED = 9
     OBJECT_UNBOUND = 10
     """Engine method on a subchannel without an object."""
     OBJECT_SOFTWARE = 11
-    """Method for a software object: the CPU's to execute."""
+    """Method of a software object, to be executed by the CPU."""
     OBJECT_CLASS = 12
-    """SET_OBJECT of a class that was not built."""
+    """SET_OBJECT with a class that was not built."""
     COPY_METHOD = 13
-    """Method that the copy class lacks."""
+    """Method that the copy class does not have."""
     COPY_ZERO = 14
-    """Copy of no bytes."""
+    """Copy of zero bytes."""
     COPY_MODE = 15
     """Block-linear, remap, or another mode that is not modelled."""
     USERD_WRITE = 16
@@ -70,34 +70,34 @@ class Cause(enum.IntEnum, shape=6):
     COPY_WRITE_BUS = 27
     COPY_WRITE_FAULT = 28
     COPY_SEMAPHORE = 29
-    """The copy is complete, its semaphore release was refused."""
+    """The copy completed, but its semaphore release was refused."""
     FETCH_BUS = 30
     """Bus error reading USERD, ring or pushbuffer."""
     FETCH_FAULT = 31
     """USERD, ring or pushbuffer not mapped."""
     COMPUTE_MODE = 32
-    """Data of a compute method that ask for what is not modelled."""
+    """Compute method with data that request an unmodelled feature."""
     INLINE_BUS = 33
     INLINE_FAULT = 34
     """An inline task record could not be written."""
     TASK_BUS = 35
     TASK_FAULT = 36
-    """A task's record could not be read."""
+    """The task's record could not be read."""
     TASK_MODEL = 37
-    """A task's record is of another version, or uses what is not modelled."""
+    """The task's record has another version, or uses an unmodelled feature."""
     TASK_CHECK = 38
-    """A public check of the task's record fails; `CAUSE.SKEDCHECK` says which."""
+    """The task's record fails a public check, given by `CAUSE.SKEDCHECK`."""
     TASK_FULL = 39
-    """The list of the task's priority has no room."""
+    """The list of the task's priority is full."""
     TASK_LISTS = 40
     """The memory of the task lists could not be accessed."""
     TASK_KERNEL = 41
-    """A warp of the task could not go on; `WARP_FAULT` says why."""
+    """A warp of the task faulted; see `WARP_FAULT`."""
     TASK_RELEASE = 42
-    """The task is complete, but a release at its end was refused."""
+    """The task completed, but a release at its end was refused."""
     TASK_QUEUE = 43
-    """INCREMENT_PUT of a record that is no open queue; or a queue was launched that is open, or for
-    which its context finds no place: the last ones are kept for others."""
+    """INCREMENT_PUT of a record that is not an open queue; or launch of a queue that is already
+    open, or that finds no free place: the last ones are reserved for other contexts."""
 
 
 CODE_OF = {
@@ -145,23 +145,23 @@ CODE_OF = {
     Cause.TASK_RELEASE: Code.DEVICE,
     Cause.TASK_QUEUE: Code.DEVICE,
 }
-"""Public interrupt of every cause. `METHOD0`/`DATA0` hold the offending method; the cause and
-`ERROR_VA` say the rest."""
+"""Public interrupt of every cause. `METHOD0` and `DATA0` hold the offending method; the cause and
+`ERROR_VA` give the details."""
 
 
 class CoreCause(enum.Enum, shape=4):
-    """Why a warp cannot go on."""
+    """Cause of a warp fault."""
 
     NONE = 0
     INSTRUCTION = 1
-    """Not an instruction, or one with an operand that the kernel does not have."""
+    """Invalid instruction, or an operand that the kernel does not have."""
     PROGRAM_BUS = 2
     PROGRAM_FAULT = 3
-    """The program's memory could not be read; and so the constant buffer's."""
+    """Program or constant buffer could not be read."""
     MEMORY_BUS = 4
     MEMORY_FAULT = 5
     MEMORY_ALIGNMENT = 6
     SHARED_RANGE = 7
     """Past the block's shared memory, or not a multiple of 4."""
     MASK_STACK = 8
-    """Too many lane masks, or one taken that is not there."""
+    """Overflow or underflow of the lane-mask stack."""

@@ -1,7 +1,7 @@
-"""SystemVerilog of any component, the same text on every machine.
+"""SystemVerilog export of any component, reproducible on every machine.
 
 Flat port names: members of nested interfaces join with two underscores (`axi__aw__valid`), records
-are vectors, `clk` and `rst` are added when the design is clocked.
+are vectors; `clk` and `rst` are added to clocked designs.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from signalbox.hw.lib.shared import instances
 __all__ = ["FOLLOWS", "intermediate", "ports", "verilog"]
 
 FOLLOWS = "follows"
-"""Attribute of every shared module: "output:input,input …", which outputs follow which inputs
-within a cycle (`hw.lib.comb_paths`)."""
+"""Attribute of every shared module with its combinational paths: "output:input,input …"
+(`hw.lib.comb_paths`)."""
 
 _HIDDEN = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding")
 
@@ -47,22 +47,23 @@ _PART = re.compile(
     r"(?P<value>[^-;?(+*/&|^~!<>=]*);\n",
     re.MULTILINE,
 )
-"""Of a net, part of which becomes a value as it is: no operator takes its width from it."""
+"""Part of a net, assigned from an expression without operators, whose width would depend on the
+net."""
 
 
 def verilog(design: wiring.Component, name: str = "top") -> str:
-    """SystemVerilog of `design` as module `name`, with Amaranth's own Yosys.
+    """SystemVerilog of `design` as module `name`, by Amaranth's own Yosys.
 
-    SystemVerilog on purpose: `always_comb` runs at time 0, Amaranth's plain Verilog does not in
-    Icarus (amaranth-lang/amaranth#1629). Icarus itself sees `always @*` with a start of its own.
-    Source locations are left out, they differ between machines. A shared component is module
-    `name`_`module` of its own (`hw.lib.shared`); no other but the top has a name without a dot.
+    SystemVerilog, as `always_comb` runs at time 0; Amaranth's plain Verilog does not in Icarus
+    (amaranth-lang/amaranth#1629). Icarus itself gets `always @*` with a start event. Source
+    locations are removed, as they differ between machines. A shared component becomes a module
+    `name`_`module` (`hw.lib.shared`); the names of all other modules except the top contain a dot.
 
     Raises `ValueError` for two shared components of one name.
     """
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     text = intermediate(design, name, ports(design))
-    # `x[1]` as a name: Yosys 0.70 takes it for bit 1 of `x` when it maps to LUTs, and stops.
+    # A net named `x[1]`: Yosys 0.70 mistakes it for bit 1 of `x` in LUT mapping, and fails.
     text = re.sub(r"\\\S*\[\S*", lambda found: found[0].replace("[", ".").replace("]", ""), text)
     remove = " ".join(f"-remove {attribute}" for attribute in _HIDDEN)
     script = [
@@ -79,8 +80,8 @@ def verilog(design: wiring.Component, name: str = "top") -> str:
 
 @contextlib.contextmanager
 def _without_collector() -> Generator[None]:
-    """A netlist only grows: the garbage collector, which goes through it again and again, would
-    take a third of the time."""
+    """Disables the garbage collector: a netlist only grows, and repeated scans of it would take a
+    third of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -92,8 +93,8 @@ def _without_collector() -> Generator[None]:
 
 @_without_collector()
 def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: object = None) -> str:
-    """RTLIL of `design` as module `name` with ports `flat`, and of what instances in it share, each
-    once. Raises as `verilog`."""
+    """RTLIL of `design` as module `name` with ports `flat`, and once of each shared component in
+    it. Raises as `verilog`."""
     known: dict[str, Elaboratable] = {name: design}
     waiting, texts = [(name, flat)], []
     while waiting:
@@ -112,15 +113,15 @@ def intermediate(design: Elaboratable, name: str, flat: Ports, *, platform: obje
 
 
 def _told(text: str, module: str, whole: Design) -> str:
-    """RTLIL with an attribute of `module`: which of its outputs follow which of its inputs."""
+    """RTLIL with an attribute on `module` that lists its combinational paths."""
     value = " ".join(f"{output}:{','.join(inputs)}" for output, inputs in follows(whole).items())
     line = f"module \\{module}\n"
     return text.replace(line, f'attribute \\{FOLLOWS} "{value}"\n{line}', 1)
 
 
 def _joined(text: str) -> str:
-    """Nets assigned as a whole where Yosys assigns their parts: from those, Icarus puts a net
-    together bit by bit whenever one changes."""
+    """Merges partial assignments of a net into one: Icarus reassembles a net from its parts bit by
+    bit on every change."""
     return "".join(map(_join, re.split(r"^(?=module )", text, flags=re.MULTILINE)))
 
 
@@ -143,7 +144,7 @@ def _join(module: str) -> str:
 
 
 def _portable(text: str) -> str:
-    """Every `always_comb` behind a macro, with what the macro needs in its module."""
+    """Replaces every `always_comb` by a macro, and adds the macro's declarations to its module."""
     first, *modules = re.split(r"^(?=module )", text, flags=re.MULTILINE)
     for number, module in enumerate(modules):
         blocks, found = re.subn(r"^  always_comb\b", "  `COMB", module, flags=re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Instance blocks: a context and its subcontexts' page directories, 4 KiB in memory (ASID-21).
+"""Instance blocks: page directories of a context's subcontexts, 4 KiB in memory (ASID-21).
 
-The one place where their layout stands. Of the public block only what names page directories is
-used: which of 64 subcontexts have one, and where it lies. The subcontext's number is the ASID.
+The only definition of their layout. Of the public block only the page directories are used: a valid
+bit and a base for each of 64 subcontexts. The subcontext number is the ASID.
 
 Source: NVIDIA open-gpu-doc dev_ram.ref.txt (NV_RAMIN_SC_PDB_VALID, NV_RAMIN_SC_PAGE_DIR_BASE_*).
 """
@@ -11,21 +11,21 @@ from amaranth.lib import data
 __all__ = ["SC_BASES", "SC_STEP", "SC_VALID", "SUBCONTEXTS", "PageDirectoryBase"]
 
 SUBCONTEXTS = 64
-"""Subcontexts of an instance block."""
+"""Subcontexts per instance block."""
 
 SC_VALID = 166 * 4
-"""Byte offset of the bits, one per subcontext, that say whether it has a page directory."""
+"""Byte offset of the valid bits of the page directories, one per subcontext."""
 
 SC_BASES = 168 * 4
-"""Byte offset of the first subcontext's page directory base."""
+"""Byte offset of the first page directory base."""
 
 SC_STEP = 16
-"""Bytes from one to the next."""
+"""Bytes between page directory bases."""
 
 
 class PageDirectoryBase(data.Struct):
-    """Page directory base of a subcontext, 8 bytes. `target` 0 is this machine's memory; tables of
-    version 2 alone are known here."""
+    """Page directory base of a subcontext, 8 bytes. `target` 0 is this machine's memory. Only
+    tables of version 2 are supported."""
 
     target: 2
     volatile: 1

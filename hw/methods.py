@@ -1,8 +1,8 @@
 """Method numbers, header forms and bit fields of the public command stream (spec page 60).
 
-The one place where they stand: the decoder reads them in hardware, the driver writes them. Method
-numbers are byte offsets. Layouts are Amaranth `data.Struct`s; `.const()` truncates silently, so
-software goes through `pack()`, which refuses a value that does not fit.
+Their only definition: the hardware decodes them, the driver writes them. Method numbers are byte
+offsets. Layouts are Amaranth `data.Struct`s; `.const()` truncates silently, so software uses
+`pack()`, which refuses a value that does not fit.
 
 Source: NVIDIA open-gpu-doc class headers clc56f.h, clc7b5.h and clc6c0.h, as restated on spec page
 60.
@@ -49,8 +49,8 @@ USERD_BYTES = 512
 
 
 class Userd(enum.IntEnum):
-    """Byte offsets in USERD, 512 bytes of memory per channel (3.3). REF and GP_GET are written by
-    the machine, GP_PUT by the driver."""
+    """Byte offsets in USERD, 512 bytes of memory per channel (3.3). The machine writes REF and
+    GP_GET, the driver GP_PUT."""
 
     REF = 0x48
     GP_GET = 0x88
@@ -170,7 +170,7 @@ class Reduction(enum.IntEnum, shape=4):
 
 
 class SemaphoreExecute(data.Struct):
-    """SEM_EXECUTE data (2.1). `release_wfi` 1 waits for idle; `wide` is the 64-bit payload."""
+    """SEM_EXECUTE data (2.1). `release_wfi` 1 waits for idle; `wide` selects the 64-bit payload."""
 
     operation: 3
     reserved0: 9
@@ -186,7 +186,8 @@ class SemaphoreExecute(data.Struct):
 
 
 class LegacySemaphore(data.Struct):
-    """SEMAPHORED data: one-hot operation; `release_wfi` 0 waits; `one_word` 0 is 16 bytes."""
+    """SEMAPHORED data: one-hot operation; `release_no_wfi` 0 waits for idle; `one_word` 0 is 16
+    bytes."""
 
     operation: 5
     reserved0: 7
@@ -215,8 +216,8 @@ class MemOp(enum.IntEnum, shape=5):
 
 
 class MemOpA(data.Struct):
-    """MEM_OP_A data of an invalidation (2.5): 4 KiB << `invalidation_size` around the address, of
-    which MEM_OP_B has bits 63:32."""
+    """MEM_OP_A data of an invalidation (2.5): 4 KiB << `invalidation_size` around the address,
+    whose bits 63:32 are in MEM_OP_B."""
 
     invalidation_size: 6
     inval_scope: 2
@@ -226,7 +227,7 @@ class MemOpA(data.Struct):
 
 
 class MemOpC(data.Struct):
-    """MEM_OP_C data of an invalidation (2.5). `pdb_all`: of all page directories."""
+    """MEM_OP_C data of an invalidation (2.5). `pdb_all`: all page directories."""
 
     pdb_all: 1
     gpc_disable: 1
@@ -238,7 +239,7 @@ class MemOpC(data.Struct):
 
 
 class MemOpD(data.Struct):
-    """MEM_OP_D data (2.5), which do what `operation` says."""
+    """MEM_OP_D data (2.5), with the operation to execute."""
 
     pdb_addr_hi: 27
     operation: MemOp
@@ -344,8 +345,8 @@ class CopyLaunch(data.Struct):
 
 
 class ComputeMethod(enum.IntEnum, shape=13):
-    """Compute class methods, byte offsets (section 5.1); all others of the class set state of
-    shaders that this machine lacks."""
+    """Compute class methods, byte offsets; all others of the class set shader state that this
+    machine does not have (section 5.1)."""
 
     NOP = 0x100
     WAIT_FOR_IDLE = 0x110
@@ -396,7 +397,7 @@ class ReportOp(enum.IntEnum, shape=2):
 
 
 class ReportSemaphore(data.Struct):
-    """SET_REPORT_SEMAPHORE_D data. `reduction` is numbered as `hw.qmd.ReleaseOp`."""
+    """SET_REPORT_SEMAPHORE_D data. `reduction` uses the numbers of `hw.qmd.ReleaseOp`."""
 
     operation: 2
     flush_disable: 1
@@ -413,10 +414,9 @@ class ReportSemaphore(data.Struct):
 
 
 def pack(layout: type[data.Struct], **values: int) -> int:
-    """Value of a record as an integer; fields not named are 0.
+    """Packs a record into an integer; fields not named are 0.
 
-    Raises `ValueError` naming the field when a value does not fit, `KeyError` for a field that
-    the layout lacks.
+    Raises `ValueError` naming the field when a value does not fit, `KeyError` for an unknown field.
     """
     word = 0
     view = data.Layout.cast(layout)
@@ -430,7 +430,7 @@ def pack(layout: type[data.Struct], **values: int) -> int:
 
 
 def unpack(layout: type[data.Struct] | data.Layout, word: int) -> dict[str, int]:
-    """Fields of a record as bare numbers: enumerations would refuse one that they do not know."""
+    """Fields of a record as plain numbers, as enumerations would refuse undefined values."""
     fields = {}
     for name, field in data.Layout.cast(layout):
         width = field.width if isinstance(field.width, int) else 0

@@ -1,4 +1,4 @@
-"""Command-line options that choose a configuration, made from the members of `Config`."""
+"""Command-line options for a configuration, derived from the members of `Config`."""
 
 import argparse
 import pkgutil
@@ -12,12 +12,12 @@ from signalbox.hw.config import CONFIGS, LIMITS, Config, ConfigError
 __all__ = ["add_core", "add_options", "chosen", "program"]
 
 _FLAGS = {"timing_core": "SMs that take time and compute nothing", "trace": "a trace port"}
-"""What each member that is a bool is for."""
+"""Help text of each bool member."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--config NAME` and one option per member of `Config`, which overrides the named one.
-    Their limits stand in the help."""
+    """Adds `--config NAME`, and one option per member of `Config` that overrides it. The help shows
+    the limits."""
     group = parser.add_argument_group("configuration", "Limits, and in brackets the default one.")
     group.add_argument(
         "--config",
@@ -40,8 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
-    """The configuration that `args` names; one outside its limits ends the program with its
-    message."""
+    """Configuration given by `args`; one outside its limits exits the program with its message."""
     given = {field.name: getattr(args, field.name) for field in fields(Config)}
     try:
         return replace(CONFIGS[args.config], **{k: v for k, v in given.items() if v is not None})
@@ -50,7 +49,7 @@ def chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Config:
 
 
 def _number(text: str) -> int:
-    """Base 0, so that sizes may be written in hexadecimal."""
+    """Base 0, so sizes can be hexadecimal."""
     try:
         return int(text, 0)
     except ValueError:
@@ -58,7 +57,7 @@ def _number(text: str) -> int:
 
 
 def add_core(parser: argparse.ArgumentParser) -> None:
-    """Add `--core MODULE:CLASS`; the class is the parsed value, None without the option."""
+    """Adds `--core MODULE:CLASS`; the parsed value is the class, None without the option."""
     parser.add_argument(
         "--core",
         type=_class,
@@ -69,7 +68,7 @@ def add_core(parser: argparse.ArgumentParser) -> None:
 
 
 def _class(text: str) -> Callable[..., Any]:
-    """A class or function by its module and name."""
+    """Resolves a class or function by module and name."""
     if ":" not in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form MODULE:CLASS")
     try:

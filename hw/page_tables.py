@@ -1,12 +1,12 @@
 """Page tables of version 2 and MMU fault records: the layouts in memory (ASID-7, HOST-11).
 
-The one place where they stand: the page walker reads tables so, the driver writes them. Five
-levels translate 49 bits of virtual address:
+Their only definition: the page walker reads these tables, the driver writes them. Five levels
+translate 49 bits of virtual address:
 
     PD3 48:47   PD2 46:38   PD1 37:29   PD0 28:21   page table 20:12 (4 KiB) or 20:16 (64 KiB)
 
-An entry of PD0 is dual: it names a table of 64 KiB pages (low half) and one of 4 KiB pages (high
-half), or is itself the PTE of a 2 MiB page. The big table is looked at first. Entries have 8 bytes,
+A PD0 entry is dual: it names a table of 64 KiB pages (low half) and one of 4 KiB pages (high half),
+or is itself the PTE of a 2 MiB page. The table of 64 KiB pages comes first. Entries have 8 bytes,
 those of PD0 16.
 
 Source: NVIDIA open-gpu-doc gp100-mmu-format.pdf, dev_mmu.ref.txt, dev_mmu_fault.ref.txt and
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the tables: `bits` of address from bit `shift` on choose one of its entries."""
+    """Level of the page tables: `bits` address bits from bit `shift` on select an entry."""
 
     name: str
     shift: int
@@ -48,11 +48,11 @@ class Level:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of one table."""
+        """Bytes per table."""
         return self.entry_bytes << self.bits
 
     def index(self, va: int) -> int:
-        """The entry of a virtual address."""
+        """Index of a virtual address in its table."""
         return va >> self.shift & (1 << self.bits) - 1
 
 
@@ -62,17 +62,17 @@ DIRECTORIES = (
     Level("PD1", 29, 9),
     Level("PD0", 21, 8, 16),
 )
-"""Page directories, from the one that the page directory base points at."""
+"""Page directories, from the root on."""
 
 TABLES = {1 << 12: Level("PT 4K", 12, 9), 1 << 16: Level("PT 64K", 16, 5)}
-"""Page tables by the size of their pages in bytes."""
+"""Page tables, by page size in bytes."""
 
 PAGE_SIZES = (1 << 12, 1 << 16, 1 << 21)
-"""Bytes of a page; a page of the largest size is mapped by PD0 itself."""
+"""Page sizes in bytes; the largest pages are mapped by PD0 itself."""
 
 
 class PdeAperture(enum.IntEnum, shape=2):
-    """Where the table that a PDE names lies. Only video memory is modelled."""
+    """Location of the table named by a PDE. Only video memory is modelled."""
 
     INVALID = 0
     VIDEO = 1
@@ -81,7 +81,7 @@ class PdeAperture(enum.IntEnum, shape=2):
 
 
 class PteAperture(enum.IntEnum, shape=2):
-    """Where a page lies. Only video memory is modelled."""
+    """Location of a page. Only video memory is modelled."""
 
     VIDEO = 0
     PEER = 1
@@ -90,8 +90,8 @@ class PteAperture(enum.IntEnum, shape=2):
 
 
 class Pde(data.Struct):
-    """Entry of PD3, PD2 and PD1. `address` >> 12; in video memory its low 25 bits count.
-    `aperture` INVALID with `volatile` is sparse."""
+    """Entry of PD3, PD2 and PD1. `address` >> 12; in video memory only its low 25 bits are used.
+    Aperture INVALID with `volatile` is sparse."""
 
     is_pte: 1
     aperture: PdeAperture
@@ -104,7 +104,7 @@ class Pde(data.Struct):
 
 
 class DualPde(data.Struct):
-    """Entry of PD0 where `is_pte` is 0: `big_address` >> 8, `small_address` >> 12."""
+    """Entry of PD0 with `is_pte` 0: `big_address` >> 8, `small_address` >> 12."""
 
     is_pte: 1
     big_aperture: PdeAperture
@@ -120,10 +120,10 @@ class DualPde(data.Struct):
 
 
 class Pte(data.Struct):
-    """Entry of a page table, and low half of a PD0 entry with IS_PTE, whose bit `valid` is.
+    """Page table entry, or low half of a PD0 entry whose bit IS_PTE, here `valid`, is set.
 
-    `address` >> 12. Not valid: sparse with `volatile` (reads give 0, writes are dropped); in a
-    table of 64 KiB pages, with `privileged`, no 4 KiB page lies below either.
+    `address` >> 12. If not valid: sparse with `volatile` (reads return 0, writes are dropped); in a
+    table of 64 KiB pages, with `privileged`, there is no 4 KiB page below either.
     """
 
     valid: 1
@@ -140,40 +140,40 @@ class Pte(data.Struct):
 
 
 class FaultType(enum.IntEnum, shape=5):
-    """FAULT_TYPE of a fault record. Those that the machine reports say when."""
+    """FAULT_TYPE of a fault record. Types raised by this machine are described."""
 
     PDE = 0
-    """No table where the walk needs one."""
+    """The walk needs a table that does not exist."""
     PDE_SIZE = 1
-    """A PDE above PD0 that claims to be a PTE."""
+    """A PDE above PD0 with IS_PTE set."""
     PTE = 2
     """Page not mapped."""
     VA_LIMIT = 3
     """Address past the limit of its address space."""
     UNBOUND_INST_BLOCK = 4
-    """ASID to which nothing is bound."""
+    """ASID without a bind."""
     PRIV = 5
-    """Privileged page, and the access is not."""
+    """Unprivileged access to a privileged page."""
     RO = 6
     """Write to a read-only page."""
     WO = 7
     PITCH_MASK = 8
     WORK_CREATION = 9
     UNSUPPORTED_APERTURE = 10
-    """Table or page elsewhere than in video memory."""
+    """Table or page outside video memory."""
     COMPRESSION = 11
     UNSUPPORTED_KIND = 12
-    """Page of another kind than pitch."""
+    """Page of a kind other than pitch."""
     REGION = 13
     """Table or page past the end of physical memory."""
     POISONED = 14
-    """Bus error while a table was read."""
+    """Bus error reading a table."""
     ATOMIC = 15
     """Atomic access to a page that forbids it."""
 
 
 class AccessType(enum.IntEnum, shape=4):
-    """ACCESS_TYPE of a fault record; 8 more: the same, by a physical address."""
+    """ACCESS_TYPE of a fault record; plus 8 for an access by physical address."""
 
     READ = 0
     WRITE = 1
@@ -189,7 +189,7 @@ TASK_UNIT = 7
 """`client` of the task unit in fault records."""
 
 GPC_SMS = 16
-"""SMs that have the same `gpc` in fault records."""
+"""SMs per `gpc` in fault records."""
 
 
 class InstanceAperture(enum.IntEnum, shape=2):
@@ -197,15 +197,15 @@ class InstanceAperture(enum.IntEnum, shape=2):
 
     VIDEO = 0
     INVALID = 1
-    """Nothing is bound: there is no instance."""
+    """Nothing is bound, so there is no instance."""
 
 
 class FaultRecord(data.Struct):
-    """One entry of the fault buffer, 32 bytes (6.4). `instance` names the address space, its page
-    directory base >> 12; with aperture INVALID it is 0. `address` is the virtual
-    address >> 12; `timestamp` PTIMER. `client`: 1 host, 2 semaphore unit, 3 and on copy engines, 7
-    the compute engine's task unit, all of them `client_type` 1; of SMs the `gpc` is the number / 16
-    and `client` the rest, with `client_type` 0. `asid` is our own: public records have none."""
+    """Entry of the fault buffer, 32 bytes (6.4). `instance` is the page directory base >> 12 of the
+    address space, 0 with aperture INVALID. `address` is the virtual address >> 12; `timestamp` is
+    PTIMER. `client`: 1 host, 2 semaphore unit, 3 and up copy engines, 7 the compute engine's task
+    unit, all with `client_type` 1; for SMs, with `client_type` 0, `gpc` is the SM number / 16 and
+    `client` the remainder. `asid` is our own; public records have none."""
 
     reserved0: 8
     instance_aperture: InstanceAperture

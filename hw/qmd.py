@@ -1,7 +1,7 @@
 """Task metadata: the QMD of version 3.0, 256 bytes in memory (HOST-10, spec page 60 appendix A).
 
-The one place where its fields stand: the front end reads records so, the driver writes them. Bit n
-of the record is bit n % 32 of dword n // 32. A record lies at a multiple of 256 bytes.
+The only definition of its fields: the front end reads these records, the driver writes them. Bit n
+of the record is bit n % 32 of dword n // 32. Records are aligned to 256 bytes.
 
 Source: NVIDIA open-gpu-doc clc6c0qmd.h (NVC6C0_QMDV03_00_*), as restated on spec page 60.
 """
@@ -30,19 +30,19 @@ QMD_BYTES = 256
 QMD_BITS = 8 * QMD_BYTES
 
 QMD_VERSION = (3, 0)
-"""QMD_MAJOR_VERSION and QMD_VERSION of the records that are understood."""
+"""Supported QMD_MAJOR_VERSION and QMD_VERSION."""
 
 CONSTANT_BUFFERS = 8
-"""Constant buffers that a record names; field names have the number in the middle."""
+"""Constant buffers per record; their number is in the middle of the field names."""
 
 RELEASES = (768, 896, 1664)
-"""First bits of the three completion releases, which are alike."""
+"""First bits of the three completion releases, which have the same layout."""
 
 MOST_THREADS = 1024
-"""Threads of a block at most."""
+"""Limit of threads per block."""
 
 MOST_REGISTERS = 255
-"""Registers of a thread at most."""
+"""Limit of registers per thread."""
 
 _FIELDS = {
     "OUTER_PUT": (30, 0),
@@ -140,7 +140,7 @@ _BUFFER = {
     "CONSTANT_BUFFER_{}_INVALIDATE": (1074, 1074, 64),
     "CONSTANT_BUFFER_{}_SIZE_SHIFTED4": (1087, 1075, 64),
 }
-"""The same of the first constant buffer, and how far apart those of the next ones are."""
+"""Highest and lowest bit of the first constant buffer's fields, and the distance to the next."""
 
 _RELEASE = {
     "ADDRESS_LOWER": (31, 0),
@@ -156,24 +156,24 @@ _RELEASE = {
     "PAYLOAD_LOWER": (95, 64),
     "PAYLOAD_UPPER": (127, 96),
 }
-"""The same of a release, from its first bit."""
+"""Highest and lowest bit of a release's fields, relative to its first bit."""
 
 _MODEL = {"MODEL_PLACEMENT": (139, 138)}
-"""What the public record lacks and this machine has, in bits that it leaves free."""
+"""Fields of this machine, in bits unused by the public record."""
 
 
 class Placement(enum.IntEnum, shape=2):
-    """MODEL_PLACEMENT: how blocks are spread over SMs (ASID-32)."""
+    """MODEL_PLACEMENT: distribution of blocks over SMs (ASID-32)."""
 
     CONTEXT = 0
-    """As the context says."""
+    """As set for the context."""
     WIDE = 1
     DEEP = 2
     AFFINITY = 3
 
 
 class DependentAction(enum.IntEnum, shape=3):
-    """DEPENDENT_QMDn_ACTION: what the end of a task does to another."""
+    """DEPENDENT_QMDn_ACTION: action of a task's end on another task."""
 
     INCREMENT_PUT = 0
     SCHEDULE = 1
@@ -195,7 +195,7 @@ class ReleaseOp(enum.IntEnum, shape=3):
 
 
 class SkedCheck(enum.IntEnum, shape=6):
-    """Public numbers of what is wrong with a record (section 5.3), as far as they are raised."""
+    """Public numbers of the checks of a record (section 5.3) that this machine performs."""
 
     NONE = 0
     LOCAL_MEMORY = 2
@@ -229,4 +229,4 @@ def _fields() -> dict[str, data.Field]:
 
 
 QMD = data.FlexibleLayout(QMD_BITS, _fields())
-"""The record, by its public field names."""
+"""The record, with the public field names."""

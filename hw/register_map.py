@@ -1,4 +1,4 @@
-"""The register map as documents: Markdown for people, a C header for programs.
+"""Documents of the register map: Markdown for people, a C header for programs.
 
 python -m signalbox.hw.register_map --markdown FILE --header FILE [configuration options]
 """
@@ -31,50 +31,51 @@ __all__ = ["header", "main", "markdown"]
 
 _PREFACE = f"""\
 Made from `hw/registers.py`. Byte addresses of the AXI4-Lite control port ({ADDRESS_BITS} bits);
-every register has 32 bits. Bits that are not listed read as 0, and what is written to them is
-ignored. A write is answered when it has taken effect. SLVERR without any effect answers an address
-without a register, a channel or semaphore that was not built, a write to a read-only register, and
-a write of part of a word to a write-only register, a channel or a semaphore."""
+every register has 32 bits. Bits that are not listed read as 0 and ignore writes. A write is
+answered once it has taken effect. SLVERR, without side effects, answers an address without a
+register, a channel or semaphore that was not built, a write to a read-only register, and a partial
+write to a write-only register, a channel or a semaphore."""
 
 _BRING_UP = f"""\
 ## Bringing a channel up
 
 1. An address space, once for all channels that share it: page tables in memory; then MMU_PDB_LO,
    MMU_PDB_HI, MMU_LIMIT_LO, MMU_LIMIT_HI, MMU_COMMAND with BIND, and MMU_STATUS until BUSY is 0.
-   All addresses below are virtual ones of it.
-2. Memory: a ring of 2^n entries of 8 bytes; USERD, {methods.USERD_BYTES} zero bytes on as many,
-   with {", ".join(f"{member.name} at {member.value:#x}" for member in methods.Userd)}; segments.
-3. Registers of the channel, which hold nothing in particular before (reset "–"): GP_BASE,
-   GP_BASE_HI, USERD, USERD_HI, CONFIG, SLICE, ACQUIRE; then CONTROL.ENABLE = 1.
+   All addresses below are virtual addresses in it.
+2. Memory: a ring of 2^n entries of 8 bytes; {methods.USERD_BYTES} zero bytes, aligned to their
+   size, for USERD ({", ".join(f"{member.name} at {member.value:#x}" for member in methods.Userd)});
+   segments.
+3. Registers of the channel, undefined until written (reset "–"): GP_BASE, GP_BASE_HI, USERD,
+   USERD_HI, CONFIG, SLICE, ACQUIRE; then CONTROL.ENABLE = 1.
 4. Each submission: the segment, its ring entry, the new GP_PUT in USERD, then the channel's number
-   to DOORBELL. GP_GET comes back in USERD and in the register of that name.
-5. An error sets the channel's bit in INTR_ERROR; CAUSE, METHOD0, DATA0 and ERROR_VA say what it
-   was. Writing its bits in INTR_0 and INTR_1 goes on: the held method is tried again, unless
-   METHOD0 was written before with another one, NOP to skip it.
+   to DOORBELL. GP_GET is written to USERD and shown in the register of that name.
+5. An error sets the channel's bit in INTR_ERROR; CAUSE, METHOD0, DATA0 and ERROR_VA describe it.
+   Writing its bits in INTR_0 and INTR_1 resumes the channel: the held method is retried, unless
+   METHOD0 was overwritten before, with NOP to skip it.
 6. CONTROL.ENABLE = 0 switches it off; its memory is free when STATUS.ACTIVE is 0.
 
-For tasks: TASK_LISTS, TASK_LISTS_HI and TASK_LISTS_SIZE give memory for 64 lists of each context;
-each context's registers name its instance block, which says which address spaces are bound before
-its tasks run; CONFIG.CONTEXT of a channel says where its tasks belong. A task's record is written
-to memory, SEND_PCAS_A gives its address, SEND_SIGNALING_PCAS2_B launches it.
+For tasks: TASK_LISTS_LO, TASK_LISTS_HI and TASK_LISTS_SIZE set the memory for 64 lists per context;
+each context's registers name its instance block, whose address spaces are bound before its tasks
+run; CONFIG.CONTEXT of a channel selects the context of its tasks. A task's record is written to
+memory, SEND_PCAS_A gives its address, SEND_SIGNALING_PCAS2_B launches it.
 
-Numbers of methods, bit fields of ring entries, headers and methods are in the C header. Where they
-are public they are NVIDIA's, from <https://github.com/NVIDIA/open-gpu-doc>: class headers
+Numbers of methods and bit fields of ring entries, headers and methods are in the C header. The
+public ones are NVIDIA's, from <https://github.com/NVIDIA/open-gpu-doc>: class headers
 `classes/host/clc56f.h`, `classes/dma-copy/clc7b5.h`, `classes/compute/clc6c0.h` and `clc6c0qmd.h`;
 `manuals/ampere/ga100/dev_pbdma.ref.txt` and `dev_ram.ref.txt` describe rings, headers, host methods
 and USERD, `pascal/gp100-mmu-format.pdf` the page tables,
 `manuals/volta/gv100/dev_mmu_fault.ref.txt` the records of faults."""
 
 _WORD = 64
-"""Bits of the words that records in memory are described by."""
+"""Word size for the description of records in memory."""
 
 _SECTIONS = re.compile(r" \((?:(?:spec |section )?\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*|[A-Z]+-\d+)\)")
-"""What docstrings name of the specification: " (1.2)", " (section 4)", " (HOST-9)"."""
+"""References to the specification in docstrings: " (1.2)", " (section 4)", " (HOST-9)"."""
 
 _RULES = {
     "ro": "read only; a write is answered with SLVERR",
     "rw": "read and write",
-    "w1c": "read; a 1 that is written clears its bit, an event in that very cycle is kept",
+    "w1c": "read; writing a 1 clears the bit, an event in the same cycle is kept",
     "wo": "write only; reads as 0",
 }
 
@@ -107,7 +108,7 @@ _NUMBERS = {
     "CODE": Code,
     "CAUSE": Cause,
 }
-"""Prefix and numbers of the public command stream and of the errors."""
+"""Enumerations of the public command stream and of the errors, by prefix."""
 
 _LAYOUTS = {
     "HEADER": methods.Header,
@@ -125,11 +126,11 @@ _LAYOUTS = {
     "DUAL_PDE": page_tables.DualPde,
     "PTE": page_tables.Pte,
 }
-"""Prefix and bit fields of the public command stream, page tables and fault records."""
+"""Layouts of the public command stream, page tables and fault records, by prefix."""
 
 
 def markdown(config: Config) -> str:
-    """Register map of a machine built with `config`, as Markdown."""
+    """Register map of a machine with `config`, as Markdown."""
     lines = [
         f"# Register map, version {VERSION[0]}.{VERSION[1]}",
         "",
@@ -147,13 +148,13 @@ def markdown(config: Config) -> str:
 
 
 def header(config: Config) -> str:
-    """C header of a machine built with `config`: constants only, C99 and C++."""
+    """C header of a machine with `config`: constants only, C99 and C++."""
     lines = [
         "/* Registers, methods and errors of a Signalbox; made by hw/register_map.py. */",
         "#ifndef SIGNALBOX_H",
         "#define SIGNALBOX_H",
         "",
-        "/* What this machine was built with; ID and sizes can be read from it too. */",
+        "/* Configuration of this machine; its ID and sizes can also be read from registers. */",
         *(_define(f"CONFIG_{name.upper()}", value) for name, value in _members(config)),
         _define("ID_VALUE", ID),
         _define("VERSION_MAJOR_VALUE", VERSION[0]),
@@ -180,7 +181,7 @@ def header(config: Config) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the files that the command line names."""
+    """Writes the files named on the command line."""
     parser = argparse.ArgumentParser(
         prog=program("signalbox.hw.register_map"), description="Write the register map."
     )
@@ -212,7 +213,7 @@ def _table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]
 
 
 def _block_lines(block: Block, config: Config) -> list[str]:
-    """Heading, place and registers of one block."""
+    """Heading, location and registers of a block."""
     first, last = block.base, block.base + block.count * block.stride - 1
     title = f"## {block.name.capitalize()} registers, {first:#06x} … {last:#06x}"
     rows = [row for register in block for row in _register_rows(register, config)]
@@ -247,7 +248,7 @@ def _field_defines(name: str, lo: int, width: int) -> list[str]:
 
 
 def _layout_defines(prefix: str, layout: data.Layout) -> list[str]:
-    """All fields of a record that mean something."""
+    """All fields of a record, except reserved ones."""
     lines = []
     for name, field in layout:
         if not str(name).startswith("reserved"):
@@ -256,7 +257,7 @@ def _layout_defines(prefix: str, layout: data.Layout) -> list[str]:
 
 
 def _member_defines(name: str, layout: data.Layout, field: data.Field) -> list[str]:
-    """A field of a record; of one of several 64-bit words, which of them, and its place there."""
+    """Field of a record; for a record of several 64-bit words, also the word."""
     if layout.size <= _WORD:
         return _field_defines(name, field.offset, field.width)
     word, low = divmod(field.offset, _WORD)
@@ -264,7 +265,7 @@ def _member_defines(name: str, layout: data.Layout, field: data.Field) -> list[s
 
 
 def _register_defines(block: Block, register: Register) -> list[str]:
-    """Address, a macro of the set's number where there are several, and fields."""
+    """Address, a macro of the set's index if there are several, and fields."""
     if block is GLOBAL:
         name = register.name
         lines = [_define(name, block.address(register.name))]
@@ -278,7 +279,8 @@ def _register_defines(block: Block, register: Register) -> list[str]:
 
 
 def _summary(described: type[enum.Enum] | type[data.Struct]) -> str:
-    """First sentence of a docstring, without our own section numbers, which users do not have."""
+    """First sentence of a docstring, without section numbers of our specification, which users do
+    not have."""
     text = _SECTIONS.sub("", " ".join((described.__doc__ or "").split()))
     return text.partition(". ")[0].rstrip(".") + "."
 

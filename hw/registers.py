@@ -1,8 +1,8 @@
-"""The register map, described once: the decoder, the driver, the documents are made from it.
+"""The only description of the register map: decoder, driver and documents are generated from it.
 
-Byte offsets in the 16-bit address space of the control port, which holds four blocks: one set of
-global registers, one set for each channel, one for each on-chip semaphore, one for each context.
-Readers see integers only; `pack` and `unpack` check that values fit.
+Byte offsets in the 16-bit address space of the control port, which has four blocks: global
+registers, and one set of registers per channel, per on-chip semaphore and per context. Reads and
+writes use plain integers; `pack` and `unpack` check ranges.
 
     address("DOORBELL")                         0x90
     channel_address(3, "GP_BASE")               0x4308
@@ -49,29 +49,29 @@ __all__ = [
 ]
 
 ADDRESS_BITS = 16
-"""Bits of a byte address at the control port."""
+"""Width of a byte address at the control port."""
 
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
 VERSION = (2, 2)
-"""Major and minor number of this register map; the major number changes when drivers must."""
+"""Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
 class Access(enum.StrEnum):
-    """What software may do; anything else is answered with SLVERR and changes nothing."""
+    """Access rights of software; any other access is answered with SLVERR and has no effect."""
 
     RO = "ro"
     """Read only."""
     RW = "rw"
     W1C = "w1c"
-    """Read; a 1 that is written clears its bit. A bit set in that very cycle stays set."""
+    """Read; writing a 1 clears the bit. A bit set in the same cycle stays set."""
     WO = "wo"
-    """Write; reads as 0."""
+    """Write only; reads as 0."""
 
     @property
     def writable(self) -> bool:
-        """Whether a write is accepted."""
+        """Whether writes are accepted."""
         return self is not Access.RO
 
 
@@ -85,12 +85,12 @@ class Field(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Number of bits."""
+        """Width of the field."""
         return self.hi - self.lo + 1
 
     @property
     def mask(self) -> int:
-        """The field's bits in the register."""
+        """Bit mask of the field in its register."""
         return ((1 << self.width) - 1) << self.lo
 
 
@@ -101,13 +101,13 @@ class Register:
     Members
     -------
     name : unique in its block.
-    offset : bytes from the start of one set of the block.
-    access : what software may do.
-    doc : what it is; units.
-    fields : lowest first; none means one 32-bit number. Bits outside fields read as 0, and what is
-        written to them is ignored.
+    offset : bytes from the start of the set.
+    access : access rights of software.
+    doc : meaning and units.
+    fields : lowest first; without any, the register is one 32-bit number. Bits outside fields read
+        as 0 and ignore writes.
     reset : value after reset; None: not reset, to be written before use.
-    constant : value that was fixed when the machine was built, instead of `reset`.
+    constant : build-time constant, instead of `reset`.
     """
 
     name: str
@@ -120,15 +120,15 @@ class Register:
 
     @property
     def mask(self) -> int:
-        """Bits that mean something."""
+        """Bits with a meaning."""
         return sum(field.mask for field in self.fields) if self.fields else 0xFFFF_FFFF
 
     def initial(self, config: Config) -> int | None:
-        """Value after reset of a machine built with `config`; None where reset leaves it open."""
+        """Value after reset of a machine with `config`; None if not reset."""
         return self.reset if self.constant is None else self.constant(config)
 
     def field(self, name: str) -> Field:
-        """Field called `name`; KeyError when there is none."""
+        """Field of this name. Raises `KeyError`."""
         for field in self.fields:
             if field.name == name:
                 return field
@@ -137,8 +137,8 @@ class Register:
     def pack(self, **values: int) -> int:
         """Register value with these fields; those not named are 0.
 
-        Raises `KeyError` for a field that the register lacks, `ValueError` for a value that does
-        not fit its field.
+        Raises `KeyError` for an unknown field, `ValueError` for a value that does not fit its
+        field.
         """
         word = 0
         for name, value in values.items():
@@ -159,14 +159,16 @@ class Register:
 
 @dataclass(frozen=True)
 class Block:
-    """Sets of equal registers, `stride` bytes apart from byte `base` on.
+    """Sets of equal registers, `stride` bytes apart, from byte `base` on.
 
     Members
     -------
-    name, base, stride : see above.
-    count : sets that the address space has room for.
-    built : sets that a configuration has; the rest answers SLVERR.
-    registers : of one set, in order of their offsets.
+    name : name of the block.
+    base : byte address of the first set.
+    stride : bytes between sets.
+    count : sets in the address space.
+    built : sets of a configuration; the others answer SLVERR.
+    registers : registers of a set, by ascending offset.
     """
 
     name: str
@@ -188,7 +190,7 @@ class Block:
     def address(self, name: str, index: int = 0) -> int:
         """Byte address of register `name` in set `index`.
 
-        Raises `KeyError` for an unknown register, `ValueError` for a set that no Signalbox has.
+        Raises `KeyError` for an unknown register, `ValueError` for an index past `count`.
         """
         if not 0 <= index < self.count:
             raise ValueError(f"{self.name.lower()} {index} is outside 0 … {self.count - 1}")
@@ -196,7 +198,7 @@ class Block:
 
 
 def _mirror(layout: type[data.Struct], **docs: str) -> tuple[Field, ...]:
-    """The fields of a public layout; `docs` has one entry for each."""
+    """Fields of a public layout; `docs` describes each of them."""
     return tuple(
         Field(name.upper(), field.offset + field.width - 1, field.offset, docs[name])
         for name, field in data.Layout.cast(layout)
@@ -204,7 +206,7 @@ def _mirror(layout: type[data.Struct], **docs: str) -> tuple[Field, ...]:
 
 
 def _codes(base: int) -> tuple[Field, ...]:
-    """One bit for each public interrupt of one INTR register."""
+    """One bit per public interrupt, for one of the INTR registers."""
     return tuple(
         Field(code.name, code - base, code - base, _causes(code))
         for code in Code
@@ -218,7 +220,7 @@ def _causes(code: Code) -> str:
 
 
 def _halves(name: str, offset: int, access: Access, doc: str) -> tuple[Register, Register]:
-    """A 64-bit mask of channels in two registers."""
+    """64-bit channel mask in two registers."""
     return (
         Register(f"{name}_LO", offset, access, f"{doc} Channels 0-31, one bit each."),
         Register(f"{name}_HI", offset + 4, access, f"{doc} Channels 32-63, one bit each."),
@@ -228,7 +230,7 @@ def _halves(name: str, offset: int, access: Access, doc: str) -> tuple[Register,
 def _constants(
     name: str, offset: int, doc: str, value: Callable[[Config], int]
 ) -> tuple[Register, Register]:
-    """A 64-bit constant in two registers."""
+    """64-bit constant in two registers."""
     low = Register(
         f"{name}_LO",
         offset,
@@ -247,7 +249,7 @@ def _constants(
 
 
 def _size(name: str, offset: int, doc: str) -> Register:
-    """A constant that is the member of `Config` of the same name."""
+    """Constant register for the member of `Config` of the same name."""
     return Register(
         name, offset, Access.RO, doc, constant=lambda config: getattr(config, name.lower())
     )
@@ -255,37 +257,35 @@ def _size(name: str, offset: int, doc: str) -> Register:
 
 PERFORMANCE = {
     "METHODS": "Methods executed.",
-    "SEMAPHORE_OPS": "Semaphore operations completed, of methods (an acquire when it passes) and "
-    "of copies, on chip and in memory; not accesses by registers.",
-    "ACQUIRE_FAILS": "Times that an acquire was decided and did not hold, also one that was looked "
-    "at again or timed out.",
-    "WAKES": "Times that on-chip semaphores made a parked channel ready again, not a timer or an "
-    "engine.",
-    "SWITCHES": "Times that another channel than before got the method pipeline.",
-    "COPIES": "Copies that ended, also by an error or because their channel was switched off.",
+    "SEMAPHORE_OPS": "Completed semaphore operations of methods (an acquire when it passes) and "
+    "of copies, on chip and in memory; accesses by registers are not counted.",
+    "ACQUIRE_FAILS": "Failed evaluations of an acquire, including retries and time-outs.",
+    "WAKES": "Parked channels made ready by an on-chip semaphore, not by a timer or an engine.",
+    "SWITCHES": "Times that the method pipeline went to a channel other than the previous one.",
+    "COPIES": "Copies that ended, including failed ones and those of a channel switched off.",
     "READ_BEATS": "Memory beats read by copy engines.",
     "WRITE_BEATS": "Memory beats written by copy engines.",
-    "ERRORS": "Errors of methods and copies, each of which halts its channel.",
+    "ERRORS": "Errors of methods and copies; each halts its channel.",
     "DOORBELLS": "Doorbells with a valid handle.",
-    "L1_HITS": "Bursts that a first-level TLB translated at once.",
-    "L1_MISSES": "Bursts that it did not; those that join a miss that waits are counted too.",
-    "L2_HITS": "Misses that the second-level TLB translated.",
-    "PAGE_WALKS": "Walks of page tables that began, some of them anew after an invalidation.",
-    "FAULTS": "Bursts that were not translated.",
+    "L1_HITS": "Bursts that hit in a first-level TLB.",
+    "L1_MISSES": "Bursts that missed; those coalesced with an outstanding miss are counted, too.",
+    "L2_HITS": "Misses that hit in the second-level TLB.",
+    "PAGE_WALKS": "Page walks started, including restarts after an invalidation.",
+    "FAULTS": "Bursts that faulted.",
     "INVALIDATIONS": "Binds and invalidations of translations, by registers, methods and contexts.",
     "LAUNCHES": "Tasks launched, by channels and by tasks at their end.",
-    "TASKS": "Tasks that are over, complete or failed; launches that were refused are not counted.",
+    "TASKS": "Tasks completed or failed; refused launches are not counted.",
     "BLOCKS": "Blocks sent to SMs.",
     "WARPS": "Warps started.",
-    "WARP_FAULTS": "Warps that could not go on.",
-    "NO_REGISTERS": "Decisions that placed no block, while no SM had the registers of one left.",
-    "NO_WARPS": "The same: while no SM had the hardware warps of one left.",
-    "NO_SHARED": "The same: while no SM had the shared memory of one left.",
-    "NO_SLOTS": "The same: while no SM had a block slot left.",
-    "NO_LOWER": "The same: while all SMs ran blocks of the same or of a higher priority.",
-    "IGNORED": "Compute methods that set what this machine does not have.",
+    "WARP_FAULTS": "Warps that faulted.",
+    "NO_REGISTERS": "Placement decisions without a block, as no SM had enough free registers.",
+    "NO_WARPS": "Likewise, as no SM had enough free hardware warps.",
+    "NO_SHARED": "Likewise, as no SM had enough free shared memory.",
+    "NO_SLOTS": "Likewise, as no SM had a free block slot.",
+    "NO_LOWER": "Likewise, as all SMs ran blocks of the same or a higher priority.",
+    "IGNORED": "Compute methods ignored, as they set state that this machine does not have.",
 }
-"""Performance counters and what each counts; 32 bits, wrap, never cleared."""
+"""Performance counters and their events; 32 bits, wrap, never cleared."""
 
 
 class MmuOperation(amaranth_enum.Enum, shape=3):
@@ -296,15 +296,15 @@ class MmuOperation(amaranth_enum.Enum, shape=3):
     INVALIDATE_ASID = 1
     """Translations of one ASID."""
     INVALIDATE_PAGE = 2
-    """The page of one ASID, of whatever size, in which MMU_VA lies."""
+    """The page of any size that contains MMU_VA, of one ASID."""
     BIND = 3
-    """The ASID has its page directory at MMU_PDB, and no address past MMU_LIMIT."""
+    """Binds the page directory at MMU_PDB to the ASID, up to MMU_LIMIT."""
     UNBIND = 4
-    """Nothing is bound to the ASID."""
+    """Removes the bind of the ASID."""
 
 
 class Wait(amaranth_enum.Enum, shape=4):
-    """Values of `STATUS.WAIT`: what the held method of a channel waits for."""
+    """Values of `STATUS.WAIT`: reason why the held method of a channel waits."""
 
     NONE = 0
     COPIES = 1
@@ -332,15 +332,15 @@ WAITS = {
     Wait.FENCE.value: "its semaphore operation in memory to end",
     Wait.ENGINE_ONLY.value: "an idle copy engine, for an acquire that is in no group",
     Wait.QUEUE.value: "room behind its running copy for a pipelined one",
-    Wait.ALL_IDLE.value: "what was under way in engines and fences to end (WFI of scope ALL)",
+    Wait.ALL_IDLE.value: "all operations in engines and fences to end (WFI of scope ALL)",
     Wait.WRITEBACK.value: "its REF to be written to USERD (SET_REFERENCE)",
     Wait.TURN.value: "its next turn only",
-    Wait.ENGINE_TIMED.value: "as 2, or one of its group not to be 0, from when its time-out runs",
+    Wait.ENGINE_TIMED.value: "as 2, or a semaphore of its group not to be 0, to start its time-out",
     Wait.TRANSLATION.value: "its invalidation of translations to be acknowledged (MEM_OP)",
     Wait.TASKS.value: "its own tasks to end",
-    Wait.COMPUTE.value: "the compute engine to take its method, or to have done it",
+    Wait.COMPUTE.value: "the compute engine to accept its method, or to complete it",
 }
-"""The same in words."""
+"""Texts of `Wait`, to follow "waits for"."""
 
 _WAIT_DOC = ", ".join(f"{value} {text}" for value, text in WAITS.items())
 
@@ -348,7 +348,7 @@ _INTERRUPTS = (
     Field("ERROR", 0, 0, "A channel is halted by an error (INTR_ERROR)."),
     Field("NOTIFY", 1, 1, "A channel executed NON_STALL_INTERRUPT (INTR_NOTIFY)."),
     Field("COPY", 2, 2, "A copy with an interrupt has completed, without an error (INTR_COPY)."),
-    Field("FAULT", 3, 3, "An access could not be translated, or a fault was lost (FAULT_STATUS)."),
+    Field("FAULT", 3, 3, "An access faulted, or a fault was lost (FAULT_STATUS)."),
     Field("TASK", 4, 4, "A context cannot run, or a task was lost (CONTEXT_BROKEN, TASK_STATUS)."),
 )
 
@@ -356,7 +356,7 @@ _MMU_OPERATIONS = ", ".join(f"{one.value} {one.name}" for one in MmuOperation)
 
 
 def _page_address(name: str, offset: int, doc: str, bits: int) -> tuple[Register, Register]:
-    """The address of a page in two registers, `bits` wide."""
+    """Page address in two registers, `bits` wide."""
     high = bits - 33
     return (
         Register(
@@ -377,7 +377,7 @@ def _page_address(name: str, offset: int, doc: str, bits: int) -> tuple[Register
 
 
 def _halves_of(name: str, offset: int, doc: str) -> tuple[Register, Register]:
-    """A virtual address in two registers that can only be read."""
+    """Read-only virtual address in two registers."""
     return (
         Register(f"{name}_LO", offset, Access.RO, f"{doc} Bits 31:0."),
         Register(
@@ -393,7 +393,7 @@ def _halves_of(name: str, offset: int, doc: str) -> tuple[Register, Register]:
 _RECORD_WORDS = FAULT_RECORD_BYTES // 4
 
 _PLACEMENTS = (
-    "0 by the machine: DEEP if the context has several address spaces, else WIDE; "
+    "0 automatic: DEEP if the context has several address spaces, else WIDE; "
     + ", ".join(f"{one.value} {one.name}" for one in Placement if one != Placement.CONTEXT)
     + "."
 )
@@ -417,21 +417,21 @@ GLOBAL = Block(
             "Version of this register map.",
             (
                 Field("MINOR", 15, 0, "Grows with additions."),
-                Field("MAJOR", 31, 16, "Grows with changes that a driver must know of."),
+                Field("MAJOR", 31, 16, "Grows with incompatible changes."),
             ),
             constant=lambda config: VERSION[0] << 16 | VERSION[1],
         ),
         _size("CHANNELS", 0x008, "Channels built."),
         _size("COPY_ENGINES", 0x00C, "Copy engines built."),
         _size("SEMAPHORES", 0x010, "On-chip semaphores built."),
-        _size("COUNTERS", 0x014, "How many of them can be counting semaphores."),
+        _size("COUNTERS", 0x014, "Number of these that can be counting semaphores."),
         _size("DATA_WIDTH", 0x018, "Bits of the memory port's data."),
         _size("ADDRESS_WIDTH", 0x01C, "Bits of a physical address."),
         *_constants(
             "MEMORY_BYTES", 0x020, "Bytes of physical memory.", lambda config: config.memory_bytes
         ),
         _size("ASIDS", 0x028, "Address spaces."),
-        _size("CYCLE_NS", 0x02C, "Nanoseconds that one clock stands for."),
+        _size("CYCLE_NS", 0x02C, "Nanoseconds per clock cycle."),
         *_constants(
             "SEM_WINDOW",
             0x030,
@@ -439,10 +439,10 @@ GLOBAL = Block(
             lambda config: WINDOW_BASE,
         ),
         _size("PREFETCH_BEATS", 0x038, "Memory beats of pushbuffer prefetched per channel."),
-        _size("L1_ENTRIES", 0x03C, "Pages in the first-level TLB of each memory client."),
-        _size("L2_ENTRIES", 0x040, "Pages in the second-level TLB."),
-        _size("L2_WAYS", 0x044, "Its ways."),
-        _size("WALKS", 0x048, "Page walks that may be under way."),
+        _size("L1_ENTRIES", 0x03C, "Entries of each memory client's first-level TLB."),
+        _size("L2_ENTRIES", 0x040, "Entries of the second-level TLB."),
+        _size("L2_WAYS", 0x044, "Ways of the second-level TLB."),
+        _size("WALKS", 0x048, "Concurrent page walks."),
         _size("CONTEXTS", 0x04C, "Contexts."),
         _size("SLOTS", 0x050, "Slots of the task table."),
         _size("SMS", 0x054, "Streaming multiprocessors; 0: no compute engine."),
@@ -451,32 +451,32 @@ GLOBAL = Block(
         _size("SM_REGISTERS", 0x060, "32-bit registers of each SM."),
         _size("SM_SHARED", 0x064, "Bytes of shared memory of each SM."),
         _size("LANES", 0x068, "Threads of a warp that an SM executes per cycle."),
-        _size("QUEUES", 0x06C, "Queue tasks that may be open."),
+        _size("QUEUES", 0x06C, "Open queue tasks, at most."),
         Register(
             "TIME_0",
             0x080,
             Access.RO,
-            "PTIMER in ns, bits 31:0 (public offset). Read TIME_1 before and after; "
-            "they belong together when both are equal.",
+            "PTIMER in ns, bits 31:0 (public offset). Read TIME_1 before and after it, and repeat "
+            "if the two differ.",
         ),
         Register("TIME_1", 0x084, Access.RO, "PTIMER in ns, bits 63:32 (public offset)."),
         Register(
             "DOORBELL",
             0x090,
             Access.WO,
-            "Work submit token: the channel has work, its GP_PUT is read again (public offset). "
-            "A channel that was not built or another runlist is ignored silently.",
+            "Work submit token: the channel has work, so its GP_PUT is read again (public offset). "
+            "A write with a channel that was not built, or another runlist, is ignored silently.",
             (
                 Field("CHID", 11, 0, "Channel."),
                 Field("RUNLIST_ID", 22, 16, "0, the one runlist."),
             ),
         ),
-        Register("INTR", 0x100, Access.RO, "What asks for the interrupt line.", _INTERRUPTS),
+        Register("INTR", 0x100, Access.RO, "Pending interrupts.", _INTERRUPTS),
         Register(
             "INTR_ENABLE",
             0x104,
             Access.RW,
-            "The interrupt line is 1 while a bit of INTR is 1 that is enabled here.",
+            "The interrupt line is 1 while a bit of INTR that is enabled here is 1.",
             _INTERRUPTS,
         ),
         *_halves(
@@ -510,41 +510,41 @@ GLOBAL = Block(
         *_page_address(
             "MMU_LIMIT",
             0x210,
-            "Argument: the last 4 KiB page of an address space; all of a larger page that reaches "
-            "past it is past the limit",
+            "Argument: the last 4 KiB page of an address space; a larger page that extends past "
+            "it is past the limit as a whole",
             VA_BITS,
         ),
         Register(
             "MMU_COMMAND",
             0x218,
             Access.WO,
-            "A write begins a bind or an invalidation. Not before MMU_STATUS.BUSY is 0. It does "
-            "not wait for the end.",
+            "A write starts a bind or an invalidation, and does not wait for its completion. Write "
+            "only while MMU_STATUS.BUSY is 0.",
             (
                 Field("OPERATION", 2, 0, f"{_MMU_OPERATIONS}."),
-                Field("ASID", 25, 16, "Address space; counts for all but INVALIDATE_ALL."),
+                Field("ASID", 25, 16, "Address space; ignored by INVALIDATE_ALL."),
             ),
         ),
         Register(
             "MMU_STATUS",
             0x21C,
             Access.RO,
-            "The last MMU_COMMAND.",
+            "Status of the last MMU_COMMAND.",
             (
                 Field(
                     "BUSY",
                     0,
                     0,
-                    "It is under way. 0: from now on no translation that was made before it is "
-                    "used for what it names, and no access that was translated so is under way.",
+                    "In progress. 0: complete: no earlier translation that it covers is used any "
+                    "more, and no access that used one is outstanding.",
                 ),
                 Field(
                     "REFUSED",
                     1,
                     1,
-                    "It came while another was under way, or named an unknown operation, an "
-                    "ASID that was not built, or a page directory past the end of memory: it did "
-                    "nothing.",
+                    "It was refused, without effect: written while another was in progress, "
+                    "unknown operation, ASID that was not built, or page directory past the end "
+                    "of memory.",
                 ),
             ),
         ),
@@ -555,15 +555,15 @@ GLOBAL = Block(
             Access.RW,
             "Size of the fault buffer.",
             (
-                Field("RECORDS", 19, 0, "It is a ring of so many records, at least 2."),
+                Field("RECORDS", 19, 0, "Records in the ring, at least 2."),
                 Field(
                     "ENABLE",
                     31,
                     31,
-                    "Faults are recorded in it. 0: FAULT_PUT is 0, and faults are counted in "
-                    "FAULT_DROPPED. Reads as 1 until a record that was under way when 0 was "
-                    "written is over; change the buffer, or use its memory otherwise, only while "
-                    "it reads as 0.",
+                    "Faults are recorded in the buffer. 0: FAULT_PUT is 0, and faults are counted "
+                    "in FAULT_DROPPED. After 0 was written it reads as 1 until a record in flight "
+                    "has completed; change the buffer or reuse its memory only while it reads as "
+                    "0.",
                 ),
             ),
         ),
@@ -571,23 +571,23 @@ GLOBAL = Block(
             "FAULT_GET",
             0x24C,
             Access.RW,
-            "The record that software reads next.",
-            (Field("RECORD", 19, 0, "The buffer is empty while it is FAULT_PUT's."),),
+            "Next record to be read by software.",
+            (Field("RECORD", 19, 0, "Index; equal to FAULT_PUT while the buffer is empty."),),
         ),
         Register(
             "FAULT_PUT",
             0x250,
             Access.RO,
-            "The record that is written next. One before FAULT_GET, the buffer is full.",
-            (Field("RECORD", 19, 0, "Those before it are in memory."),),
+            "Next record to be written. The buffer is full when this is one before FAULT_GET.",
+            (Field("RECORD", 19, 0, "Index; the records before it are in memory."),),
         ),
         Register(
             "FAULT_STATUS",
             0x254,
             Access.W1C,
-            "What the interrupt FAULT is for.",
+            "Sources of the interrupt FAULT.",
             (
-                Field("FAULT", 0, 0, "An access could not be translated; FAULT_RECORD holds it."),
+                Field("FAULT", 0, 0, "An access faulted; FAULT_RECORD holds the first."),
                 Field(
                     "OVERFLOW",
                     1,
@@ -604,9 +604,7 @@ GLOBAL = Block(
                 ),
             ),
         ),
-        Register(
-            "FAULT_DROPPED", 0x258, Access.RO, "Faults that no record tells of. Wraps at 32 bits."
-        ),
+        Register("FAULT_DROPPED", 0x258, Access.RO, "Faults without a record. Wraps at 32 bits."),
         *(
             Register(
                 f"FAULT_RECORD_{word}",
@@ -622,17 +620,18 @@ GLOBAL = Block(
             "TASK_LISTS_SIZE",
             0x288,
             Access.RW,
-            "Their size and address space. All three may change only while TASK_STATE.IDLE is 1.",
+            "Size and address space of the task lists. Change TASK_LISTS and this register only "
+            "while TASK_STATE.IDLE is 1.",
             (
                 Field(
                     "LOG_SIZE",
                     4,
                     0,
-                    "Each list has 2^LOG_SIZE places of 8 bytes, at most 2^20, of which a few (a "
-                    "quarter more than SLOTS) are kept for tasks that come back. There are 64 for "
-                    "each context, by priority, and then by context.",
+                    "Each list has 2^LOG_SIZE entries of 8 bytes, at most 2^20. A few (SLOTS and "
+                    "a quarter) are reserved for tasks that return. There are 64 lists per "
+                    "context, one per priority, ordered by context, then by priority.",
                 ),
-                Field("ASID", 25, 16, "Address space; applications must not reach the lists."),
+                Field("ASID", 25, 16, "Address space; must not be accessible to applications."),
             ),
         ),
         Register(
@@ -646,17 +645,17 @@ GLOBAL = Block(
             "CONTEXT_BROKEN",
             0x290,
             Access.W1C,
-            "Contexts whose instance block cannot be read, or names what cannot be bound; one bit "
-            "each. Their tasks wait; clearing the bit lets the context be tried again.",
+            "Contexts whose instance block cannot be read, or has an entry that cannot be bound; "
+            "one bit each. Their tasks wait; clearing the bit retries the context.",
             (Field("CONTEXT", 15, 0, "Context 0 … 15."),),
         ),
         Register(
             "TASK_STATUS",
             0x294,
             Access.W1C,
-            "What happened to tasks.",
+            "Errors of tasks.",
             (
-                Field("WARP_FAULT", 0, 0, "A warp could not go on; WARP_FAULT holds the first."),
+                Field("WARP_FAULT", 0, 0, "A warp faulted; WARP_FAULT holds the first."),
                 Field("LOST", 1, 1, "A task could not be read from its list, and is lost."),
             ),
         ),
@@ -664,11 +663,11 @@ GLOBAL = Block(
             "TASK_STATE",
             0x298,
             Access.RO,
-            "What the compute engine does now.",
+            "State of the compute engine.",
             (
-                Field("IDLE", 0, 0, "It holds no task anywhere, and none is on its way."),
+                Field("IDLE", 0, 0, "It holds no task, and none is on its way to it."),
                 Field("ACTIVE", 1, 1, "A context runs: its address spaces are bound."),
-                Field("CONTEXT", 7, 4, "Which one, or the last one."),
+                Field("CONTEXT", 7, 4, "The running context, or the last one."),
             ),
             reset=1,
         ),
@@ -676,15 +675,15 @@ GLOBAL = Block(
             "WARP_FAULT",
             0x29C,
             Access.RO,
-            "The first warp that could not go on since TASK_STATUS.WARP_FAULT was cleared.",
+            "First warp that faulted since TASK_STATUS.WARP_FAULT was cleared.",
             (
                 Field("CAUSE", 3, 0, _CORE_CAUSES),
-                Field("SM", 15, 8, "On this SM."),
-                Field("ASID", 25, 16, "Of this address space."),
+                Field("SM", 15, 8, "SM of the warp."),
+                Field("ASID", 25, 16, "Address space of the warp."),
             ),
         ),
         *_halves_of("WARP_FAULT_AT", 0x2A0, "Virtual address of its instruction."),
-        *_halves_of("WARP_FAULT_VA", 0x2A8, "Virtual address that it accessed, where it did."),
+        *_halves_of("WARP_FAULT_VA", 0x2A8, "Virtual address of its access, if it was one."),
     ),
 )
 
@@ -706,11 +705,11 @@ CHANNEL = Block(
                     0,
                     0,
                     "The channel fetches and executes. 0 stops its running copies: they end with "
-                    "a part of their bytes, without release and without error, unless an access "
-                    "that was under way fails. Wait for STATUS.ACTIVE = 0 before 1 is written "
-                    "again: the write is answered only then and holds up all other accesses, "
-                    "doorbells too. A start drops the errors that are there when it is written; "
-                    "not those of copies that it waits for.",
+                    "a part of their bytes, without release and without error, unless an "
+                    "outstanding access fails. Wait for STATUS.ACTIVE = 0 before writing 1 again: "
+                    "the write is answered only then and blocks all other accesses, including "
+                    "doorbells. Writing 1 drops errors recorded until then, but not those of "
+                    "copies that it waits for.",
                 ),
             ),
         ),
@@ -718,24 +717,24 @@ CHANNEL = Block(
             "STATUS",
             0x04,
             Access.RO,
-            "What the channel does now.",
+            "State of the channel.",
             (
                 Field("ENABLED", 0, 0, "It is switched on."),
-                Field("HALTED", 1, 1, "An error halted it."),
-                Field("FLOOR", 2, 2, "Its time slice runs."),
+                Field("HALTED", 1, 1, "It is halted by an error."),
+                Field("FLOOR", 2, 2, "It has the current time slice."),
                 Field("SERVED", 3, 3, "It has the method pipeline."),
                 Field("PENDING", 4, 4, "It has work, fetched or not."),
                 Field(
                     "ACTIVE",
                     5,
                     5,
-                    "A copy, a task, a read, a write-back or a semaphore operation in memory of it "
-                    "is under way: its memory is in use, also after it was switched off.",
+                    "It has a copy, a task, a read, a write-back or a semaphore operation in "
+                    "memory in flight: its memory is in use, even after it was switched off.",
                 ),
                 Field("WAIT", 11, 8, f"What its held method waits for: {_WAIT_DOC}."),
                 Field("ACQUIRE_FAIL", 12, 12, "Its acquire has failed at least once."),
                 Field("COPIES", 19, 16, "Copies launched and not completed."),
-                Field("TASKS", 31, 20, "Tasks launched and not over; those they launched, too."),
+                Field("TASKS", 31, 20, "Tasks launched and not over, and tasks launched by these."),
             ),
         ),
         Register(
@@ -779,16 +778,16 @@ CHANNEL = Block(
             Access.RW,
             "Address space and rights.",
             (
-                Field("ASID", 9, 0, "Address space of everything that the channel does."),
+                Field("ASID", 9, 0, "Address space of the channel."),
                 Field("AUTH_LEVEL", 16, 16, "1: privileged methods are allowed."),
                 Field("CONTEXT", 23, 20, "Context of its tasks."),
                 Field(
                     "EARLY_WAITS",
                     17,
                     17,
-                    "1: an acquire that is not `== 0` of a counting semaphore needs no copy "
-                    "engine: for waits between streams, which say nothing of priority. 0: every "
-                    "acquire of a channel with a copy object is decided with an engine.",
+                    "1: an acquire other than `== 0` of a counting semaphore needs no copy engine; "
+                    "for waits between streams, which do not express priority. 0: every acquire "
+                    "of a channel with a copy object is decided with an engine.",
                 ),
             ),
             reset=None,
@@ -807,25 +806,25 @@ CHANNEL = Block(
                 retry_exp="See RETRY_MAN.",
                 timeout_exp="See TIMEOUT_MAN.",
                 timeout_man="Time-out: TIMEOUT_MAN × 2^TIMEOUT_EXP × 1,024 ns.",
-                timeout_enable="A time-out is an ACQUIRE error.",
+                timeout_enable="Enables the time-out, which raises an ACQUIRE error.",
             ),
             reset=None,
         ),
-        Register("GP_PUT", 0x24, Access.RO, "Ring index behind the last entry, as last read."),
+        Register("GP_PUT", 0x24, Access.RO, "Ring index after the last entry, as last read."),
         Register("GP_GET", 0x28, Access.RO, "Ring index of the next entry to be started."),
         Register(
             "INTR_0",
             0x2C,
             Access.W1C,
-            "Why the channel is halted, public bits. Clearing the bit resumes the channel, unless "
-            "another of its copies has failed: then it stays halted, for that.",
+            "Cause of the halt, public bits. Clearing the bit resumes the channel, unless another "
+            "of its copies has failed: then it stays halted with that error.",
             _codes(0),
         ),
         Register(
             "INTR_1",
             0x30,
             Access.W1C,
-            "Why the channel is halted, errors of the copy class. See INTR_0.",
+            "Cause of the halt, errors of the copy class. See INTR_0.",
             _codes(32),
         ),
         Register(
@@ -839,16 +838,16 @@ CHANNEL = Block(
                     "MORE",
                     8,
                     8,
-                    "Another copy or task of the channel has failed since; this record stays that "
-                    "of the first error. Once that is cleared the channel is halted by the second; "
-                    "of those that fail while two are recorded only MORE of the second tells. "
-                    "Final once STATUS.COPIES and STATUS.TASKS are 0.",
+                    "Another copy or task of the channel has failed since. This record remains "
+                    "that of the first error; once it is cleared, the second halts the channel. "
+                    "Further failures while two are recorded only set MORE of the second. Final "
+                    "once STATUS.COPIES and STATUS.TASKS are 0.",
                 ),
                 Field(
                     "SKEDCHECK",
                     21,
                     16,
-                    f"With TASK_CHECK, the public number of the check that failed: {_CHECKS}.",
+                    f"With TASK_CHECK, the public number of the failed check: {_CHECKS}.",
                 ),
             ),
         ),
@@ -866,9 +865,9 @@ CHANNEL = Block(
             Access.RW,
             "The held method. Writes count only while the channel is halted.",
             (
-                Field("ADDRESS", 13, 2, "Method number in dwords, so in place in bytes."),
+                Field("ADDRESS", 13, 2, "Method number in dwords; bits 13:0 are the byte offset."),
                 Field("SUBCHANNEL", 18, 16, "Subchannel."),
-                Field("VALID", 31, 31, "There is one; 0 drops it."),
+                Field("VALID", 31, 31, "A method is held; writing 0 drops it."),
             ),
         ),
         Register("DATA0", 0x44, Access.RW, "Its data. Writes count only while halted."),
@@ -909,8 +908,8 @@ CONTEXT = Block(
             "INSTANCE_LO",
             0x0,
             Access.RW,
-            "Physical address of the instance block, low part: which address spaces the context "
-            "has, and their page directories. It is read whenever the context begins to run.",
+            "Physical address of the instance block, low part. It lists the page directories of "
+            "the context's address spaces, and is read whenever the context starts to run.",
             (Field("ADDRESS", 31, 12, "Bits 31:12."),),
         ),
         Register(
@@ -924,18 +923,18 @@ CONTEXT = Block(
             "PLACEMENT",
             0x8,
             Access.RW,
-            "How blocks of tasks that leave it open are spread over SMs.",
+            "Distribution of blocks over SMs, for tasks that do not set it.",
             (Field("POLICY", 1, 0, _PLACEMENTS),),
         ),
     ),
 )
 
 REGISTERS = (GLOBAL, CHANNEL, SEMAPHORE, CONTEXT)
-"""The whole map."""
+"""All blocks."""
 
 
 def address(name: str) -> int:
-    """Byte address of a global register; KeyError when there is none of that name."""
+    """Byte address of a global register. Raises `KeyError`."""
     return GLOBAL.address(name)
 
 
@@ -945,7 +944,7 @@ def channel_address(channel: int, name: str) -> int:
 
 
 def channel_word(name: str) -> int:
-    """Number of a channel register in 32-bit words from the start of its channel's set."""
+    """Word offset of a channel register within its set."""
     return CHANNEL[name].offset // 4
 
 

@@ -1,17 +1,17 @@
-"""The whole machine: what is exported, simulated and put on an FPGA."""
+"""Top level of the machine, for export, simulation and FPGA."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from signalbox.hw.bus.axi4lite import AxiLite
+from signalbox.hw.bus.axi4lite import Axi4Lite
 from signalbox.hw.compute.engine import Compute
 from signalbox.hw.config import Config
 from signalbox.hw.control.port import ControlPort
 from signalbox.hw.copy.engine import CopyEngine
 from signalbox.hw.host.host import Host
 from signalbox.hw.host.scheduling.wake_counter import Wakes
-from signalbox.hw.lib.popcount import tally
+from signalbox.hw.lib.popcount import popcount
 from signalbox.hw.mmu.memory_system import MemorySystem, requesters
 from signalbox.hw.records.launch import LaunchAction
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, HOST_CLIENTS, SemaphoreError
@@ -28,17 +28,20 @@ class Signalbox(wiring.Component):
 
     Parameters
     ----------
-    core : makes the core of each SM, in place of the supplied one; see `hw.sm.sm.Sm`. Raises
+    core : factory for the core of each SM, instead of the built-in one; see `hw.sm.sm.Sm`. Raises
         `CoreError` on a machine without SMs.
 
     Members
     -------
     control : AXI4-Lite subordinate, the register map of `hw/registers.py`.
-    axi : AXI4 manager, all of memory. Ids: reads 0 page tables, 1 rings, 2 semaphores, then copy
-        engines, task unit, SMs; writes 0 fault records, 1 USERD, 2 semaphores, then the same.
+    axi : AXI4 manager, all of memory. Read ids: 0 page tables, 1 rings, 2 semaphores, then copy
+        engines, task unit, SMs. Write ids: 0 fault records, 1 USERD, 2 semaphores, then the same.
     irq : level, see INTR.
-    trace : only with `config.trace`.
-    config : what it is built with.
+    trace : only with `config.trace`, see `TracePort`.
+
+    Attributes
+    ----------
+    config : its configuration.
     """
 
     def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
@@ -48,7 +51,7 @@ class Signalbox(wiring.Component):
         self._core = core
         self._memory = MemorySystem(config, requesters(config))
         members = {
-            "control": In(AxiLite(ADDRESS_BITS)),
+            "control": In(Axi4Lite(ADDRESS_BITS)),
             "axi": Out(self._memory.axi.signature),
             "irq": Out(1),
         }
@@ -112,7 +115,7 @@ class Signalbox(wiring.Component):
         return m
 
     def _compute(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
-        """The compute engine, the last client of everything."""
+        """The compute engine, the last client of all shared units."""
         config, memory = self.config, self._memory
         m.submodules.compute = compute = Compute(config, self._core)
         connect(m, host.compute, compute.host)
@@ -133,7 +136,7 @@ class Signalbox(wiring.Component):
             self._trace_compute(m, compute)
 
     def _count_compute(self, m: Module, events, host: Host, compute: Compute) -> None:
-        """Report what the performance counters count of the compute engine."""
+        """Events of the compute engine for the performance counters."""
         over, refused = compute.host.over, compute.placement.refused
         starts = (sm.events.start.valid for sm in compute.sms)
         m.d.sync += [
@@ -148,12 +151,12 @@ class Signalbox(wiring.Component):
             events.no_lower.eq(refused.valid & refused.lower),
             events.ignored.eq(host.ignored),
         ]
-        m.d.comb += events.warps.eq(tally(m, starts, "warps"))
+        m.d.comb += events.warps.eq(popcount(m, starts, "warps"))
 
     def _count(self, m: Module, events, host: Host, engines) -> None:
-        """Report what the performance counters count."""
+        """Events for the performance counters."""
         acquire, mmu = host.pipeline.execute.acquire, self._memory.mmu
-        # What comes late in its cycle counts in the next one.
+        # Registered, as these events come late in their cycle.
         m.d.sync += [
             events.methods.eq(host.pipeline.method.valid),
             events.acquire_fails.eq(acquire.valid & ~acquire.passed),
@@ -166,8 +169,8 @@ class Signalbox(wiring.Component):
             events.read_beats.eq(sum(engine.read_strobe for engine in engines)),
             events.write_beats.eq(sum(engine.write_strobe for engine in engines)),
             events.errors.eq(host.channels.error.valid),
-            events.l1_hits.eq(tally(m, (event.valid for event in mmu.hit), "l1_hits")),
-            events.l1_misses.eq(tally(m, (event.valid for event in mmu.missed), "l1_misses")),
+            events.l1_hits.eq(popcount(m, (event.valid for event in mmu.hit), "l1_hits")),
+            events.l1_misses.eq(popcount(m, (event.valid for event in mmu.missed), "l1_misses")),
             events.l2_hits.eq(mmu.found.valid),
             events.page_walks.eq(mmu.walks.valid),
             events.invalidations.eq(self._memory.maintenance.begins),
@@ -200,8 +203,9 @@ class Signalbox(wiring.Component):
             ]
 
     def _operations(self, m: Module, host: Host, engines) -> Value:
-        """Semaphore operations that are complete. Those of channels are counted as methods: the
-        semaphore unit is also asked in vain, and not asked where zero flags decide."""
+        """Completed semaphore operations. Those of channels are counted as methods, not at the
+        semaphore unit: some requests to it do not count, and zero flags decide some operations
+        without one."""
         ended = Signal(1 + len(engines))
         m.d.sync += ended[0].eq(
             host.pipeline.method.valid & host.pipeline.execute.step.kind.semaphore
@@ -213,14 +217,14 @@ class Signalbox(wiring.Component):
         return sum(ended)
 
     def _wakes(self, m: Module, host: Host) -> Value:
-        """Parked channels that semaphores made ready."""
+        """Parked channels made ready by semaphores."""
         m.submodules.wakes = wakes = Wakes(self.config)
         for name in ("waits", "ready", "engine", "retry", "holding"):
             m.d.comb += getattr(wakes, name).eq(getattr(host.parking, name))
         return wakes.count
 
     def _switches(self, m: Module, host: Host) -> Value:
-        """Another channel than the one before got the pipeline."""
+        """The pipeline is given to a channel other than the previous one."""
         pipeline = host.pipeline
         before, nobody, switched = Signal.like(pipeline.served), Signal(init=1), Signal()
         m.d.sync += switched.eq(pipeline.slice_now & (nobody | (pipeline.served != before)))

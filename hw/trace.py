@@ -1,4 +1,4 @@
-"""The trace port: what a simulation records, one group of signals per kind of event.
+"""Trace port: events recorded by simulations, one group of signals per kind of event.
 
 Groups with `valid` are strobes of one cycle, except `served` and `floor`, which are levels.
 """
@@ -17,28 +17,35 @@ __all__ = ["TracePort"]
 
 
 class TracePort(Signature):
-    """Events of one Signalbox, seen from the hardware; a config with `trace` has it as `trace`.
+    """Events of one Signalbox, from the machine's side; member `trace` of a top level with
+    `config.trace`.
 
     Members
     -------
-    served : level; `channel` has the method pipeline.
-    floor : level; `channel` holds the current time slice.
+    served : level, `channel` has the method pipeline.
+    floor : level, `channel` has the current time slice.
     doorbell : `channel` was rung.
-    method : `channel` executed one method: `address` in dwords, `data`.
+    method : `channel` executed a method: `address` in dwords, `data`.
     acquire : an acquire of `channel` was decided.
     semaphore : on-chip semaphore `index` was written and now holds `value`.
-    start, done : per copy engine; a copy of `channel` was accepted, or has ended (`failed`).
-    error : `channel` halted for `cause`.
-    lookup : per memory client; a first-level TLB was asked for an address of `asid`.
-    walk, walked : a page walk begins, or has ended.
-    invalidation : of `scope` (`hw.mmu.records.Scope`), also by a bind, takes effect next.
-    fault : a report of a refused access (`hw.mmu.bursts.fault_report`) was recorded.
+    start : per copy engine, a copy of `channel` was accepted.
+    done : per copy engine, a copy of `channel` has ended (`failed`).
+    error : `channel` was halted by `cause`.
+    lookup : per memory client, look-up of an address of `asid` in the first-level TLB.
+    walk : a page walk begins.
+    walked : a page walk has ended.
+    invalidation : an invalidation of `scope` (`hw.mmu.records.Scope`), also by a bind, takes effect
+        in the next cycle.
+    fault : the report of a fault (`hw.mmu.bursts.fault_report`) was recorded.
 
     With a compute engine:
 
-    launched : the task unit begins with a launch, of the record at `page` << 8. opened : the task
-        becomes a kernel row. over : it is over.
-    placed : a block of `row` is sent to an SM. warp, exit : per SM, a warp starts, or has ended.
+    launched : the task unit starts a launch of the record at `page` << 8.
+    opened : the task gets a kernel row.
+    over : the task is over.
+    placed : a block of `row` is sent to an SM.
+    warp : per SM, a warp starts.
+    exit : per SM, a warp has ended.
     """
 
     def __init__(self, config: Config) -> None:

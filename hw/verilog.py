@@ -1,11 +1,12 @@
-"""The machine as Verilog, for use elsewhere.
+"""Exports the machine as SystemVerilog.
 
     python -m signalbox.hw.verilog [--output FOLDER] [configuration options]
 
-Writes four files, the same on every machine:
+Writes four files, identical on every machine:
 
-signalbox.sv : SystemVerilog of `hw/top.py`, module `signalbox`, complete in itself.
-signalbox.md, signalbox.h : the register map, for people and for C programs.
+signalbox.sv : SystemVerilog of `hw/top.py`, module `signalbox`, self-contained.
+signalbox.md : the register map, for people.
+signalbox.h : the register map, for C programs.
 signalbox.json : the configuration and the ports.
 """
 
@@ -26,11 +27,11 @@ from signalbox.hw.top import Signalbox
 __all__ = ["NAME", "files", "main"]
 
 NAME = "signalbox"
-"""Name of the top module and, with their suffixes, of the files."""
+"""Name of the top module, and of the files without suffix."""
 
 
 def files(config: Config, core: CoreFactory | None = None) -> dict[str, str]:
-    """Name and text of every file for a machine built with `config` and `core`.
+    """Name and text of every file for a machine with `config` and `core`.
 
     Raises `CoreError`.
     """
@@ -50,7 +51,7 @@ def files(config: Config, core: CoreFactory | None = None) -> dict[str, str]:
 
 
 def _ports(design: Signalbox) -> Iterator[dict[str, str | int]]:
-    """Name, direction and width of every port; all are synchronous to `clk`, `rst` included."""
+    """Name, direction and width of every port; all, including `rst`, are synchronous to `clk`."""
     for name in ("clk", "rst"):
         yield {"name": name, "direction": PortDirection.Input.value, "width": 1}
     for name, (value, direction) in export.ports(design).items():
@@ -58,7 +59,7 @@ def _ports(design: Signalbox) -> Iterator[dict[str, str | int]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the files and name them."""
+    """Writes the files and prints their names."""
     parser = argparse.ArgumentParser(
         prog=options.program("signalbox.hw.verilog"),
         description="Write SystemVerilog, the register map (Markdown, C header) and a list of "

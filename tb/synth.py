@@ -53,12 +53,12 @@ from signalbox.hw.mmu.memory_client import CLIENT_TAG
 from signalbox.hw.mmu.memory_fabric import MemoryFabric
 from signalbox.hw.mmu.memory_system import FIRST_CLIENT, MemorySystem, requesters
 from signalbox.hw.mmu.records import page_request
-from signalbox.hw.mmu.translation import miss_number
+from signalbox.hw.mmu.translation import miss_tag
 from signalbox.hw.mmu.walker import Walker
 from signalbox.hw.options import program
 from signalbox.hw.placement.controller import Placement
 from signalbox.hw.placement.sm_choice import Choice
-from signalbox.hw.semaphore.in_memory import Fence
+from signalbox.hw.semaphore.in_memory import InMemorySemaphores
 from signalbox.hw.semaphore.unit import SemaphoreUnit
 from signalbox.hw.sm.controller import SmController
 from signalbox.hw.sm.core.core import Core
@@ -78,7 +78,7 @@ def _l1(config: Config) -> L1Tlb:
 
 
 def _miss_bits(config: Config) -> int:
-    return miss_number(config, config.memory_clients).size
+    return miss_tag(config, config.memory_clients).size
 
 
 def _l2(config: Config) -> L2Tlb:
@@ -134,7 +134,7 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "host.barrier": Barrier,
     "host.memops": MemOps,
     "semaphore": SemaphoreUnit,
-    "semaphore.fence": Fence,
+    "semaphore.fence": InMemorySemaphores,
     "copy": CopyEngine,
     "mmu.fabric": _fabric,
     "mmu.l1": _l1,

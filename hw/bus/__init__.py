@@ -1,1 +1,1 @@
-"""Standard buses at the edge of a Signalbox."""
+"""Standard buses at the ports of a Signalbox."""

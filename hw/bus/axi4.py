@@ -1,4 +1,4 @@
-"""AXI4 under its standard signal names."""
+"""AXI4 with its standard signal names."""
 
 from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out, Signature
@@ -17,16 +17,16 @@ class Burst(enum.Enum, shape=2):
 
 
 class Axi4(Signature):
-    """AXI4, seen from the manager, without the optional REGION and USER signals.
+    """AXI4, from the manager's side, without the optional REGION and USER signals.
 
-    Members have the names of the specification in lower case, so a port `axi` is exported as
+    Members have the specification's names in lower case, so a port `axi` is exported as
     `axi__awvalid` and so on. Every channel follows the rules of `amaranth.lib.stream`.
 
     Parameters
     ----------
-    addr_width : bits of a byte address.
-    data_width : bits of a beat, a power of two from 8 to 1024.
-    id_width : bits of a transaction id, at least 1.
+    addr_width : width of a byte address.
+    data_width : width of a beat, a power of two from 8 to 1024.
+    id_width : width of a transaction id, at least 1.
     """
 
     def __init__(self, *, addr_width: int, data_width: int, id_width: int) -> None:
@@ -52,7 +52,7 @@ class Axi4(Signature):
 
 
 def _address(prefix: str, addr_width: int, id_width: int) -> dict:
-    """Members of one of the two address channels."""
+    """Members of one address channel."""
     return {
         f"{prefix}valid": Out(1),
         f"{prefix}ready": In(1),

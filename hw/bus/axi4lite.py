@@ -1,9 +1,9 @@
-"""AXI4-Lite with 32-bit data, under its standard signal names."""
+"""AXI4-Lite with 32-bit data and its standard signal names."""
 
 from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out, Signature
 
-__all__ = ["AxiLite", "Response"]
+__all__ = ["Axi4Lite", "Response"]
 
 
 class Response(enum.Enum, shape=2):
@@ -15,15 +15,15 @@ class Response(enum.Enum, shape=2):
     DECERR = 3
 
 
-class AxiLite(Signature):
-    """AXI4-Lite, seen from the manager.
+class Axi4Lite(Signature):
+    """AXI4-Lite, from the manager's side.
 
-    Members have the names of the specification in lower case, so a port `ctl` is exported as
+    Members have the specification's names in lower case, so a port `ctl` is exported as
     `ctl__awvalid` and so on. Every channel follows the rules of `amaranth.lib.stream`.
 
     Parameters
     ----------
-    addr_width : bits of a byte address.
+    addr_width : width of a byte address.
     """
 
     def __init__(self, addr_width: int) -> None:

@@ -1,4 +1,4 @@
-"""Who answers an access: the address decoder, made from the register description."""
+"""Address decoder of the control port, made from the register description."""
 
 from collections.abc import Iterable
 
@@ -11,17 +11,18 @@ from signalbox.hw.control.axi_lite_target import Access
 from signalbox.hw.registers import CHANNEL, CONTEXT, GLOBAL, SEMAPHORE, Block, Register
 from signalbox.hw.registers import Access as Rule
 
-__all__ = ["Decode", "Owner"]
+__all__ = ["AddressDecoder", "Owner"]
 
 
 class Owner(enum.Enum, shape=3):
-    """Who answers an access."""
+    """Owner of an access."""
 
     NOBODY = 0
-    """SLVERR: nothing there, not built, not writable, or part of a word that must be whole."""
+    """SLVERR: no register, not built, read-only, or a partial write of a register that needs a
+    whole word."""
     GLOBAL = 1
     DOORBELL = 2
-    """A write of a handle, valid or not."""
+    """Write of a handle, valid or not."""
     CHANNEL = 3
     SEMAPHORE = 4
     CONTEXT = 5
@@ -36,17 +37,17 @@ _OWNERS = (
 )
 
 
-class Decode(wiring.Component):
-    """Latency 2 cycles, during which `access` stays the same.
+class AddressDecoder(wiring.Component):
+    """Decodes an access. Latency 2 cycles, during which `access` is stable.
 
-    Registers that live in this unit take single bytes (`wstrb`). What leaves it, doorbells,
-    commands and the other blocks, takes whole words only.
+    Global registers accept byte writes (`wstrb`). Doorbells, commands and the other blocks belong
+    to other units and accept whole words only.
 
     Members
     -------
-    access : the access; of `data` only the doorbell's handle is looked at.
-    owner : who answers it.
-    known : `data` as a doorbell's handle names a channel that was built.
+    access : the access; of `data` only the handle of a doorbell is used.
+    owner : its owner.
+    known : `data`, as a doorbell handle, names a channel that was built.
     """
 
     def __init__(self, config: Config) -> None:
@@ -70,7 +71,7 @@ class Decode(wiring.Component):
         return m
 
     def _inside(self, block: Block) -> Value:
-        """Whether the address belongs to a set of `block` that was built."""
+        """Whether the address is in a set of `block` that was built."""
         low, high = _log2(block.stride) - 2, _log2(block.stride * block.count) - 2
         here = self.access.word[high:] == block.base >> (high + 2)
         if block.count == 1:
@@ -78,7 +79,7 @@ class Decode(wiring.Component):
         return here & (self.access.word[low:high] < block.built(self._config))
 
     def _allowed(self, block: Block) -> Value:
-        """Whether the set has a register at this address that may be accessed like this."""
+        """Whether the set has a register at this address that permits this access."""
         word = self.access.word[: _log2(block.stride) - 2]
         writable = [register for register in block if register.access.writable]
         parts = [register for register in writable if not _leaves(block, register)]
@@ -91,7 +92,7 @@ class Decode(wiring.Component):
         return (self.access.write & accepted) | (~self.access.write & among(block))
 
     def _known(self) -> Value:
-        """Whether `data` is a handle of this machine."""
+        """Whether `data` is a valid handle."""
         channel, runlist = (_DOORBELL.field(name) for name in ("CHID", "RUNLIST_ID"))
         handle = self.access.data
         return (handle[channel.lo : channel.hi + 1] < self._config.channels) & (
@@ -100,7 +101,7 @@ class Decode(wiring.Component):
 
 
 def _leaves(block: Block, register: Register) -> bool:
-    """Whether a write goes on to another unit."""
+    """Whether a write is forwarded to another unit."""
     return block is not GLOBAL or register.access is Rule.WO
 
 

@@ -1,17 +1,17 @@
-"""AXI4-Lite subordinate: turns five channels into one stream of register accesses."""
+"""AXI4-Lite subordinate: turns the five channels into one stream of register accesses."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.bus.axi4lite import AxiLite, Response
+from signalbox.hw.bus.axi4lite import Axi4Lite, Response
 from signalbox.hw.registers import ADDRESS_BITS
 
-__all__ = ["Access", "Outcome", "Target"]
+__all__ = ["Access", "AxiLiteTarget", "Outcome"]
 
 
 class Access(data.Struct):
-    """One register access: `word` address (bytes / 4); `lanes` of `data` that are written."""
+    """Register access: `word` address (bytes / 4); `lanes` of `data` to write."""
 
     word: ADDRESS_BITS - 2
     write: 1
@@ -20,31 +20,31 @@ class Access(data.Struct):
 
 
 class Outcome(data.Struct):
-    """Answer to one access; `refused` becomes SLVERR, `data` counts for reads."""
+    """Response to an access. `refused` becomes SLVERR; `data` is valid for reads."""
 
     data: 32
     refused: 1
 
 
-class Target(wiring.Component):
-    """Takes one access at a time from the bus; reads and writes in turn when both wait.
+class AxiLiteTarget(wiring.Component):
+    """Accepts one access at a time from the bus; alternates between reads and writes.
 
-    AW and W come in any order. A further access of either kind is taken from the bus while one is
-    under way, and begun when the answer before it was accepted: an answer that a manager leaves
-    on B holds up no read, one on R no write. Addresses count in words: their lowest two bits are
-    ignored, `wstrb` says which bytes. Every output is a flip-flop or the inverse of one.
+    AW and W come in any order. One further access of each kind is buffered, and started once the
+    previous response of its kind was accepted: a response stalled on B does not block reads, one
+    stalled on R does not block writes. Addresses are in words: the lowest two bits are ignored,
+    `wstrb` selects bytes. Every output is a flip-flop or an inverted flip-flop.
 
-    Latency: `access` is valid 2 cycles after the last of its handshakes; BVALID or RVALID is 1 in
-    the cycle after `outcome`.
+    Latency: `access` is valid 2 cycles after the last handshake that it needs; BVALID or RVALID
+    rises 1 cycle after `outcome`.
 
     Members
     -------
     axi : the bus.
-    access : not accepted by the other side before its outcome.
-    outcome : answer to `access`, which is to be accepted in the same cycle.
+    access : the access; accepted together with its outcome.
+    outcome : response to `access`, in the cycle that accepts it.
     """
 
-    axi: In(AxiLite(ADDRESS_BITS))
+    axi: In(Axi4Lite(ADDRESS_BITS))
     access: Out(stream.Signature(Access))
     outcome: In(stream.Signature(Outcome, always_ready=True))
 
@@ -68,7 +68,7 @@ class Target(wiring.Component):
             may_write.eq(have_aw & have_w & ~axi.bvalid),
             may_read.eq(have_ar & ~axi.rvalid),
         ]
-        # In turn: what has just been answered may not go on in the next cycle, the other may.
+        # Alternates: the kind just answered is blocked for a cycle by its response.
         with m.If(~access.valid):
             with m.If(may_read):
                 m.d.sync += [

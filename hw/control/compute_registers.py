@@ -1,15 +1,15 @@
-"""Global registers of the compute engine that say what it does, and what went wrong."""
+"""Global registers for state and errors of the compute engine."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.control.register_fields import placed
+from signalbox.hw.control.register_fields import register_of
 from signalbox.hw.records.compute_control import ComputeControl, warp_fault
 from signalbox.hw.registers import GLOBAL
 
-__all__ = ["TaskRegisters"]
+__all__ = ["ComputeRegisters"]
 
 _WATCHED = ("broken", "active", "context", "idle", "lost", "fault")
 _STATUS = data.StructLayout({"warp_fault": 1, "lost": 1})
@@ -27,15 +27,16 @@ _REGISTERS = (
 )
 
 
-class TaskRegisters(wiring.Component):
-    """An event is seen one cycle later, and kept until it is cleared; one in that very cycle is.
+class ComputeRegisters(wiring.Component):
+    """Sticky status bits and fault record. An event appears 1 cycle later and stays until it is
+    cleared; one in the cycle of its clear is kept.
 
     Members
     -------
     broken, active, context, idle, lost, fault : see `ComputeControl`.
-    clear : bits of TASK_STATUS to be cleared.
+    clear : TASK_STATUS bits to clear.
     values : the registers.
-    attention : a context cannot run, or a task was lost.
+    attention : a context cannot run, or a task was lost; raises INTR.TASK.
     """
 
     def __init__(self, config: Config) -> None:
@@ -49,7 +50,7 @@ class TaskRegisters(wiring.Component):
         self._fault = Signal(warp_fault(config))
 
     def watched(self) -> dict[str, Value]:
-        """The members that come from the engine."""
+        """Members driven by the compute engine."""
         return {name: getattr(self, name) for name in _WATCHED}
 
     def elaborate(self, platform: object) -> Module:
@@ -67,9 +68,9 @@ class TaskRegisters(wiring.Component):
         shown = {
             "CONTEXT_BROKEN": self.broken,
             "TASK_STATUS": status.as_value(),
-            "TASK_STATE": placed(GLOBAL["TASK_STATE"], state),
-            # Nothing was told before the first fault.
-            "WARP_FAULT": Mux(fault.valid, placed(GLOBAL["WARP_FAULT"], where), 0),
+            "TASK_STATE": register_of(GLOBAL["TASK_STATE"], state),
+            # The record is undefined before the first fault.
+            "WARP_FAULT": Mux(fault.valid, register_of(GLOBAL["WARP_FAULT"], where), 0),
             "WARP_FAULT_AT_LO": fault.at[:32],
             "WARP_FAULT_AT_HI": fault.at[32:],
             "WARP_FAULT_VA_LO": fault.va[:32],

@@ -1,4 +1,4 @@
-"""Registers of the contexts: where their instance blocks lie, how their tasks are placed."""
+"""Registers of the contexts: instance block address and placement policy."""
 
 from functools import reduce
 from operator import or_
@@ -18,12 +18,12 @@ _WORD_BITS = (CONTEXT.stride // 4 - 1).bit_length()
 
 
 class ContextRegisters(wiring.Component):
-    """Serves the context block of the register map; an access takes 3 cycles.
+    """Serves the context block of the register map; 3 cycles per access.
 
     Members
     -------
-    port : the control port; word address context × 4 + offset / 4.
-    settings : of each context.
+    port : control port; word address context × 4 + offset / 4.
+    settings : per context.
     """
 
     def __init__(self, config: Config) -> None:
@@ -59,7 +59,7 @@ class ContextRegisters(wiring.Component):
         return m
 
     def _words(self, m: Module, access: data.View, writes: Signal) -> list[Value]:
-        """Every word, 0 unless it is the one that is read."""
+        """Every register, as 0 unless it is being read."""
         found = []
         for number, setting in enumerate(self.settings):
             here = access.address[_WORD_BITS:] == number

@@ -1,4 +1,4 @@
-"""The global registers: values that are fixed, set by software, or shown to it."""
+"""Global registers: constants, settings and status."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -10,38 +10,43 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.control.axi_lite_target import Access
-from signalbox.hw.control.compute_registers import TaskRegisters
+from signalbox.hw.control.compute_registers import ComputeRegisters
 from signalbox.hw.control.interrupts import Interrupts
-from signalbox.hw.control.performance_counters import Counters, EventPort
-from signalbox.hw.control.register_fields import field_of, page_of, placed
-from signalbox.hw.control.translation_registers import Commands
+from signalbox.hw.control.performance_counters import EventPort, PerformanceCounters
+from signalbox.hw.control.register_fields import field_of, page_of, register_of
+from signalbox.hw.control.translation_registers import TranslationRegisters
 from signalbox.hw.records.compute_control import ComputeControl
 from signalbox.hw.records.translation import FaultPort, MmuPort
 from signalbox.hw.registers import GLOBAL, PERFORMANCE, Register
 from signalbox.hw.registers import Access as Rule
 
-__all__ = ["Bank"]
+__all__ = ["GlobalRegisters"]
 
 _GROUP = 3
-"""Word-address bits that the first stage of the read multiplexer looks at."""
+"""Word-address bits decoded in the first stage of the read multiplexer."""
 
 
-class Bank(wiring.Component):
-    """Global registers of one Signalbox.
+class GlobalRegisters(wiring.Component):
+    """Global registers of a Signalbox.
 
     Members
     -------
-    access : the access that is under way.
-    write : strobe: do it, `access` is at least 1 cycle old. A register changes in the next cycle,
-        `irq` in the one after.
-    value : what a read of `access` gives, 3 cycles later; 0 where nothing can be read.
-    doorbell : strobe: a valid doorbell was taken.
-    time : PTIMER, nanoseconds; counts from reset.
-    counting : semaphores below are counting semaphores, at most `counters`.
+    access : current access.
+    write : strobe, executes the write; `access` has been stable for at least 1 cycle. The register
+        changes in the next cycle, `irq` in the one after.
+    value : read data, 3 cycles after `access`; 0 for registers that cannot be read.
+    doorbell : strobe, a valid doorbell was accepted.
+    time : PTIMER in nanoseconds, from reset on.
+    counting : semaphores below this index are counting semaphores; at most `counters`.
     writeback : cycles between lazy write-backs of GP_GET.
-    error, notify, copied, irq : see `Interrupts`.
-    events : see `Counters`.
-    maintain : binds and invalidations. faults : the fault buffer. compute : the compute engine.
+    error : see `Interrupts`.
+    notify : see `Interrupts`.
+    copied : see `Interrupts`.
+    irq : see `Interrupts`.
+    events : see `PerformanceCounters`.
+    maintain : binds and invalidations.
+    faults : the fault buffer.
+    compute : the compute engine.
     """
 
     def __init__(self, config: Config) -> None:
@@ -86,7 +91,7 @@ class Bank(wiring.Component):
         return m
 
     def _settings(self, m: Module) -> dict[str, Signal]:
-        """The rw registers; bits outside fields are never stored."""
+        """Read-write registers; bits outside fields are not stored."""
         found = {}
         for register in GLOBAL:
             if register.access is not Rule.RW:
@@ -124,7 +129,7 @@ class Bank(wiring.Component):
 
     def _commands(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
         """Binds and invalidations."""
-        m.submodules.commands = unit = Commands(self._config)
+        m.submodules.commands = unit = TranslationRegisters(self._config)
         wiring.connect(m, unit.port, wiring.flipped(self.maintain))
         m.d.comb += [
             unit.write.eq(self._written(m, GLOBAL["MMU_COMMAND"])),
@@ -134,11 +139,11 @@ class Bank(wiring.Component):
             unit.limit.eq(page_of(values, "MMU_LIMIT")),
         ]
         status = GLOBAL["MMU_STATUS"]
-        shown = placed(status, {"BUSY": unit.busy, "REFUSED": unit.refused})
+        shown = register_of(status, {"BUSY": unit.busy, "REFUSED": unit.refused})
         return {"MMU_STATUS": shown}
 
     def _faults(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The fault buffer and the first record."""
+        """The fault buffer and the first fault record."""
         port, size, status = self.faults, GLOBAL["FAULT_SIZE"], GLOBAL["FAULT_STATUS"]
         cleared = Mux(self._written(m, status), self._merged(Const(0, 32)), 0)
         m.d.comb += [
@@ -160,14 +165,14 @@ class Bank(wiring.Component):
         return {
             "FAULT_SIZE": Cat(values[size.name][:high], used),
             "FAULT_PUT": port.put,
-            "FAULT_STATUS": placed(status, shown),
+            "FAULT_STATUS": register_of(status, shown),
             "FAULT_DROPPED": port.dropped,
             **words,
         }
 
     def _tasks(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
         """The compute engine."""
-        m.submodules.tasks = unit = TaskRegisters(self._config)
+        m.submodules.tasks = unit = ComputeRegisters(self._config)
         engine, size = self.compute, GLOBAL["TASK_LISTS_SIZE"]
         cleared = {
             name: Mux(self._written(m, GLOBAL[name]), self._merged(Const(0, 32)), 0)
@@ -186,7 +191,7 @@ class Bank(wiring.Component):
         return {name: unit.values[name] for name in unit.values.shape().members}
 
     def _counters(self, m: Module) -> dict[str, Value]:
-        m.submodules.counters = unit = Counters(self._config)
+        m.submodules.counters = unit = PerformanceCounters(self._config)
         wiring.connect(m, wiring.flipped(self.events), unit.events)
         m.d.comb += [unit.doorbell.eq(self.doorbell), unit.fault.eq(self.faults.fault)]
         return {name: unit.values[name] for name in PERFORMANCE}
@@ -196,8 +201,8 @@ class Bank(wiring.Component):
         m.d.sync += self.counting.eq(Mux(value > most, most, value))
 
     def _read(self, m: Module, values: Mapping[str, Value]) -> None:
-        """The address is decoded; then in two stages, since some 40 registers of 32 bits are too
-        many for one."""
+        """Read multiplexer in two stages after the address decoder, as one stage would be too slow
+        for some 40 registers."""
         word = self.access.word[:10]
         groups: dict[int, list[tuple[int, Value]]] = {}
         for register in GLOBAL:
@@ -222,7 +227,7 @@ class Bank(wiring.Component):
         return self.write & chosen
 
     def _merged(self, old: Value) -> Value:
-        """`old` with the written bytes in their places."""
+        """`old` with the written bytes replaced."""
         access = self.access
         return Cat(
             Mux(access.lanes[lane], access.data.word_select(lane, 8), old.word_select(lane, 8))

@@ -1,4 +1,4 @@
-"""What asks for the interrupt line, channel by channel."""
+"""Interrupt controller."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
@@ -8,22 +8,25 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts(wiring.Component):
-    """Sticky bits of the two kinds of events, and the interrupt line.
+    """Sticky event bits per channel, and the interrupt line.
 
-    An event is seen in `notified` or `finished` 1 cycle after its strobe, in `irq` after 2; clears
-    alike. An event in the very cycle of its clear is kept.
+    An event appears in `notified` or `finished` 1 cycle after its strobe, in `irq` after 2; clears
+    likewise. An event in the cycle of its clear is kept.
 
     Members
     -------
-    error : per channel, level: halted by an error.
-    notify, copied : per channel, strobes: NON_STALL_INTERRUPT, a copy with an interrupt completed.
-    clear_notified, clear_finished : per channel, strobes.
-    fault : level: accesses could not be translated.
-    task : level: a context cannot run, or a task was lost.
-    enable : ERROR, NOTIFY, COPY, FAULT, TASK.
-    notified, finished : per channel, event not yet cleared.
-    summary : ERROR, NOTIFY, COPY: any channel; FAULT; TASK; 1 cycle behind.
-    irq : any of them that is enabled; registered.
+    error : per channel, level, halted by an error.
+    notify : per channel, strobe, executed NON_STALL_INTERRUPT.
+    copied : per channel, strobe, completed a copy with an interrupt.
+    clear_notified : per channel, strobe.
+    clear_finished : per channel, strobe.
+    fault : level, a fault was recorded or lost.
+    task : level, a context cannot run, or a task was lost.
+    enable : mask for ERROR, NOTIFY, COPY, FAULT, TASK.
+    notified : per channel, sticky.
+    finished : per channel, sticky.
+    summary : ERROR, NOTIFY, COPY (any channel), FAULT, TASK; 1 cycle late.
+    irq : any enabled bit of these; registered.
     """
 
     def __init__(self, channels: int) -> None:

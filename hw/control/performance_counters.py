@@ -1,4 +1,4 @@
-"""Performance counters: one for each entry of `PERFORMANCE` in the register description."""
+"""Performance counters: one per entry of `PERFORMANCE` in the register description."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.registers import PERFORMANCE
 
-__all__ = ["Counters", "EventPort", "most_events"]
+__all__ = ["EventPort", "PerformanceCounters", "max_events"]
 
 
-def most_events(config: Config, name: str) -> int:
-    """How often something that a counter counts can happen in one cycle."""
+def max_events(config: Config, name: str) -> int:
+    """Largest number of events of a counter in one cycle."""
     several = {
         "SEMAPHORE_OPS": 1 + config.copy_engines,
         "WAKES": config.channels,
@@ -25,32 +25,33 @@ def most_events(config: Config, name: str) -> int:
 
 
 _OWN = ("DOORBELLS", "FAULTS")
-"""Counted where their registers are."""
+"""Counted by signals of the control port itself."""
 
 
 class EventPort(wiring.Signature):
-    """What others report to be counted, seen from them: one member per counter, in lower case.
+    """Events to count, from the units' side: one member per counter, in lower case.
 
-    Each says how many times it happened in this cycle, see `most_events`; or some cycles ago, for
-    nobody can tell. Doorbells and faults are counted where they are seen.
+    Each is the number of events in one cycle, at most `max_events`; it may be some cycles late.
+    Doorbells and faults are counted in the control port.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            name.lower(): Out(range(most_events(config, name) + 1))
+            name.lower(): Out(range(max_events(config, name) + 1))
             for name in PERFORMANCE
             if name not in _OWN
         })
 
 
-class Counters(wiring.Component):
-    """32-bit counters that wrap; an event is in `values` 2 cycles later.
+class PerformanceCounters(wiring.Component):
+    """32-bit wrapping counters; an event appears in `values` 2 cycles later.
 
     Members
     -------
-    events : what happened.
-    doorbell : strobe: a valid doorbell was taken. fault : strobe: a fault was reported.
-    values : all counters, under their names in the register description.
+    events : events of this cycle.
+    doorbell : strobe, a valid doorbell was accepted.
+    fault : strobe, a fault was reported.
+    values : all counters, by their names in the register description.
     """
 
     def __init__(self, config: Config) -> None:
@@ -66,7 +67,7 @@ class Counters(wiring.Component):
         own = dict(zip(_OWN, (self.doorbell, self.fault), strict=True))
         for name in PERFORMANCE:
             event = own[name] if name in own else getattr(self.events, name.lower())
-            # A register for the way from the other end of the machine.
+            # Registered, as events come from far away.
             count = Signal(event.shape(), name=f"event_{name.lower()}")
             m.d.sync += [count.eq(event), self.values[name].eq(self.values[name] + count)]
         return m

@@ -1,15 +1,15 @@
-"""The control port: everything that software does outside memory goes through here."""
+"""Control port: the only way for software to the machine, apart from memory."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.hw.bus.axi4lite import AxiLite
+from signalbox.hw.bus.axi4lite import Axi4Lite
 from signalbox.hw.config import Config
-from signalbox.hw.control.address_decoder import Decode, Owner
-from signalbox.hw.control.axi_lite_target import Target
+from signalbox.hw.control.address_decoder import AddressDecoder, Owner
+from signalbox.hw.control.axi_lite_target import AxiLiteTarget
 from signalbox.hw.control.context_registers import ContextRegisters
-from signalbox.hw.control.global_registers import Bank
+from signalbox.hw.control.global_registers import GlobalRegisters
 from signalbox.hw.control.performance_counters import EventPort
 from signalbox.hw.front_end.contexts import context_setting
 from signalbox.hw.records.compute_control import ComputeControl
@@ -23,14 +23,14 @@ __all__ = ["ControlPort"]
 class ControlPort(wiring.Component):
     """AXI4-Lite subordinate with the register map of `hw.registers`.
 
-    One access at a time; a write is answered when it has taken effect: the doorbell was accepted,
-    the register's owner has responded, `irq` shows a cleared or masked interrupt. SLVERR without
-    any effect: an address with no register, a channel or semaphore that was not built, a write to
-    a read-only register, a write of part of a word to a write-only register, channel or semaphore.
-    Reads have no side effects.
+    One access at a time. A write is answered once it has taken effect: the doorbell was accepted,
+    the register's owner has responded, or `irq` reflects a cleared or masked interrupt. SLVERR,
+    without side effects, answers an access to an address without a register, to a channel or
+    semaphore that was not built, a write to a read-only register, and a partial write to a
+    write-only register, a channel or a semaphore. Reads have no side effects.
 
-    Latency: 7 cycles from the last address or data handshake to BVALID or RVALID, and for
-    doorbells and other units' registers as many more as the other unit waits.
+    Latency: 7 cycles from the last address or data handshake to BVALID or RVALID; doorbells and
+    registers of other units take as many more as that unit stalls.
 
     Members
     -------
@@ -38,23 +38,25 @@ class ControlPort(wiring.Component):
     channel : channel registers; word address `channel` × 64 + offset / 4.
     semaphore : on-chip semaphores; word address `slot` × 4 + word.
     doorbell : valid doorbells, in order.
-    time : PTIMER, nanoseconds.
-    counting : semaphores below are counting semaphores (COPY-12).
+    time : PTIMER in nanoseconds.
+    counting : semaphores below this index are counting semaphores (COPY-12).
     writeback : cycles between lazy write-backs of GP_GET.
-    error : per channel, level: halted by an error.
-    notify : per channel, strobe: NON_STALL_INTERRUPT was executed.
-    copied : per channel, strobe: a copy that asks for an interrupt has completed.
-    events : what the performance counters count.
-    maintain : binds and invalidations. faults : the fault buffer. compute : the compute engine.
+    error : per channel, level, halted by an error.
+    notify : per channel, strobe, executed NON_STALL_INTERRUPT.
+    copied : per channel, strobe, completed a copy with an interrupt.
+    events : events for the performance counters.
+    maintain : binds and invalidations.
+    faults : the fault buffer.
+    compute : the compute engine.
     contexts : settings of each context.
-    irq : level; a flip-flop, 2 cycles behind a strobe.
+    irq : level, registered; 2 cycles after a strobe.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         rung = data.StructLayout({"channel": config.channel_bits})
         super().__init__({
-            "axi": In(AxiLite(ADDRESS_BITS)),
+            "axi": In(Axi4Lite(ADDRESS_BITS)),
             "channel": Out(RegisterPort(12)),
             "semaphore": Out(RegisterPort(12)),
             "doorbell": Out(stream.Signature(rung)),
@@ -74,9 +76,9 @@ class ControlPort(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.target = target = Target()
-        m.submodules.decode = decode = Decode(self._config)
-        m.submodules.bank = bank = Bank(self._config)
+        m.submodules.target = target = AxiLiteTarget()
+        m.submodules.decode = decode = AddressDecoder(self._config)
+        m.submodules.bank = bank = GlobalRegisters(self._config)
         m.submodules.contexts = contexts = ContextRegisters(self._config)
         wiring.connect(m, wiring.flipped(self.axi), target.axi)
         wiring.connect(m, wiring.flipped(self.events), bank.events)
@@ -118,7 +120,7 @@ class ControlPort(wiring.Component):
             ]
         m.d.sync += self.doorbell.p.channel.eq(access.p.data)
 
-        # Loaded in every cycle; what it holds in DONE is from the cycle of the answer.
+        # Loaded in every cycle; in DONE it holds the data of the previous one, the response.
         with m.Switch(decode.owner):
             for owner, port in others.items():
                 with m.Case(owner):

@@ -1,4 +1,4 @@
-"""Fields of registers, as hardware takes them out and puts them together."""
+"""Extracts and assembles register fields."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -8,22 +8,22 @@ from amaranth.hdl import Cat, Value
 
 from signalbox.hw.registers import GLOBAL, Register
 
-__all__ = ["field_of", "page_of", "placed"]
+__all__ = ["field_of", "page_of", "register_of"]
 
 
 def field_of(values: Mapping[str, Value], register: Register, name: str) -> Value:
-    """A field of a register."""
+    """Field of a register."""
     field = register.field(name)
     return values[register.name][field.lo : field.hi + 1]
 
 
 def page_of(values: Mapping[str, Value], name: str) -> Value:
-    """An address in two registers, >> 12."""
+    """Page address, >> 12, of a register pair."""
     low, high = GLOBAL[f"{name}_LO"], GLOBAL[f"{name}_HI"]
     return Cat(field_of(values, low, "ADDRESS"), field_of(values, high, "ADDRESS"))
 
 
-def placed(register: Register, fields: Mapping[str, Value]) -> Value:
-    """A register of these fields, which are as wide as theirs at most."""
+def register_of(register: Register, fields: Mapping[str, Value]) -> Value:
+    """Register value with these fields, each at most as wide as in the register."""
     places = ((register.field(name).lo, value) for name, value in fields.items())
     return reduce(or_, (Value.cast(value).as_unsigned() << lo for lo, value in places))

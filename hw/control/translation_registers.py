@@ -1,4 +1,4 @@
-"""Registers of binds and invalidations: one command at a time."""
+"""Registers for binds and invalidations."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -8,21 +8,25 @@ from signalbox.hw.config import Config
 from signalbox.hw.records.translation import MmuPort, mmu_command
 from signalbox.hw.registers import GLOBAL
 
-__all__ = ["Commands"]
+__all__ = ["TranslationRegisters"]
 
 _COMMAND = GLOBAL["MMU_COMMAND"]
 
 
-class Commands(wiring.Component):
-    """MMU_COMMAND and MMU_STATUS. A command is offered in the cycle after it was written, and
-    `busy` from then on until it is acknowledged.
+class TranslationRegisters(wiring.Component):
+    """MMU_COMMAND and MMU_STATUS, for one command at a time. The command is offered in the cycle
+    after its write; `busy` from then on until it has completed.
 
     Members
     -------
-    write, value : MMU_COMMAND is written.
-    page, base, limit : the arguments, >> 12, as they are then.
-    busy, refused : MMU_STATUS.
-    port : who executes it.
+    write : strobe, MMU_COMMAND is written.
+    value : data of that write.
+    page : argument MMU_VA >> 12, sampled with `write`.
+    base : argument MMU_PDB >> 12, likewise.
+    limit : argument MMU_LIMIT >> 12, likewise.
+    busy : MMU_STATUS.BUSY.
+    refused : MMU_STATUS.REFUSED.
+    port : commands to the TLB maintenance.
     """
 
     def __init__(self, config: Config) -> None:

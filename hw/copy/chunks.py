@@ -1,4 +1,4 @@
-"""From lines to the chunks that are written by one burst each."""
+"""Splits lines into chunks of one write burst each."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -8,20 +8,20 @@ from signalbox.hw.config import Config
 from signalbox.hw.copy import records
 from signalbox.hw.copy.records import BURST_BEATS
 
-__all__ = ["Bursts"]
+__all__ = ["Chunks"]
 
 
-class Bursts(wiring.Component):
+class Chunks(wiring.Component):
     """Cuts lines at destination addresses that are multiples of `BURST_BEATS` beats.
 
-    A chunk per 2 cycles, and one cycle more per line. After `stop` at most one more chunk comes
-    before the end of the copy.
+    One chunk per 2 cycles, plus one cycle per line. After `stop` at most one more chunk precedes
+    the end of the copy.
 
     Members
     -------
-    i : lines and ends.
-    stop : level; the copy being cut has failed, no more of it is wanted.
-    o : chunks and ends.
+    i : lines and ends of copies.
+    stop : level, the current copy has failed; the rest of it is dropped.
+    o : chunks and ends of copies.
     """
 
     def __init__(self, config: Config) -> None:
@@ -36,7 +36,7 @@ class Bursts(wiring.Component):
         m = Module()
         chunk = self.o.p
         left = Signal(self.i.p.beats.shape())
-        """Destination beats of the line from this chunk on, minus 1."""
+        """Destination beats of the line, minus 1, from this chunk on."""
         tail = Signal()
         with m.FSM() as fsm:
             m.d.comb += self.i.ready.eq(fsm.ongoing("LINE"))
@@ -69,7 +69,7 @@ class Bursts(wiring.Component):
         m.d.sync += [left.eq(line.beats), tail.eq(line.tail), chunk.first.eq(1)]
 
     def _cut(self, m: Module, left: Signal, tail: Signal) -> None:
-        """How much fits before the next boundary."""
+        """Computes the beats up to the next boundary."""
         chunk = self.o.p
         low = self.config.offset_bits
         bits = (BURST_BEATS - 1).bit_length()
@@ -89,7 +89,8 @@ class Bursts(wiring.Component):
         ]
 
     def _advance(self, m: Module) -> None:
-        """The next chunk, if any, begins on a boundary and goes on from the last source beat."""
+        """The next chunk of a line starts at a boundary and continues after the last source
+        beat."""
         chunk = self.o.p
         low = self.config.offset_bits
         boundary = low + (BURST_BEATS - 1).bit_length()

@@ -1,4 +1,4 @@
-"""The copy engine."""
+"""Copy engine."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -6,16 +6,16 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.copy import records
-from signalbox.hw.copy.chunks import Bursts
-from signalbox.hw.copy.flop_queue import Queue
+from signalbox.hw.copy.chunks import Chunks
+from signalbox.hw.copy.flop_queue import FlopQueue
 from signalbox.hw.copy.lines import Lines
-from signalbox.hw.copy.read_requests import Fetch
+from signalbox.hw.copy.read_requests import ReadRequests
 from signalbox.hw.copy.realign import Realign
-from signalbox.hw.copy.realign_steps import Steps
+from signalbox.hw.copy.realign_steps import RealignSteps
 from signalbox.hw.copy.records import COPIES, QUEUE
-from signalbox.hw.copy.retire import Retire, ending
-from signalbox.hw.copy.write_requests import Drain, owed
-from signalbox.hw.copy.write_responses import Answers
+from signalbox.hw.copy.retire import Retire, completion
+from signalbox.hw.copy.write_requests import WriteRequests, outstanding_write
+from signalbox.hw.copy.write_responses import WriteResponses
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.records.copy import CopyPort
 from signalbox.hw.records.memory import ReadPort, WritePort
@@ -25,25 +25,26 @@ __all__ = ["CopyEngine"]
 
 
 class CopyEngine(wiring.Component):
-    """Executes copies, reading ahead of writing (HOST-8, COPY-4, COPY-11, COPY-12).
+    """Executes copies, with reads ahead of writes (HOST-8, COPY-4, COPY-11, COPY-12).
 
-    A command is accepted when the reads of the copy before it are issued, so queued copies keep
-    memory busy: one beat per cycle each way with up to 200 cycles of read latency. The first read
-    is requested 7 cycles after the command, the first write 7 cycles after the last of its read
-    beats at 128 bits; lines shorter than a beat take 3 cycles each. It reads ahead only as far as
-    memory's latency asks for (`Window`).
+    A command is accepted once all reads of the previous copy are issued, so queued copies keep
+    memory busy: one beat per cycle in each direction at up to 200 cycles of read latency. The first
+    read is requested 7 cycles after the command, the first write 7 cycles after the last of its
+    read beats at 128 bits; lines shorter than a beat take 3 cycles each. Read-ahead adapts to the
+    latency of memory (`ReadWindow`).
 
-    A failed access ends its copy early: no further chunk is begun, what was begun is drained
-    without writing anything read after the failure, and the copy is reported without releasing
-    its semaphore. Copies before and after it are not touched.
+    A failed access ends its copy early: no further chunk is started, chunks in flight drain without
+    writing data read after the failure, and the copy is reported without releasing its semaphore.
+    Copies before and after it are not affected.
 
     Members
     -------
-    port : the host. `done` comes when every byte is visible and the semaphore was released.
-    read, write : memory. Read bursts are up to 17 beats, write bursts up to 16; `va` of the first
-        burst of a line is its first byte.
+    port : the host. `done` comes once all bytes are visible and the semaphore was released.
+    read : memory. Bursts of up to 17 beats; `va` of the first burst of a line is its first byte.
+    write : memory. Bursts of up to 16 beats; `va` likewise.
     semaphore : the semaphore unit.
-    read_strobe, write_strobe : a beat moved.
+    read_strobe : strobe, a read beat is transferred.
+    write_strobe : strobe, a write beat is transferred.
     """
 
     def __init__(self, config: Config) -> None:
@@ -61,12 +62,12 @@ class CopyEngine(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.lines = self.lines = Lines(config)
-        m.submodules.bursts = self.bursts = Bursts(config)
-        m.submodules.fetch = self.fetch = Fetch(config)
-        m.submodules.steps = self.steps = Steps(config)
+        m.submodules.bursts = self.bursts = Chunks(config)
+        m.submodules.fetch = self.fetch = ReadRequests(config)
+        m.submodules.steps = self.steps = RealignSteps(config)
         m.submodules.realign = self.realign = Realign(config)
-        m.submodules.drain = self.drain = Drain(config)
-        m.submodules.answers = self.answers = Answers(config)
+        m.submodules.drain = self.drain = WriteRequests(config)
+        m.submodules.answers = self.answers = WriteResponses(config)
         m.submodules.retire = self.retire = Retire(config)
         self._accept(m)
         self._abort(m)
@@ -80,8 +81,8 @@ class CopyEngine(wiring.Component):
         return m
 
     def _accept(self, m: Module) -> None:
-        """Give a command its tag, and note what is left to do when its bytes are written."""
-        m.submodules.endings = self.endings = Queue(ending(self.config), COPIES)
+        """Assigns a tag to a command and queues its completion."""
+        m.submodules.endings = self.endings = FlopQueue(completion(self.config), COPIES)
         command, lines = self.port.command, self.lines
         room = Signal(init=1)
         unfinished = Signal(range(COPIES + 1))
@@ -94,13 +95,13 @@ class CopyEngine(wiring.Component):
             ended.eq(self.port.done.valid & self.port.done.ready),
             self.port.idle.eq(unfinished == 0),
         ]
-        # The register that is split into lines has the rest of the command, too.
+        # `Lines` keeps the whole command in its register, so take the other fields from there.
         m.d.comb += [
-            self.endings.i.p[name].eq(lines.copy[name]) for name in ending(self.config).members
+            self.endings.i.p[name].eq(lines.copy[name]) for name in completion(self.config).members
         ]
         m.d.sync += [
             self.endings.i.valid.eq(accepted),
-            # A cycle late; there is no command in the cycle after one.
+            # A cycle late is in time: no command follows another in the next cycle.
             room.eq(unfinished != COPIES),
             lines.tag.eq(lines.tag + accepted),
         ]
@@ -110,7 +111,7 @@ class CopyEngine(wiring.Component):
             m.d.sync += unfinished.eq(unfinished - 1)
 
     def _abort(self, m: Module) -> None:
-        """Stop splitting a copy when one of its accesses has failed, or the host says so."""
+        """Stops splitting a copy when one of its accesses has failed, or on request of the host."""
         stop = Signal()
         current = self.lines.current
         by_read = self.steps.failure.valid & (self.steps.failure_tag == current)
@@ -122,12 +123,12 @@ class CopyEngine(wiring.Component):
         m.d.comb += [self.lines.stop.eq(stop), self.bursts.stop.eq(stop)]
 
     def _read_side(self, m: Module) -> None:
-        m.submodules.segments = segments = Queue(records.segment(self.config), QUEUE)
+        m.submodules.segments = segments = FlopQueue(records.segment(self.config), QUEUE)
         wiring.connect(m, self.lines.o, self.bursts.i)
         wiring.connect(m, self.bursts.o, self.fetch.i)
         wiring.connect(m, self.fetch.request, wiring.flipped(self.read.request))
         wiring.connect(m, self.fetch.segment, segments.i)
-        # A register each way: whether a step is a segment's last is known late.
+        # Register slice, as the end of a segment is known late in its cycle.
         m.submodules.segment = segment = StreamRegister(records.segment(self.config))
         wiring.connect(m, segments.o, segment.i)
         wiring.connect(m, segment.o, self.steps.segment)
@@ -135,9 +136,9 @@ class CopyEngine(wiring.Component):
         m.d.comb += self.realign.i.eq(self.steps.o)
 
     def _write_side(self, m: Module) -> None:
-        m.submodules.plans = plans = Queue(records.pending_write(self.config), QUEUE)
-        m.submodules.owed = owed_ = Queue(owed(self.config), QUEUE)
-        m.submodules.failures = failures = Queue(records.failure(), COPIES)
+        m.submodules.plans = plans = FlopQueue(records.pending_write(self.config), QUEUE)
+        m.submodules.owed = owed_ = FlopQueue(outstanding_write(self.config), QUEUE)
+        m.submodules.failures = failures = FlopQueue(records.failure(), COPIES)
         wiring.connect(m, self.fetch.write, plans.i)
         wiring.connect(m, plans.o, self.drain.plan)
         wiring.connect(m, self.drain.request, wiring.flipped(self.write.request))
@@ -156,7 +157,7 @@ class CopyEngine(wiring.Component):
         ]
 
     def _retire(self, m: Module) -> None:
-        m.submodules.outcomes = outcomes = Queue(records.outcome(), COPIES)
+        m.submodules.outcomes = outcomes = FlopQueue(records.outcome(), COPIES)
         wiring.connect(m, self.answers.o, outcomes.i)
         wiring.connect(m, outcomes.o, self.retire.outcome)
         wiring.connect(m, self.endings.o, self.retire.ending)

@@ -1,25 +1,25 @@
-"""A queue whose payload comes from flip-flops."""
+"""FIFO whose output comes from flip-flops."""
 
 from amaranth import Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Queue"]
+__all__ = ["FlopQueue"]
 
 
-class Queue(wiring.Component):
-    """A RAM with a register right behind it, so that a block RAM's slow output reaches no logic.
+class FlopQueue(wiring.Component):
+    """FIFO in RAM with an output register, so no logic follows the slow output of a block RAM.
 
-    One payload per cycle; latency 2 cycles, 3 from block RAM (`block`), which is for deep ones.
-    `amaranth.lib.fifo` would do, but for the logic that synthesis puts behind its block RAM to
-    define what a read of the row just being written returns; no such read happens here, and an
-    attribute says so.
+    One payload per cycle; latency 2 cycles, 3 with block RAM (`block`, for deep FIFOs). Unlike in
+    `amaranth.lib.fifo`, synthesis adds no logic behind the block RAM to define a read during write
+    of the same row: that never happens here, and an attribute says so.
 
     Members
     -------
-    i, o : streams of `shape`; at least `depth` payloads, a power of two, fit in between. A row
-        that was read is free for `i` 2 cycles later.
+    i : input, stream of `shape`. A row that was read can be written 2 cycles later.
+    o : output, stream of `shape`. At least `depth` payloads fit between `i` and `o`, a power of
+        two.
     """
 
     def __init__(self, shape: ShapeLike, depth: int, *, block: bool = False) -> None:
@@ -40,9 +40,9 @@ class Queue(wiring.Component):
         # Pointers have one bit more than an address.
         tail, head = Signal(range(2 * self.depth)), Signal(range(2 * self.depth))
         taken = Signal(range(self.depth + 1))
-        """Rows written and not read, as of the cycle before for reads: they come late."""
+        """Rows written and not read. Reads count a cycle late, as they come late in their cycle."""
         some, here = Signal(), Signal()
-        """A row is to be read; what `read.data` shows is a payload."""
+        """A row can be read; `read.data` is a payload."""
         read_now, read_before, move = Signal(), Signal(), Signal()
         m.d.comb += [
             self.i.ready.eq(~taken[-1]),

@@ -1,4 +1,4 @@
-"""From a copy command to its lines."""
+"""Splits a copy command into lines."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -13,18 +13,18 @@ __all__ = ["Lines"]
 
 
 class Lines(wiring.Component):
-    """Splits a command into lines, and ends every copy with an `end` (HOST-8).
+    """Issues the lines of each copy, then an `end` (HOST-8).
 
-    A line per 2 cycles. After `stop` at most one more line comes before the end.
+    One line per 2 cycles. After `stop` at most one more line precedes the end.
 
     Members
     -------
-    command : the copy; ready when everything of the copy before it has left.
-    tag : the tag of the copy that `command` brings.
-    stop : level; the copy being split has failed, no more of it is wanted.
-    o : its lines, then its end.
-    current : tag of the copy being split.
-    copy : its command; `src`, `dst` and `line_count` are those of the next line.
+    command : copies; the next is accepted once the previous one has been issued completely.
+    tag : tag of the next copy.
+    stop : level, the current copy has failed; the rest of it is dropped.
+    o : lines and ends of copies.
+    current : tag of the current copy.
+    copy : command of the current copy; `src`, `dst` and `line_count` are those of the next line.
     """
 
     def __init__(self, config: Config) -> None:
@@ -44,7 +44,7 @@ class Lines(wiring.Component):
         """`line_length` - 1."""
         start = Signal()
         no_more = Signal()
-        """No line is left to be made."""
+        """The last line has been issued."""
         done = Signal()
         self._measure(m)
         with m.FSM() as fsm:
@@ -74,14 +74,14 @@ class Lines(wiring.Component):
         return m
 
     def _measure(self, m: Module) -> None:
-        """The line in destination beats, and how its two ends fall into source beats."""
+        """Computes the line's destination beats, and the alignment of its ends in source beats."""
         low = self.config.offset_bits
         extent = self.extent
         source, target = self.copy.src[:low], self.copy.dst[:low]
         source_carry = (source + extent[:low])[low]
         target_carry = (target + extent[:low])[low]
         self.reach = Signal(33)
-        """Index of the last byte, counted from the start of the first destination beat."""
+        """Index of the last byte, relative to the first destination beat."""
         self.lead, self.tail, self.rotate = Signal(), Signal(), Signal(low)
         m.d.comb += [
             self.reach.eq(extent + target),

@@ -1,4 +1,4 @@
-"""From chunks to read requests."""
+"""Requests the source data of chunks."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -6,30 +6,30 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.copy import records
-from signalbox.hw.copy.read_window import Window
+from signalbox.hw.copy.read_window import ReadWindow
 from signalbox.hw.copy.records import BURST_BEATS, DATA_BEATS, TAKES_BITS
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.records.memory import memory_request
 
-__all__ = ["Fetch"]
+__all__ = ["ReadRequests"]
 
 PAGE = 4096
 
 
-class Fetch(wiring.Component):
-    """Requests a chunk's source beats, in two bursts where they cross 4 KiB.
+class ReadRequests(wiring.Component):
+    """Requests a chunk's source beats, in two bursts if they cross a 4 KiB boundary.
 
-    A chunk is begun only when `DATA_BEATS` has room for all of it, so that read beats never wait,
-    and when `Window` lets it. A chunk per 3 cycles, 4 with two bursts.
+    A chunk starts only when the data FIFO has room for all of it, so read beats never stall, and
+    when `ReadWindow` is open. One chunk per 3 cycles, 4 with two bursts.
 
     Members
     -------
-    i : chunks; the end of a copy only passes on to `write`.
-    request : to memory, 4 cycles later.
-    segment : what each request, or the lack of one, contributes to the chunk.
-    write : the chunk's write burst, in the order of the chunks.
-    freed : strobe; one beat has left the data queue.
-    taken : strobe; one requested beat has come, or will not.
+    i : chunks; the end of a copy is only passed on to `write`.
+    request : to memory, 4 cycles after the chunk.
+    segment : per request, or chunk without source beats, its contribution to the chunk.
+    write : the chunk's write burst, in the order of chunks.
+    freed : strobe, one beat has left the data FIFO.
+    taken : strobe, one requested beat has arrived, or will not.
     """
 
     def __init__(self, config: Config) -> None:
@@ -47,15 +47,16 @@ class Fetch(wiring.Component):
         m = Module()
         self.chunk = Signal(records.chunk(self.config))
         self.part = Signal(records.segment(self.config))
-        """What is requested next."""
+        """Next request."""
         self.rest = Signal(TAKES_BITS)
         """Beats of the chunk past the 4 KiB boundary."""
         self.near, self.reach = Signal(), Signal(TAKES_BITS + 1)
-        """The boundary is less than 32 beats away; the chunk's end, from 32 beats before it."""
+        """The boundary is less than 32 beats away; end of the chunk, relative to 32 beats before
+        it."""
         self.silent = Signal()
         """The chunk has no source beats."""
         m.submodules.register = self.register = StreamRegister(self.request.payload.shape())
-        m.submodules.window = self.window = Window(self.config)
+        m.submodules.window = self.window = ReadWindow(self.config)
         wiring.connect(m, self.register.o, wiring.flipped(self.request))
         admitted = Signal()
         with m.FSM() as fsm:
@@ -77,11 +78,12 @@ class Fetch(wiring.Component):
         return m
 
     def _admit(self, m: Module, here, admitted: Signal) -> None:
-        """Reserve room for the chunk, and plan its write."""
+        """Reserves room for the chunk and issues its write burst."""
         chunk, write, window = self.chunk, self.write.p, self.window
         room = Signal(range(DATA_BEATS + 1), init=DATA_BEATS)
         free = Signal(init=1)
-        """There is room for a chunk. Known, like `window.open`, 3 cycles after the last one."""
+        """There is room for a whole chunk. Like `window.open`, up to date 3 cycles after the last
+        chunk."""
         reserved = Signal(range(BURST_BEATS + 1))
         begun = Signal()
         m.d.comb += [
@@ -105,7 +107,7 @@ class Fetch(wiring.Component):
         ]
 
     def _measure(self, m: Module) -> None:
-        """Where the chunk lies in the last 32 beats of its page."""
+        """Locates the chunk relative to the last 32 beats of its page."""
         low, page = self.config.offset_bits, (PAGE - 1).bit_length()
         position = self.i.p.src[low:page]
         m.d.sync += [
@@ -115,7 +117,7 @@ class Fetch(wiring.Component):
         ]
 
     def _split(self, m: Module) -> None:
-        """Prepare the first request, up to the boundary."""
+        """Prepares the first request, up to the boundary."""
         chunk, part = self.chunk, self.part
         low = self.config.offset_bits
         crosses = Signal()
@@ -133,7 +135,7 @@ class Fetch(wiring.Component):
         ]
 
     def _request(self, m: Module) -> None:
-        """Send the request and its segment together, then the one past the boundary."""
+        """Issues the request and its segment together, then the ones past the boundary."""
         chunk, part, register = self.chunk, self.part, self.register
         page = (PAGE - 1).bit_length()
         free = register.i.ready | self.silent

@@ -1,41 +1,41 @@
-"""How far a copy engine reads ahead of what has arrived."""
+"""Adaptive limit of a copy engine's read-ahead."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.copy.records import BURST_BEATS, FEWEST_AHEAD, TAKES_BITS, most_ahead
+from signalbox.hw.copy.records import BURST_BEATS, MIN_READ_AHEAD, TAKES_BITS, max_read_ahead
 
-__all__ = ["Window"]
+__all__ = ["ReadWindow"]
 
 _PATIENCE = 128
 
 _CYCLES = 3
-"""What one request takes."""
+"""Cycles per request."""
 
 
-class Window(wiring.Component):
-    """Bounds the beats on their way, so that reads of others find short queues in memory.
+class ReadWindow(wiring.Component):
+    """Limits outstanding read beats, to keep memory queues short for other clients.
 
-    Memory that answers after n cycles is kept busy by n beats on their way; further ones only wait
-    there, with everybody behind them. What n is shows itself: every cycle but the first in which
-    nothing comes, although a chunk waits for the window alone, widens it by a beat, so that
-    requests go out at the speed of the bus. When nothing is on its way the window is narrow again;
-    what it has grown to when the first beat comes is what memory needs. Where it is widened later,
-    as by beats of others, it shrinks to that again by a beat per `_PATIENCE` beats.
+    Memory with a latency of n cycles is kept busy by n outstanding beats; more only queue up and
+    delay all requests behind them. The window learns n: each cycle but the first without data,
+    while a chunk waits only for the window, widens it by one beat, so requests are issued at bus
+    speed. With nothing outstanding it returns to its minimum; its size when the first beat arrives
+    is what memory needs. If it grows later, for instance due to other clients' beats, it shrinks
+    back to that by one beat per `_PATIENCE` beats.
 
     Members
     -------
-    wanted : a chunk could be requested now.
-    open : it may be, by what was requested 3 cycles ago and earlier.
-    requested : strobe of a number of beats.
-    taken : strobe; one of them has come.
-    flying : beats on their way; at most `most_ahead`, 5 and one chunk.
+    wanted : a chunk is ready to be requested.
+    open : it may be requested; considers only requests from 3 or more cycles ago.
+    requested : strobe, number of beats requested, else 0.
+    taken : strobe, one of them has arrived.
+    flying : outstanding beats; at most `max_read_ahead`, 5 and one chunk.
     """
 
     def __init__(self, config: Config) -> None:
-        self.most = most_ahead(config)
+        self.most = max_read_ahead(config)
         bits = (self.most + BURST_BEATS).bit_length()
         super().__init__({
             "wanted": In(1),
@@ -47,15 +47,15 @@ class Window(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        width = Signal(self.flying.shape(), init=FEWEST_AHEAD)
-        needed = Signal.like(width, init=FEWEST_AHEAD)
+        width = Signal(self.flying.shape(), init=MIN_READ_AHEAD)
+        needed = Signal.like(width, init=MIN_READ_AHEAD)
         requested = Signal(TAKES_BITS)
         waits, waited, before = Signal(), Signal(), Signal()
         widest = Signal()
         wide, rest = Signal(), Signal()
-        """Comparisons of the cycle before."""
+        """Comparisons of the previous cycle."""
         first = Signal()
-        """Nothing has come since nothing was on its way."""
+        """No beat has arrived since the window was reset."""
         beats, due = Signal(range(_PATIENCE)), Signal()
         m.d.comb += waits.eq(self.wanted & ~self.open & ~self.taken)
         m.d.sync += [
@@ -71,12 +71,12 @@ class Window(wiring.Component):
             due.eq(beats.all() & self.taken),
         ]
         with m.If(rest):
-            m.d.sync += [width.eq(FEWEST_AHEAD), first.eq(1)]
+            m.d.sync += [width.eq(MIN_READ_AHEAD), first.eq(1)]
         with m.Elif(waits & waited & ~widest):
             m.d.sync += width.eq(width + 1)
         with m.Elif(requested.any() & before & ~widest):
             m.d.sync += width.eq(width + _CYCLES)
-        with m.Elif(due & wide & (width != FEWEST_AHEAD)):
+        with m.Elif(due & wide & (width != MIN_READ_AHEAD)):
             m.d.sync += width.eq(width - 1)
         with m.If(first & self.taken):
             m.d.sync += [needed.eq(width), first.eq(0)]

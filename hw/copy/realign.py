@@ -1,20 +1,20 @@
-"""Moves bytes from their place in source beats to their place in destination beats."""
+"""Realigner: moves bytes from source to destination alignment."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.copy.realign_steps import step
+from signalbox.hw.copy.realign_steps import realign_step
 
-__all__ = ["Realign", "placed_beat"]
+__all__ = ["Realign", "destination_beat"]
 
 _STAGE_BITS = 2
-"""Bits of the rotation that one stage decides: a 4-way multiplexer per bit."""
+"""Rotation bits per stage: a 4-way multiplexer per data bit."""
 
 
-def placed_beat(config: Config) -> data.StructLayout:
-    """A destination beat; `close` and `failed` as in `step`."""
+def destination_beat(config: Config) -> data.StructLayout:
+    """Destination beat; `close` and `failed` as in `realign_step`."""
     return data.StructLayout({
         "data": config.data_width,
         "strobe": config.beat_bytes,
@@ -24,22 +24,23 @@ def placed_beat(config: Config) -> data.StructLayout:
 
 
 class Realign(wiring.Component):
-    """Byte rotator and merger (HOST-8). One step per cycle, never waits.
+    """Byte rotator and merger (HOST-8). One step per cycle, no back-pressure.
 
-    All source beats of a line are rotated by the same amount; a destination beat then has its
-    low bytes from the source beat before and its high bytes from this one. 2 bits of the rotation
-    per stage: latency 3 cycles at 64 and 128 bits, 4 at 256 and 512.
+    All source beats of a line are rotated by the same amount; a destination beat takes its low
+    bytes from the previous source beat and its high bytes from the current one. 2 rotation bits per
+    stage: latency 3 cycles at 64 and 128 bits, 4 at 256 and 512.
 
     Members
     -------
     i : steps.
-    o : destination beats; `valid` is a strobe.
+    o : destination beats.
+    valid : strobe for `o`.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            "i": In(step(config)),
-            "o": Out(placed_beat(config)),
+            "i": In(realign_step(config)),
+            "o": Out(destination_beat(config)),
             "valid": Out(1),
         })
         self.config = config
@@ -56,8 +57,8 @@ class Realign(wiring.Component):
         return m
 
     def _rotate(self, m: Module, now, low: int):
-        """Rotate right by the bytes that `_STAGE_BITS` bits of `rotate` from `low` say."""
-        after = Signal(step(self.config), name=f"rotated_{low}")
+        """Rotates right by the `_STAGE_BITS` bits of `rotate` from bit `low` on."""
+        after = Signal(realign_step(self.config), name=f"rotated_{low}")
         choice = now.rotate[low : low + _STAGE_BITS]
         word = Value.cast(now.data)
         rotated = Signal(len(word), name=f"word_{low}")
@@ -69,9 +70,10 @@ class Realign(wiring.Component):
         return after
 
     def _mask(self, m: Module, now, old: Signal, strobe: Signal) -> None:
-        """Which bytes come from the beat before, and which are written; beside the last rotation.
+        """Byte masks: taken from the previous beat, and written; in parallel with the last
+        rotation.
 
-        Constants that are shifted, not comparisons: those would become a carry chain per byte.
+        Shifted constants instead of comparisons, which would become a carry chain per byte.
         """
         ones = Const((1 << self.config.beat_bytes) - 1)
         after_head = (ones << now.head) | ~now.first.replicate(len(ones))

@@ -1,4 +1,4 @@
-"""What the realigner does in each cycle."""
+"""Control of the realigner."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -9,15 +9,15 @@ from signalbox.hw.copy import records
 from signalbox.hw.copy.records import TAG_BITS
 from signalbox.hw.records.memory import MemoryStatus, read_beat
 
-__all__ = ["Steps", "step"]
+__all__ = ["RealignSteps", "realign_step"]
 
 
-def step(config: Config) -> data.StructLayout:
+def realign_step(config: Config) -> data.StructLayout:
     """One step of the realigner: `take` a source beat, `put` a destination beat, or both.
 
-    `first`, `last`: the destination beat is the first or last of its line. `close`: it completes
-    a chunk. `poison`: a read of this copy has failed, nothing is written any more; `failed`: the
-    first such read is in this chunk.
+    `first`, `last`: the destination beat is the first or last of its line. `close`: it completes a
+    chunk. `poison`: a read of this copy has failed, so nothing more is written. `failed`: the first
+    such read is in this chunk.
     """
     return data.StructLayout({
         "data": config.data_width,
@@ -34,26 +34,26 @@ def step(config: Config) -> data.StructLayout:
     })
 
 
-class Steps(wiring.Component):
-    """Matches read beats with the segments that they belong to, a step per cycle (COPY-12).
+class RealignSteps(wiring.Component):
+    """Matches read beats with their segments, one step per cycle (COPY-12).
 
-    A burst that ended early, as a faulted one does, is filled up, so that everything behind counts
-    the beats that were planned.
+    A burst that ends early, as one that faults does, is padded to its planned length, so that
+    later stages can rely on the planned count.
 
     Members
     -------
     segment : planned reads, in order.
-    beat : what memory answered. Waits for a cycle where a line ends with a put and no take.
-    o : the step; 1 cycle later, never waits.
-    failure : the first failed read of a copy; `valid` is a strobe of one cycle with the step.
-    failure_tag : the tag of that copy.
+    beat : read data from memory. Stalls for one cycle where a line ends with a put without a take.
+    o : the step, 1 cycle later; no back-pressure.
+    failure : strobe, the first failed read of a copy, with its step.
+    failure_tag : tag of that copy.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
             "segment": In(stream.Signature(records.segment(config))),
             "beat": In(stream.Signature(read_beat(config))),
-            "o": Out(step(config)),
+            "o": Out(realign_step(config)),
             "failure": Out(stream.Signature(records.failure(), always_ready=True)),
             "failure_tag": Out(TAG_BITS),
         })
@@ -64,7 +64,7 @@ class Steps(wiring.Component):
         self.part = Signal(records.segment(self.config))
         self.active = Signal()
         self.fill = Signal()
-        """The burst ended early; its remaining beats are made up."""
+        """The burst ended early; its remaining beats are padding."""
         self.taking, self.only, self.ending = Signal(), Signal(), Signal()
         """Source beats are left; exactly one is; the next step is the segment's last."""
         self.fire = Signal()
@@ -81,7 +81,7 @@ class Steps(wiring.Component):
         return m
 
     def _advance(self, m: Module, finish: Signal) -> Signal:
-        """Move through the segment; returns whether this step puts."""
+        """Moves through the segment; returns whether this step puts."""
         part = self.part
         put, head = Signal(), Signal()
         m.d.comb += put.eq(~(self.taking & part.lead))
@@ -107,7 +107,7 @@ class Steps(wiring.Component):
         return put
 
     def _count(self, m: Module, takes, more: int, tail) -> None:
-        """What follows from the number of source beats that are left, `takes` - `more`."""
+        """Updates the flags for the number of source beats left, `takes` - `more`."""
         m.d.sync += [
             self.taking.eq(takes != more),
             self.only.eq(takes == more + 1),
@@ -115,7 +115,8 @@ class Steps(wiring.Component):
         ]
 
     def _fail(self, m: Module, finish: Signal) -> tuple[Signal, Signal]:
-        """Remember a failed read until its copy ends, and that this chunk was the first hit."""
+        """Remembers a failed read until its copy ends, and whether it is the first in this
+        chunk."""
         part = self.part
         bad, fresh = Signal(), Signal()
         poisoned, chunk_failed = Signal(), Signal()

@@ -1,4 +1,4 @@
-"""What the parts of a copy engine hand to each other."""
+"""Records between the parts of a copy engine."""
 
 from amaranth.lib import data
 
@@ -10,7 +10,7 @@ __all__ = [
     "BURST_BEATS",
     "COPIES",
     "DATA_BEATS",
-    "FEWEST_AHEAD",
+    "MIN_READ_AHEAD",
     "PUTS_BITS",
     "QUEUE",
     "TAG_BITS",
@@ -19,42 +19,43 @@ __all__ = [
     "chunk",
     "failure",
     "line",
-    "most_ahead",
+    "max_read_ahead",
     "outcome",
     "pending_write",
     "segment",
 ]
 
 BURST_BEATS = 16
-"""Longest write burst; writes are cut at multiples of it, so none crosses 4 KiB at 512 bits. So
-short that others wait for little on the bus, so long that its request is on time."""
+"""Longest write burst. Writes are cut at multiples of it, so none crosses 4 KiB at 512 bits. Short
+enough not to block other clients for long, long enough to hide the next request."""
 
 PUTS_BITS = (BURST_BEATS - 1).bit_length()
-"""Width of a number of destination beats of one chunk, minus 1."""
+"""Width of the number of destination beats of a chunk, minus 1."""
 
 TAKES_BITS = (BURST_BEATS + 1).bit_length()
-"""Width of a number of source beats of one chunk, at most one more than it puts."""
+"""Width of the number of source beats of a chunk, at most one more than its destination beats."""
 
 COPIES = 16
-"""Copies accepted and not yet ended; a power of two."""
+"""Limit of copies in flight; a power of two."""
 
 TAG_BITS = (COPIES - 1).bit_length()
-"""A copy's tag: the count of copies accepted before it, modulo `COPIES`."""
+"""Width of a copy's tag: number of copies accepted before it, modulo `COPIES`."""
 
 DATA_BEATS = 512
-"""Beats requested and not yet written: one block RAM deep on ECP5, and more than `most_ahead`, the
-burst that must be at hand before it is offered, and the one being written."""
+"""Depth of the data FIFO, for beats requested and not yet written: one block RAM on ECP5, and more
+than `max_read_ahead`, the burst that has to be complete before it is offered, and the one being
+written."""
 
-FEWEST_AHEAD = 48
-"""Beats that may always be on their way: what a copy engine has to have requested in time."""
+MIN_READ_AHEAD = 48
+"""Outstanding read beats that are always allowed: the minimum for requests to be issued in time."""
 
 QUEUE = 32
-"""Bursts in flight at each of: reading, waiting for data, written and not answered."""
+"""Limit of bursts in each of these states: reading, waiting for data, written but not answered."""
 
 
-def most_ahead(config: Config) -> int:
-    """Beats of one engine that may be on their way at most: for 200 cycles of memory latency, or,
-    where several engines share memory, at least for 100."""
+def max_read_ahead(config: Config) -> int:
+    """Limit of outstanding read beats of one engine: enough for 200 cycles of memory latency, or
+    for at least 100 if several engines share memory."""
     return max(144, 256 // config.copy_engines)
 
 
@@ -72,8 +73,9 @@ def line(config: Config) -> data.StructLayout:
 
     The realigner takes source beats and puts destination beats, in steps. With `lead` the first
     source beat completes no destination beat; with `tail` the last destination beat needs no
-    further source beat. `beats` + 1 destination beats; `final` indexes the last valid byte of the
-    last one. `rotate` = (src - dst) mod the beat. `start`: first line of its copy.
+    further source beat. The line has `beats` + 1 destination beats; `final` is the index of the
+    last valid byte in the last one. `rotate` = (src - dst) mod the beat. `start`: first line of its
+    copy.
     """
     return data.StructLayout({
         **_space(config),
@@ -90,11 +92,11 @@ def line(config: Config) -> data.StructLayout:
 
 
 def chunk(config: Config) -> data.StructLayout:
-    """The part of a line that is written by one burst, or (`end`) the end of a copy.
+    """Part of a line written by one burst, or (`end`) the end of a copy.
 
-    `src` is the first source beat that earlier chunks of the line have not taken; `takes` source
-    beats (0 … 17) make `puts` + 1 destination beats from `dst`. `first`, `last`: the line begins
-    or ends here. The rest is as in `line`.
+    `src` is the first source beat not taken by earlier chunks of the line; `takes` source beats (0
+    … 17) make `puts` + 1 destination beats from `dst` on. `first`, `last`: the line begins or ends
+    here. The rest as in `line`.
     """
     return data.StructLayout({
         **_space(config),
@@ -114,11 +116,11 @@ def chunk(config: Config) -> data.StructLayout:
 
 
 def segment(config: Config) -> data.StructLayout:
-    """What one read burst of `takes` beats (0: no burst) contributes to a chunk.
+    """Contribution of one read burst of `takes` beats (0: no burst) to a chunk.
 
     `va` is the burst's first byte. `head` is the first valid byte of the line's first destination
-    beat, when `first`. `close`: the last put of the segment completes the chunk, and the line too
-    when `last`. The rest is as in `line`.
+    beat, when `first`. `close`: the last put of the segment completes the chunk, and with `last`
+    also the line. The rest as in `line`.
     """
     return data.StructLayout({
         "tag": TAG_BITS,
@@ -137,7 +139,7 @@ def segment(config: Config) -> data.StructLayout:
 
 
 def pending_write(config: Config) -> data.StructLayout:
-    """A chunk's write burst, from when it is planned until it may be offered."""
+    """Write burst of a chunk, waiting for its data."""
     return data.StructLayout({
         "end": 1,
         "tag": TAG_BITS,
@@ -149,10 +151,10 @@ def pending_write(config: Config) -> data.StructLayout:
 
 
 def failure() -> data.StructLayout:
-    """A read burst that failed: how, and its first byte."""
+    """Failed read burst: status and first byte."""
     return data.StructLayout({"status": MemoryStatus, "va": VA_BITS})
 
 
 def outcome() -> data.StructLayout:
-    """How the memory accesses of one copy ended."""
+    """Outcome of the memory accesses of one copy."""
     return data.StructLayout({"error": CopyError, "va": VA_BITS})

@@ -1,4 +1,4 @@
-"""The end of a copy: semaphore release, then completion."""
+"""Completion of a copy: semaphore release and report."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,12 +10,12 @@ from signalbox.hw.methods import LaunchSemaphore, SemOp
 from signalbox.hw.records.copy import CopyError, copy_done
 from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort
 
-__all__ = ["Retire", "ending"]
+__all__ = ["Retire", "completion"]
 
 
-def ending(config: Config) -> data.StructLayout:
-    """What a copy does when its bytes are written, and what is reported of it: the part of
-    `copy_command` that says so."""
+def completion(config: Config) -> data.StructLayout:
+    """Completion actions of a copy: the fields of `copy_command` for its semaphore and its
+    report."""
     return data.StructLayout({
         "channel": config.channel_bits,
         "subchannel": 3,
@@ -32,22 +32,22 @@ def ending(config: Config) -> data.StructLayout:
 
 
 class Retire(wiring.Component):
-    """Releases the semaphores of copies that did not fail and reports every copy, in order.
+    """Releases the semaphores of successful copies and reports every copy, in order.
 
-    `done` comes 2 cycles after the outcome, or 1 cycle after the semaphore's response.
+    `done` follows 2 cycles after the outcome, or 1 cycle after the semaphore's response.
 
     Members
     -------
-    ending : the copies, in order.
-    outcome : how each of them ended.
-    stop : no semaphore is to be released.
+    ending : copies, in order.
+    outcome : outcome of each.
+    stop : suppresses semaphore releases.
     semaphore : the semaphore unit.
-    done : to the host.
+    done : reports to the host.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            "ending": In(stream.Signature(ending(config))),
+            "ending": In(stream.Signature(completion(config))),
             "outcome": In(stream.Signature(records.outcome())),
             "stop": In(1),
             "semaphore": Out(SemaphorePort(config)),

@@ -1,4 +1,4 @@
-"""Offers write bursts when their data is at hand."""
+"""Issues write bursts once their data is complete."""
 
 from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,47 +6,49 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.copy import records
-from signalbox.hw.copy.flop_queue import Queue
-from signalbox.hw.copy.realign import placed_beat
+from signalbox.hw.copy.flop_queue import FlopQueue
+from signalbox.hw.copy.realign import destination_beat
 from signalbox.hw.copy.records import DATA_BEATS, QUEUE, TAG_BITS
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.records.memory import memory_request, write_beat
 
-__all__ = ["Drain", "owed"]
+__all__ = ["WriteRequests", "outstanding_write"]
 
 
-def owed(config: Config) -> data.StructLayout:
-    """A write burst that memory has not answered, or (`end`) the end of a copy.
+def outstanding_write(config: Config) -> data.StructLayout:
+    """Outstanding write burst, or (`end`) the end of a copy.
 
-    `va` is its first byte; `failed`: its data met the first failed read of the copy.
+    `va` is its first byte; `failed`: its data includes the first failed read of the copy.
     """
     return data.StructLayout({"end": 1, "tag": TAG_BITS, "failed": 1, "va": VA_BITS})
 
 
-class Drain(wiring.Component):
-    """Holds the destination beats and writes them, a burst per chunk.
+class WriteRequests(wiring.Component):
+    """Buffers the destination beats and writes them, one burst per chunk.
 
-    A request is offered when all its beats are here, its beats when it was accepted; the next
-    request does not wait for them. A beat is offered 5 cycles after it came at the earliest.
+    A request is offered once all its beats are here, and its beats once it was accepted; the next
+    request does not wait for them. The earliest a beat is offered is 5 cycles after its arrival.
 
     Members
     -------
-    beat, beat_valid : destination beats; there is room for `DATA_BEATS`, the sender counts.
-    freed : strobe; a beat has left.
-    plan : the chunks' bursts and the ends of copies, in order.
-    request, data : to memory.
-    owed : what was requested, in order, no later than the request.
+    beat : destination beats; at most `DATA_BEATS`, counted by the sender.
+    beat_valid : strobe for `beat`.
+    freed : strobe, a beat has left.
+    plan : bursts of the chunks and ends of copies, in order.
+    request : to memory.
+    data : to memory.
+    owed : issued requests and ends of copies, in order; not later than `request`.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            "beat": In(placed_beat(config)),
+            "beat": In(destination_beat(config)),
             "beat_valid": In(1),
             "freed": Out(1),
             "plan": In(stream.Signature(records.pending_write(config))),
             "request": Out(stream.Signature(memory_request(config))),
             "data": Out(stream.Signature(write_beat(config))),
-            "owed": Out(stream.Signature(owed(config))),
+            "owed": Out(stream.Signature(outstanding_write(config))),
         })
         self.config = config
 
@@ -57,8 +59,8 @@ class Drain(wiring.Component):
         return m
 
     def _offer(self, m: Module) -> None:
-        """A request goes out, and onto the list of what is owed, when its chunk is complete."""
-        m.submodules.complete = complete = Queue(1, QUEUE * 2)
+        """Once a chunk is complete, issues its request and enters it into `owed`."""
+        m.submodules.complete = complete = FlopQueue(1, QUEUE * 2)
         m.submodules.register = self.register = StreamRegister(self.request.payload.shape())
         wiring.connect(m, self.register.o, wiring.flipped(self.request))
         plan, request = self.plan, self.register.i
@@ -82,9 +84,9 @@ class Drain(wiring.Component):
         ]
 
     def _send(self, m: Module) -> None:
-        """Beats of accepted requests leave in the order in which they came."""
+        """Beats of accepted requests leave in order of arrival."""
         layout = write_beat(self.config)
-        m.submodules.queue = queue = Queue(layout, DATA_BEATS, block=True)
+        m.submodules.queue = queue = FlopQueue(layout, DATA_BEATS, block=True)
         granted = Signal(range(QUEUE * 2))
         """Accepted requests whose last beat has not left."""
         accepted, ended, open_ = Signal(), Signal(), Signal()

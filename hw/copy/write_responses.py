@@ -1,4 +1,4 @@
-"""From write answers to the outcome of each copy."""
+"""Collects write responses into the outcome of each copy."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,32 +7,33 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.copy import records
 from signalbox.hw.copy.records import TAG_BITS
-from signalbox.hw.copy.write_requests import owed
+from signalbox.hw.copy.write_requests import outstanding_write
 from signalbox.hw.records.copy import CopyError
 from signalbox.hw.records.memory import MemoryStatus
 
-__all__ = ["Answers"]
+__all__ = ["WriteResponses"]
 
 
-class Answers(wiring.Component):
-    """Collects the answers of a copy's write bursts, and its first failure (COPY-12).
+class WriteResponses(wiring.Component):
+    """Collects the responses to a copy's write bursts, and its first failure (COPY-12).
 
-    First in the order of the bytes, not of time; a burst's read comes before its write. Answers
-    are always taken, but for one cycle at the end of a copy: a busy semaphore never holds up
+    First in byte order, not in time; within a burst, the read comes before the write. Responses are
+    accepted at once, except for one cycle at the end of a copy: a busy semaphore never blocks
     memory.
 
     Members
     -------
-    owed : write bursts that were requested, and ends of copies.
-    done : memory's answers.
-    read_failure : the first failed read of a copy, no later than the burst's entry in `owed`.
-    failed, failed_tag : strobe; a write of the copy with that tag failed.
-    o : outcome per copy, in order; there is always room (at most `COPIES`).
+    owed : issued write bursts and ends of copies.
+    done : responses from memory.
+    read_failure : first failed read of a copy, not later than the burst's entry in `owed`.
+    failed : strobe, a write of copy `failed_tag` failed.
+    failed_tag : tag of that copy.
+    o : outcome per copy, in order; no back-pressure, as at most `COPIES` are in flight.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            "owed": In(stream.Signature(owed(config))),
+            "owed": In(stream.Signature(outstanding_write(config))),
             "done": In(stream.Signature(data.StructLayout({"status": MemoryStatus}))),
             "read_failure": In(stream.Signature(records.failure())),
             "failed": Out(1),
@@ -45,7 +46,7 @@ class Answers(wiring.Component):
         owed_, done = self.owed, self.done
         answered, bad = Signal(), Signal()
         found, clean = Signal(records.outcome()), Signal(init=1)
-        """First failure of the copy whose answers arrive; there is none."""
+        """First failure of the current copy; there is none."""
         m.d.comb += [
             done.ready.eq(owed_.valid & ~owed_.p.end),
             answered.eq(done.valid & done.ready),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.front_end.host_port import compute_setting
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.methods import ComputeMethod
 from signalbox.hw.qmd import QMD_BYTES
 from signalbox.hw.records.memory import MemoryStatus, WritePort
@@ -103,8 +103,8 @@ class InlineRecords(wiring.Component):
         """Of each channel which dwords are loaded; those of `channel`, one cycle later."""
         config = self._config
         self._setting, self._clear = (
-            later(m, self.setting, "setting_before"),
-            later(m, self.clear, "clear_before"),
+            delayed(m, self.setting, "setting_before"),
+            delayed(m, self.clear, "clear_before"),
         )
         self._changed = Signal(2)
         loads, number = self._loads()

@@ -23,7 +23,7 @@ from signalbox.hw.host.channel_settings import setting_event
 from signalbox.hw.host.methods.pipeline import channel_edit
 from signalbox.hw.host.records import INDEX_BITS, Method
 from signalbox.hw.host.waits.compute_waits import COUNT_BITS, task_failed
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.lib.onehot import encode, lowest
 from signalbox.hw.methods import CeMethod, ComputeMethod
 from signalbox.hw.qmd import SkedCheck
@@ -115,7 +115,7 @@ class Channels(wiring.Component):
         self._word, self._data, self._write = Signal(6), Signal(32), Signal()
         self._started = Signal()
         """Strobe: the channel of this access starts anew."""
-        self._halts, self._refused = Signal(self._config.channels), later(m, self.halt, "refused")
+        self._halts, self._refused = Signal(self._config.channels), delayed(m, self.halt, "refused")
         """Per channel, halted in an earlier cycle."""
         self._clearing, self._cleared, self._starts = Signal(), Signal(), Signal()
         """No error is noted now; strobe: that of this access's channel is cleared, or, because it
@@ -296,13 +296,13 @@ class Channels(wiring.Component):
 
     def _tallies(self, m: Module) -> dict[str, Value]:
         """METHODS, COPIES and REFERENCE, 0 until something happens after a start."""
-        referenced = later(m, self.referenced, "referenced_before")
+        referenced = delayed(m, self.referenced, "referenced_before")
         references = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules.references = references
         return {
-            "METHODS": self._count(m, "methods", later(m, self.executed, "executed_before")),
-            "COPIES": self._count(m, "copies", later(m, self.ended, "ended_before")),
-            "TASKS": self._count(m, "tasks", later(m, self.task_ended, "task_before")),
+            "METHODS": self._count(m, "methods", delayed(m, self.executed, "executed_before")),
+            "COPIES": self._count(m, "copies", delayed(m, self.ended, "ended_before")),
+            "TASKS": self._count(m, "tasks", delayed(m, self.task_ended, "task_before")),
             "REFERENCE": self._tally(
                 m, references, referenced, referenced.value, self._blank(m, self.referenced)
             ),
@@ -404,7 +404,7 @@ class Channels(wiring.Component):
             chosen = Signal(name=f"{name}_chosen")
             m.d.sync += [chosen.eq(bits.bit_select(channel, 1)), seen.eq(chosen)]
         self._acquire_failed = Signal(self._config.channels)
-        decided = later(m, self.acquire, "decided")
+        decided = delayed(m, self.acquire, "decided")
         with m.If(decided.valid):
             m.d.sync += self._acquire_failed.bit_select(decided.channel, 1).eq(~decided.passed)
         with m.If(self._started):

@@ -1,1 +1,1 @@
-"""Small parts that several units share."""
+"""Building blocks shared by several units."""

@@ -1,4 +1,4 @@
-"""Who goes next: a fair arbiter."""
+"""Round-robin arbiters."""
 
 from itertools import combinations
 
@@ -9,39 +9,39 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["FEW", "RoundRobin", "SteadyRoundRobin"]
 
 FEW = 8
-"""Up to so many requesters are compared pair by pair."""
+"""Up to this number of requesters, the order is kept as one bit per pair."""
 
 
 class RoundRobin(wiring.Component):
-    """Grants one of several requests, in turn, or in two classes, one before the other.
+    """Round-robin arbiter, optionally with two priority classes.
 
-    Combinational from `requests` to `grant`; until `advance` the last turn's order holds, so a
-    grant may still move to another request that comes up.
+    `grant` is combinational from `requests`. The order of turns changes only with `advance`; until
+    then a grant may move to another requester.
 
-    Fairness: a request that stays is granted after at most one turn of each other requester of its
-    class, and as many as there are of the class before it.
+    Fairness: a persistent request waits for at most one turn of each other requester of its class,
+    and for any number of turns of the class with priority.
 
-    Cost: for few requesters a flip-flop per pair, which tells who of the two comes first; the depth
-    is a gate of two inputs per requester. For many, two subtractions of `count` bits (carry chains,
-    in parallel) and a multiplexer, `count` flip-flops: `x ^ (x - 1)` marks the lowest request and
-    everything below it, which gives both the grant and the mask for the next turn. Of many with two
-    classes each class has an arbiter of its own.
+    Cost: with few requesters, a flip-flop per pair that holds their order; the depth is a two-input
+    gate per requester. With many, two subtractors of `count` bits in parallel (carry chains), a
+    multiplexer and `count` flip-flops: `x ^ (x - 1)` masks the lowest request and all bits below,
+    which gives both the grant and the mask of the next turn. With many requesters in two classes,
+    each class has an arbiter of its own.
 
     Parameters
     ----------
-    count : requesters.
-    first : so many of them, few, go before all others.
+    count : number of requesters.
+    first : number of requesters, the first ones, with priority over the others; at most `FEW`.
 
     Members
     -------
     requests : one bit per requester.
-    grant : one-hot, 0 when nothing is requested.
-    advance : the grant is used in this cycle; its holder becomes the last in turn.
+    grant : one-hot, 0 without requests.
+    advance : the grant is used in this cycle; its requester becomes the last in turn.
 
     Attributes
     ----------
-    later : requesters behind the last one that was granted (state, for proofs).
-    turned : per pair of few requesters, the second comes before the first (state, for proofs).
+    later : requesters after the last one granted (state, for proofs).
+    turned : with few requesters, per pair, the second comes before the first (state, for proofs).
     """
 
     def __init__(self, count: int, *, first: int = 0) -> None:
@@ -92,7 +92,7 @@ class RoundRobin(wiring.Component):
                     m.d.sync += self.later[index].eq(self.grant[members.start : index].any())
 
     def _precedes(self, one: int, other: int) -> Value:
-        """Whether `one` comes before `other`."""
+        """Whether `one` comes before `other` in the current order."""
         if (one, other) in self.turned:
             return ~self.turned[one, other]
         return self.turned.get((other, one), Const(int(one < other)))
@@ -127,10 +127,10 @@ class RoundRobin(wiring.Component):
 
 
 class SteadyRoundRobin(wiring.Component):
-    """A `RoundRobin` whose grant stays until it is used, as an offer on a stream must. A request
-    stays until it was granted and used.
+    """`RoundRobin` that holds its grant until it is used, as a valid offer on a stream must not
+    change. A request has to stay until its grant is used.
 
-    Members as of `RoundRobin`; `advance` counts only while something is granted.
+    Members as of `RoundRobin`; `advance` counts only with a grant.
     """
 
     def __init__(self, count: int) -> None:

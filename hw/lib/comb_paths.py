@@ -1,4 +1,4 @@
-"""Which outputs of a component follow which of its inputs within a cycle."""
+"""Combinational paths from the inputs of a component to its outputs."""
 
 from amaranth.hdl._ir import Design, build_netlist
 from amaranth.hdl._nir import FlipFlop, Instance, Net, Netlist
@@ -6,15 +6,15 @@ from amaranth.hdl._nir import FlipFlop, Instance, Net, Netlist
 __all__ = ["follows"]
 
 _CLOCKED = {"clk", "rst"}
-"""Inputs of an instance that its outputs follow with the clock's edge alone."""
+"""Inputs of an instance without a combinational path to its outputs."""
 
 
 def follows(whole: Design) -> dict[str, list[str]]:
-    """For every output, the inputs that reach it through combinational logic alone, in the order of
-    the ports. An output of state has none.
+    """For every output, the inputs with a combinational path to it, in port order; none for a
+    registered output.
 
-    `whole` is the elaborated component with its ports. Bits are followed one by one. Of an instance
-    inside, every output is taken to follow every input but clock and reset.
+    `whole` is the elaborated component with its ports. Paths are traced bit by bit. In an instance,
+    every input but clock and reset is assumed to have a path to every output.
     """
     netlist = build_netlist(whole)
     reached = _Reached(netlist)
@@ -29,7 +29,7 @@ def follows(whole: Design) -> dict[str, list[str]]:
 
 
 class _Reached:
-    """The inputs behind each net, a bit of a number for each."""
+    """Inputs with a path to each net, as a bit mask."""
 
     def __init__(self, netlist: Netlist) -> None:
         self._netlist = netlist
@@ -39,7 +39,7 @@ class _Reached:
                 self._known[Net.from_cell(0, bit)] = 1 << number
 
     def inputs(self, net: Net) -> int:
-        """Depth first, without recursion: paths are longer than Python's stack."""
+        """Depth-first search without recursion: paths are longer than Python's stack."""
         known, waiting = self._known, [net]
         while waiting:
             top = waiting[-1]
@@ -56,7 +56,7 @@ class _Reached:
         return known[net]
 
     def _before(self, net: Net) -> list[Net]:
-        """The nets that a net follows at once."""
+        """Nets with a direct combinational path to this net."""
         if net.is_const:
             return []
         if net.is_late:

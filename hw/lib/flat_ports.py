@@ -12,9 +12,9 @@ Ports = dict[str, tuple[Value, PortDirection]]
 
 
 def ports(design: wiring.Component) -> Ports:
-    """Exported name, value and direction of every port but `clk` and `rst`.
+    """Exported name, value and direction of every port except `clk` and `rst`.
 
-    A member that is constant by its type (`always_ready`, `always_valid`) is no port.
+    A member that is constant by its type (`always_ready`, `always_valid`) is not a port.
     """
     found = {}
     for path, member, value in design.signature.flatten(design):

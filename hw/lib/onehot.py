@@ -1,7 +1,6 @@
-"""A word with one bit set: the bit's number, the word of several that it chooses, and how to get
-such a word.
+"""One-hot words: encoders, one-hot multiplexers and priority selection.
 
-Where one is an expression, Amaranth writes it anew for each of its bits: pass a signal.
+Amaranth repeats an expression for each of its bits, so pass signals.
 """
 
 from collections.abc import Iterable
@@ -14,8 +13,8 @@ __all__ = ["encode", "lowest", "lowest_number", "select"]
 
 
 def encode(onehot: Value) -> Value:
-    """Index of the set bit of `onehot`, 0 when none is: one OR tree per index bit, so depth
-    log(len). Meaningless when several bits are set. At least one bit wide."""
+    """One-hot to binary encoder, 0 for no bit: an OR tree per index bit, so depth log(len).
+    Undefined for several set bits. At least one bit wide."""
     bits = []
     for bit in range(max(1, (len(onehot) - 1).bit_length())):
         members = [onehot[i] for i in range(len(onehot)) if i >> bit & 1]
@@ -24,8 +23,8 @@ def encode(onehot: Value) -> Value:
 
 
 def select(onehot: Value, words: Iterable[Value]) -> Value:
-    """The word whose bit is set, 0 when none is: an OR tree, so depth log(len). Meaningless when
-    several bits are set."""
+    """One-hot multiplexer, 0 for no bit: an OR tree, so depth log(len). Undefined for several set
+    bits."""
     masked = [Mux(onehot[i], word, 0) for i, word in enumerate(words)]
     while len(masked) > 1:
         masked = [
@@ -36,7 +35,7 @@ def select(onehot: Value, words: Iterable[Value]) -> Value:
 
 
 def lowest(bits: Value) -> Value:
-    """The lowest set bit of `bits` alone, 0 when none is: a tree, so depth log(len)."""
+    """Isolates the lowest set bit of `bits`, 0 when there is none: a tree, so depth log(len)."""
     if len(bits) == 1:
         return bits
     middle = (len(bits) + 1) // 2
@@ -45,9 +44,9 @@ def lowest(bits: Value) -> Value:
 
 
 def lowest_number(m: Module, bits: Value) -> tuple[Value, Value]:
-    """Whether a bit of `bits` was set in the cycle before, and the number of the lowest one: for
-    many bits. Each group of bits chooses before the register, then the groups."""
-    size = 1 << max(1, (len(bits) - 1).bit_length() // 2)  # a place needs a bit
+    """Registered priority encoder for many bits: whether any bit was set in the previous cycle, and
+    the index of the lowest. Each group of bits selects before the register, the groups after it."""
+    size = 1 << max(1, (len(bits) - 1).bit_length() // 2)  # an index needs a bit
     groups = [bits[start : start + size] for start in range(0, len(bits), size)]
     some, places = Signal(len(groups), name="some"), []
     for number, group in enumerate(groups):

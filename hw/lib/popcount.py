@@ -1,15 +1,15 @@
-"""How many of many events happen in a cycle."""
+"""Pipelined population count."""
 
 from collections.abc import Iterable
 
 from amaranth.hdl import Module, Signal, Value
 
-__all__ = ["tally"]
+__all__ = ["popcount"]
 
 
-def tally(m: Module, bits: Iterable[Value], name: str) -> Value:
-    """How many of `bits` are 1; two numbers are added per cycle, for there may be many. So it comes
-    as many cycles later as their number has bits."""
+def popcount(m: Module, bits: Iterable[Value], name: str) -> Value:
+    """Number of set `bits`, by a pipelined adder tree with a register after each level, as there
+    may be many. Latency in cycles: log2 of the number of bits, rounded up."""
     terms: list[Value] = list(bits)
     while len(terms) > 1:
         sums = [sum(terms[low : low + 2]) for low in range(0, len(terms), 2)]

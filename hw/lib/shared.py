@@ -1,4 +1,4 @@
-"""One component, many instances: it is elaborated, exported and compiled once."""
+"""Shared components: elaborated, exported and compiled once, instantiated many times."""
 
 from collections.abc import Iterator
 
@@ -12,16 +12,16 @@ __all__ = ["Shared", "instances"]
 
 
 class Shared(wiring.Component):
-    """An instance of `design`, with the same members; `hw.export` adds the module, once for all:
-    `sm = Sm(config)`, then `Shared(sm, "sm")` for each.
+    """Instance of `design`, with the same members. `hw.export` adds the module once for all of
+    them: `sm = Sm(config)`, then `Shared(sm, "sm")` for each instance.
 
-    It has state, in domain `sync`. Nobody sees its inside: what others need is a member. It cannot
-    know which instance it is, except by a member.
+    It may have state, in domain `sync`. Its internals are not accessible: anything others need has
+    to be a member. It cannot tell which instance it is, except by a member.
 
     Parameters
     ----------
     design : the same object for every instance of a module.
-    module : name of the module; each of an exported design belongs to one `design`.
+    module : name of the module; in an exported design each name belongs to one `design`.
     """
 
     def __init__(self, design: wiring.Component, module: str) -> None:
@@ -36,10 +36,10 @@ class Shared(wiring.Component):
 
 
 def instances(fragment: Fragment) -> Iterator[tuple[Instance, Shared]]:
-    """Every instance of a shared component in an elaborated design."""
+    """All instances of shared components in an elaborated design."""
     for origin in fragment.origins or ():
         if isinstance(origin, Shared):
-            assert isinstance(fragment, Instance), "what it elaborates to"
+            assert isinstance(fragment, Instance), "a shared component elaborates to an instance"
             yield fragment, origin
     for part, *_ in fragment.subfragments:
         yield from instances(part)

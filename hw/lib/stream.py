@@ -1,4 +1,4 @@
-"""A register slice for ready/valid streams."""
+"""Register slice for ready/valid streams."""
 
 from amaranth import Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
@@ -8,18 +8,21 @@ __all__ = ["StreamRegister"]
 
 
 class StreamRegister(wiring.Component):
-    """Cuts every combinational path of a stream, in both directions, at full throughput.
+    """Full-throughput register slice: no combinational path of the stream passes it, in either
+    direction.
 
     Latency 1 cycle; holds up to two payloads. All outputs come from flip-flops: `o.valid` and
     `o.payload` directly, `i.ready` through an inverter.
 
     Members
     -------
-    i, o : streams of `shape`.
+    i : input, stream of `shape`.
+    o : output, stream of `shape`.
 
     Attributes
     ----------
-    spare, full : the second payload, and whether it is there (state, for proofs).
+    spare : second payload (state, for proofs).
+    full : `spare` is occupied (state, for proofs).
     """
 
     def __init__(self, shape: ShapeLike) -> None:

@@ -1,4 +1,5 @@
-"""Which entries of a large TLB still count: a number per address space (ASID-8, ASID-9)."""
+"""Generation number per ASID: validates or invalidates large-TLB entries in bulk (ASID-8,
+ASID-9)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -7,41 +8,45 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 
-__all__ = ["GENERATION_BITS", "Generations", "generation"]
+__all__ = ["GENERATION_BITS", "AsidGenerations", "generation"]
 
 GENERATION_BITS = 3
-"""An address space is swept once in so many invalidations, 2 to the power of this."""
+"""Width of a generation number. An address space needs a sweep once in 2^width invalidations."""
 
 
 def generation(bits: int) -> data.StructLayout:
-    """The generation of an address space; `closed`: no entry of it counts, and none is made."""
+    """Generation of an address space. While `closed`, none of its entries is valid and none is
+    made."""
     return data.StructLayout({"number": bits, "closed": 1})
 
 
-class Generations(wiring.Component):
-    """An entry counts while its generation is that of its address space; to advance the latter
-    invalidates all of them at once, whatever the size of the TLB.
+class AsidGenerations(wiring.Component):
+    """Invalidates all TLB entries of an address space in one cycle, whatever the size of the TLB.
+    An entry is valid while its generation matches that of its address space, which an invalidation
+    advances.
 
-    A number that comes round again would revive entries. So a space whose number is used up is
-    closed, and opens again, with number 0, when a sweep has removed all entries of it: until then
-    it has no entries. Rows are looked at in turn, one per cycle, for one that is closed; each waits
-    for at most one sweep of every other space.
+    A reused number would revive stale entries. So a space that has used up its numbers is closed.
+    It reopens with number 0 once a sweep has removed all its entries; until then it has none. The
+    rows are scanned for closed spaces in turn, one per cycle, so each waits for at most one sweep
+    of every other space.
 
     Parameters
     ----------
-    readers : look-ups per cycle.
+    readers : read ports.
 
     Members
     -------
-    advance : the generation of `asid` ends with the cycle after this one; who looks at it in these
-        two has to know from elsewhere.
-    asid, row : per reader, combinational.
-    sweeps, swept : the entries of space `swept` are to be removed, until `clean`.
-    clean : strobe, none is left.
+    advance : ends the generation of `asid`. `row` still shows it in this cycle and the next;
+        meanwhile the reader has to account for the event itself.
+    asid : per reader, address of the look-up.
+    row : per reader, combinational from `asid`.
+    sweeps : entries of space `swept` have to be removed; stays high until `clean`.
+    swept : the space, stable while `sweeps`.
+    clean : strobe, no entry of `swept` is left.
 
     Attributes
     ----------
-    advancing : a space that advances, and its row until now (state, for proofs).
+    advancing : space that advances in this cycle, and its row before that (state, for proofs).
     """
 
     def __init__(self, config: Config, readers: int, *, bits: int = GENERATION_BITS) -> None:
@@ -63,7 +68,7 @@ class Generations(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         depth = 1 << self._config.asid_bits
-        # What is there after a reset does as well as zeros: all entries are invalid then.
+        # Not cleared by reset: any contents will do, as all entries are invalid then.
         m.submodules.ram = ram = Memory(shape=self._row, depth=depth, init=[])
         write, old, next_ = (
             ram.write_port(),
@@ -93,9 +98,9 @@ class Generations(wiring.Component):
         return m
 
     def _sweep(self, m: Module, closed: Signal, opens: Signal) -> None:
-        """Look for a space that is closed; open it again when it is clean."""
-        # A cycle after `clean`: by then all that have read the last set before it was written have
-        # looked here.
+        """Scans for a closed space and reopens it once it is clean."""
+        # Delayed by a cycle: by then, readers that fetched the last set before it was written have
+        # also looked up their generation.
         cleaned = Signal()
         m.d.comb += opens.eq(cleaned & ~self.advancing.valid)
         with m.If(cleaned):

@@ -1,4 +1,4 @@
-"""ASID table: where each address space has its page tables (ASID-2, ASID-8)."""
+"""ASID table: page directory base of each address space (ASID-2, ASID-8)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -8,16 +8,16 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS
 
-__all__ = ["Spaces", "row_event", "space"]
+__all__ = ["AsidTable", "asid_row", "bind_event"]
 
 
 _FEW = 64
-"""Rows of which a distributed RAM takes no more space than it is worth."""
+"""Largest number of rows for which distributed RAM is worth its area."""
 
 
-def space(config: Config) -> data.StructLayout:
-    """An address space, if it is `bound`: page directory base >> 12, which lies in memory, and its
-    last page."""
+def asid_row(config: Config) -> data.StructLayout:
+    """Row of the ASID table. `bound`: the row is valid. `base`: page directory base >> 12, inside
+    memory. `last`: last valid page number."""
     return data.StructLayout({
         "bound": 1,
         "base": max(1, (config.memory_bytes - 1 >> PAGE_BITS).bit_length()),
@@ -25,29 +25,30 @@ def space(config: Config) -> data.StructLayout:
     })
 
 
-def row_event(config: Config) -> data.StructLayout:
-    """The row of `asid` becomes `row`."""
-    return data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": space(config)})
+def bind_event(config: Config) -> data.StructLayout:
+    """Writes `row` to the entry of `asid`."""
+    return data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": asid_row(config)})
 
 
-class Spaces(wiring.Component):
-    """One row per ASID in RAM. One look-up per cycle; its row one cycle later, and held until the
-    next one.
+class AsidTable(wiring.Component):
+    """One row per ASID, in RAM. One look-up per cycle.
 
-    After reset nothing is bound; rows are cleared, one per cycle, and look-ups give an unbound
-    space meanwhile.
+    After reset all spaces are unbound: rows are cleared one per cycle, and look-ups return an
+    unbound row meanwhile.
 
     Parameters
     ----------
-    near : few rows are kept in distributed RAM, so that the row comes out of registers; in a block
-        RAM it takes most of its cycle to come.
+    near : keep a small table in distributed RAM, whose output is a register; block RAM takes most
+        of a cycle to deliver its row.
 
     Members
     -------
-    look, asid, row : look the space of `asid` up; its row from the next cycle on.
-    bind : the row of `asid`, below `config.asids`, becomes `row`; looked up so from the next cycle
+    look : strobe, look up `asid`.
+    asid : address of the look-up.
+    row : result, 1 cycle after `look`, stable until the next look-up.
+    bind : strobe, writes a row of an ASID below `config.asids`; look-ups see it from the next cycle
         on. Not while `busy`.
-    busy : rows are being cleared.
+    busy : rows are being cleared after reset.
     """
 
     def __init__(self, config: Config, *, near: bool = False) -> None:
@@ -56,8 +57,8 @@ class Spaces(wiring.Component):
         super().__init__({
             "look": In(1),
             "asid": In(config.asid_bits),
-            "row": Out(space(config)),
-            "bind": In(row_event(config)),
+            "row": Out(asid_row(config)),
+            "bind": In(bind_event(config)),
             "busy": Out(1, init=1),
         })
 
@@ -65,7 +66,7 @@ class Spaces(wiring.Component):
         m = Module()
         config = self._config
         style = {"ram_style": "distributed"} if self._near else {}
-        rows = Memory(shape=space(config), depth=1 << config.asid_bits, init=[], attrs=style)
+        rows = Memory(shape=asid_row(config), depth=1 << config.asid_bits, init=[], attrs=style)
         m.submodules.ram = rows
         write, read = rows.write_port(), rows.read_port()
         cleared, clean = Signal(config.asid_bits), Signal()

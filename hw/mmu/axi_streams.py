@@ -1,4 +1,4 @@
-"""The five AXI4 channels as streams, inside the fabric."""
+"""AXI4 channels as streams, as used inside the memory fabric."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ __all__ = [
 
 
 def address(config: Config, id_width: int) -> data.StructLayout:
-    """AR and AW; the other signals of these channels are constant."""
+    """Payload of AR and AW; the other signals of these channels are constant."""
     return data.StructLayout({"id": id_width, "addr": config.address_width, "len": 8})
 
 
 def read_data(config: Config, id_width: int) -> data.StructLayout:
-    """R."""
+    """Payload of R."""
     return data.StructLayout({
         "id": id_width,
         "data": config.data_width,
@@ -36,17 +36,17 @@ def read_data(config: Config, id_width: int) -> data.StructLayout:
 
 
 def write_data(config: Config) -> data.StructLayout:
-    """W."""
+    """Payload of W."""
     return data.StructLayout({"data": config.data_width, "strb": config.beat_bytes, "last": 1})
 
 
 def write_response(id_width: int) -> data.StructLayout:
-    """B."""
+    """Payload of B."""
     return data.StructLayout({"id": id_width, "resp": Response})
 
 
 def connect_out(m: Module, stream: Any, axi: Any, channel: str) -> None:
-    """Drive channel "ar", "aw" or "w" of `axi` from `stream`."""
+    """Drives channel "ar", "aw" or "w" of `axi` from `stream`."""
     m.d.comb += [
         getattr(axi, f"{channel}valid").eq(stream.valid),
         stream.ready.eq(getattr(axi, f"{channel}ready")),
@@ -56,7 +56,7 @@ def connect_out(m: Module, stream: Any, axi: Any, channel: str) -> None:
 
 
 def connect_in(m: Module, axi: Any, channel: str, stream: Any) -> None:
-    """Drive `stream` from channel "r" or "b" of `axi`."""
+    """Drives `stream` from channel "r" or "b" of `axi`."""
     m.d.comb += [
         stream.valid.eq(getattr(axi, f"{channel}valid")),
         getattr(axi, f"{channel}ready").eq(stream.ready),
@@ -66,7 +66,7 @@ def connect_in(m: Module, axi: Any, channel: str, stream: Any) -> None:
 
 
 def by_client(m: Module, answers: Any, clients: int) -> StreamRegister:
-    """R or B behind a register, with `whose` in place of the id: one bit per client."""
+    """Register slice for R or B that decodes the id into one-hot `whose`, one bit per client."""
     fields = {name: field.shape for name, field in answers.p.shape() if name != "id"}
     register = StreamRegister(data.StructLayout({"whose": clients, **fields}))
     m.d.comb += [

@@ -1,4 +1,4 @@
-"""From translated bursts of many clients to one after the other."""
+"""Merges the translated bursts of many clients into one stream."""
 
 from collections.abc import Sequence
 
@@ -9,48 +9,51 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import select
-from signalbox.hw.mmu.bursts import translated
-from signalbox.hw.mmu.response_order import BurstOrder
+from signalbox.hw.mmu.bursts import translated_burst
+from signalbox.hw.mmu.response_order import ResponseOrder
 
-__all__ = ["BurstFront", "chosen_burst"]
+__all__ = ["BurstMerge", "granted_burst"]
 
 
-def chosen_burst(config: Config, clients: int) -> data.StructLayout:
-    """A translated burst, and whose it is, one bit per client."""
+def granted_burst(config: Config, clients: int) -> data.StructLayout:
+    """Translated burst of the client `whose`, one-hot."""
     return data.StructLayout({
         "whose": clients,
-        **translated(config).members,
+        **translated_burst(config).members,
     })
 
 
-class BurstFront(wiring.Component):
-    """Takes bursts in turn and remembers what is owed to whom; one per cycle.
+class BurstMerge(wiring.Component):
+    """Arbitrates between clients and keeps the order of each client's responses. One burst per
+    cycle.
 
-    Combinational: the burst that is offered may change until it is taken. Fairness as
-    `RoundRobin`. Clients offer only what there is room for.
+    Combinational: `o` may change to another burst while it is not taken. Fairness as `RoundRobin`.
+    Clients offer bursts only when `room` permits.
 
     Parameters
     ----------
-    outstanding : bursts that each client may have on their way.
-    urgent : so many of the clients, the first, go before all others.
+    outstanding : per client, limit of outstanding bursts.
+    urgent : number of clients, the first ones, with priority over the others.
 
     Members
     -------
-    bursts : one stream per client. room : what each may offer in the next cycle is admitted.
-    o : bursts.
+    bursts : one stream per client.
+    room : per client, a burst may be offered in the next cycle.
+    o : granted bursts.
 
     Attributes
     ----------
-    orders : per client its `BurstOrder`; admission is done here, the rest is left to the user.
+    orders : per client its `ResponseOrder`. This component drives `admit`; the rest is for the
+        user.
     """
 
     def __init__(self, config: Config, outstanding: Sequence[int], *, urgent: int) -> None:
         self.clients, self.urgent = len(outstanding), urgent
-        self.orders = [BurstOrder(most) for most in outstanding]
+        self.orders = [ResponseOrder(most) for most in outstanding]
         super().__init__({
-            "bursts": In(stream.Signature(translated(config))).array(self.clients),
+            "bursts": In(stream.Signature(translated_burst(config))).array(self.clients),
             "room": Out(self.clients),
-            "o": Out(stream.Signature(chosen_burst(config, self.clients))),
+            "o": Out(stream.Signature(granted_burst(config, self.clients))),
         })
 
     def elaborate(self, platform) -> Module:

@@ -1,4 +1,4 @@
-"""One memory port's bursts on their way through translation."""
+"""Reorder buffer for the bursts of one memory port that are in translation."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -10,21 +10,28 @@ from signalbox.hw.mmu.records import Access, Outcome, answer, lookup
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.records.memory import memory_request
 
-__all__ = ["SLOTS", "SLOT_BITS", "Bursts", "fault_report", "refusal", "translated"]
+__all__ = [
+    "SLOTS",
+    "SLOT_BITS",
+    "BurstReorderBuffer",
+    "fault_report",
+    "faulting_access",
+    "translated_burst",
+]
 
 SLOT_BITS = 2
 SLOTS = 1 << SLOT_BITS
-"""Bursts of a port that may be in translation: a hit takes three cycles from slot to slot."""
+"""Bursts of a port in translation; a hit occupies its slot for three cycles."""
 
 
-def translated(config: Config) -> data.StructLayout:
-    """A burst behind translation: `beats` + 1 beats from `pa` on. Without a page it must not reach
+def translated_burst(config: Config) -> data.StructLayout:
+    """Burst after translation: `beats` + 1 beats from `pa` on. Only one with outcome PAGE goes to
     the bus."""
     return data.StructLayout({"pa": config.address_width, "beats": 8, "outcome": Outcome})
 
 
-def refusal(config: Config) -> data.StructLayout:
-    """Which access is not translated, and why (ASID-5)."""
+def faulting_access(config: Config) -> data.StructLayout:
+    """Access that faulted, and the cause (ASID-5)."""
     return data.StructLayout({
         "asid": config.asid_bits,
         "va": VA_BITS,
@@ -35,27 +42,28 @@ def refusal(config: Config) -> data.StructLayout:
 
 
 def fault_report(config: Config, clients: int) -> data.StructLayout:
-    """A `refusal`, and the number of the client."""
+    """`faulting_access` with the number of its client."""
     number = max(1, (clients - 1).bit_length())
-    return data.StructLayout({"client": number, **refusal(config).members})
+    return data.StructLayout({"client": number, **faulting_access(config).members})
 
 
-class Bursts(wiring.Component):
-    """Look-ups are answered in any order; bursts go on in the order in which they came.
+class BurstReorderBuffer(wiring.Component):
+    """Sends look-ups to the translation, accepts answers in any order and releases bursts in order.
 
-    One burst per cycle; a look-up that is answered in the next cycle goes on 2 cycles after its
-    request was taken. A fault is reported first, and goes on when the report was taken.
+    One burst per cycle. If its look-up is answered in the next cycle, a burst leaves 2 cycles after
+    its request. A burst that faulted leaves only after its report was accepted.
 
     Parameters
     ----------
-    access : what the port's bursts do, unless they are atomic.
+    access : access type of the port's bursts, unless they are atomic.
 
     Members
     -------
-    request : of the client.
-    lookup, answer : to and from translation; the tag is a slot's number. An answer has to be taken
-        in its cycle.
-    o : bursts, in cycles behind one with `room`.
+    request : bursts of the client.
+    lookup : to the translation; the tag is the slot number.
+    answer : from the translation; no back-pressure.
+    room : a burst may leave in the next cycle.
+    o : bursts with physical address, in order.
     fault : reports.
     """
 
@@ -66,8 +74,8 @@ class Bursts(wiring.Component):
             "lookup": Out(stream.Signature(lookup(config, data.StructLayout({"slot": SLOT_BITS})))),
             "answer": In(data.StructLayout({"valid": 1, **self._answer.members})),
             "room": In(1),
-            "o": Out(stream.Signature(translated(config))),
-            "fault": Out(stream.Signature(refusal(config))),
+            "o": Out(stream.Signature(translated_burst(config))),
+            "fault": Out(stream.Signature(faulting_access(config))),
         })
 
     @property
@@ -106,7 +114,7 @@ class Bursts(wiring.Component):
         return Mux(request.atomic, Access.ATOMIC, self._access)
 
     def _pass(self, m: Module, first, leaves: Signal) -> None:
-        """The oldest one, when its answer has come."""
+        """The oldest burst leaves once its answer is there."""
         m.submodules.answers = ram = Memory(shape=self._answer, depth=SLOTS, init=[])
         write, read = ram.write_port(), ram.read_port(domain="comb")
         answer, o, fault = self.answer, self.o, self.fault
@@ -129,10 +137,12 @@ class Bursts(wiring.Component):
         ]
 
     def _arrive(self, m: Module, first: Value, leaves: Value) -> Value:
-        """Offer the oldest one when its answer has come; returns whether it is to be reported.
+        """Offers the oldest burst once its answer is there; returns whether it has to be reported
+        first.
 
-        Both come out of flip-flops: a bit for each that waits, the oldest one's first; they move
-        up when it leaves."""
+        Both bits come straight from flip-flops: shift registers with the oldest slot in bit 0,
+        which shift when a burst leaves.
+        """
         answer, fault = self.answer, self.fault
         passes, refused, landed = Signal(SLOTS), Signal(SLOTS), Signal(SLOTS)
         fails, reported = answer.outcome == Outcome.FAULT, fault.valid & fault.ready

@@ -1,11 +1,12 @@
-"""Fault records: into the fault buffer in memory, and to registers (ASID-5, HOST-11)."""
+"""Fault recorder: writes records to the fault buffer in memory and to registers (ASID-5,
+HOST-11)."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.asid_table import Spaces, row_event
+from signalbox.hw.mmu.asid_table import AsidTable, bind_event
 from signalbox.hw.mmu.bursts import fault_report
 from signalbox.hw.mmu.records import PAGE_BITS, Access
 from signalbox.hw.page_tables import (
@@ -29,29 +30,30 @@ _ACCESSES = {
 
 _RECORD_BITS = 8 * FAULT_RECORD_BYTES
 _PLACE_BITS = (FAULT_RECORD_BYTES - 1).bit_length()
-"""Address bits inside a record."""
+"""Address bits within a record."""
 
 
 class FaultRecorder(wiring.Component):
-    """Takes one report after the other; a report is taken when its record is in memory, or was
-    dropped, so whoever is told of the fault after that finds the record.
+    """Records one report at a time. A report is accepted once its record is in memory or was
+    dropped, so software that learns of the fault later finds the record.
 
-    A record is offered to memory 4 cycles after its report; none is lost silently: what is not
-    written is counted, and `status` says so until it is cleared. So is a record that was under way
-    when the buffer was switched off, even if only for a cycle: it goes where it was to go, though
-    PUT does not tell of it; `busy` is 1 until that is over. The instance is that of the address
-    space now: a bind that waits for this access to end may have changed it already.
+    A record is offered to memory 4 cycles after its report. No fault is lost silently: a record
+    that is not written is counted in `dropped`; overflow and bus errors also show in `status` until
+    cleared. If the buffer was disabled while a record was being written, even for one cycle, the
+    write completes at its old address, PUT does not advance, and the record counts as dropped;
+    `busy` stays high until then. The instance is looked up when the record is composed: a bind that
+    waits for the faulting access may already have changed it.
 
     Parameters
     ----------
-    clients : numbers that reports may name; with a compute engine the last ones are those of task
-        unit and SMs.
+    clients : number of clients in reports; with a compute engine the last ones are the task unit
+        and the SMs.
 
     Members
     -------
-    report : what has faulted.
-    write : a memory client; addresses are physical.
-    binds : see `Maintenance`.
+    report : faults, one at a time.
+    write : memory client with physical addresses.
+    binds : copy of every bind, see `Maintenance`.
     time : PTIMER.
     registers : see `FaultPort`.
     """
@@ -61,7 +63,7 @@ class FaultRecorder(wiring.Component):
         super().__init__({
             "report": In(stream.Signature(fault_report(config, clients))),
             "write": Out(WritePort(config)),
-            "binds": In(row_event(config)),
+            "binds": In(bind_event(config)),
             "time": In(64),
             "registers": In(FaultPort(config)),
         })
@@ -71,7 +73,7 @@ class FaultRecorder(wiring.Component):
         registers, write, report = self.registers, self.write, self.report
         put, status = registers.put, registers.status
         record, dropped, composing = Signal(FaultRecord), Signal(), Signal()
-        off = Signal()  # whether the buffer was so at any time since this report came
+        off = Signal()  # the buffer was disabled at some time since this report came
         following, full = self._room(m)
         self._compose(m, record, composing)
         last = self._beats(m, record)
@@ -130,8 +132,8 @@ class FaultRecorder(wiring.Component):
         return m
 
     def _room(self, m: Module) -> tuple[Signal, Signal]:
-        """PUT after one more record, which stays from the decision about it on, and whether there
-        is no room for it: 3 cycles behind PUT, which are over when a report is decided."""
+        """Returns the next value of PUT, frozen while a record is processed, and whether the buffer
+        is full. Both lag PUT by up to 3 cycles, which have passed when a report reaches DECIDE."""
         registers = self.registers
         behind, following, full = Signal(20), Signal(20), Signal()
         m.d.sync += [
@@ -143,10 +145,10 @@ class FaultRecorder(wiring.Component):
         return following, full
 
     def _compose(self, m: Module, record: Signal, now: Signal) -> None:
-        """The record of the report that waits, 2 cycles after it came: its space was looked up."""
-        m.submodules.instances = instances = Spaces(self._config, near=True)
+        """Composes the record, 2 cycles after its report, once the instance was looked up."""
+        m.submodules.instances = instances = AsidTable(self._config, near=True)
         report, row, made = self.report.p, instances.row, Signal(FaultRecord, name="made")
-        m.d.sync += instances.asid.eq(report.asid)  # whose report it is comes late
+        m.d.sync += instances.asid.eq(report.asid)  # the arbiter's grant comes late
         m.d.comb += [instances.bind.eq(self.binds), instances.look.eq(1)]
         with m.If(now):
             m.d.sync += record.eq(made)
@@ -171,7 +173,7 @@ class FaultRecorder(wiring.Component):
                     m.d.comb += made.access_type.eq(code | report.physical << 3)
 
     def _name_sm(self, m: Module, made: data.View) -> None:
-        """The last clients are task unit and SMs."""
+        """Encodes the client numbers of task unit and SMs."""
         task_unit = self._clients - self._config.sms - 1
         number = Signal(range(self._config.sms))
         m.d.comb += number.eq(self.report.p.client - (task_unit + 1))
@@ -185,7 +187,7 @@ class FaultRecorder(wiring.Component):
             ]
 
     def _beats(self, m: Module, record: Signal) -> Value:
-        """The write of a record. Returns whether the beat that is offered is its last one."""
+        """Writes the record. Returns whether the current beat is the last."""
         config, registers, write = self._config, self.registers, self.write
         width, request, beat = config.data_width, write.request.p, write.beat.p
         count = max(1, _RECORD_BITS // width)
@@ -198,7 +200,7 @@ class FaultRecorder(wiring.Component):
             request.beats.eq(count - 1),
         ]
         if width > _RECORD_BITS:
-            # Part of a beat.
+            # A record is narrower than a beat.
             half = place[_PLACE_BITS : config.offset_bits]
             m.d.comb += [
                 beat.data.eq(record.as_value().replicate(width // _RECORD_BITS)),

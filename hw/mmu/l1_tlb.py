@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
-from signalbox.hw.mmu.mshr import Misses, miss_bits, miss_request
-from signalbox.hw.mmu.plru import TreeRecency
+from signalbox.hw.mmu.mshr import MshrFile, miss_bits, miss_request
+from signalbox.hw.mmu.plru import TreePlru
 from signalbox.hw.mmu.records import (
     PAGE_BITS,
     VPN_BITS,
@@ -18,12 +18,12 @@ from signalbox.hw.mmu.records import (
     PageSize,
     answer,
     covers,
-    ending,
     invalidation,
     largest,
     lookup,
     overlap,
     page,
+    page_result,
 )
 from signalbox.hw.page_tables import FaultType
 
@@ -31,54 +31,60 @@ __all__ = ["L1Tlb", "miss_result"]
 
 
 def miss_result(config: Config, misses: int) -> data.StructLayout:
-    """What came of a `miss_request`."""
-    return data.StructLayout({"miss": miss_bits(misses), **ending(config).members})
+    """Result of a `miss_request`."""
+    return data.StructLayout({"miss": miss_bits(misses), **page_result(config).members})
 
 
 class L1Tlb(wiring.Component):
-    """Fully associative; all page sizes side by side; hits under misses.
+    """Fully associative; entries of all page sizes share it; hit under miss.
 
-    Two steps, one look-up per cycle: all entries are compared while the request is taken, and the
-    answer is there, from the entry that matched, in the next cycle. A look-up that misses waits
-    beside (`Misses`); answers of others overtake it. New look-ups are taken while it is sure that
-    they can wait: one per cycle while two more may, every other cycle while one may.
+    Two pipeline steps, one look-up per cycle: the request is compared with all entries in the cycle
+    in which it is accepted, and answered from the matching entry in the next. A look-up that misses
+    moves to the `MshrFile`; answers to others overtake it. New look-ups are accepted only while an
+    MSHR is sure to be free: one per cycle while two are, every other cycle while one is.
 
-    Results, and look-ups whose page has come, are taken into a register (`entering`) before they
-    enter the first step; they go before new ones. A result is compared in the cycle after it was
-    taken and in the entries 2 cycles later; nothing else is compared in the cycle between. Who
-    asked for it is looked up then, and answered 4 cycles after the result was taken.
+    Results, and look-ups to be repeated, go through a register (`entering`) before the first step
+    and have priority over new ones. A result is compared in the cycle after it was accepted and
+    written 2 cycles later; nothing else is compared in between. The look-up that requested it is
+    then repeated, and answered 4 cycles after the result was accepted.
 
-    Entries never overlap: a page that comes takes the place of all that it overlaps. An entry that
-    is not valid is used before another is evicted, one that has just become so, in the last two
-    cycles, excepted; then the least recently used one goes, as a tree of bits remembers it.
+    Entries never overlap: a new page replaces all entries that it overlaps. Otherwise it takes an
+    invalid entry, except one that became invalid in the last two cycles, else the pseudo least
+    recently used one (`TreePlru`).
 
-    An invalidation takes effect in the cycle after it: on entries, on a result that is under way
-    here, and on look-ups that were compared but not answered.
+    An invalidation takes effect in the next cycle: on entries, on a result in the pipeline, and on
+    look-ups that were compared but not answered.
 
-    While an answer is not taken everything stands still. What `answer.ready` holds up is decided
-    before it is known whether there is an answer; so a look-up that misses waits too, one cycle.
+    While an answer is not accepted, the pipeline stalls. Whether `answer.ready` stalls it is
+    decided before it is known whether there is an answer; so a look-up that misses stalls too, for
+    one cycle.
 
     Parameters
     ----------
     entries : 2 … 64, a power of two.
-    misses : look-ups that may wait, see `Misses`.
+    misses : outstanding misses, see `MshrFile`.
 
     Members
     -------
-    request, answer : look-ups and their answers, in any order. An answer that waits to be taken
-        may be withdrawn by an invalidation.
-    miss, result : pages that are wanted from the next level, and what came of it.
+    request : look-ups.
+    answer : answers, in any order. One that is not accepted may be withdrawn by an invalidation.
+    miss : requests to the next level.
+    result : results of these.
     invalidate : see `invalidation`.
-    hit, missed : a look-up of `asid` was answered at once; it has to wait. For counters.
+    hit : strobe, a look-up of `asid` hit. For counters.
+    missed : strobe, a new look-up of `asid` missed. For counters.
 
     Attributes
     ----------
-    tags, pages : the entries. gone : those that an invalidation of the last cycle covers; they
-        count no more. outdated : one covers the entry that was written in the last cycle, which
-        `used` tells. before : the last cycle's invalidation.
-    accepts, entering : what may enter the first step, a new look-up or this one. held : what is in
-        the second step. unanswered, withdrawn : it has no answer, as the last cycle has shown; no
-        more. (All state, for proofs.)
+    tags, pages : the entries.
+    gone : entries covered by the last cycle's invalidation; no longer valid.
+    outdated : the invalidation covers the entry written in the last cycle, given by `used`.
+    before : the last cycle's invalidation.
+    accepts : the first step is open for a new look-up.
+    entering : otherwise, its contents.
+    held : contents of the second step.
+    unanswered : the second step has no answer, as the last cycle has shown.
+    withdrawn : the answer in the second step was withdrawn. (All state, for proofs.)
     """
 
     def __init__(
@@ -88,8 +94,8 @@ class L1Tlb(wiring.Component):
             raise ValueError(f"entries = {entries!r} is not a power of two from 2 to 64")
         self._config, self._entries = config, entries
         self._lookup = lookup(config, tag)
-        self._misses = Misses(config, tag, misses)
-        self._recency = TreeRecency(entries)
+        self._misses = MshrFile(config, tag, misses)
+        self._recency = TreePlru(entries)
         self._result = miss_result(config, misses)
         tag_layout = data.StructLayout({"valid": 1, "asid": config.asid_bits, "vpn": VPN_BITS})
         self.tags = Signal(data.ArrayLayout(tag_layout, entries))
@@ -101,7 +107,7 @@ class L1Tlb(wiring.Component):
         self.gone = Signal(entries)
         self.outdated = Signal()
         self.withdrawn = Signal()
-        waits = {"slot": misses, "lookup": self._lookup, "end": ending(config), "stale": 2}
+        waits = {"slot": misses, "lookup": self._lookup, "end": page_result(config), "stale": 2}
         self.entering = Signal(data.StructLayout({"again": 1, "result": 1, **waits}))
         kinds = {"new": 1, "again": 1, "came": 1, "refused": 1, "retry": 1}
         self.held = Signal(data.StructLayout({**kinds, **waits, "matches": entries}))
@@ -132,14 +138,14 @@ class L1Tlb(wiring.Component):
         self._fill(m)
         return m
 
-    # -- before the first step ---------------------------------------------------------------------
+    # -- entry into the first step -----------------------------------------------------------------
 
     def _enter(self, m: Module) -> None:
-        """What is compared next: a result, a look-up whose page has come, or a new one."""
+        """Selects the next input of the first step: a result, a look-up to repeat, or a new one."""
         entering, misses, result = self.entering, self._misses, self.result
         open_, taken = Signal(), Signal()
         m.d.comb += [
-            # What a result changes is compared from the next cycle but one on.
+            # An entry written by a result can be compared from two cycles later on.
             open_.eq(~entering.result),
             misses.wanted.valid.eq(result.valid),
             misses.wanted.miss.eq(result.p.miss),
@@ -148,7 +154,7 @@ class L1Tlb(wiring.Component):
             self.request.ready.eq(self._moves & self.accepts),
             taken.eq(self.accepts & self.request.valid),
         ]
-        # This one may have to wait, and so may the one before it.
+        # Both this look-up and the one before it may need an MSHR.
         one, both = self._missed | taken, self._missed & taken
         room = Mux(both, misses.room[2], Mux(one, misses.room[1], misses.room[0]))
         with m.If(self._moves):
@@ -164,12 +170,13 @@ class L1Tlb(wiring.Component):
     # -- invalidations -----------------------------------------------------------------------------
 
     def _invalidate(self, m: Module) -> None:
-        """What an invalidation covers is compared in its cycle, and gone from the next one on."""
+        """Compares an invalidation in its cycle; what it covers is invalid from the next cycle
+        on."""
         event, entering, held, moves = self.invalidate, self.entering, self.held, self._moves
         for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
             m.d.sync += self.gone[n].eq(covers(event, tag.asid, tag.vpn, entry.size))
         enters, holds = _result_covered(event, entering), _result_covered(event, held)
-        # That of the cycle in which a result was taken is compared a cycle later.
+        # The invalidation of the cycle in which a result was accepted is compared a cycle later.
         stale = entering.stale | Cat(_result_covered(self.before, entering), enters)
         with m.If(moves):
             m.d.sync += [entering.stale.eq(0), held.stale.eq(stale)]
@@ -184,9 +191,9 @@ class L1Tlb(wiring.Component):
     # -- first step --------------------------------------------------------------------------------
 
     def _compare(self, m: Module) -> None:
-        """Compare with all entries; a result overlaps what it is larger than, too.
+        """Compares with all entries. A result also matches entries inside its larger page.
 
-        What enters has comparators of its own: to choose before them would take too long.
+        `entering` has comparators of its own: a multiplexer before them would be too slow.
         """
         first, entering, misses = self._first, self.entering, self._misses
         new = self._matches(self.request.p, PageSize.SMALL)
@@ -200,7 +207,7 @@ class L1Tlb(wiring.Component):
             m.d.sync += self.held.matches.eq(Mux(self.accepts, new, other) & ~self.gone)
 
     def _matches(self, look: data.View, size: Any) -> Value:
-        """The entries that overlap a page of this size."""
+        """Entries that overlap a page of this size."""
         vpn = look.va[PAGE_BITS:]
         return Cat(
             tag.valid
@@ -213,15 +220,15 @@ class L1Tlb(wiring.Component):
     # -- second step -------------------------------------------------------------------------------
 
     def _hold(self, m: Module) -> None:
-        """What gets from the first step into the second, and when."""
+        """Moves the first step into the second."""
         entering, held = self.entering, self.held
         outcome = entering.end.outcome
         page_comes = entering.result & (outcome == Outcome.PAGE)
         answers = held.new | held.again | held.refused
         m.d.comb += [
-            # An entry that was outdated when it was written goes before anything is compared.
+            # An entry that was outdated when written is removed before the next comparison.
             self._moves.eq(~self.outdated & (self.answer.ready | self.unanswered | ~answers)),
-            # Its page is there when it is compared; or it finds out that it is not.
+            # The page is in the TLB by the time the look-up is compared; if not, it misses again.
             self._misses.wake.eq(Mux(self._moves & page_comes, entering.slot, 0)),
         ]
         m.d.sync += self.unanswered.eq(~self._moves & ~self.answer.valid)
@@ -240,7 +247,7 @@ class L1Tlb(wiring.Component):
             ]
 
     def _answer(self, m: Module) -> None:
-        """Answer from the entry that matched, or from a result that is no page."""
+        """Answers from the matching entry, or from a result without a page."""
         held, misses, moves = self.held, self._misses, self._moves
         looks, hit, refused = held.new | held.again, Signal(), Signal()
         usable = ~held.stale.any()
@@ -265,11 +272,11 @@ class L1Tlb(wiring.Component):
         ]
 
     def _translate(self, m: Module) -> None:
-        """Physical address and permissions."""
+        """Forms the physical address and checks permissions."""
         held, request, out = self.held, self.held.lookup, self.answer.p
         found = Signal(page(self._config))
         at, inside = request.va, found.ppn
-        # What comes from the address, by the size of the page.
+        # Bits of the address that pass untranslated, by page size.
         large = request.physical | (found.size != PageSize.SMALL)
         huge = request.physical | (found.size == PageSize.HUGE)
         ppn = Cat(
@@ -301,7 +308,7 @@ class L1Tlb(wiring.Component):
             m.d.comb += out.outcome.eq(Outcome.PAGE)
 
     def _fill(self, m: Module) -> None:
-        """A page that has come takes the place of all that it overlaps."""
+        """Writes a page that has arrived over all entries that it overlaps, or into a victim."""
         held, use = self.held, self._recency.use
         spare, choice, free = (Signal(self._entries, name=n) for n in ("spare", "choice", "free"))
         full, came, fits = Signal(), Signal(), Signal()
@@ -316,18 +323,18 @@ class L1Tlb(wiring.Component):
         m.d.sync += [
             spare.eq(lowest(free)),
             full.eq(~free.any()),
-            # Counts one cycle later than the entry, early enough for the next result.
+            # Updated one cycle after the entry, early enough for the next result.
             use.eq(Mux(came, choice, Mux(looks, held.matches, 0))),
         ]
         for n, (tag, entry) in enumerate(zip(self.tags, self.pages, strict=True)):
-            # All that it overlaps are written, but only one of them is valid.
+            # All overlapped entries are written, but only one of them becomes valid.
             with m.If(came & (held.matches[n] | (fits & unused[n]))):
                 m.d.sync += [
                     tag.valid.eq(choice[n]),
                     tag.asid.eq(held.lookup.asid),
                     tag.vpn.eq(held.lookup.va[PAGE_BITS:]),
                     entry.eq(held.end.page),
-                    # What this cycle's invalidation covers is the page before.
+                    # This cycle's invalidation was compared with the old contents.
                     self.gone[n].eq(0),
                 ]
             with m.Elif(self.gone[n] | (self.outdated & use[n])):
@@ -335,5 +342,5 @@ class L1Tlb(wiring.Component):
 
 
 def _result_covered(event: data.View, one: data.View) -> Value:
-    """Whether an invalidation is for the page of a result, of any size if there is none."""
+    """Whether an invalidation covers the page of a result; without a page, one of any size."""
     return covers(event, one.lookup.asid, one.lookup.va[PAGE_BITS:], largest(one.end))

@@ -10,8 +10,8 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
-from signalbox.hw.mmu.asid_generations import GENERATION_BITS, Generations, generation
-from signalbox.hw.mmu.plru import SetRecency
+from signalbox.hw.mmu.asid_generations import GENERATION_BITS, AsidGenerations, generation
+from signalbox.hw.mmu.plru import SetPlru
 from signalbox.hw.mmu.records import (
     SHIFTS,
     VPN_BITS,
@@ -19,35 +19,35 @@ from signalbox.hw.mmu.records import (
     PageSize,
     Scope,
     covers,
-    ending,
     invalidation,
     largest,
     overlap,
     page,
     page_request,
+    page_result,
     touches,
 )
 
-__all__ = ["Held", "Kind", "L2Tlb", "found", "walked"]
+__all__ = ["Held", "Kind", "L2Tlb", "refill", "refill_event"]
 
 
 _KEPT = ("ppn", "read_only", "privileged", "no_atomics")
-"""What an entry has of a `page`, beside its size."""
+"""Fields of a `page` stored in an entry, besides its size."""
 
 
-def walked(config: Config, tag: int) -> data.StructLayout:
-    """What came of a `page_request` that had missed."""
-    return data.StructLayout({**page_request(config, tag).members, "end": ending(config)})
+def refill(config: Config, tag: int) -> data.StructLayout:
+    """Refill: a `page_request` that missed, with the result of its walk."""
+    return data.StructLayout({**page_request(config, tag).members, "end": page_result(config)})
 
 
-def found(config: Config, tag: int) -> data.StructLayout:
-    """The same, if `valid`."""
-    return data.StructLayout({"valid": 1, **walked(config, tag).members})
+def refill_event(config: Config, tag: int) -> data.StructLayout:
+    """`refill` with a `valid` strobe."""
+    return data.StructLayout({"valid": 1, **refill(config, tag).members})
 
 
 class Kind(enum.Enum, shape=2):
-    """What goes through the pipeline: a look-up; what a walk has found; the removal of a page; that
-    of all pages of a space in one set."""
+    """Kinds of pipeline operations: look-up; refill by a walk; removal of one page; removal of all
+    pages of an address space in one set."""
 
     PROBE = 0
     WALKED = 1
@@ -56,7 +56,7 @@ class Kind(enum.Enum, shape=2):
 
 
 class Held(enum.Enum, shape=2):
-    """Of what size the page of an entry is, or that there is none."""
+    """Page size of an entry, or NONE for an invalid one."""
 
     SMALL = 0
     BIG = 1
@@ -65,49 +65,55 @@ class Held(enum.Enum, shape=2):
 
 
 class L2Tlb(wiring.Component):
-    """Set-associative, in RAM; pages of all sizes share its sets.
+    """Set-associative, in RAM; pages of all sizes share the sets.
 
-    A set is chosen by the page number of the page's size, folded, and the ASID: so every way is
-    read three times for a look-up, once as if the page had each size. Low bits of the ASID turn the
-    high bits of the set's number: the first pages of several spaces lie in different sets.
+    The set index is the folded page number of the page's size, hashed with the ASID. So a look-up
+    reads every way three times, once for each page size. The low ASID bits are XORed, in reverse
+    order, into the high bits of the index, so the first pages of different address spaces lie in
+    different sets.
 
-    One look-up per cycle, `result` or `missed` 4 cycles later. What walks have found goes the same
-    way and is given away at its end, so results never meet; it takes the place of an entry for the
-    same page, else of one that did not count when it was read, else of the least recently used
-    one, as a tree of bits remembers it.
+    One look-up per cycle; `result` or `missed` follows 4 cycles later. Refills pass through the
+    same pipeline and leave at its end as `result`, so results never collide. A refill replaces an
+    entry for the same page, else an entry that was invalid when read, else the pseudo least
+    recently used one (`SetPlru`).
 
-    A change waits in a place of its own until no other of its set is under way, for it reads the
-    set before it writes; then it takes one cycle from look-ups. So what a walk has found is given
-    away 6 cycles after it was taken, up to 3 later where its set is changed, and changes take at
-    most every second cycle. A look-up that reads a way while that is written does not find it.
+    A change reads the set before it writes it. So it waits in a register of its own until no other
+    change of its set is in flight, then takes one cycle from look-ups. A refill leaves 6 cycles
+    after it was accepted, up to 3 later if its set is being changed; there is at most one change in
+    two cycles. A look-up misses a way that is written while it reads it.
 
-    An invalidation takes effect in the cycle after it. A space or everything: in one cycle
-    (`Generations`; all sets are cleared, one per cycle, and nothing is found or kept meanwhile).
-    A page: three changes, one for each size, during which look-ups of its 2 MiB miss. What was on
-    its way through the pipeline misses, or is RETRY. The sweep of a space that is closed takes
-    as many changes as there are sets, every fourth cycle while walks find no pages.
+    An invalidation takes effect in the next cycle. An address space: in one cycle, by
+    `AsidGenerations`. Everything: also at once; all sets are then cleared, one per cycle, without
+    hits or refills meanwhile. A page: three changes, one per page size; look-ups in its 2 MiB
+    region miss meanwhile. Operations in the pipeline miss, or return RETRY. The sweep of a closed
+    address space takes one change per set, one in four cycles while no refills come.
 
     Parameters
     ----------
-    tag : bits of a request's tag.
-    entries : 64 … 8,192, a power of two. ways : 2 … 16, a power of two; so 4 … 4,096 sets.
+    tag : width of a request's tag.
+    entries : 64 … 8,192, a power of two.
+    ways : 2 … 16, a power of two; so 4 … 4,096 sets.
 
     Members
     -------
-    probe : pages that are wanted. result : of those found, and of all that were `walked`; it has to
-        be taken in its cycle. missed : of the others; likewise.
-    walked : what walks have found; it is not taken in the cycle of an invalidation.
-    invalidate : see `invalidation`. None of a page while `removing`.
-    hit : a page of `asid` was found at once. For counters.
+    probe : look-ups.
+    result : strobe, hits and refills; no back-pressure.
+    missed : strobe, look-ups that missed; no back-pressure.
+    walked : refills; not accepted in the cycle of an invalidation.
+    invalidate : see `invalidation`. Not with scope PAGE while `removing`.
+    removing : the removal of a page is in flight.
+    hit : strobe, a look-up of `asid` hit. For counters.
 
     Attributes
     ----------
-    waiting, goes : a change that waits; it enters in this cycle. looked, read, acting, leaving :
-        what is in each step. written : what is written in this cycle (state, for proofs).
+    waiting : change that waits.
+    goes : it enters in this cycle.
+    looked, read, acting, leaving : pipeline steps.
+    written : set and ways written in this cycle (all state, for proofs).
     """
 
     least = 64
-    """Of `entries`; a proof takes fewer."""
+    """Lower limit of `entries`; proofs use smaller TLBs."""
 
     def __init__(
         self,
@@ -127,8 +133,8 @@ class L2Tlb(wiring.Component):
         self._config, self._ways, self._sets = config, ways, entries // ways
         self._index_bits = (self._sets - 1).bit_length()
         self._widths = [max(0, VPN_BITS - self._index_bits - shift) for shift in SHIFTS]
-        self._generations = Generations(config, 1 + ways, bits=generation_bits)
-        self._recency = SetRecency(ways, self._sets)
+        self._generations = AsidGenerations(config, 1 + ways, bits=generation_bits)
+        self._recency = SetPlru(ways, self._sets)
         request = page_request(config, tag)
         kept = data.StructLayout({name: page(config)[name].shape for name in _KEPT})
         self._entry = data.StructLayout({
@@ -138,32 +144,32 @@ class L2Tlb(wiring.Component):
             "generation": generation_bits,
             **kept.members,
         })
-        """`high`: its page number without the bits that the number of its set tells."""
+        """`high`: page number without the bits implied by the set index."""
         self._step = data.StructLayout({
             "valid": 1,
             "kind": Kind,
             "request": request,
-            "end": ending(config),
+            "end": page_result(config),
             "index": self._index_bits,
             "stale": 1,
         })
         self._state(kept, generation_bits)
         super().__init__({
             "probe": In(stream.Signature(request)),
-            "result": Out(found(config, tag)),
+            "result": Out(refill_event(config, tag)),
             "missed": Out(data.StructLayout({"valid": 1, **request.members})),
-            "walked": In(stream.Signature(walked(config, tag))),
+            "walked": In(stream.Signature(refill(config, tag))),
             "invalidate": In(invalidation(config)),
             "removing": Out(1),
             "hit": Out(data.StructLayout({"valid": 1, "asid": config.asid_bits})),
         })
 
     def _state(self, kept: data.StructLayout, generation_bits: int) -> None:
-        """Registers of the steps; `collided`: the way was written while it was read."""
+        """Pipeline registers. `collided`: the way was written while it was read."""
         step, ways = self._step.members, self._ways
 
         def each(shape: ShapeLike) -> data.ArrayLayout:
-            """Of every way, as it was read for each size."""
+            """Per page size and way."""
             return data.ArrayLayout(data.ArrayLayout(shape, ways), len(SHIFTS))
 
         self.waiting, self.goes = Signal(self._step), Signal()
@@ -177,7 +183,7 @@ class L2Tlb(wiring.Component):
                 "current": generation(generation_bits),
             })
         )
-        """`sizes`: those that the page may have."""
+        """`sizes`: candidate page sizes."""
         self.acting = Signal(
             data.StructLayout({
                 **step,
@@ -191,7 +197,7 @@ class L2Tlb(wiring.Component):
                 "current": generation(generation_bits),
             })
         )
-        """`low`, `high`: the entry is for the page, as far as two halves of what names it tell."""
+        """`low`, `high`: the two halves of the tag match."""
         self.same, self.hits = Signal(each(1)), Signal(each(1))
         self.leaving = Signal(data.StructLayout({**step, "probes": 1, "walks": 1, "hits": 1}))
         self.written = Signal(
@@ -221,10 +227,10 @@ class L2Tlb(wiring.Component):
         self._use(m)
         return m
 
-    # -- what enters -------------------------------------------------------------------------------
+    # -- pipeline input ----------------------------------------------------------------------------
 
     def _indices(self, request: data.View) -> data.View:
-        """The sets of a page, by its size."""
+        """Set indices of a page, by page size."""
         bits, indices = self._index_bits, []
         for shift in SHIFTS:
             number = request.vpn[shift:]
@@ -234,14 +240,14 @@ class L2Tlb(wiring.Component):
         return data.View(data.ArrayLayout(bits, len(SHIFTS)), Cat(indices))
 
     def _highs(self, request: data.View) -> data.View:
-        """What their numbers do not tell of it, by its size."""
+        """Page-number bits not implied by the set index, by page size."""
         bits = VPN_BITS - self._index_bits
         highs = (request.vpn[shift + self._index_bits :] for shift in SHIFTS)
         padded = [Cat(high, Const(0, bits - len(high))) for high in highs]
         return data.View(data.ArrayLayout(bits, len(SHIFTS)), Cat(padded))
 
     def _removal(self, m: Module) -> data.View:
-        """A page to remove, once as if it had each size."""
+        """Removal of a page, once for each page size."""
         event, removal = self.invalidate, Signal(self._step)
         self._sizes = sizes = Signal(len(SHIFTS), name="sizes")
         self._removed = request = Signal(self._step["request"].shape, name="request")
@@ -266,16 +272,18 @@ class L2Tlb(wiring.Component):
         return self.waiting, self.looked, self.read, self.acting, self.leaving
 
     def _under_way(self, kind: Kind, steps: int = 5) -> Value:
-        """Whether such a change is in one of the first of all steps."""
+        """Whether a change of this kind is in one of the first `steps` steps, `waiting`
+        included."""
         return Cat(step.valid & (step.kind == kind) for step in self._steps[:steps]).any()
 
     @property
     def _free(self) -> Value:
-        """Whether a change is taken, if there is one."""
+        """Whether a change can be accepted in this cycle."""
         return ~self.waiting.valid | self.goes
 
     def _walked(self, m: Module) -> data.View:
-        """What a walk has found. One that an invalidation comes for is left to the walker."""
+        """Refill. In the cycle of an invalidation it stays with the walker, which handles the
+        latter."""
         came, step, blocked = self.walked.payload, Signal(self._step), self.invalidate.valid
         m.d.comb += [
             step.valid.eq(self.walked.valid & ~blocked),
@@ -288,7 +296,7 @@ class L2Tlb(wiring.Component):
         return step
 
     def _sweep(self, m: Module) -> data.View:
-        """All sets in turn, while a space is to be swept and nothing else changes."""
+        """Visits all sets while a space has to be swept and nothing else changes."""
         sweep, generations = Signal(self._step), self._generations
         self._position = Signal(self._index_bits, name="position")
         self._finished = Signal(name="finished")
@@ -306,7 +314,7 @@ class L2Tlb(wiring.Component):
         return sweep
 
     def _wait(self, m: Module, removal: data.View, fill: data.View, sweep: data.View) -> None:
-        """A change waits for others of the same set."""
+        """Holds a change back while others of the same set are in flight."""
         waiting = self.waiting
         clashes = (
             step.valid & (step.kind != Kind.PROBE) & (step.index == waiting.index)
@@ -324,7 +332,7 @@ class L2Tlb(wiring.Component):
             m.d.sync += waiting.stale.eq(1)
 
     def _enter(self, m: Module) -> None:
-        """The change that waits, or a look-up."""
+        """Inserts the waiting change, else a look-up."""
         probe, looked, waiting, event = self.probe, self.looked, self.waiting, self.invalidate
         of_space = touches(event, probe.p.asid) & (event.scope != Scope.PAGE)
         m.d.comb += probe.ready.eq(~self.goes)
@@ -344,13 +352,14 @@ class L2Tlb(wiring.Component):
         ]
 
     def _covered(self, step: data.View) -> Value:
-        """Whether an invalidation is for what is in a step."""
+        """Whether the current invalidation covers the operation in a step."""
         size = Mux(step.kind == Kind.WALKED, largest(step.end), PageSize.HUGE)
         return covers(self.invalidate, step.request.asid, step.request.vpn, size)
 
     def _move(self, m: Module) -> None:
-        """Every step takes one cycle. What an invalidation meets on its way is stale; so is a
-        look-up that came with that of a page, or while it is removed, in its 2 MiB."""
+        """Advances the pipeline, one cycle per step. An invalidation marks the operations that it
+        covers as stale; during the removal of a page, look-ups in its 2 MiB region are stale,
+        too."""
         _, *steps = self._steps
         for source, step in pairwise(steps):
             m.d.sync += [step[name].eq(source[name]) for name in self._step.members]
@@ -362,15 +371,15 @@ class L2Tlb(wiring.Component):
             with m.If(near):
                 m.d.sync += self.read.stale.eq(1)
 
-    # -- steps -------------------------------------------------------------------------------------
+    # -- pipeline steps ----------------------------------------------------------------------------
 
     def _storage(self, m: Module) -> None:
-        """Every way is read at three sets, or for a change three times at one."""
+        """Every way is read at three indices; for a change, three times at the same one."""
         looked, read, written, entry = self.looked, self.read, self.written, self._made(m)
         indices = self._indices(self.probe.p)
         addresses = [Mux(self.goes, self.waiting.index, index) for index in indices]
         for way in range(self._ways):
-            # What a read gives that meets a write is not used: RAM blocks need not define it.
+            # A read that collides with a write is not used, so the RAM may leave it undefined.
             attributes = {"no_rw_check": 1}
             ram = Memory(shape=self._entry, depth=self._sets, init=[], attrs=attributes)
             m.submodules[f"way_{way}"] = ram
@@ -395,11 +404,11 @@ class L2Tlb(wiring.Component):
         ]
 
     def _given(self, m: Module, word: data.View, collided: Value) -> data.View:
-        """What RAM gives. A proof replaces it by anything where a write was met."""
+        """Output of the RAM. A proof makes it arbitrary on a collision."""
         return word
 
     def _made(self, m: Module) -> data.View:
-        """The entry that is written: of what leaves now."""
+        """Entry to be written, from the operation in `leaving`."""
         leaving, written, entry = self.leaving, self.written, Signal(self._entry)
         m.d.comb += [
             entry.held.eq(written.held),
@@ -411,7 +420,7 @@ class L2Tlb(wiring.Component):
         return entry
 
     def _compare(self, m: Module) -> None:
-        """Which entries are for the page, and for a change, for its space; which count."""
+        """Compares tags, and for a sweep the ASID; checks generations."""
         self._look_at_generations(m)
         read, acting = self.read, self.acting
         asid, current, highs = read.request.asid, read.current, self._highs(read.request)
@@ -437,8 +446,9 @@ class L2Tlb(wiring.Component):
             ]
 
     def _look_at_generations(self, m: Module) -> None:
-        """At those of entries; a cycle before at that of a look-up or change, which is stale if it
-        advances meanwhile. If it opens there is nothing of its space."""
+        """Reads the generations of the entries, and one cycle earlier that of the operation. If the
+        latter advances in between, the operation is stale; if it opens, the space has no
+        entries."""
         looked, read, generations = self.looked, self.read, self._generations
         m.d.comb += [
             generations.asid[0].eq(looked.request.asid),
@@ -447,7 +457,7 @@ class L2Tlb(wiring.Component):
         m.d.sync += read.current.eq(generations.row[0])
 
     def _priorities(self, m: Module) -> None:
-        """Of entries that match, those of the smallest page."""
+        """Of several matching entries, the smallest page wins."""
         low, high, counts = (
             Value.cast(part) for part in (self.acting.low, self.acting.high, self.acting.counts)
         )
@@ -458,12 +468,12 @@ class L2Tlb(wiring.Component):
         self._small, self._big = (Value.cast(one).any() for one in list(self.hits)[:2])
 
     def _by_size(self, choices: Iterable[ValueLike]) -> Value:
-        """That of the page that answers."""
+        """Selects the choice of the page size that answers."""
         small, big, huge = choices
         return Mux(self._small, small, Mux(self._big, big, huge))
 
     def _answer(self, m: Module) -> None:
-        """The page of an entry that matches; or what a walk has found."""
+        """Page of the matching entry, or result of a walk."""
         acting, leaving, result, missed = self.acting, self.leaving, self.result, self.missed
         probes = acting.valid & (acting.kind == Kind.PROBE)
         m.d.sync += [
@@ -498,7 +508,7 @@ class L2Tlb(wiring.Component):
             m.d.comb += result.end.outcome.eq(Outcome.RETRY)
 
     def _change(self, m: Module) -> None:
-        """A page that was walked takes a place; what is to be removed or swept goes."""
+        """Writes a refill; invalidates pages to be removed or swept."""
         acting, written = self.acting, self.written
         small, big, huge = (Value.cast(one) for one in self.same)
         same, free = small | big | huge | acting.swept, ~acting.live
@@ -515,7 +525,8 @@ class L2Tlb(wiring.Component):
         ]
 
     def _clear(self, m: Module) -> None:
-        """All sets in turn, and no other change meanwhile. A space: by its generation."""
+        """Clears all sets in turn, without other changes meanwhile. An address space is invalidated
+        by its generation."""
         event, generations = self.invalidate, self._generations
         m.d.comb += [
             generations.advance.valid.eq(event.valid & (event.scope == Scope.ASID)),
@@ -533,7 +544,7 @@ class L2Tlb(wiring.Component):
             m.d.sync += self._clearing.eq(1)
 
     def _use(self, m: Module) -> None:
-        """The entry that answered, or that was made, was used last of its set."""
+        """Marks the entry that answered or was written as most recently used."""
         acting, leaving, recency = self.acting, self.leaving, self._recency
         looks = acting.valid & (acting.kind == Kind.PROBE)
         answers = self._by_size(map(Value.cast, self.hits))

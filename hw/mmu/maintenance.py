@@ -1,4 +1,4 @@
-"""Binds and invalidations on their way to the translation (ASID-8, ASID-9)."""
+"""TLB maintenance: executes binds and invalidations for several requesters (ASID-8, ASID-9)."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
@@ -7,10 +7,10 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import select
-from signalbox.hw.mmu.asid_table import row_event
-from signalbox.hw.mmu.pdb_lookup import BaseSearch
+from signalbox.hw.mmu.asid_table import bind_event
+from signalbox.hw.mmu.pdb_lookup import PdbLookup
 from signalbox.hw.mmu.records import PAGE_BITS, Scope
-from signalbox.hw.mmu.translation import maintenance
+from signalbox.hw.mmu.translation import maintenance_command
 from signalbox.hw.records.translation import MmuPort, mmu_command
 from signalbox.hw.registers import MmuOperation
 
@@ -18,32 +18,33 @@ __all__ = ["Maintenance"]
 
 
 class Maintenance(wiring.Component):
-    """Takes the commands of several requesters in turn, one after the other.
+    """Executes the commands of all requesters one at a time, in turn.
 
-    A command is offered to the translation 2 cycles after it was taken. One that names a page
-    directory base is looked for among all rows, one per cycle, and offered for each that has it, 3
-    cycles after its turn. It is acknowledged when no burst is under way that was taken before it
-    took effect.
+    A command is offered to the translation 2 cycles after it was accepted. A command that names a
+    page directory base is executed for every matching ASID: the ASIDs are searched one per cycle,
+    and each match is offered 3 cycles after it was looked up. Completion is signalled once no burst
+    is outstanding that was accepted before the command took effect.
 
-    Refused, 3 cycles after it was taken, is an unknown operation, an ASID that was not built, and a
-    page directory base past the end of memory.
+    An unknown operation, an ASID that was not built and a page directory base past the end of
+    memory are refused, 3 cycles after the command was accepted.
 
     Members
     -------
-    port : requesters.
-    command, done : see `Mmu`.
-    binds : a row changes with the command that is taken in this cycle.
-    older : see `Older.some`; its event is `done`.
-    begins : strobe, 2 cycles late: a command was taken that is not refused.
+    port : one per requester.
+    command : to the translation, see `Mmu`.
+    done : from the translation, strobe.
+    binds : strobe, the row that changes with the command accepted in this cycle.
+    older : see `OutstandingBursts.some`, whose event is `done`.
+    begins : strobe, 2 cycles after a command was accepted, unless it is refused.
     """
 
     def __init__(self, config: Config, requesters: int) -> None:
         self._config, self._requesters = config, requesters
         super().__init__({
             "port": In(MmuPort(config)).array(requesters),
-            "command": Out(stream.Signature(maintenance(config))),
+            "command": Out(stream.Signature(maintenance_command(config))),
             "done": In(1),
-            "binds": Out(row_event(config)),
+            "binds": Out(bind_event(config)),
             "older": In(1),
             "begins": Out(1),
         })
@@ -53,7 +54,7 @@ class Maintenance(wiring.Component):
         config = self._config
         asked, asid = Signal(mmu_command(config)), Signal(config.asid_bits)
         searches, refused, ends = Signal(), Signal(), Signal()
-        m.submodules.search = search = BaseSearch(config)
+        m.submodules.search = search = PdbLookup(config)
         m.d.comb += [
             searches.eq(asked.by_base & (asked.operation != MmuOperation.INVALIDATE_ALL)),
             search.bind.eq(self.binds),
@@ -102,7 +103,7 @@ class Maintenance(wiring.Component):
         return m
 
     def _take(self, m: Module, asked: Signal, refused: Signal, ends: Signal) -> Signal:
-        """Take a command while the signal that is returned is 1, and answer its requester."""
+        """Accepts a command while the returned signal is 1, and answers its requester."""
         m.submodules.turns = turns = RoundRobin(self._requesters)
         idle, whose = Signal(), Signal(self._requesters)
         words = (port.command.p.as_value() for port in self.port)
@@ -121,7 +122,7 @@ class Maintenance(wiring.Component):
         return idle
 
     def _judge(self, m: Module, asked: Signal, now: Signal, refused: Signal) -> None:
-        """`refused` is known a cycle after `now`, when what was asked would be done."""
+        """`refused` is valid 1 cycle after `now`, when the command would be executed."""
         operation, judged = asked.operation, Signal()
         everything = operation == MmuOperation.INVALIDATE_ALL
         outside = asked.base >= self._config.memory_bytes >> PAGE_BITS
@@ -135,7 +136,7 @@ class Maintenance(wiring.Component):
         m.d.comb += self.begins.eq(judged & ~refused)
 
     def _offer(self, m: Module, asked: Signal, asid: Signal) -> None:
-        """The command for one address space."""
+        """Command for one address space."""
         command, binds = self.command.p, self.binds
         row = binds.row
         changes = asked.operation == MmuOperation.BIND

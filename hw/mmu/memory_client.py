@@ -1,4 +1,4 @@
-"""Both ports of a memory client at one translation."""
+"""Memory client: its read and write port share one translation."""
 
 from collections.abc import Sequence
 
@@ -12,24 +12,25 @@ from signalbox.hw.lib.onehot import encode, select
 from signalbox.hw.mmu.bursts import SLOT_BITS
 from signalbox.hw.mmu.records import answer, lookup
 
-__all__ = ["CLIENT_TAG", "Client"]
+__all__ = ["CLIENT_TAG", "MemoryClient"]
 
 CLIENT_TAG = data.StructLayout({"slot": SLOT_BITS, "port": 1})
-"""Of a client's look-ups: which of its ports, and what that port calls it."""
+"""Tag of a client's look-ups: port, and slot within the port."""
 
 
-class Client(wiring.Component):
-    """The reads and writes of one client, or one of both, share its look-ups in turn.
+class MemoryClient(wiring.Component):
+    """Arbitrates between the look-ups of a client's ports, one or two, and routes answers back.
 
-    Combinational both ways. An answer is taken in its cycle.
+    Combinational in both directions. No back-pressure on answers.
 
     Parameters
     ----------
-    ports : a `Bursts` for each port.
+    ports : a `BurstReorderBuffer` per port.
 
     Members
     -------
-    lookup, answer : to and from translation.
+    lookup : to the translation.
+    answer : from the translation.
     """
 
     def __init__(self, config: Config, ports: Sequence[wiring.Component]) -> None:

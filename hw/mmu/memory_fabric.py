@@ -1,4 +1,4 @@
-"""All memory clients on one AXI4 port."""
+"""Memory fabric: all memory clients on one AXI4 port."""
 
 from amaranth import Module
 from amaranth.hdl import Cat, Signal
@@ -11,9 +11,9 @@ from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.lib.shared import Shared
 from signalbox.hw.mmu.axi_streams import connect_in, connect_out
-from signalbox.hw.mmu.bursts import SLOTS, Bursts, fault_report
-from signalbox.hw.mmu.memory_client import CLIENT_TAG, Client
-from signalbox.hw.mmu.physical_bypass import Physical
+from signalbox.hw.mmu.bursts import SLOTS, BurstReorderBuffer, fault_report
+from signalbox.hw.mmu.memory_client import CLIENT_TAG, MemoryClient
+from signalbox.hw.mmu.physical_bypass import PhysicalBypass
 from signalbox.hw.mmu.read_path import ReadPath
 from signalbox.hw.mmu.records import Access, answer, lookup
 from signalbox.hw.mmu.write_path import WritePath
@@ -22,57 +22,61 @@ from signalbox.hw.records.memory import ReadPort, WritePort
 __all__ = ["MemoryFabric"]
 
 _CACHE = 0b0010
-"""Normal memory, not cacheable, not bufferable: a response means that the access has reached its
-end, which is what `WritePort.done` promises."""
+"""Normal non-cacheable, non-bufferable memory: a response means that the access has reached its
+destination, which `WritePort.done` promises."""
 
 _PROT = 0b010
 """Unprivileged, non-secure, data."""
 
 
 class MemoryFabric(wiring.Component):
-    """Has the virtual bursts of many clients translated and puts them on one AXI4 port.
+    """Translates the bursts of many clients and merges them onto one AXI4 port.
 
-    Each client's bursts are translated beside those of the others, and then take turns:
+    Clients are translated in parallel and arbitrate afterwards:
 
-        client ─► Client (Bursts per port) ─► BurstFront ─► AR, AW
+        client ─► MemoryClient (reorder buffer per port) ─► BurstMerge ─► AR, AW
                      │  ▲
                      ▼  │  look-ups: the translation
 
-    Reads and writes go side by side, each at one beat per cycle and one request per cycle. Bursts
-    of a client are answered in order, those of different clients in any order. When translation
-    answers in the next cycle, an unloaded request is on AR or AW 3 cycles after it was offered, the
-    first beat on W 4 cycles after; R and B take 1 cycle to the client.
+    Reads and writes run in parallel, each at one beat and one request per cycle. Responses are in
+    order within a client, in any order between clients. If the translation answers in the next
+    cycle, an unloaded request is on AR or AW 3 cycles after it was offered, the first beat on W
+    after 4; R and B reach the client after 1 cycle.
 
-    Fairness: a burst that is translated goes after at most one of each other client of its
-    direction and class. Urgent clients go before all others, so they must not ask without end:
-    walks and fault records are for bursts of others, which wait for them; the host has few reads at
-    a time, and fetches as many as it executes, at most one beat in as many cycles as a beat has
-    dwords; the semaphore unit has one access at a time. What a client can do to others: take time
-    on the bus, and hold R or B when it does not take its answers. So a client asks only for what it
-    can take without waiting for another access.
+    Fairness: a translated burst waits for at most one burst of each other client of its direction
+    and class. Urgent clients have priority over all others, so their traffic must be bounded: page
+    walks and fault records serve bursts of others that wait for them; the host has few outstanding
+    reads and fetches no faster than it executes, at most one beat in as many cycles as a beat has
+    dwords; the semaphore unit has one access outstanding. A client can delay others only by its bus
+    time, and by blocking R or B when it does not accept its responses. So a client requests only as
+    much as it can accept without waiting for another access.
 
-    A burst that faults never reaches the bus. It is reported, and when the report was taken its
-    client gets one beat, or after its write beats were consumed one `done`, with FAULT, in order.
-    SLVERR and DECERR give BUS on that beat or `done`.
+    A burst that faults never reaches the bus. Once its report was accepted, the client gets one
+    beat, or one `done` after its write beats were consumed, with status FAULT, in order. SLVERR and
+    DECERR give status BUS on that beat or `done`.
 
     Parameters
     ----------
-    readers, writers : clients with such a port, at least 1; the first of both are the same.
-    physical : so many clients, the first, give physical addresses: nothing of them is translated,
-        and what lies past the end of memory faults without a report.
-    urgent : so many clients, the first, go before all others.
-    outstanding : bursts that each client may have on their way in each direction; a power of two
-        from 2 to 64. physical_reads : reads, of a client that is physical.
+    readers : clients with a read port, at least 1.
+    writers : clients with a write port, at least 1. The first clients have both.
+    physical : number of clients, the first ones, with physical addresses: their bursts are not
+        translated, and an access past the end of memory faults without a report.
+    urgent : number of clients, the first ones, with priority over the others.
+    outstanding : limit of outstanding bursts per client and direction; a power of two from 2 to 64.
+    physical_reads : the same for reads of physical clients.
 
     Members
     -------
-    read, write : the clients.
-    lookup, answer : per client that is not physical, to and from its translation.
-    fault : reports of all clients, in turn.
-    taken, ended : per client, of reads and of writes: a burst was taken, or its client has been
-        given all that it is owed. Bursts of a port end in their order, at most `most` are between.
-    axi : AXI4 manager; INCR bursts over the full width with the client's number as id; at most
-        256 beats, never across 4 KiB since clients do not.
+    read : read ports.
+    write : write ports.
+    lookup : per client with virtual addresses, to its translation.
+    answer : per client with virtual addresses, from its translation.
+    fault : reports of all clients.
+    taken : per client, one bit for reads, one for writes; strobe, a burst was accepted.
+    ended : likewise; strobe, a burst has got its last response. Bursts of a port end in order; at
+        most `most` are outstanding.
+    axi : AXI4 manager. INCR bursts of full-width beats, at most 256; the id is the client number.
+        No burst crosses a 4 KiB boundary, as clients never request one that does.
     """
 
     def __init__(
@@ -121,16 +125,16 @@ class MemoryFabric(wiring.Component):
         self._writes = WritePath(config, writes, id_width, urgent=urgent)
         self._physical, self._numbers = range(physical), range(physical, clients)
         used = dict.fromkeys(one for number in self._numbers for one in self._accesses(number))
-        self._bursts = {access: Bursts(config, access) for access in used}
-        self._clients = [Client(config, self._fronts(number)) for number in self._numbers]
+        self._bursts = {access: BurstReorderBuffer(config, access) for access in used}
+        self._clients = [MemoryClient(config, self._fronts(number)) for number in self._numbers]
 
     def _accesses(self, client: int) -> list[Access]:
-        """What the ports of a client do."""
+        """Access types of a client's ports."""
         reads, writes = client < self._readers, client < self._writers
         return [Access.READ] * reads + [Access.WRITE] * writes
 
     def _fronts(self, client: int) -> list[Shared]:
-        """The ports of a client whose addresses are virtual."""
+        """Reorder buffers of a client with virtual addresses."""
         accesses = self._accesses(client)
         return [Shared(self._bursts[one], f"bursts_{one.name.lower()}") for one in accesses]
 
@@ -138,7 +142,7 @@ class MemoryFabric(wiring.Component):
         m = Module()
         m.submodules.reads, m.submodules.writes = self._reads, self._writes
         for number in self._physical:
-            fronts = [Physical(self.config) for _ in self._accesses(number)]
+            fronts = [PhysicalBypass(self.config) for _ in self._accesses(number)]
             for access, front in zip(self._accesses(number), fronts, strict=True):
                 m.submodules[f"physical_{number}_{access.name.lower()}"] = front
             self._ports(m, number, fronts)
@@ -152,7 +156,8 @@ class MemoryFabric(wiring.Component):
         return m
 
     def _ports(self, m: Module, number: int, fronts: list) -> None:
-        """Requests of a client go through what is before the bus, everything else past it."""
+        """Connects the ports of a client: requests go through the reorder buffer, everything else
+        bypasses it."""
         ports = iter(fronts)
         taken, ended = self.taken[number], self.ended[number]
         if number < self._readers:
@@ -179,8 +184,8 @@ class MemoryFabric(wiring.Component):
             ]
 
     def _report(self, m: Module) -> None:
-        """Faults of all ports, in turn; a cycle is lost where the turn has to move. It stays with
-        the last one."""
+        """Merges the reports of all ports, round robin. Moving the grant costs a cycle; it stays
+        parked on the last port."""
         whose = [
             (number, port.fault)
             for number, client in zip(self._numbers, self._clients, strict=True)

@@ -1,4 +1,4 @@
-"""Virtual memory: what all units but the control port use (ASID-1 … ASID-11)."""
+"""Virtual memory system, used by all units except the control port (ASID-1 … ASID-11)."""
 
 from amaranth.hdl import Cat, Module
 from amaranth.lib import data, wiring
@@ -10,7 +10,7 @@ from signalbox.hw.mmu.fault_recorder import FaultRecorder
 from signalbox.hw.mmu.maintenance import Maintenance
 from signalbox.hw.mmu.memory_client import CLIENT_TAG
 from signalbox.hw.mmu.memory_fabric import MemoryFabric
-from signalbox.hw.mmu.outstanding_bursts import Older
+from signalbox.hw.mmu.outstanding_bursts import OutstandingBursts
 from signalbox.hw.mmu.translation import Mmu
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.translation import FaultPort, MmuPort
@@ -18,47 +18,50 @@ from signalbox.hw.records.translation import FaultPort, MmuPort
 __all__ = ["FIRST_CLIENT", "MemorySystem", "fault_event", "requesters"]
 
 FIRST_CLIENT = 1
-"""Number of the first client on the bus and in fault records: 0 is translation itself."""
+"""Number of the first client on the bus and in fault records; 0 is the translation itself."""
 
 
 def requesters(config: Config) -> int:
-    """Of binds and invalidations: registers, methods, contexts."""
+    """Sources of binds and invalidations: registers, methods and, with a compute engine,
+    contexts."""
     return 3 if config.compute else 2
 
 
 def fault_event(config: Config) -> data.StructLayout:
-    """A fault was reported and recorded; see `fault_report`."""
+    """Strobe, a fault was reported and recorded; see `fault_report`."""
     report = fault_report(config, config.memory_clients + FIRST_CLIENT)
     return data.StructLayout({"valid": 1, **report.members})
 
 
 class MemorySystem(wiring.Component):
-    """Fabric, translation, its maintenance and its faults.
+    """Memory fabric, translation, TLB maintenance and fault recorder.
 
         clients ─► MemoryFabric ─► AXI                      registers, MEM_OP ─► Maintenance
                      │ ▲  ▲  └─ reports ─► FaultRecorder              │ binds, invalidations
             look-ups ▼ │  └─ walks (client 0) ─ Mmu ◄──────────────────┘
 
-    Client 0 of the fabric is translation itself, with physical addresses: it reads page tables and
-    writes fault records. What an invalidation covers, and `Older` counts, are the bursts of all
-    others.
+    Client 0 of the fabric is the translation itself, with physical addresses: it reads page tables
+    and writes fault records. Invalidations, and `OutstandingBursts`, concern only the bursts of the
+    other clients.
 
     Parameters
     ----------
-    requesters : of binds and invalidations.
+    requesters : sources of binds and invalidations.
 
     Members
     -------
-    read, write : memory clients, `config.memory_clients` of them; the first two are urgent.
+    read : read ports, `config.memory_clients` of them; the first two are urgent.
+    write : write ports, likewise.
     axi : see `MemoryFabric`; client n has id n + `FIRST_CLIENT`.
-    maintain : requesters.
+    maintain : one per requester.
     faults : registers of the fault buffer.
     time : PTIMER.
     fault : strobe, see `fault_event`.
 
     Attributes
     ----------
-    mmu : its `hit`, `missed`, `found` and `walks` may be watched. maintenance : its `begins`.
+    mmu : exposes `hit`, `missed`, `found` and `walks` to observers.
+    maintenance : exposes `begins`.
     """
 
     def __init__(self, config: Config, requesters: int) -> None:
@@ -87,7 +90,7 @@ class MemorySystem(wiring.Component):
         m.submodules.mmu = mmu = self.mmu
         m.submodules.maintenance = maintenance = self.maintenance
         m.submodules.recorder = recorder = self._recorder
-        m.submodules.older = older = Older(2 * self._clients, fabric.most)
+        m.submodules.older = older = OutstandingBursts(2 * self._clients, fabric.most)
         connect(m, fabric.axi, flipped(self.axi))
         connect(m, mmu.read, fabric.read[0])
         connect(m, recorder.write, fabric.write[0])

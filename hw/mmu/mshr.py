@@ -1,4 +1,4 @@
-"""Look-ups of one first-level TLB that wait for a page (ASID-4)."""
+"""MSHR file: outstanding misses of one first-level TLB (ASID-4)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -9,16 +9,16 @@ from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, lowest, select
 from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS, lookup
 
-__all__ = ["Misses", "miss_bits", "miss_request"]
+__all__ = ["MshrFile", "miss_bits", "miss_request"]
 
 
 def miss_bits(misses: int) -> int:
-    """Bits of the number of a look-up that waits."""
+    """Width of an MSHR number."""
     return max(1, (misses - 1).bit_length())
 
 
 def miss_request(config: Config, misses: int) -> data.StructLayout:
-    """A page that is wanted; `miss` names who waits, and comes back with the result."""
+    """Request for a translation; `miss` is the MSHR number and returns with the result."""
     return data.StructLayout({
         "miss": miss_bits(misses),
         "asid": config.asid_bits,
@@ -26,19 +26,20 @@ def miss_request(config: Config, misses: int) -> data.StructLayout:
     })
 
 
-class Misses(wiring.Component):
-    """Up to `misses` look-ups, each in a slot; those of one smallest page ask once.
+class MshrFile(wiring.Component):
+    """Holds up to `misses` look-ups and coalesces requests for the same 4 KiB page.
 
-    A slot is free; or its look-up is to be asked for (`ask`), offered (`offer`), asked for
-    (`sent`), or follows another one that asks for the same smallest page (`follow`); or its page
-    has come (`again`), and it is looked up again (none of these). One bit per slot and state.
+    One bit per slot and state: free; `ask`, waiting for its request to be issued; `offer`, its
+    request is being offered; `sent`, its request is outstanding; `follow`, coalesced with another
+    slot's request; `again`, its page has arrived and the look-up has to be repeated; none of these,
+    the look-up is being repeated.
 
-    Who follows is looked up again when the page comes. A fault is only for the one that asked:
-    others may have come after the page was mapped, and ask themselves, one for all.
+    A follower is looked up again when the page arrives. A fault applies only to the look-up that
+    issued the request: followers may have come after the page was mapped, so one of them issues a
+    new request for all.
 
-    What asks for the same page is compared while the look-up, or result, is in the first step of
-    the TLB; what has become of it is used in the second. A look-up that misses is offered to the
-    next level in the next cycle, if no other is.
+    Page numbers are compared in the first step of the TLB, the result is used in the second. A miss
+    is offered to the next level in the next cycle, unless another is being offered.
 
     Parameters
     ----------
@@ -46,17 +47,25 @@ class Misses(wiring.Component):
 
     Members
     -------
-    room : at least one, two, three more may wait.
-    ask : pages that are wanted.
-    wanted : a result has come for this look-up. slot, lookup : that one; else one whose page has
-        come, if there is one (`again`). Slots are one-hot.
-    pick : that one is looked up again.
-    moves : what is in the first step gets into the second; only then what is in the second ends.
-    first, second : look-ups in the two steps, of a result who asked for it.
-    new : the second is in no slot yet; else `held` is its slot.
-    missed, answered : how it ends, if it is a look-up; `answered` only of one that had a slot.
-    wake : slot of a look-up that may be looked up again, for its page is as good as there.
-    came, refused, retry : how it ends, if it is a result.
+    room : at least one, two, three slots are free (bits 0, 1, 2).
+    ask : requests to the next level.
+    wanted : a result for slot `miss` has arrived.
+    again : a look-up is ready to be repeated; without a result it is the one in `slot` and
+        `lookup`.
+    slot : one-hot, slot of the result, else of the look-up to repeat.
+    lookup : contents of `slot`.
+    pick : strobe, the look-up in `slot` is repeated.
+    moves : the first step advances to the second; only then does the second step end.
+    first : look-up in the first step; for a result, the look-up that requested it.
+    second : look-up in the second step, likewise.
+    new : the second step has no slot yet; otherwise `held` is its slot.
+    held : slot of the second step, one-hot.
+    missed : the look-up in the second step misses.
+    answered : the look-up in the second step, which had a slot, is answered.
+    wake : slot whose look-up may be repeated, as its page will be in the TLB by then.
+    came : the second step is a result with a page.
+    refused : the second step is a result without a page, and is answered.
+    retry : the second step is a result that has to be requested again.
     """
 
     def __init__(self, config: Config, tag: data.Layout, misses: int) -> None:
@@ -100,7 +109,7 @@ class Misses(wiring.Component):
         return m
 
     def _show(self, m: Module) -> None:
-        """Room, a place for the next one, and the look-up of a result or one to look up again."""
+        """Free slots, the slot for the next miss, and the look-up of a result or to be repeated."""
         free, wanted = self._free, self.wanted
         second = free & ~self._place
         own = Cat(wanted.miss == n for n in range(self._misses))
@@ -116,8 +125,8 @@ class Misses(wiring.Component):
                 m.d.sync += self._lookups[n].eq(self.second)
 
     def _compare(self, m: Module) -> None:
-        """Which look-ups are for the page of what is in the second step; one that was in the second
-        step when this one was in the first may have got into a slot since."""
+        """Slots with the same page as the second step. The look-up that was in the second step when
+        this one was in the first may have been written to a slot since."""
         same, written = Signal(self._misses), Signal(self._misses)
         repeats = Signal()
         with m.If(self.moves):
@@ -129,7 +138,7 @@ class Misses(wiring.Component):
         m.d.comb += self._same.eq(same & ~written | Mux(repeats, written, 0))
 
     def _change(self, m: Module) -> None:
-        """One step of every slot."""
+        """State transitions of all slots."""
         free, ask, offer, sent = self._free, self._ask, self._offer, self._sent
         follow, again, held = self._follow, self._again, self.held
         misses, follows = Signal(self._misses), Signal(self._misses)
@@ -156,7 +165,8 @@ class Misses(wiring.Component):
         ]
 
     def _offers(self, m: Module, asks: Value) -> Value:
-        """Those that ask in turn; those that get their turn now. `asks`: who begins to."""
+        """Arbitrates between slots in `ask`; returns those granted now. `asks`: slots that enter
+        it."""
         m.submodules.turns = turns = RoundRobin(self._misses)
         offer, ask, nothing = self._offer, self._ask, Signal()
         next_ = Signal(self._misses)
@@ -177,5 +187,5 @@ class Misses(wiring.Component):
 
 
 def _same(one: data.View, other: data.View) -> Value:
-    """Whether two look-ups are for the same smallest page."""
+    """Whether two look-ups are for the same 4 KiB page."""
     return (one.asid == other.asid) & (one.va[PAGE_BITS:] == other.va[PAGE_BITS:])

@@ -1,28 +1,30 @@
-"""Bursts that were translated before an invalidation (ASID-8, ASID-9)."""
+"""Tracks the bursts that an invalidation has to wait for (ASID-8, ASID-9)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Older"]
+__all__ = ["OutstandingBursts"]
 
 
-class Older(wiring.Component):
-    """Whether any burst is under way that a port had taken before the last invalidation.
+class OutstandingBursts(wiring.Component):
+    """Tracks bursts accepted up to and including the cycle of the last invalidation.
 
-    Bursts of a port end in order, so what counts is how many. What is taken in the cycle of the
-    invalidation counts as older; what is older than an earlier one is older than the last. `some`
-    is known 3 cycles late, and 1 in the two cycles after the event.
+    Bursts of a port end in order, so a count per port is enough. A burst older than an earlier
+    invalidation is older than the last one, too. `some` stays high until all have ended; it lags by
+    3 cycles, and is 1 in the two cycles after the event.
 
     Parameters
     ----------
-    ports : memory ports. most : bursts that one may have under way.
+    ports : number of memory ports.
+    most : limit of outstanding bursts per port.
 
     Members
     -------
-    taken, ended : per port, a burst begins, or has ended.
-    event : an invalidation takes effect.
-    some : some burst is left.
+    taken : per port, strobe, a burst was accepted.
+    ended : per port, strobe, a burst has ended.
+    event : strobe, an invalidation takes effect.
+    some : an older burst is outstanding.
     """
 
     def __init__(self, ports: int, most: int) -> None:
@@ -32,7 +34,7 @@ class Older(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         left = Signal(self._ports)
-        # Whether one is taken or ends comes late in its cycle: all counts in the next one.
+        # The strobes come late in their cycle, so all of them are registered first.
         marked = Signal()
         begun = Signal(self._ports)
         over = Signal(self._ports)

@@ -1,11 +1,11 @@
-"""What one entry of a page table says (ASID-7)."""
+"""Decoder of page table entries: PDEs and PTEs (ASID-7)."""
 
 from amaranth.hdl import Module, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.records import PAGE_BITS, Outcome, PageSize, ending
+from signalbox.hw.mmu.records import PAGE_BITS, Outcome, PageSize, page_result
 from signalbox.hw.page_tables import (
     DIRECTORIES,
     PAGE_SIZES,
@@ -19,20 +19,28 @@ from signalbox.hw.page_tables import (
 )
 from signalbox.hw.records.memory import MemoryStatus
 
-__all__ = ["ENTRY_BITS", "LEVELS", "TABLE_BITS", "Below", "Depth", "Entries", "skips"]
+__all__ = [
+    "ENTRY_BITS",
+    "LEVELS",
+    "TABLE_BITS",
+    "Depth",
+    "PageTableEntryDecoder",
+    "SmallTable",
+    "skips",
+]
 
 ENTRY_BITS = 128
-"""Of the largest entry, that of PD0; the others lie in the low half."""
+"""Width of the largest entry, that of PD0; the others use the low half."""
 
 TABLE_BITS = 8
-"""Address bits that are 0 for every table."""
+"""Low address bits that are 0 for every table."""
 
 _PHYSICAL_BITS = 37
-"""Of an address in an entry, those that count for video memory."""
+"""Significant address bits of an entry in video memory."""
 
 
 class Depth(enum.Enum, shape=3):
-    """Whose entry it is: a directory's, or a page table's."""
+    """Level of an entry: a directory, or a page table of 64 KiB (BIG) or 4 KiB (SMALL) pages."""
 
     PD3 = 0
     PD2 = 1
@@ -43,11 +51,11 @@ class Depth(enum.Enum, shape=3):
 
 
 LEVELS = (*DIRECTORIES, TABLES[1 << 16], TABLES[1 << 12])
-"""By the value of their `Depth`."""
+"""Indexed by the value of `Depth`."""
 
 
-class Below(data.Struct):
-    """The table of 4 KiB pages beside one of 64 KiB pages: as PD0 names it."""
+class SmallTable(data.Struct):
+    """Table of 4 KiB pages, as named by the PD0 entry that also names a table of 64 KiB pages."""
 
     aperture: PdeAperture
     sparse: 1
@@ -55,23 +63,25 @@ class Below(data.Struct):
 
 
 def skips(depth: Value, entry: Value) -> Value:
-    """Whether the table below an entry, if there is one, is that of 4 KiB pages without one of
-    64 KiB pages before it."""
+    """Whether the walk goes from PD0 directly to the table of 4 KiB pages, as there is none of 64
+    KiB pages."""
     absent = data.View(DualPde, entry).big_aperture == PdeAperture.INVALID
     return (depth == Depth.PD0) & absent
 
 
-class Entries(wiring.Component):
-    """Combinational: the next step of a walk, or its end.
+class PageTableEntryDecoder(wiring.Component):
+    """Decodes an entry into the next step of the walk, or its result. Combinational.
 
     Members
     -------
-    depth, entry, status : an entry, and how its read ended.
-    beside : only with BIG, what PD0 said of the small pages.
-    descends : there is a table below, of SMALL entries if PD0 `skips` that of BIG ones, else one
-        deeper: `table` is its address >> `TABLE_BITS`, `below` what PD0 says
-        of small pages.
-    end : else, the end.
+    depth : level of the entry.
+    entry : the entry.
+    status : status of its read.
+    beside : for a BIG entry, the table of 4 KiB pages from PD0.
+    descends : the walk goes on to a table below: the next level, or SMALL if it `skips` BIG.
+    table : address of that table >> `TABLE_BITS`.
+    below : for a PD0 entry, the table of 4 KiB pages.
+    end : result of the walk, unless `descends`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -80,11 +90,11 @@ class Entries(wiring.Component):
             "depth": In(Depth),
             "entry": In(ENTRY_BITS),
             "status": In(MemoryStatus),
-            "beside": In(Below),
+            "beside": In(SmallTable),
             "descends": Out(1),
             "table": Out(config.address_width - TABLE_BITS),
-            "below": Out(Below),
-            "end": Out(ending(config)),
+            "below": Out(SmallTable),
+            "end": Out(page_result(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -117,7 +127,7 @@ class Entries(wiring.Component):
             self._descend(m, entry.aperture, entry.volatile, address)
 
     def _dual(self, m: Module) -> None:
-        """First the table of 64 KiB pages, then that of 4 KiB pages."""
+        """The table of 64 KiB pages comes first, then that of 4 KiB pages."""
         entry = data.View(DualPde, self.entry)
         small = entry.small_address[: _PHYSICAL_BITS - PAGE_BITS]
         m.d.comb += [
@@ -135,7 +145,7 @@ class Entries(wiring.Component):
             self._descend(m, entry.small_aperture, sparse, small << PAGE_BITS)
 
     def _big(self, m: Module) -> None:
-        """A page of 64 KiB; if there is none, one of 4 KiB may lie below."""
+        """A page of 64 KiB; without one, the table of 4 KiB pages may have a page."""
         entry, beside = data.View(Pte, self.entry[:64]), self.beside
         nothing = (beside.aperture == PdeAperture.INVALID) & ~beside.sparse
         with m.If(entry.valid | entry.privileged | entry.volatile | nothing):
@@ -144,7 +154,7 @@ class Entries(wiring.Component):
             self._descend(m, beside.aperture, beside.sparse, beside.address << PAGE_BITS)
 
     def _descend(self, m: Module, aperture: Value, sparse: Value | int, address: Value) -> None:
-        """Go on to the table at `address`, if there is one that can be read."""
+        """Goes on to the table at `address`, if it exists and can be read."""
         with m.If(aperture == PdeAperture.INVALID):
             with m.If(sparse):
                 m.d.comb += self.end.outcome.eq(Outcome.SPARSE)

@@ -1,4 +1,4 @@
-"""Reads of page tables that are under way: asked for in order, answered in order (ASID-4)."""
+"""Outstanding page-table reads, issued and answered in order (ASID-4)."""
 
 from typing import Any
 
@@ -11,31 +11,40 @@ from signalbox.hw.config import Config
 from signalbox.hw.mmu.page_table_entry import ENTRY_BITS
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
 
-__all__ = ["Pending"]
+__all__ = ["PageTableReads"]
 
 _WAITING = 4
-"""Reads that may wait until memory takes them."""
+"""Depth of the queue of reads not yet accepted by memory."""
 
 
-class Pending(wiring.Component):
-    """Offers reads to memory, remembers whose they are, and makes entries of the beats.
+class PageTableReads(wiring.Component):
+    """Issues reads to memory, tracks their owners and assembles entries from beats.
 
-    A read is offered in the cycle after `add`, if none waits before it. Memory answers a cycle
-    after it has taken a read, at the earliest. A beat is taken in every cycle; all that is said of
-    it is combinational from it, or stands in registers already.
+    A read is offered in the cycle after `add`, unless others are queued. Memory may answer 1 cycle
+    after it accepted a read. One beat per cycle, no back-pressure; `came`, `entry` and `status` are
+    combinational from the beat, the other outputs come from registers.
 
     Parameters
     ----------
-    walks : reads under way, at most. owner : layout of what is remembered.
+    walks : limit of outstanding reads.
+    owner : layout of the data kept with each read.
 
     Members
     -------
-    add : strobe, one more read: of an entry that is `wide`, so has 16 bytes, at `address`, for walk
-        `number`. It counts only while there is `room`; there is `ample` room for one more.
-    read : a memory client; addresses are physical.
-    room : a read may be added. ample : also one cycle and one read later.
-    head : whose beat comes next. slot : its walk, one-hot, 0 when no read is under way.
-    came, entry, status : strobe, its entry, and how its read ended.
+    add : strobe, issues a read. Ignored without `room`.
+    address : of the entry.
+    wide : the entry has 16 bytes instead of 8.
+    number : walk of the read.
+    owner : data kept with the read.
+    room : a read may be added.
+    ample : `room` is guaranteed for the next cycle, even after one more read.
+    read : memory client with physical addresses.
+    head : owner of the next beat.
+    number_head : walk of the next beat.
+    slot : the same, one-hot; 0 when no read is outstanding.
+    came : strobe, an entry has arrived.
+    entry : the entry.
+    status : status of its read.
     """
 
     def __init__(self, config: Config, walks: int, owner: data.StructLayout) -> None:
@@ -65,7 +74,7 @@ class Pending(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # How many reads have been added; taken by memory; are or were at the head.
+        # Counts of reads added, accepted by memory, and moved to the head.
         width = max(self._bits + 1, _WAITING.bit_length())
         self.added, self.taken, self.seen = (
             Signal(width, name=name) for name in ("added", "taken", "seen")
@@ -80,7 +89,7 @@ class Pending(wiring.Component):
         write, ask = asks.write_port(), asks.read_port(domain="comb")
         request, waiting = self.read.request, Signal(_WAITING.bit_length())
         m.d.comb += [
-            # What is written counts when `added` moves on.
+            # A write takes effect when `added` advances.
             write.en.eq(self.room),
             write.addr.eq(self.added),
             write.data.address.eq(self.address),
@@ -92,7 +101,7 @@ class Pending(wiring.Component):
             request.p.physical.eq(1),
             request.p.beats.eq(ask.data.wide if self._config.data_width < ENTRY_BITS else 0),
         ]
-        # As of the last cycle: one more has been added in it, at most.
+        # Computed from the last cycle's level, to which one read may have been added since.
         m.d.sync += [
             self.room.eq(waiting < _WAITING - 1),
             self.ample.eq(waiting < _WAITING - 2),
@@ -103,7 +112,7 @@ class Pending(wiring.Component):
             m.d.sync += self.taken.eq(self.taken + 1)
 
     def _remember(self, m: Module) -> None:
-        """The oldest read is in a register, so that all is known of it when its beat comes."""
+        """Keeps the oldest read in a register, so that its owner is known when the beat arrives."""
         m.submodules.order = order = Memory(shape=self._owed, depth=1 << self._bits, init=[])
         write, next_ = order.write_port(), order.read_port(domain="comb")
         self._head = head = Signal(self._owed)
@@ -131,7 +140,7 @@ class Pending(wiring.Component):
             ]
 
     def _assemble(self, m: Module) -> None:
-        """Beats to entries."""
+        """Assembles entries from beats."""
         beat, head = self.read.beat, self._head
         m.d.comb += [
             beat.ready.eq(1),

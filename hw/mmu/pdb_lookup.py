@@ -1,34 +1,37 @@
-"""Address spaces by their page directory base (HOST-3)."""
+"""Finds address spaces by their page directory base (HOST-3)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import PA_BITS, Config
-from signalbox.hw.mmu.asid_table import Spaces, row_event
+from signalbox.hw.mmu.asid_table import AsidTable, bind_event
 from signalbox.hw.mmu.records import PAGE_BITS
 
-__all__ = ["BaseSearch"]
+__all__ = ["PdbLookup"]
 
 
-class BaseSearch(wiring.Component):
-    """Looks through all rows, one per cycle, and stops at each that has the base.
+class PdbLookup(wiring.Component):
+    """Scans all rows of an ASID table of its own, one per cycle, and stops at each match.
 
-    Whether a row has it is known 2 cycles after it was looked up.
+    A match is known 2 cycles after the row was looked up.
 
     Members
     -------
-    bind : see `Spaces`; its own row of each is kept here.
-    base : what is looked for; constant from `begin` on.
-    begin : strobe: from the first row on.
-    run : go on behind the row that was found last; 0 in the cycle after `found`, and with `begin`.
-    found, asid : this row has it. `ended`: no further one has; both only while `run`.
+    bind : see `AsidTable`; keeps the private copy up to date.
+    base : page directory base >> 12; stable from `begin` on.
+    begin : strobe, start from the first row.
+    run : scan, from the row after the last match on; 0 in the cycle after `found`, and with
+        `begin`.
+    found : row `asid` matches. Valid only while `run`.
+    asid : the row.
+    ended : no further row matches. Valid only while `run`.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "bind": In(row_event(config)),
+            "bind": In(bind_event(config)),
             "base": In(PA_BITS - PAGE_BITS),
             "begin": In(1),
             "run": In(1),
@@ -40,7 +43,7 @@ class BaseSearch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         count = self._config.asids
-        m.submodules.spaces = spaces = Spaces(self._config, near=True)
+        m.submodules.spaces = spaces = AsidTable(self._config, near=True)
         following, judged = Signal(range(count + 1)), Signal(range(count + 1))
         looked, compared, has_it = Signal(), Signal(), Signal()
         on = self.run & ~self.found

@@ -1,23 +1,25 @@
-"""Bursts that need no translation."""
+"""Bypass of the translation for physical addresses."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.bursts import translated
+from signalbox.hw.mmu.bursts import translated_burst
 from signalbox.hw.mmu.records import Outcome
 from signalbox.hw.records.memory import memory_request
 
-__all__ = ["Physical"]
+__all__ = ["PhysicalBypass"]
 
 
-class Physical(wiring.Component):
-    """Requests whose addresses are physical; those past the end of memory fault. Combinational.
+class PhysicalBypass(wiring.Component):
+    """Passes requests on as bursts; an access past the end of memory faults. Combinational.
 
     Members
     -------
-    request : of the client. o : bursts, in cycles behind one with `room`.
+    request : bursts of the client.
+    room : a burst may leave in the next cycle.
+    o : the bursts.
     """
 
     def __init__(self, config: Config) -> None:
@@ -25,7 +27,7 @@ class Physical(wiring.Component):
         super().__init__({
             "request": In(stream.Signature(memory_request(config))),
             "room": In(1),
-            "o": Out(stream.Signature(translated(config))),
+            "o": Out(stream.Signature(translated_burst(config))),
         })
 
     def elaborate(self, platform: object) -> Module:

@@ -1,4 +1,4 @@
-"""Which entry was not used for long: a tree of bits (ASID-11)."""
+"""Tree pseudo-LRU replacement (ASID-11)."""
 
 from collections.abc import Callable
 
@@ -7,15 +7,15 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["SetRecency", "TreeRecency"]
+__all__ = ["SetPlru", "TreePlru"]
 
 Node = Callable[[str, Value, Value], Value]
-"""Makes the bit of one inner node, of that name: which half was used last. Written with the third
-argument, whether it was the upper one, when the second is 1."""
+"""Makes the state bit of an inner node of the given name: upper half used last. Arguments: name,
+write enable, data."""
 
 
 def _oldest(node: Node, use: Value, low: int, high: int) -> Value:
-    """One-hot, the way of `low` … `high` - 1 to replace, of these."""
+    """One-hot, the victim among ways `low` … `high` - 1."""
     if high - low == 1:
         return Const(1, 1)
     middle = (low + high) // 2
@@ -30,16 +30,16 @@ def _check(ways: int) -> None:
         raise ValueError(f"ways = {ways!r} is not a power of two of at least 2")
 
 
-class TreeRecency(wiring.Component):
-    """Pseudo least recently used among a power of two of ways: every inner node of a binary tree
-    remembers which of its halves was used last.
+class TreePlru(wiring.Component):
+    """Pseudo-LRU for a power of two of ways: each inner node of a binary tree remembers which of
+    its halves was used last.
 
-    Combinational from the state to `oldest`; one use per cycle.
+    `oldest` is combinational from the state; one use per cycle.
 
     Members
     -------
-    use : one-hot, the way that is used; 0 for none.
-    oldest : one-hot, the way to replace.
+    use : one-hot, the way used in this cycle; 0 for none.
+    oldest : one-hot, the victim.
     """
 
     def __init__(self, ways: int) -> None:
@@ -60,15 +60,15 @@ class TreeRecency(wiring.Component):
         return m
 
 
-class SetRecency(wiring.Component):
-    """The same for each of many sets, in RAM.
-
-    One use per cycle, which counts from the next cycle on; one look-up per cycle.
+class SetPlru(wiring.Component):
+    """`TreePlru` for many sets, in RAM. One use and one look-up per cycle.
 
     Members
     -------
-    used, use : a set, and its way that is used, one-hot; 0 for none.
-    index : set to look up. oldest : one-hot, in the next cycle, its way to replace.
+    used : set of the use.
+    use : one-hot, the way used; 0 for none. Takes effect in the next cycle.
+    index : set of the look-up.
+    oldest : one-hot, the victim in that set, 1 cycle later.
     """
 
     def __init__(self, ways: int, sets: int) -> None:

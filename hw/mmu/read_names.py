@@ -1,4 +1,4 @@
-"""Names of reads of page tables: which walks read the same entry (ASID-4)."""
+"""Comparators that coalesce page-table reads: which walks read the same entry (ASID-4)."""
 
 from itertools import pairwise
 
@@ -8,19 +8,20 @@ from amaranth.lib import data
 from signalbox.hw.mmu.page_table_entry import LEVELS, Depth
 from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS
 
-__all__ = ["Same"]
+__all__ = ["WalkMatch"]
 
 _CUTS = sorted({level.shift - PAGE_BITS for level in LEVELS} | {VPN_BITS})
-"""Where a page number is cut into pieces: an entry is named by its address space and the highest
-of them, one more at each depth."""
+"""Bit positions that divide a page number into the parts translated by each level. An entry is
+identified by ASID and the upper parts, one more at each level."""
 
 
-class Same:
-    """Where the page of a walk agrees with that of another.
+class WalkMatch:
+    """Compares the pages of two walks, level by level.
 
     Parameters
     ----------
-    one, other : each with `asid` and `vpn`.
+    one : page with `asid` and `vpn`.
+    other : likewise.
     """
 
     def __init__(self, m: Module, one: data.View, other: data.View, name: str) -> None:
@@ -30,7 +31,7 @@ class Same:
         m.d.comb += self._pieces.eq(Cat(pieces))
 
     def at(self, depth: Value | Depth) -> Value:
-        """Whether they read the same entry at that depth."""
+        """Whether both walks read the same entry at that level."""
         depth, deepest = Value.cast(depth), len(LEVELS) - 1
         below = (depth < deepest - number for number in range(len(self._pieces)))
         return (self._pieces | Cat(below)).all()

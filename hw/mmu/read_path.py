@@ -1,4 +1,4 @@
-"""The reading half of the memory fabric."""
+"""Read path of the memory fabric."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.mmu import axi_streams
-from signalbox.hw.mmu.burst_merge import BurstFront
-from signalbox.hw.mmu.bursts import translated
+from signalbox.hw.mmu.burst_merge import BurstMerge
+from signalbox.hw.mmu.bursts import translated_burst
 from signalbox.hw.mmu.records import Outcome
 from signalbox.hw.records.memory import MemoryStatus, read_beat
 
@@ -19,16 +19,19 @@ __all__ = ["ReadPath"]
 
 
 class ReadPath(wiring.Component):
-    """Sends the translated reads of many clients to AR and gives each client its beats.
+    """Issues the translated reads of all clients on AR and routes R back to them.
 
-    A burst is on `ar` 1 cycle after it was offered; a beat is with its client 1 cycle after `r`.
-    One burst and one beat per cycle. What translation has kept from the bus is answered here: a
-    fault with one beat, a burst of a sparse page with as many zeros as it has beats.
+    A burst is on `ar` 1 cycle after it was offered; a beat reaches its client 1 cycle after `r`.
+    One burst and one beat per cycle. Bursts without a page never reach the bus and are answered
+    here: a fault with one beat, a burst to a sparse page with zeros for all its beats.
 
     Members
     -------
-    bursts, beats : per client. room : per client, see `BurstFront`.
-    ar, r : AXI4 read channels; the id is the client's number.
+    bursts : translated bursts, one stream per client.
+    room : per client, see `BurstMerge`.
+    beats : read data, one stream per client.
+    ar : AXI4 read address channel; the id is the client number.
+    r : AXI4 read data channel.
     """
 
     def __init__(
@@ -36,14 +39,14 @@ class ReadPath(wiring.Component):
     ) -> None:
         clients = len(outstanding)
         super().__init__({
-            "bursts": In(stream.Signature(translated(config))).array(clients),
+            "bursts": In(stream.Signature(translated_burst(config))).array(clients),
             "room": Out(clients),
             "beats": Out(stream.Signature(read_beat(config))).array(clients),
             "ar": Out(stream.Signature(axi_streams.address(config, id_width))),
             "r": In(stream.Signature(axi_streams.read_data(config, id_width))),
         })
         self.config = config
-        self.front = BurstFront(config, outstanding, urgent=urgent)
+        self.front = BurstMerge(config, outstanding, urgent=urgent)
         self.orders = self.front.orders
 
     def elaborate(self, platform) -> Module:
@@ -57,8 +60,8 @@ class ReadPath(wiring.Component):
         return m
 
     def _issue(self, m: Module) -> None:
-        """Bursts go to AR, or only on the list of what their client is owed; those too while there
-        is room on AR, so that it does not take the outcome to know who goes on."""
+        """A burst with a page goes to AR, and every burst to its client's `ResponseOrder`. A burst
+        without a page also waits for room on AR, to keep the outcome out of the path to `ready`."""
         m.submodules.ar_register = register = StreamRegister(self.ar.payload.shape())
         wiring.connect(m, register.o, wiring.flipped(self.ar))
         burst, absent = self.front.o, Signal()
@@ -80,8 +83,8 @@ class ReadPath(wiring.Component):
             ]
 
     def _return(self, m: Module) -> None:
-        """Beats go to the client that the id names; it gets those of a burst that is not on the bus
-        when everything older was given to it."""
+        """Beats go to the client given by the id. A client gets the beats of a burst without a page
+        once all its older bursts are complete."""
         m.submodules.r_register = register = axi_streams.by_client(m, self.r, len(self.orders))
         beat = register.o
         status = Mux(beat.p.resp.as_value()[1], MemoryStatus.BUS, MemoryStatus.OK)

@@ -1,4 +1,4 @@
-"""Records of translation: what is asked, what a walk finds, what is invalidated."""
+"""Records of the translation: look-ups, results, invalidations."""
 
 from itertools import pairwise
 
@@ -18,25 +18,25 @@ __all__ = [
     "Scope",
     "answer",
     "covers",
-    "ending",
     "invalidation",
     "largest",
     "lookup",
     "overlap",
     "page",
     "page_request",
+    "page_result",
     "touches",
 ]
 
 PAGE_BITS = 12
-"""Address bits inside the smallest page."""
+"""Address bits within the smallest page."""
 
 VPN_BITS = VA_BITS - PAGE_BITS
-"""Bits of a virtual page number, of the smallest pages."""
+"""Width of a virtual page number, in smallest pages."""
 
 
 class Access(enum.Enum, shape=2):
-    """What an access does."""
+    """Access type."""
 
     READ = 0
     WRITE = 1
@@ -44,7 +44,7 @@ class Access(enum.Enum, shape=2):
 
 
 class PageSize(enum.Enum, shape=2):
-    """4 KiB, 64 KiB, 2 MiB."""
+    """4 KiB, 64 KiB or 2 MiB."""
 
     SMALL = 0
     BIG = 1
@@ -52,32 +52,32 @@ class PageSize(enum.Enum, shape=2):
 
 
 SHIFTS = tuple((size - 1).bit_length() - PAGE_BITS for size in PAGE_SIZES)
-"""Bits of a page number that lie inside a page, by `PageSize`."""
+"""Low page-number bits within a page, by `PageSize`."""
 
 
 class Outcome(enum.Enum, shape=2):
-    """How a translation ended."""
+    """Outcome of a translation."""
 
     PAGE = 0
     FAULT = 1
     SPARSE = 2
-    """Not mapped on purpose: reads give 0, writes are dropped."""
+    """Sparse page: reads return 0, writes are dropped."""
     RETRY = 3
-    """May be out of date: to be asked again. Never an answer to a client."""
+    """Possibly stale; the request has to be repeated. Never reaches a client."""
 
 
 class Scope(enum.Enum, shape=2):
-    """What an invalidation is for (ASID-9)."""
+    """Scope of an invalidation (ASID-9)."""
 
     ALL = 0
     ASID = 1
     PAGE = 2
-    """The page, of whatever size, in which a smallest page of one ASID lies."""
+    """The page of any size that contains the given smallest page of one ASID."""
 
 
 def lookup(config: Config, tag: data.Layout) -> data.StructLayout:
-    """May `asid` access `va` so? `physical`: `va` is a physical address, and only its bounds are
-    checked. `tag` comes back with the answer."""
+    """Access of `asid` to `va`, to be translated and checked. `physical`: `va` is a physical
+    address; only the bounds are checked. `tag` returns with the answer."""
     return data.StructLayout({
         "tag": tag,
         "asid": config.asid_bits,
@@ -89,7 +89,7 @@ def lookup(config: Config, tag: data.Layout) -> data.StructLayout:
 
 
 def answer(config: Config, tag: data.Layout) -> data.StructLayout:
-    """Answer to one look-up: `pa` counts with PAGE, `fault` with FAULT."""
+    """Answer to a look-up. `pa` is valid with PAGE, `fault` with FAULT."""
     return data.StructLayout({
         "tag": tag,
         "outcome": Outcome,
@@ -99,12 +99,12 @@ def answer(config: Config, tag: data.Layout) -> data.StructLayout:
 
 
 def page_request(config: Config, tag: int) -> data.StructLayout:
-    """The translation of page `vpn` of `asid` is wanted; `tag` comes back with what is found."""
+    """Request to translate page `vpn` of `asid`. `tag` returns with the result."""
     return data.StructLayout({"tag": tag, "asid": config.asid_bits, "vpn": VPN_BITS})
 
 
 def page(config: Config) -> data.StructLayout:
-    """A mapped page: physical page number of any of its smallest pages, size, permissions."""
+    """Mapped page: size, physical page number of the requested smallest page, permissions."""
     return data.StructLayout({
         "size": PageSize,
         "ppn": config.address_width - PAGE_BITS,
@@ -114,13 +114,13 @@ def page(config: Config) -> data.StructLayout:
     })
 
 
-def ending(config: Config) -> data.StructLayout:
-    """How the search for a page ended: `page` counts with PAGE, `fault` with FAULT."""
+def page_result(config: Config) -> data.StructLayout:
+    """Result of a translation. `page` is valid with PAGE, `fault` with FAULT."""
     return data.StructLayout({"outcome": Outcome, "page": page(config), "fault": FaultType})
 
 
 def invalidation(config: Config) -> data.StructLayout:
-    """Translations of `scope` made before this cycle are used no more after it."""
+    """Invalidates translations of `scope`: those made before this cycle are not used after it."""
     return data.StructLayout({
         "valid": 1,
         "scope": Scope,
@@ -130,7 +130,7 @@ def invalidation(config: Config) -> data.StructLayout:
 
 
 def overlap(one: Value, one_size: Value, other: Value, other_size: Value) -> Value:
-    """Whether two pages of one address space, given by any of their smallest ones, share bytes."""
+    """Whether two pages of one address space overlap, each given by any of its smallest pages."""
     huge = (one_size == PageSize.HUGE) | (other_size == PageSize.HUGE)
     large = huge | (one_size == PageSize.BIG) | (other_size == PageSize.BIG)
     cuts = pairwise((*SHIFTS, VPN_BITS))
@@ -139,16 +139,16 @@ def overlap(one: Value, one_size: Value, other: Value, other_size: Value) -> Val
 
 
 def largest(end: data.View) -> Value:
-    """Size of the page that was found; else the largest that it may have had."""
+    """Size of the page; without one, the largest size it could have had."""
     return Mux(end.outcome == Outcome.PAGE, end.page.size, PageSize.HUGE)
 
 
 def touches(event: data.View, asid: Value) -> Value:
-    """Whether an invalidation is for anything of this address space."""
+    """Whether an invalidation concerns any page of this address space."""
     return event.valid & ((event.scope == Scope.ALL) | (event.asid == asid))
 
 
 def covers(event: data.View, asid: Value, vpn: Value, size: Value) -> Value:
-    """Whether an invalidation is for this page."""
+    """Whether an invalidation covers this page."""
     here = (event.scope != Scope.PAGE) | overlap(event.vpn, PageSize.SMALL, vpn, size)
     return touches(event, asid) & here

@@ -1,4 +1,4 @@
-"""What has come for the misses of one first-level TLB, until that takes it."""
+"""Refill FIFO of one first-level TLB."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,28 +6,28 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.l1_tlb import miss_result
-from signalbox.hw.mmu.l2_tlb import found
+from signalbox.hw.mmu.l2_tlb import refill_event
 from signalbox.hw.mmu.mshr import miss_bits
 from signalbox.hw.mmu.records import Outcome, covers, invalidation, largest
 
-__all__ = ["Results"]
+__all__ = ["RefillFifo"]
 
 
-class Results(wiring.Component):
-    """A queue with room for every miss that may wait: whoever has found a page need not wait.
+class RefillFifo(wiring.Component):
+    """One entry per outstanding miss, so the producer never stalls.
 
-    One result in, one out per cycle, 1 cycle later. An invalidation turns what it covers into
-    RETRY.
+    One result in and one out per cycle; latency 1 cycle. An invalidation turns the results that it
+    covers into RETRY.
 
     Members
     -------
-    found : a result, whose tag is the number of the miss.
+    found : strobe, a result; its tag is the MSHR number.
     o : results, in order.
     invalidate : see `invalidation`.
     """
 
     def __init__(self, config: Config, misses: int) -> None:
-        self._found, self._misses = found(config, miss_bits(misses)), misses
+        self._found, self._misses = refill_event(config, miss_bits(misses)), misses
         super().__init__({
             "found": In(self._found),
             "o": Out(stream.Signature(miss_result(config, misses))),
@@ -36,7 +36,7 @@ class Results(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Of places from the first one on those are valid that hold something.
+        # Shift register: entry 0 is the head, valid entries are contiguous.
         places = Signal(data.ArrayLayout(self._found, self._misses))
         leaves, first = self.o.valid & self.o.ready, places[0]
         m.d.comb += [

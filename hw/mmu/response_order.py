@@ -1,38 +1,40 @@
-"""What one memory client is still owed, in order."""
+"""Response order of one memory client's bursts."""
 
 from amaranth import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["BurstOrder", "owed"]
+__all__ = ["ResponseOrder", "pending_response"]
 
 
-def owed() -> data.StructLayout:
-    """Whether a burst is `absent` from the bus, because of a `fault` or else of a sparse page, of
-    which `beats` + 1 beats are owed."""
+def pending_response() -> data.StructLayout:
+    """Burst whose response is outstanding. `absent`: it is not on the bus, because of a `fault` or
+    else of a sparse page, for which `beats` + 1 beats are due."""
     return data.StructLayout({"absent": 1, "fault": 1, "beats": 8})
 
 
-class BurstOrder(wiring.Component):
-    """Bursts of one client, from admission to their end, with how the translation went.
+class ResponseOrder(wiring.Component):
+    """Tracks the bursts of one client, from admission to their last response.
 
-    The bus keeps the order of one client's bursts by their id; bursts that faulted never got
-    there, and find their place among the others here. A burst that was pushed shows 2 cycles
-    later, which is before the bus can have answered it.
+    The bus keeps the order of one client's bursts, as they share an id. Bursts that faulted never
+    reach it; this queue keeps their place in the order. A burst appears at the head 2 cycles after
+    `push`, before the bus can answer it.
 
     Parameters
     ----------
-    limit : bursts of the client at a time, a power of two from 2 to 64.
+    limit : limit of outstanding bursts, a power of two from 2 to 64.
 
     Members
     -------
-    room : one more burst may be admitted in the next cycle.
-    admit : a burst is admitted in this cycle.
-    push, pushed : the next admitted burst goes on to the bus, or stays away from it.
-    valid, head : the oldest burst that was pushed.
-    absent : it is not on the bus.
-    pop : that burst ends in this cycle.
+    room : a burst may be admitted in the next cycle.
+    admit : strobe, a burst is admitted.
+    push : strobe, the next admitted burst was issued to the bus, or is `absent`.
+    pushed : the burst pushed.
+    valid : `head` is valid.
+    head : oldest burst pushed.
+    absent : `head` is valid and not on the bus.
+    pop : strobe, `head` is complete.
     """
 
     def __init__(self, limit: int) -> None:
@@ -40,9 +42,9 @@ class BurstOrder(wiring.Component):
             "room": Out(1),
             "admit": In(1),
             "push": In(1),
-            "pushed": In(owed()),
+            "pushed": In(pending_response()),
             "valid": Out(1),
-            "head": Out(owed()),
+            "head": Out(pending_response()),
             "absent": Out(1),
             "pop": In(1),
         })
@@ -50,8 +52,10 @@ class BurstOrder(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # One more than the limit: the register at the output fills a cycle after the memory.
-        m.submodules.queue = queue = SyncFIFOBuffered(width=owed().size, depth=self.limit + 1)
+        # One more than the limit, as the output register fills a cycle after the memory.
+        m.submodules.queue = queue = SyncFIFOBuffered(
+            width=pending_response().size, depth=self.limit + 1
+        )
         m.d.comb += [
             queue.w_en.eq(self.push),  # never full: pushed bursts were admitted
             queue.w_data.eq(self.pushed),
@@ -61,8 +65,8 @@ class BurstOrder(wiring.Component):
             queue.r_en.eq(self.pop),
         ]
 
-        # Counted a cycle late, to keep the arbiter's path short. `room` leaves space for the one
-        # burst that may be admitted before it is counted.
+        # Counted a cycle late, to keep the arbiter's path short. `room` is conservative by the one
+        # burst that may have been admitted but not counted.
         admitted, popped = Signal(), Signal()
         count, room = Signal(range(self.limit + 1)), Signal(init=1)
         m.d.sync += [admitted.eq(self.admit), popped.eq(self.pop), room.eq(self.room)]

@@ -1,4 +1,4 @@
-"""Translation as a whole: from the look-ups of clients to physical addresses (ASID-1 … ASID-11)."""
+"""Translation of virtual addresses, for all memory clients (ASID-1 … ASID-11)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,32 +10,32 @@ from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, select
 from signalbox.hw.lib.shared import Shared
 from signalbox.hw.lib.stream import StreamRegister
-from signalbox.hw.mmu.asid_table import Spaces, space
+from signalbox.hw.mmu.asid_table import AsidTable, asid_row
 from signalbox.hw.mmu.l1_tlb import L1Tlb
 from signalbox.hw.mmu.l2_tlb import L2Tlb
 from signalbox.hw.mmu.mshr import miss_bits
 from signalbox.hw.mmu.records import VPN_BITS, Scope, answer, invalidation, lookup, page_request
-from signalbox.hw.mmu.refill_fifo import Results
+from signalbox.hw.mmu.refill_fifo import RefillFifo
 from signalbox.hw.mmu.walker import Walker
 from signalbox.hw.records.memory import ReadPort
 
-__all__ = ["Mmu", "maintenance", "miss_number"]
+__all__ = ["Mmu", "maintenance_command", "miss_tag"]
 
 
-def maintenance(config: Config) -> data.StructLayout:
-    """An invalidation of `scope`; or with `bind` the row of `asid` becomes `row`, and what was
-    translated for it before is invalidated (ASID-8)."""
+def maintenance_command(config: Config) -> data.StructLayout:
+    """Invalidation of `scope`; or, with `bind`, writes `row` to the ASID table and invalidates all
+    earlier translations of `asid` (ASID-8)."""
     return data.StructLayout({
         "bind": 1,
         "scope": Scope,
         "asid": config.asid_bits,
         "vpn": VPN_BITS,
-        "row": space(config),
+        "row": asid_row(config),
     })
 
 
-def miss_number(config: Config, clients: int) -> data.StructLayout:
-    """Names a miss of a client behind the first levels."""
+def miss_tag(config: Config, clients: int) -> data.StructLayout:
+    """Tag of a miss behind the first-level TLBs: client and its MSHR number."""
     return data.StructLayout({
         "miss": miss_bits(config.l1_misses),
         "client": max(1, (clients - 1).bit_length()),
@@ -43,37 +43,43 @@ def miss_number(config: Config, clients: int) -> data.StructLayout:
 
 
 class Mmu(wiring.Component):
-    """One first-level TLB per client; behind them a second level, ASID table and walker.
+    """First-level TLB per client; shared second-level TLB, ASID table and page walker.
 
-        request ─► L1 ─ miss ─► in turn ─► L2 ─ missed ─► queue ─► walker ─► memory
-        answer  ◄──┘ ◄─ Results ◄──────────┘ ◄──────── walked ───────┘  └─ ASID table
+        request ─► L1 ─ miss ─► arbiter ─► L2 ─ missed ─► queue ─► walker ─► memory
+        answer  ◄──┘ ◄─ RefillFifo ◄───────┘ ◄──────── walked ───────┘  └─ ASID table
 
-    Cycles: a hit in L1 1; in L2 11 more (miss 1, in turn 1, L2 4, `Results` 1, L1 4); a walk 8 more
-    than `Walker` takes (queue 2, L2 6).
+    Latency: an L1 hit takes 1 cycle, an L2 hit 11 more (miss 1, arbiter 1, L2 4, `RefillFifo` 1, L1
+    4), a walk 8 more than in `Walker` (queue 2, L2 6).
 
-    Nothing behind the first levels ever waits for a client: L2 answers in its cycle, `Results` has
-    a place for every miss, and so has the queue before the walker.
+    Nothing behind the first level waits for a client: L2 has no back-pressure on its results, and
+    `RefillFifo` and the queue before the walker have an entry for every outstanding miss.
 
-    Fairness: misses of clients go to L2 in turn, one per cycle, and to the walker in that order. So
-    a miss waits for a walk of its own until at most all other misses that all clients together
-    may have waiting got one; that is never while there are as many walks as those. A walk that an
-    invalidation of its page, or of its space, overtakes begins anew.
+    Fairness: misses are arbitrated round robin, one per cycle, and walked in that order. So a miss
+    waits for at most one walk of every other outstanding miss of all clients; it never waits if
+    there are as many walks as those. A walk restarts when an invalidation covers its page or
+    address space.
 
-    An invalidation is one event, in the same cycle for all. From the next cycle on no answer rests
-    on what it covers; `done` is that cycle. A reset must be one of the memory as well: the walker
-    takes what it has asked for.
+    An invalidation reaches all parts in the same cycle. From the next cycle on no answer depends on
+    what it covers; `done` marks that cycle. Memory has to be reset together with this unit, as the
+    walker accepts the responses to all its reads.
 
     Parameters
     ----------
-    clients : at least 1. tag : of every look-up.
+    clients : at least 1.
+    tag : layout of a look-up's tag.
 
     Members
     -------
-    request, answer : per client, see `L1Tlb`.
-    command : invalidations and binds; done : strobe, the last one that was taken has taken effect.
-    read : a memory client; addresses are physical.
-    hit, missed : per client, see `L1Tlb`. found : L2 had a page that a client had missed. walks,
-        walked : a walk of `asid` begins, or has ended.
+    request : per client, see `L1Tlb`.
+    answer : per client, see `L1Tlb`.
+    command : invalidations and binds.
+    done : strobe, the last command accepted has taken effect.
+    read : memory client with physical addresses.
+    hit : per client, see `L1Tlb`.
+    missed : per client, see `L1Tlb`.
+    found : strobe, a miss of a client hit in L2.
+    walks : strobe, a walk for `asid` begins.
+    walked : strobe, a walk for `asid` has ended.
     """
 
     def __init__(self, config: Config, clients: int, tag: data.Layout) -> None:
@@ -83,8 +89,8 @@ class Mmu(wiring.Component):
         sizes = {"entries": config.l1_entries, "misses": config.l1_misses}
         l1 = L1Tlb(config, tag, **sizes)
         self._l1 = [Shared(l1, "l1") for _ in range(clients)]
-        self._results = Results(config, config.l1_misses)
-        self._number = number = miss_number(config, clients)
+        self._results = RefillFifo(config, config.l1_misses)
+        self._number = number = miss_tag(config, clients)
         self._l2 = L2Tlb(config, number.size, entries=config.l2_entries, ways=config.l2_ways)
         self._request = page_request(config, number.size)
         self._walker = Walker(config, self._request.size)
@@ -92,7 +98,7 @@ class Mmu(wiring.Component):
         super().__init__({
             "request": In(stream.Signature(lookup(config, tag))).array(clients),
             "answer": Out(stream.Signature(answer(config, tag))).array(clients),
-            "command": In(stream.Signature(maintenance(config))),
+            "command": In(stream.Signature(maintenance_command(config))),
             "done": Out(1),
             "read": Out(ReadPort(config)),
             "hit": Out(event).array(clients),
@@ -105,7 +111,7 @@ class Mmu(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.l2, m.submodules.walker = self._l2, self._walker
-        m.submodules.spaces = self._spaces = Spaces(self._config)
+        m.submodules.spaces = self._spaces = AsidTable(self._config)
         self._event = Signal(invalidation(self._config))
         self._maintain(m)
         self._first_levels(m)
@@ -114,7 +120,7 @@ class Mmu(wiring.Component):
         return m
 
     def _maintain(self, m: Module) -> None:
-        """A bind, and in the next cycle the invalidation, for all at once."""
+        """Executes a bind; the invalidation follows in the next cycle, for all parts at once."""
         command, event, spaces = self.command, self._event, self._spaces
         taken = command.valid & command.ready
         m.d.comb += [
@@ -133,7 +139,7 @@ class Mmu(wiring.Component):
         ]
 
     def _first_levels(self, m: Module) -> None:
-        """Each with the results that have come for it."""
+        """First-level TLBs with their refill FIFOs."""
         came = self._l2.result
         number = data.View(self._number, came.tag)
         for client, l1 in enumerate(self._l1):
@@ -153,7 +159,7 @@ class Mmu(wiring.Component):
             ]
 
     def _ask(self, m: Module) -> None:
-        """Misses of clients, in turn, to the second level."""
+        """Arbitrates between the clients' misses."""
         m.submodules.turns = turns = RoundRobin(self._clients)
         m.submodules.asked = asked = StreamRegister(self._request)
         connect(m, asked.o, self._l2.probe)
@@ -172,9 +178,9 @@ class Mmu(wiring.Component):
             m.d.comb += miss.ready.eq(turns.grant[client] & asked.i.ready)
 
     def _walk(self, m: Module) -> None:
-        """What the second level has not, to the walker, and back."""
+        """Misses of the second level go to the walker, its results come back as refills."""
         l2, walker, spaces = self._l2, self._walker, self._spaces
-        # One more: the register at the output fills a cycle after the memory.
+        # One more entry, as the output register fills a cycle after the memory.
         m.submodules.queue = queue = SyncFIFOBuffered(
             width=self._request.size, depth=(1 << self._number.size) + 1
         )

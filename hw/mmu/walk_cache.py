@@ -1,4 +1,4 @@
-"""Walk cache: where the PD0 of recently walked regions lie (ASID-4)."""
+"""Walk cache: address of the PD0 table of recently walked regions (ASID-4)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -7,26 +7,25 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
 from signalbox.hw.mmu.page_table_entry import TABLE_BITS
-from signalbox.hw.mmu.plru import TreeRecency
+from signalbox.hw.mmu.plru import TreePlru
 from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
 from signalbox.hw.page_tables import DIRECTORIES
 
-__all__ = ["Directories"]
+__all__ = ["WalkCache"]
 
 _REGION = DIRECTORIES[2].shift - PAGE_BITS
-"""Bits of a page number inside the region of one PD0."""
+"""Page-number bits within the region of one PD0 table."""
 
 
-class Directories(wiring.Component):
-    """Fully associative; a look-up is answered in the next cycle.
+class WalkCache(wiring.Component):
+    """Fully associative; latency 1 cycle.
 
-    An entry that is not valid is used before another is replaced; then the least recently used one,
-    as a tree of bits remembers it. An invalidation takes effect in the cycle after it: also that
-    of a page takes away the PD0 of its region. In its own cycle nothing is filled, and what waits
-    to be filled is dropped.
+    Replaces an invalid entry, else the pseudo least recently used one (`TreePlru`). An invalidation
+    takes effect in the next cycle; that of a page also removes the entry of its region. In its own
+    cycle nothing is filled, and a pending fill is dropped.
 
-    To fill takes 3 cycles, and those in which there is a look-up; what comes meanwhile is dropped:
-    it costs a few reads at most.
+    A fill takes 3 cycles, plus those with a look-up. Further fills are dropped meanwhile, at the
+    cost of a few reads at most.
 
     Parameters
     ----------
@@ -34,15 +33,18 @@ class Directories(wiring.Component):
 
     Members
     -------
-    look, asid, vpn : whose PD0 is wanted.
-    hit, table : it is known; its address >> `TABLE_BITS`.
-    fill : the PD0 of page `vpn` of `asid` lies at `table`.
+    look : strobe, look up the region of `vpn` in `asid`.
+    asid : of the look-up.
+    vpn : of the look-up.
+    hit : the region is cached; 1 cycle after `look`.
+    table : address of its PD0 table >> `TABLE_BITS`, valid with `hit`.
+    fill : the PD0 table for page `vpn` of `asid` is at `table`.
     invalidate : see `invalidation`.
     """
 
     def __init__(self, config: Config, *, entries: int) -> None:
         self._entries = entries
-        self._recency = TreeRecency(entries)
+        self._recency = TreePlru(entries)
         table = config.address_width - TABLE_BITS
         page = {"asid": config.asid_bits, "vpn": VPN_BITS}
         self._row = data.StructLayout({
@@ -83,7 +85,7 @@ class Directories(wiring.Component):
         return m
 
     def _fill(self, m: Module, rows: data.View) -> tuple[Value, Value]:
-        """Whether a row is written, and which one."""
+        """Returns whether an entry is written, and which one."""
         event = self.invalidate
         comes = Signal(self._row)
         compared, new = Signal(name="compared"), Signal(name="new")
@@ -94,7 +96,7 @@ class Directories(wiring.Component):
         m.d.comb += [
             free.eq(Cat(~row.valid for row in rows)),
             place.eq(Mux(free.any(), free, self._recency.oldest)),
-            # A row that was found stays until its table has been taken.
+            # A row that hit stays until its table has been read.
             writes.eq(comes.valid & new & ~self.look & ~event.valid),
         ]
         m.d.sync += [

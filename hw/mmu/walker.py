@@ -1,4 +1,4 @@
-"""Page walker: many walks at once over tables in memory (ASID-2, ASID-4, ASID-7, ASID-8)."""
+"""Page walker: concurrent walks of page tables in memory (ASID-2, ASID-4, ASID-7, ASID-8)."""
 
 from functools import reduce
 from operator import or_
@@ -12,18 +12,18 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, lowest, select
-from signalbox.hw.mmu.asid_table import space
+from signalbox.hw.mmu.asid_table import asid_row
 from signalbox.hw.mmu.page_table_entry import (
     ENTRY_BITS,
     LEVELS,
     TABLE_BITS,
-    Below,
     Depth,
-    Entries,
+    PageTableEntryDecoder,
+    SmallTable,
     skips,
 )
-from signalbox.hw.mmu.page_table_reads import Pending
-from signalbox.hw.mmu.read_names import Same
+from signalbox.hw.mmu.page_table_reads import PageTableReads
+from signalbox.hw.mmu.read_names import WalkMatch
 from signalbox.hw.mmu.records import (
     PAGE_BITS,
     SHIFTS,
@@ -31,12 +31,12 @@ from signalbox.hw.mmu.records import (
     Outcome,
     PageSize,
     covers,
-    ending,
     invalidation,
     page_request,
+    page_result,
     touches,
 )
-from signalbox.hw.mmu.walk_cache import Directories
+from signalbox.hw.mmu.walk_cache import WalkCache
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
 
@@ -46,14 +46,14 @@ _LARGER = (PageSize.BIG, PageSize.HUGE)
 
 
 def walk_result(config: Config, tag: int) -> data.StructLayout:
-    """What came of a `page_request`. RETRY: it may be out of date, and is to be asked again."""
-    return data.StructLayout({"tag": tag, "end": ending(config)})
+    """Result of a `page_request`. RETRY: possibly stale, the request has to be repeated."""
+    return data.StructLayout({"tag": tag, "end": page_result(config)})
 
 
 class State(enum.Enum, shape=3):
-    """FREE; ENTER: the row of its space is looked at; READ: its next entry is to be read; PICKED:
-    that is being decided on; SENT: it was asked for; FOLLOW: another walk has asked for the same
-    entry; DONE: it has come to its end."""
+    """States of a walk. FREE; ENTER: its ASID-table row is being checked; READ: waits to issue its
+    next read; PICKED: that read is being decided on; SENT: its read is outstanding; FOLLOW:
+    coalesced with another walk's read; DONE: has its result."""
 
     FREE = 0
     ENTER = 1
@@ -65,62 +65,64 @@ class State(enum.Enum, shape=3):
 
 
 class Walker(wiring.Component):
-    """Up to `config.walks` walks, each at its own depth, one read of memory each at most.
+    """Up to `config.walks` walks, each at its own level with at most one outstanding read.
 
-    A read is named by address space, depth and the address bits down to that depth. A walk whose
-    next read is under way, or one further down its way, does not read but takes what comes: so
-    walks of one page, of one larger page and of one region read once. A fault, or that a page is
-    sparse, is only for the walk that read it; those that followed read themselves, for the page may
-    have been mapped since, and follow nobody from then on: they might wait for ever while others
-    come and fault. A walk that would end without a page, but learnt from another's
-    read that there was none of a larger size, begins anew and follows nobody: once, so every walk
-    ends.
-    A page has to end before the limit of its space, else all of it is past the limit: what is
-    remembered of a page knows no limit.
+    A read is identified by address space, level and the page-number bits down to that level. A walk
+    whose next read, or one further down its path, is outstanding follows that read instead of
+    issuing its own. So walks of one page, of one larger page and of one region share their reads. A
+    fault or a sparse entry applies only to the walk that read it, as the page may have been mapped
+    since. Its followers issue their own reads and never follow again: otherwise they could wait
+    forever while other walks come and fault. A walk that would end without a page, but relied on
+    another walk's read to rule out a larger one, restarts and does not follow. That happens once,
+    so every walk ends. A larger page has to end before the limit of its address space, else all of
+    it is past the limit: cached translations do not know the limit.
 
-    Three stages, each a cycle, for one walk after another: an entry comes, or a walk is picked that
-    has none, and its page is compared with those of all others; what is next for it is decided; it
-    and those that follow it go on. So what is decided on rests on flip-flops and on the entry.
+    Three pipeline stages of one cycle, shared by all walks: an entry arrives, or without one a walk
+    is picked, and its page is compared with those of all other walks; its next step is decided; it
+    and its followers advance. So a decision depends only on flip-flops and on the entry.
 
-    Cycles: a request, the row of its space, its limits; a read is offered 5 cycles after the
-    request, later while other walks wait. An entry's last beat → the next read of its walk is
-    offered: 2. → the result is offered: 6. A beat is taken per cycle; walks that wait
-    begin to read in cycles in which no entry came, one in two cycles. Results come in any order.
+    Latency: a read is offered 5 cycles after the request (ASID-table row, limit check), later while
+    other walks are ready. From the last beat of an entry it takes 2 cycles until the walk's next
+    read is offered, or 6 until its result is. One beat per cycle is accepted. Walks ready to read
+    are picked in cycles without an entry, one in two cycles. Results come in any order.
 
-    An invalidation turns what it covers into RETRY, also walks whose page may be of any size;
-    nothing else gives RETRY.
-    A bind has to be in the ASID table a cycle before its invalidation.
+    An invalidation turns the walks that it covers into RETRY, whatever size the page may have;
+    nothing else returns RETRY. A bind has to be in the ASID table one cycle before its
+    invalidation.
 
     Parameters
     ----------
-    tag : bits of a request's tag.
+    tag : width of a request's tag.
 
     Members
     -------
-    request, result : see `page_request`, `walk_result`. A result that waits may turn into RETRY.
-    look, asid, row : the ASID table, see `Spaces`.
-    read : a memory client; addresses are physical. Memory answers a cycle after it has taken a
-        read, at the earliest.
+    request : see `page_request`.
+    result : see `walk_result`. One that is not accepted may turn into RETRY.
+    look : strobe to the ASID table, see `AsidTable`.
+    asid : address of that look-up.
+    row : its result.
+    read : memory client with physical addresses. Memory answers at least 1 cycle after it accepted
+        a read.
     invalidate : see `invalidation`.
 
     Attributes
     ----------
-    sets : per state, which walks are in it (state, for proofs).
+    sets : per state, the walks in it, one bit each (state, for proofs).
     """
 
     def __init__(self, config: Config, tag: int) -> None:
         walks = config.walks
         self._config, self._tag, self._walks = config, tag, walks
         self._bits = (walks - 1).bit_length()
-        self._directories = Directories(config, entries=config.walk_cache)
+        self._directories = WalkCache(config, entries=config.walk_cache)
         table = config.address_width - TABLE_BITS
         named = {"asid": config.asid_bits, "vpn": VPN_BITS}
-        step = {"depth": Depth, "below": Below, "lent": 1}
+        step = {"depth": Depth, "below": SmallTable, "lent": 1}
         self._named = data.StructLayout(named)
-        """Whose page."""
+        """Page of a walk."""
         self._step = data.StructLayout({**step, "table": table})
-        """Which table is read next. `below`: with BIG, what PD0 said of small pages. `lent`: which
-        of its region's tables that is comes from the read of another walk."""
+        """Next table to read. `below`: at BIG, the table of 4 KiB pages from PD0. `lent`: the
+        choice of one of its region's tables comes from another walk's read."""
         self._place = data.StructLayout({**named, **step, "table": table})
         self._owner = data.StructLayout({**named, **step})
         super().__init__({
@@ -128,7 +130,7 @@ class Walker(wiring.Component):
             "result": Out(stream.Signature(walk_result(config, tag))),
             "look": Out(1),
             "asid": Out(config.asid_bits),
-            "row": In(space(config)),
+            "row": In(asid_row(config)),
             "read": Out(ReadPort(config)),
             "invalidate": In(invalidation(config)),
         })
@@ -145,23 +147,23 @@ class Walker(wiring.Component):
         m = Module()
         walks = self._walks
         m.submodules.directories = self._directories
-        m.submodules.pending = self._pending = Pending(self._config, walks, self._owner)
+        m.submodules.pending = self._pending = PageTableReads(self._config, walks, self._owner)
         wiring.connect(m, self._pending.read, wiring.flipped(self.read))
         self._pages, self._steps = self._each(self._named, "page"), self._each(self._step, "step")
-        self._ends = self._each(ending(self._config), "end")
+        self._ends = self._each(page_result(self._config), "end")
         self._alone = Signal(walks)
-        """Walks that have followed in vain, and follow nobody any more."""
+        """Walks that followed in vain, and do not follow any more."""
         self._jumped = Signal(walks)
-        """Walks that follow further down than their own next table."""
+        """Walks that follow a read below their own next table."""
         self._starts = Signal(walks)
-        """Walks whose next table is the one that they began with."""
+        """Walks still at their first table."""
         self._nearer = Signal(walks)
-        """Walks that began with the PD0 of their region."""
+        """Walks that started at the PD0 table of their region."""
         self._stale = Signal(walks)
-        """Walks that have been overtaken."""
+        """Walks covered by an invalidation."""
         self._before = Signal(walks)
-        """Walks that began before an invalidation of their space: what they read is for nobody
-        else."""
+        """Walks older than an invalidation of their address space: other walks may not use their
+        reads."""
         self._moves: list[tuple[Value, State, tuple[State, ...]]] = []
         self._registers()
         self._enter(m)
@@ -180,11 +182,11 @@ class Walker(wiring.Component):
         return [Signal(shape, name=f"{name}_{walk}") for walk in range(self._walks)]
 
     def _move(self, walks: Value, to: State, *out_of: State) -> None:
-        """These walks, all in one of those states, change."""
+        """Records a transition of these walks, all of which are in one of the states `out_of`."""
         self._moves.append((walks, to, out_of))
 
     def _change(self, m: Module) -> None:
-        """Every walk is in one state."""
+        """Applies the transitions. Every walk is in exactly one state."""
         none = Const(0, self._walks)
         for state, walks in self.sets.items():
             come = reduce(or_, (who for who, to, _ in self._moves if to is state), none)
@@ -192,7 +194,7 @@ class Walker(wiring.Component):
             m.d.sync += walks.eq((walks & ~go) | come)
 
     def _registers(self) -> None:
-        """What stands between the stages."""
+        """Pipeline registers."""
         walks, config = self._walks, self._config
         whose = {"slot": walks, "number": self._bits}
         self._entering = Signal(data.StructLayout({"valid": 1, **whose}))
@@ -233,11 +235,11 @@ class Walker(wiring.Component):
             }),
             name="here",
         )
-        """The second stage: `came` with an entry, or `picked`. `near`: depth of its next read,
-        unless it skips to SMALL. Which walks read the same entry: `alike` the one that came;
-        `same` the next one, `led` those of them that do so already; the same of SMALL. `ahead`:
-        they read one that comes later on its way. `behind`: so will the walk that is decided on in
-        this cycle, if it reads."""
+        """Second stage: an entry `came`, or a walk was `picked`. `near`: level of its next read,
+        unless it skips to SMALL. Masks of other walks: `alike` read the entry that arrived; `same`
+        read the next entry; `led`, of these, those whose read is outstanding; `same_small` and
+        `led_small`, likewise for SMALL; `ahead` have an outstanding read further down its path.
+        `behind`: so will the walk that is decided on in this cycle, if it reads."""
         self._next = Signal(
             data.StructLayout({
                 **common,
@@ -252,20 +254,20 @@ class Walker(wiring.Component):
                 "joined": Depth,
                 "page": self._named,
                 "table": config.address_width - TABLE_BITS,
-                "below": Below,
-                "end": ending(config),
+                "below": SmallTable,
+                "end": page_result(config),
                 "joins": walks,
             }),
             name="next",
         )
-        """The third stage: what was decided. `depth`, `alike` of the entry that came; `joins` of
-        the next one. `anew`: it proves nothing, so its walk begins anew. `jumps`: it follows
-        further down, at `joined`."""
+        """Third stage: the decision. `depth`, `alike`: of the entry that arrived; `joins`: walks
+        that read the next one. `anew`: the entry proves nothing, so the walk restarts. `jumps`: it
+        follows a read further down, at `joined`."""
 
     # -- requests ----------------------------------------------------------------------------------
 
     def _enter(self, m: Module) -> None:
-        """A request gets a slot that is at hand; its space is looked up, and its region."""
+        """Allocates a prepared slot to a request; looks up ASID table and walk cache."""
         known, entering, asked = self._directories, self._entering, self._asked
         m.submodules.tags = tags = Memory(shape=self._tag, depth=self._walks, init=[])
         m.submodules.names = names = Memory(shape=self._named, depth=self._walks, init=[])
@@ -304,15 +306,14 @@ class Walker(wiring.Component):
         self._move(entering.slot, State.ENTER, State.FREE)
 
     def _look_up(self, m: Module) -> None:
-        """The row of the space says whether there is such a page, and where its tables begin, if
-        the region is not known."""
+        """The ASID-table row gives the limit and, on a walk-cache miss, the first table."""
         known, entering, found, entered = (
             self._directories,
             self._entering,
             self._found,
             self._entered,
         )
-        row = Signal(space(self._config), name="bound_to")
+        row = Signal(asid_row(self._config), name="bound_to")
         m.d.sync += [
             row.eq(self.row),
             found.valid.eq(entering.valid),
@@ -358,8 +359,8 @@ class Walker(wiring.Component):
     # -- first stage -------------------------------------------------------------------------------
 
     def _pick(self, m: Module) -> None:
-        """Choose a walk that wants to read, and get its place; if none waits, one that has just
-        entered."""
+        """Picks a walk that is ready to read and fetches its state; without one, a walk that has
+        just entered."""
         m.submodules.turns = turns = RoundRobin(self._walks)
         chosen, candidate, found, pending = (
             self._chosen,
@@ -373,9 +374,9 @@ class Walker(wiring.Component):
         step = Signal(self._step)
         m.d.comb += [
             turns.requests.eq(self.sets[State.READ] & ~self._stale),
-            # It enters, and is refused.
+            # The candidate has just entered, and is refused.
             void.eq(candidate.enters & self._entered.refused),
-            # With ample room there will be some: what is decided on now may need it too.
+            # Ample, as the walk that is decided on in this cycle may need room, too.
             self._advances.eq(candidate.valid & ~void & ~pending.came & pending.ample),
             passes.eq(~candidate.valid | void | self._advances),
             moves.eq(~chosen.valid),
@@ -419,7 +420,7 @@ class Walker(wiring.Component):
                 ]
 
     def _compare(self, m: Module) -> None:
-        """What came, or else what was picked, beside all walks."""
+        """Compares the entry that arrived, else the walk that was picked, with all walks."""
         pending, candidate = self._pending, self._candidate
         here, next_ = self._here, self._next
         head, place, came = pending.head, candidate.place, pending.came
@@ -451,8 +452,8 @@ class Walker(wiring.Component):
             here.behind.eq(self._behind(m, own)),
         ]
         for n, page in enumerate(self._pages):
-            entry = Same(m, head, page, f"entry_{n}")
-            other = Same(m, place, page, f"other_{n}")
+            entry = WalkMatch(m, head, page, f"entry_{n}")
+            other = WalkMatch(m, place, page, f"other_{n}")
             same = Mux(came, entry.at(near), other.at(place.depth))
             settles = next_.slot[n] & next_.goes
             depth = Value.cast(Mux(settles, next_.following, self._steps[n].depth))
@@ -474,33 +475,36 @@ class Walker(wiring.Component):
             ]
 
     def _behind(self, m: Module, own: Value) -> Value:
-        """Whether the walk in the second stage may read what comes later on the way of this one."""
+        """Whether the walk in the second stage may issue a read further down the path of this
+        one."""
         here, pending, place = self._here, self._pending, self._candidate.place
         depth = Mux(here.skips, Depth.SMALL.value, Value.cast(here.near))
-        entry = Same(m, pending.head, here.place, "entry_here").at(depth)
-        other = Same(m, place, here.place, "other_here").at(depth)
+        entry = WalkMatch(m, pending.head, here.place, "entry_here").at(depth)
+        other = WalkMatch(m, place, here.place, "other_here").at(depth)
         same = Mux(pending.came, entry, other)
         return same & (depth > Value.cast(own)) & here.slot.any()
 
     def _reads(self, n: int, depth: Value | Depth) -> Value:
-        """Whether a walk has asked for an entry of that depth, so that others may follow. What it
-        does is known when it has settled, or is about to."""
+        """Whether a walk has an outstanding read of that level that others may follow, or is about
+        to issue one."""
         next_ = self._next
         settles = next_.slot[n] & next_.goes & (next_.following == depth) & ~self._before[n]
         return (self._sent(n) & (self._steps[n].depth == depth)) | settles
 
     def _sent(self, n: int) -> Value:
-        """Whether its step is that of an entry that it has asked for, so that others may follow."""
+        """Whether a walk has an outstanding read that others may follow, and its step is up to
+        date."""
         settled = self.sets[State.SENT][n] & ~self._here.slot[n] & ~self._next.slot[n]
         return settled & ~self._before[n]
 
     # -- second stage ------------------------------------------------------------------------------
 
     def _decide(self, m: Module) -> None:
-        """What an entry means for its walk; whether the next one is read, or by whom."""
+        """Decodes the entry; decides whether the walk reads the next one or follows another
+        walk."""
         here, next_, known, pending = self._here, self._next, self._directories, self._pending
         place, skips = here.place, here.skips
-        m.submodules.entries = entries = Entries(self._config)
+        m.submodules.entries = entries = PageTableEntryDecoder(self._config)
         m.d.comb += [
             entries.depth.eq(place.depth),
             entries.entry.eq(here.entry),
@@ -550,8 +554,8 @@ class Walker(wiring.Component):
             next_.joined.eq(Mux(just, next_.following, self._deepest(here.ahead))),
             next_.descends.eq(entries.descends),
             next_.finds.eq(~entries.descends & finds),
-            # When another walk read PD0, or a 64 KiB entry, there was no such page: there may be
-            # now.
+            # Another walk's read of PD0, or of a 64 KiB entry, found no page. One may have been
+            # mapped since.
             next_.anew.eq(here.came & place.lent & ~entries.descends & ~finds),
             next_.depth.eq(place.depth),
             next_.following.eq(following),
@@ -572,13 +576,13 @@ class Walker(wiring.Component):
         ]
 
     def _led(self, led: Value, same: Value, depth: Value | Depth) -> Value:
-        """Whether another walk reads that entry, or is about to settle and does."""
+        """Whether another walk reads that entry, or issues its read in this cycle."""
         next_ = self._next
         just = (next_.slot & same).any() & next_.goes & ~next_.before
         return led.any() | (just & (next_.following == depth))
 
     def _deepest(self, walks: Value) -> Value:
-        """The greatest depth at which one of those walks is."""
+        """The deepest level among those walks."""
         depths = [
             Cat(step.depth == depth for step in self._steps) & walks for depth in list(Depth)[1:]
         ]
@@ -588,7 +592,7 @@ class Walker(wiring.Component):
         return found
 
     def _address(self, vpn: Value, depth: Value | Depth, table: Value) -> Value:
-        """Where the entry lies: tables are aligned to their size."""
+        """Address of the entry; tables are aligned to their size."""
         address = Const(0)
         for number, level in enumerate(LEVELS):
             low = (level.entry_bytes - 1).bit_length()
@@ -603,7 +607,7 @@ class Walker(wiring.Component):
     # -- third stage -------------------------------------------------------------------------------
 
     def _settle(self, m: Module) -> None:
-        """The walk goes on, and those that follow it."""
+        """Advances the walk and its followers."""
         next_, follow = self._next, self.sets[State.FOLLOW]
         walks = self._walks
         mine, waits, heirs, stay, ends = (
@@ -616,7 +620,7 @@ class Walker(wiring.Component):
             mine.eq(Mux(next_.came, next_.slot, 0)),
             waits.eq(Mux(next_.came, follow & ~self._stale & next_.alike & there, 0)),
             heirs.eq(Mux(~next_.before, waits, 0)),
-            # Those that want the same entry again follow at once.
+            # Followers that also need the next entry follow again at once.
             stay.eq(Mux(next_.goes | (next_.follows & ~next_.jumps), heirs & next_.joins, 0)),
             ends.eq(Mux(next_.finds, heirs, 0)),
         ]
@@ -664,10 +668,10 @@ class Walker(wiring.Component):
             with m.If(self._entered.slot[n]):
                 m.d.sync += [end.outcome.eq(Outcome.FAULT), end.fault.eq(self._entered.fault)]
 
-    # -- ends --------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
 
     def _finish(self, m: Module) -> None:
-        """Give results away, one per cycle: choose, get, and see whether it is out of date."""
+        """Returns results, one per cycle: choose a walk, fetch its data, check for staleness."""
         m.submodules.done_turns = turns = RoundRobin(self._walks)
         whose = {"valid": 1, "slot": self._walks}
         self._leaving = leaving = Signal(data.StructLayout(whose), name="leaving")
@@ -677,7 +681,7 @@ class Walker(wiring.Component):
                 "page": self._named,
                 "tag": self._tag,
                 "fits": len(_LARGER),
-                "end": ending(self._config),
+                "end": page_result(self._config),
             }),
             name="left",
         )
@@ -686,7 +690,7 @@ class Walker(wiring.Component):
         reads = [
             memory.read_port(domain="comb") for memory in (self._tags, self._names, self._fits)
         ]
-        end, past = Signal(ending(self._config)), Signal()
+        end, past = Signal(page_result(self._config)), Signal()
         m.d.comb += [
             gives.eq(~result.valid | result.ready),
             passes.eq(~left.valid | gives),
@@ -736,11 +740,11 @@ class Walker(wiring.Component):
             m.d.sync += result.p.end.outcome.eq(Outcome.RETRY)
 
     def _covers(self, page: data.View) -> Value:
-        """Whether the invalidation is for the walk's page, whatever size it will have."""
+        """Whether the current invalidation covers a walk's page, whatever size it will have."""
         return covers(self.invalidate, page.asid, page.vpn, PageSize.HUGE)
 
     def _overtake(self, m: Module) -> None:
-        """An invalidation ends the walks that it covers: at once, or when their read has come."""
+        """Ends the walks covered by an invalidation: at once, or when their read has arrived."""
         entering = self._entering
         covered = self._covers(self._asked)
         touched = touches(self.invalidate, self._asked.asid)

@@ -1,4 +1,4 @@
-"""The writing half of the memory fabric."""
+"""Write path of the memory fabric."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.mmu import axi_streams
-from signalbox.hw.mmu.burst_merge import BurstFront
-from signalbox.hw.mmu.bursts import translated
+from signalbox.hw.mmu.burst_merge import BurstMerge
+from signalbox.hw.mmu.bursts import translated_burst
 from signalbox.hw.mmu.records import Outcome
 from signalbox.hw.records.memory import MemoryStatus, write_beat
 
@@ -19,16 +19,21 @@ __all__ = ["WritePath"]
 
 
 class WritePath(wiring.Component):
-    """Sends the translated writes of many clients to AW and W, and tells each the outcome.
+    """Issues the translated writes of all clients on AW and W, and routes B back to them.
 
-    A burst is on `aw` 1 cycle after it was offered and its first beat on `w` 1 cycle later; `done`
-    follows `b` after 1 cycle. One burst and one beat per cycle. A burst that translation has kept
-    from the bus occupies W for as many cycles as it has beats, which are dropped.
+    A burst is on `aw` 1 cycle after it was offered, its first beat on `w` 1 cycle later; `done`
+    follows `b` after 1 cycle. One burst and one beat per cycle. A burst without a page never
+    reaches the bus, but occupies W while its beats are dropped.
 
     Members
     -------
-    bursts, beats, done : per client. room : per client, see `BurstFront`.
-    aw, w, b : AXI4 write channels; the id is the client's number.
+    bursts : translated bursts, one stream per client.
+    room : per client, see `BurstMerge`.
+    beats : write data, one stream per client.
+    done : responses, one stream per client.
+    aw : AXI4 write address channel; the id is the client number.
+    w : AXI4 write data channel.
+    b : AXI4 write response channel.
     """
 
     def __init__(
@@ -37,7 +42,7 @@ class WritePath(wiring.Component):
         clients = len(outstanding)
         done = data.StructLayout({"status": MemoryStatus})
         super().__init__({
-            "bursts": In(stream.Signature(translated(config))).array(clients),
+            "bursts": In(stream.Signature(translated_burst(config))).array(clients),
             "room": Out(clients),
             "beats": In(stream.Signature(write_beat(config))).array(clients),
             "done": Out(stream.Signature(done)).array(clients),
@@ -46,14 +51,14 @@ class WritePath(wiring.Component):
             "b": In(stream.Signature(axi_streams.write_response(id_width))),
         })
         self.config = config
-        self.front = BurstFront(config, outstanding, urgent=urgent)
+        self.front = BurstMerge(config, outstanding, urgent=urgent)
         self.orders = self.front.orders
         turn = data.StructLayout({
             "whose": clients,
             "outcome": Outcome,
         })
         self.turns = StreamRegister(turn)
-        """Whose beats are next, in the order of AW."""
+        """Bursts whose beats are next on W, in the order of AW."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -67,8 +72,8 @@ class WritePath(wiring.Component):
         return m
 
     def _issue(self, m: Module) -> None:
-        """A burst goes to AW and gets its turn on W together; without a page, only the turn, but
-        while there is room on AW as well."""
+        """A burst goes to AW and to the W order at once. A burst without a page goes only to the
+        latter, but also waits for room on AW."""
         m.submodules.aw_register = register = StreamRegister(self.aw.payload.shape())
         m.submodules.turns = turns = self.turns
         wiring.connect(m, register.o, wiring.flipped(self.aw))
@@ -87,10 +92,10 @@ class WritePath(wiring.Component):
         ]
 
     def _move(self, m: Module) -> None:
-        """The beats of the client whose turn it is go to W, or nowhere when there is no page.
+        """Moves the beats of the current burst to W, or drops them if it has no page.
 
-        Only with the last beat is the burst put on the list of what the client is owed: a fault
-        is reported when the beats are gone.
+        A burst enters its client's `ResponseOrder` only with its last beat, so a fault is signalled
+        after the beats were consumed.
         """
         m.submodules.w_register = register = StreamRegister(self.w.payload.shape())
         wiring.connect(m, register.o, wiring.flipped(self.w))
@@ -123,8 +128,9 @@ class WritePath(wiring.Component):
         ]
 
     def _return(self, m: Module) -> None:
-        """Outcomes go to the client that the id names; it hears of a burst that is not on the bus
-        when it was told of everything older. A sparse page takes writes, and drops them."""
+        """Responses go to the client given by the id. A client gets the response to a burst without
+        a page once all its older bursts are complete. A write to a sparse page is dropped and
+        succeeds."""
         m.submodules.b_register = register = axi_streams.by_client(m, self.b, len(self.orders))
         outcome = register.o
         status = Mux(outcome.p.resp.as_value()[1], MemoryStatus.BUS, MemoryStatus.OK)

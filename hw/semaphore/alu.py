@@ -1,8 +1,8 @@
-"""What a semaphore operation does to a value: the exact rules of HOST-4, without any state.
+"""Arithmetic of semaphore operations: the exact rules of HOST-4, without state.
 
-`Decoder` turns the fields of SEM_EXECUTE into a few control bits; `Preparer` does with the payload
-what can be done without the value. Behind a register each, `Alu` is left with a carry chain and a
-choice.
+`Decoder` turns the fields of SEM_EXECUTE into control bits; `Preparer` processes the payload as far
+as possible without the value. With a register after each, `Alu` is left with a carry chain and a
+multiplexer.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -16,7 +16,7 @@ __all__ = ["Alu", "Bitwise", "Condition", "Control", "Decoder", "Outcome", "Prep
 
 
 class Bitwise(enum.Enum, shape=3):
-    """Function of value and payload, bit by bit."""
+    """Bitwise function of value and payload."""
 
     PAYLOAD = 0
     ZERO = 1
@@ -27,7 +27,7 @@ class Bitwise(enum.Enum, shape=3):
 
 
 class Condition(enum.Enum, shape=2):
-    """What an acquire asks for."""
+    """Pass condition of an acquire."""
 
     NONE_SET = 0
     """The bitwise result is 0."""
@@ -40,19 +40,21 @@ class Condition(enum.Enum, shape=2):
 
 
 class Control(data.Struct):
-    """A decoded operation.
+    """Decoded operation.
 
     Members
     -------
-    acquire, condition : it reads only, and passes on this condition.
+    acquire : acquire: only reads the value.
+    condition : its pass condition.
     release : the new value does not depend on the old one.
-    wide : 64-bit.
-    low, high : the result, of 32 bits with zeros, replaces these halves; the others stay.
-    bitwise : the bitwise function.
-    always, if_greater, if_less, if_zero : when the new value is the bitwise function; otherwise
-        it is the sum.
+    wide : 64-bit operation.
+    low, high : this half is replaced by the result, which is 0 above 32 bits unless `wide`; the
+        other half stays.
+    bitwise : bitwise function.
+    always, if_greater, if_less, if_zero : the new value is the bitwise result in this case, else
+        the sum.
     strict : greater means greater, not greater or equal.
-    signed : the comparison is signed.
+    signed : signed comparison.
     add : the sum is value plus addend, else the value.
     up, down : the addend is 1, or -1 (32-bit), else the payload.
     """
@@ -76,13 +78,13 @@ class Control(data.Struct):
 
 
 class Decoder(wiring.Component):
-    """Control bits of an operation, and whether operation, width and sign go together (2.2).
+    """Decodes an operation, and checks the combination of operation, width and sign (2.2).
 
     Members
     -------
     operation, reduction, unsigned, wide, timestamp : as in `semaphore_request`.
-    control : what the `Alu` shall do; combinational.
-    supported : 0 for an operation that 2.2 does not have.
+    control : control bits for the `Alu`; combinational.
+    supported : 0 for a combination that 2.2 does not define.
     """
 
     operation: In(SemOp)
@@ -157,29 +159,30 @@ class Decoder(wiring.Component):
 
 
 class Prepared(data.Struct):
-    """A decoded operation with its payload, made ready for a value.
+    """Operation with its payload, ready to be applied to a value.
 
-    Two results are formed, the one bit by bit and the sum; then a comparison chooses one of them.
+    Two results are formed, the bitwise one and the sum; a comparison selects one of them.
 
     Members
     -------
-    wide : 64-bit: the carry of the sum goes on from the low half to the high half, which is
-        compared too.
-    ones, zeros : result bit by bit, where the value has a 1, and where it has a 0.
-    addend : what the sum adds; 0 leaves the value as it is.
+    wide : 64-bit operation: the carry of the sum passes from the low to the high half, which takes
+        part in the comparison.
+    ones : bitwise result where the value has a 1.
+    zeros : bitwise result where the value has a 0.
+    addend : second operand of the sum; 0 keeps the value.
     clear : the high half becomes 0 if the operation passes.
-    complement : complement of what the value is compared with.
+    complement : complement of the comparison's second operand.
     lax : equal counts as greater.
-    top_one, top_zero : what the value's sign bit is compared as, where it is 1, and where it is 0.
-    always, if_zero, compare, invert : choose the result bit by bit: always; when the low half of
-        the value is 0; when it compares greater, or not (`invert`).
-    pass_always : the operation passes, takes effect.
-    pass_some : it passes if the result bit by bit has a 1.
+    top_one, top_zero : how the value's sign bit is compared if it is 1, and if it is 0.
+    always, if_zero, compare, invert : selects the bitwise result: always; if the low half of the
+        value is 0; if the value compares greater, or does not (`invert`).
+    pass_always : the operation passes, so it takes effect.
+    pass_some : it passes if the bitwise result has a 1.
     pass_greater : it passes if the value compares greater.
-    pass_inverted : in the last two cases, it passes if not.
-    wrap_low, wrap_high : the other way round if this half of the value is negative.
-    refuse_zero : refuse the operation when the low half of the value is 0.
-    limit : error of an operation that does not pass.
+    pass_inverted : inverts the last two conditions.
+    wrap_low, wrap_high : inverts them again if this half of the value is negative.
+    refuse_zero : refuses the operation if the low half of the value is 0.
+    limit : error code if the operation does not pass.
     """
 
     wide: 1
@@ -205,19 +208,20 @@ class Prepared(data.Struct):
     limit: SemaphoreError
 
     def comparable(self, value: Value) -> Value:
-        """What of a value is compared, where its sign bit may count in another way."""
+        """The value as it enters the comparison; its sign bit may be replaced."""
         tops = [Mux(value[bit], self.top_one, self.top_zero) for bit in (31, 63)]
         high = Cat(value[32:63], tops[1]) & self.wide.replicate(32)
         return Cat(value[:31], Mux(self.wide, value[31], tops[0]), high)
 
 
 class Preparer(wiring.Component):
-    """What can be said of an operation before its value is there; combinational.
+    """Prepares an operation before its value is known; combinational.
 
     Members
     -------
-    control, payload : supported operation; a 32-bit one uses the low half of the payload.
-    counting : refuse what would take the value below 0 or past its width (COPY-12).
+    control : supported operation.
+    payload : its payload; a 32-bit operation uses the low half.
+    counting : refuse to take the value below 0 or beyond its width (COPY-12).
     prepared : for `Alu`.
     """
 
@@ -229,7 +233,7 @@ class Preparer(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         c, p = self.control, self.prepared
-        payload = Signal(64)  # what counts at this width
+        payload = Signal(64)  # cut to the operation's width
         adds, sign = Signal(), Signal()  # the payload is added; its sign
         m.d.comb += [
             payload.eq(Cat(self.payload[:32], self.payload[32:] & c.wide.replicate(32))),
@@ -247,10 +251,10 @@ class Preparer(wiring.Component):
         return m
 
     def _combine(self, m: Module, payload: Signal) -> None:
-        """The result bit by bit, half by half."""
+        """Bitwise result, half by half."""
         c, p = self.control, self.prepared
-        stays = self.counting & c.add & ~c.down  # it is chosen when the operation is refused
-        decided = self.counting & c.down  # it may be, and that is seen later
+        stays = self.counting & c.add & ~c.down  # selected when the operation is refused
+        decided = self.counting & c.down  # the high half may be selected; decided later
         for half, (replaced, keeps) in enumerate(((c.low, stays), (c.high, stays | decided))):
             word = payload.word_select(half, 32)
             ones, zeros = p.ones.word_select(half, 32), p.zeros.word_select(half, 32)
@@ -276,8 +280,8 @@ class Preparer(wiring.Component):
                         m.d.comb += [ones.eq(0), zeros.eq(0)]
 
     def _compare(self, m: Module, payload: Signal, adds: Signal, sign: Signal) -> None:
-        """How to choose. A sum passes its width when the value is greater than the complement of
-        the payload, and does not fall below 0 then when the payload is negative."""
+        """Operands of the comparison. A sum exceeds its width if the value is greater than the
+        complement of the payload; with a negative payload it stays at or above 0 then."""
         c, p = self.control, self.prepared
         counted = self.counting & adds
         complement = Mux(adds, payload, ~payload)
@@ -296,7 +300,7 @@ class Preparer(wiring.Component):
             p.compare.eq(c.if_greater | c.if_less | counted),
             p.invert.eq(c.if_less | (counted & sign)),
         ]
-        # Sign bits are turned round, or left out where values wrap.
+        # Sign bits are inverted for signed comparison, and ignored where values wrap.
         with m.If(c.signed):
             m.d.comb += [p.top_zero.eq(1), tops.eq(~Cat(complement[31], complement[63]))]
         with m.Elif(c.condition == Condition.AHEAD):
@@ -305,7 +309,7 @@ class Preparer(wiring.Component):
             m.d.comb += [p.top_one.eq(1), tops.eq(Cat(complement[31], complement[63]))]
 
     def _judge(self, m: Module, adds: Signal, sign: Signal) -> None:
-        """When the operation passes."""
+        """Pass condition of the operation."""
         c, p = self.control, self.prepared
         above = self.counting & c.up
         with m.If(c.acquire):
@@ -332,19 +336,22 @@ class Preparer(wiring.Component):
 
 
 class Outcome(data.Struct):
-    """What becomes of a value, but for the last two gates, which have a register before them.
+    """Result of the `Alu`, except for the last two gates, which follow a register.
 
     Members
     -------
-    combined, total : the result bit by bit, and the sum.
-    kept : the operation is refused and the low half, 0, stays.
-    clear : the high half of `combined` becomes 0, for an operation is not refused at 0.
+    combined : bitwise result.
+    total : sum.
+    kept : the operation is refused and the low half stays 0.
+    clear : the high half of `combined` becomes 0, as an operation with `refuse_zero` is not
+        refused.
     greater : the value compares greater.
-    choose, choose_compare, choose_less : take `combined`; if the value compares greater, or not.
-    some : which half of `combined` has a 1.
-    pass_beside, pass_some, pass_greater, pass_inverted : as in `Prepared`; `pass_beside` is also
-        that an operation that is refused at 0 is not.
-    limit : why it does not, if it is no acquire.
+    choose, choose_compare, choose_less : selects `combined`: always; if the value compares greater
+        or, with `choose_less`, does not.
+    some : per half, `combined` has a 1.
+    pass_beside, pass_some, pass_greater, pass_inverted : as in `Prepared`; `pass_beside` is
+        `pass_always`, or an operation with `refuse_zero` is not refused.
+    limit : error code if the operation, other than an acquire, does not pass.
     """
 
     combined: 64
@@ -364,18 +371,18 @@ class Outcome(data.Struct):
 
     @property
     def chosen(self) -> Value:
-        """The result is `combined`; else `total`."""
+        """`combined` is the result, else `total`."""
         return self.choose | (self.choose_compare & (self.greater ^ self.choose_less))
 
     @property
     def result(self) -> Value:
-        """All 64 bits of the value afterwards; as they were, unless the operation passes."""
+        """New value, all 64 bits; unchanged unless the operation passes."""
         dropped = Cat(self.kept.replicate(32), self.clear.replicate(32))
         return Mux(self.chosen, self.combined & ~dropped, self.total)
 
     @property
     def passed(self) -> Value:
-        """An acquire's condition holds, or another operation takes effect."""
+        """The condition of an acquire holds, or another operation takes effect."""
         test = (self.pass_some & self.some.any()) | (self.pass_greater & self.greater)
         asks = self.pass_some | self.pass_greater
         return self.pass_beside | (asks & (test ^ self.pass_inverted))
@@ -387,14 +394,14 @@ class Outcome(data.Struct):
 
 
 class Alu(wiring.Component):
-    """One supported operation on one value; combinational. Its depth is a carry chain of 64 bits.
+    """Applies a supported operation to a value; combinational. Its depth is a 64-bit carry chain.
 
     Members
     -------
     prepared : the operation.
     value : operand; a 32-bit operation uses its low half.
     compared : `prepared.comparable(value)`, from a flip-flop.
-    outcome : what becomes of it.
+    outcome : the result.
     """
 
     prepared: In(Prepared)
@@ -405,7 +412,7 @@ class Alu(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         p, value, outcome = self.prepared, self.value, self.outcome
-        total = Signal(65)  # between the halves a bit that passes the carry on, or keeps it
+        total = Signal(65)  # a bit between the halves propagates or stops the carry
         low_zero = Signal()
         m.d.comb += [
             low_zero.eq(~value[:32].any()),

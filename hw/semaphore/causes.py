@@ -1,4 +1,4 @@
-"""Why a channel halts whose semaphore operation was refused (HOST-4)."""
+"""Halt causes of refused semaphore operations (HOST-4)."""
 
 from signalbox.hw.errors import Cause
 from signalbox.hw.records.semaphore import SemaphoreError

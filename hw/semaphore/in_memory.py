@@ -1,4 +1,4 @@
-"""Semaphores in ordinary memory: read, compute, write, one operation at a time."""
+"""Semaphores in memory: read, compute, write, one operation at a time."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -9,11 +9,11 @@ from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 from signalbox.hw.records.semaphore import SemaphoreError, semaphore_clients, semaphore_response
 from signalbox.hw.semaphore.alu import Alu, Control, Outcome, Prepared, Preparer
 
-__all__ = ["Fence", "fence_operation"]
+__all__ = ["InMemorySemaphores", "in_memory_operation"]
 
 
-def fence_operation(config: Config) -> data.StructLayout:
-    """One legal, aligned operation in memory, and a `tag` that comes back with its response."""
+def in_memory_operation(config: Config) -> data.StructLayout:
+    """Legal, aligned operation in memory; `tag` returns with its response."""
     return data.StructLayout({
         "tag": semaphore_clients(config),
         "asid": config.asid_bits,
@@ -24,29 +24,30 @@ def fence_operation(config: Config) -> data.StructLayout:
     })
 
 
-class Fence(wiring.Component):
-    """Semaphore operations in memory; the next starts when the one before has its response.
+class InMemorySemaphores(wiring.Component):
+    """Executes semaphore operations in memory, one after the other.
 
     Acquires only read. A release writes without reading. A reduction reads, computes and writes,
-    both as atomic accesses; no other operation of this unit comes between. A timestamp is visible
-    before the payload is written (2.2). Accesses are single beats; only the bytes concerned are
-    strobed.
+    with both accesses marked atomic; no other operation of this unit comes in between. A timestamp
+    becomes visible before the payload is written (2.2). Accesses are single beats; only the bytes
+    concerned are strobed.
 
     Latency: two memory round trips for a reduction, one for the others, one more for a timestamp,
-    and 3 cycles between trips. Errors: BUS and FAULT as the memory reports; then nothing more is
-    written, and only a timestamp may have been.
+    and 3 cycles between trips. Errors: BUS and FAULT as reported by memory. After an error nothing
+    more is written; only a timestamp may have been.
 
     Members
     -------
-    operation : see `fence_operation`.
-    response : strobe `valid` with the result, and whose it is.
-    memory_read, memory_write : memory client.
+    operation : see `in_memory_operation`.
+    response : strobe, result and tag of the operation.
+    memory_read : memory client.
+    memory_write : memory client.
     time : nanoseconds, for timestamps.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
-            "operation": In(stream.Signature(fence_operation(config))),
+            "operation": In(stream.Signature(in_memory_operation(config))),
             "response": Out(
                 data.StructLayout({
                     "valid": 1,
@@ -66,7 +67,7 @@ class Fence(wiring.Component):
         m.submodules.alu = alu = Alu()
         operation = self.operation.payload
         prepared = Signal(Prepared)
-        word = Signal(64)  # what was read, then what is written
+        word = Signal(64)  # data read, then data to write
         compared = Signal(64)
         outcome = Signal(Outcome)
         stamp = Signal(64)
@@ -75,7 +76,7 @@ class Fence(wiring.Component):
         beat_sent = Signal()
         result = Signal(semaphore_response())
 
-        m.d.sync += prepared.eq(preparer.prepared)  # which is used from the next state on
+        m.d.sync += prepared.eq(preparer.prepared)  # used from the next state on
         m.d.comb += [
             preparer.control.eq(operation.control),
             preparer.payload.eq(operation.payload),
@@ -130,7 +131,7 @@ class Fence(wiring.Component):
                     self._refuse_unless_ok(m, writing.done.payload.status, result)
             with m.State("RESPOND"):
                 m.next = "IDLE"
-        # Not inside the states: Icarus 11 can oscillate on what a process sets twice.
+        # Outside the states: Icarus 11 can oscillate on signals assigned twice in a process.
         m.d.comb += [
             reading.request.valid.eq(step.ongoing("READ")),
             reading.beat.ready.eq(step.ongoing("BEAT")),
@@ -144,7 +145,7 @@ class Fence(wiring.Component):
 
     @staticmethod
     def _refuse_unless_ok(m: Module, status: MemoryStatus, result: data.View) -> None:
-        """End the operation when a memory access failed."""
+        """Ends the operation if a memory access failed."""
         with m.If(status != MemoryStatus.OK):
             m.d.sync += [
                 result.passed.eq(0),
@@ -158,11 +159,12 @@ class Fence(wiring.Component):
         return Cat(Const(0, self.config.offset_bits), va[self.config.offset_bits :])
 
     def _lane(self, va: Value) -> Value:
-        """Which 64-bit word of the beat."""
+        """Index of the 64-bit word in the beat."""
         return va[3 : self.config.offset_bits]
 
     def _from_lane(self, operation: data.View, beat: Value) -> Value:
-        """The operand: 64 bits of the beat, or the 32 that `va` names in the low half."""
+        """The operand: 64 bits of the beat; for a 32-bit operation, the word at `va` in the low
+        half."""
         word = beat.word_select(self._lane(operation.va), 64)
         upper = ~operation.control.wide & operation.va[2]
         return Cat(Mux(upper, word[32:], word[:32]), word[32:])

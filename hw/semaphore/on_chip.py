@@ -1,4 +1,4 @@
-"""Semaphores on chip: value and timestamp memories, and the stages that operate on them."""
+"""On-chip semaphores: memories of values and timestamps, and the pipeline that operates on them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
@@ -8,21 +8,22 @@ from signalbox.hw.config import Config
 from signalbox.hw.records.semaphore import SemaphoreError, semaphore_update
 from signalbox.hw.semaphore.alu import Alu, Bitwise, Control, Outcome, Prepared, Preparer
 
-__all__ = ["Foreseen", "OnChip", "on_chip_operation", "written"]
+__all__ = ["OnChipSemaphores", "ZeroPrediction", "on_chip_operation", "semaphore_write"]
 
 DISTRIBUTED_ROWS = 64
-"""Up to so many slots the memories are distributed RAM, which reads faster than block RAM."""
+"""Up to this number of slots the memories are distributed RAM, which is faster than block RAM."""
 
 
-class Foreseen(data.Struct):
-    """Operations whose effect on a zero flag may show without the value.
+class ZeroPrediction(data.Struct):
+    """Operations that may set or clear a zero flag before the value is known.
 
     Members
     -------
-    replaces : the low half becomes that of the payload.
-    raises : 32-bit reduction INC, or IADD of what is not negative; this and what follows counts
-        only for counting semaphores.
-    adds, steps_down : 32-bit reductions IADD and DEC.
+    replaces : the low half is replaced by that of the payload.
+    raises : 32-bit reduction INC, or IADD of a non-negative payload; only for counting semaphores,
+        like the members below.
+    adds : 32-bit reduction IADD.
+    steps_down : 32-bit reduction DEC.
     """
 
     replaces: 1
@@ -32,7 +33,7 @@ class Foreseen(data.Struct):
 
     @staticmethod
     def of(control: data.View, negative: Value) -> dict[str, Value]:
-        """Members for a decoded operation; `negative`: the low half of the payload is."""
+        """Members for a decoded operation; `negative`: sign of the payload's low half."""
         counts = control.add & ~control.wide
         adds = counts & ~control.up & ~control.down
         return {
@@ -44,12 +45,12 @@ class Foreseen(data.Struct):
 
 
 def on_chip_operation(config: Config) -> data.StructLayout:
-    """One operation on `slot`, already found legal.
+    """Legal operation on `slot`.
 
     `behind`: the operation two cycles earlier writes the same slot. `counting`: on a counting
     semaphore (COPY-12). `zero`, `minus`: the low half of the payload is 0, or -1. `kind`: see
-    `Foreseen`. `low_stamp`, `high_stamp` write these halves of the timestamp: from the timer, or
-    with `cpu` from the payload.
+    `ZeroPrediction`. `low_stamp`, `high_stamp`: write this half of the timestamp, from the timer
+    or, with `cpu`, from the payload.
     """
     return data.StructLayout({
         "valid": 1,
@@ -60,36 +61,37 @@ def on_chip_operation(config: Config) -> data.StructLayout:
         "counting": 1,
         "zero": 1,
         "minus": 1,
-        "kind": Foreseen,
+        "kind": ZeroPrediction,
         "low_stamp": 1,
         "high_stamp": 1,
         "cpu": 1,
     })
 
 
-def written(config: Config) -> data.StructLayout:
-    """A write to an on-chip semaphore."""
+def semaphore_write(config: Config) -> data.StructLayout:
+    """Write to an on-chip semaphore."""
     return data.StructLayout({"valid": 1, "index": config.semaphore_bits, "value": 64})
 
 
-class OnChip(wiring.Component):
-    """One operation per cycle on `config.semaphores` slots; each sees all earlier ones. None may
-    come right behind one that writes the same slot: whoever takes turns here waits for a cycle.
+class OnChipSemaphores(wiring.Component):
+    """Operates on `config.semaphores` slots, one operation per cycle; each operation sees the
+    results of all earlier ones. The requester must insert a cycle between an operation that writes
+    a slot and the next on that slot.
 
-    Stage 1, in the cycle of `operation`: the slot is read and the operation is prepared. Stage 2:
-    it is executed. Stage 3: its result is chosen and written. An operation in stage 1 takes what
-    the one in stage 3 is about to write to the same slot instead of what it read.
+    Stage 1, in the cycle of `operation`: read the slot, prepare the operation. Stage 2: execute.
+    Stage 3: select the result and write it. A bypass forwards the result from stage 3 to an
+    operation on the same slot in stage 1.
 
-    Zero flags do not wait for the result where it shows in stage 1 already whether it is 0: a
-    release; one more, unless it is refused; one less, unless another operation on that semaphore
-    is under way. They follow the result in stage 3 otherwise.
+    A zero flag is updated early, from stage 1, when the operation alone determines it: a release;
+    an increment, unless it is refused; a decrement, unless another operation on that semaphore is
+    in flight. Otherwise it is updated with the result in stage 3.
 
-    Reset does not reach memories: for `config.semaphores` cycles after it and two more all slots
-    are cleared, one by one, and no operation may come.
+    Reset does not clear memories: for `config.semaphores` + 2 cycles after it all slots are
+    cleared, one per cycle, and no operation may come.
 
     Parameters
     ----------
-    block : the values are in block RAM, which is read a cycle earlier, at `peek`; by default when
+    block : keep the values in block RAM, which is read one cycle earlier, at `peek`; by default if
         there are many.
 
     Members
@@ -98,18 +100,20 @@ class OnChip(wiring.Component):
     peek : slot of the next cycle's operation.
     operation : see `on_chip_operation`; `slot` equals `peek` of the previous cycle.
     time : nanoseconds, for timestamps.
-    passed, error : one cycle after the operation was taken; combinational.
-    value, stamp : the slot's 64-bit payload, three cycles after, and the timestamp that it had,
-        four cycles after.
-    zero : low 32 bits of semaphore i are 0, for the first `config.counters` semaphores; one cycle
-        after the operation, or three.
-    update : one cycle after: an operation wrote semaphore `index`, or was refused (COPY-12).
-    written : with `config.trace` only; one cycle after: semaphore `index` was written and now holds
-        `value`; combinational.
+    passed : 2 cycles after `operation`: it passed.
+    error : with `passed`, its error code.
+    value : the slot's new value, 3 cycles after `operation`.
+    stamp : the slot's timestamp before the operation, 4 cycles after `operation`.
+    zero : per semaphore, the first `config.counters` ones: its low 32 bits are 0; 1 cycle after
+        `operation`, or 3.
+    update : 1 cycle after `operation`: it wrote semaphore `index`, or was refused (COPY-12).
+    written : only with `config.trace`; 1 cycle after `operation`: semaphore `index` was written and
+        now holds `value`; combinational.
 
     Attributes
     ----------
-    values, sweep : the payload memory, and the slot that is being cleared (state, for proofs).
+    values : memory of the values (state, for proofs).
+    sweep : slot being cleared (state, for proofs).
     """
 
     def __init__(self, config: Config, *, block: bool | None = None) -> None:
@@ -126,11 +130,11 @@ class OnChip(wiring.Component):
             "update": Out(semaphore_update(config)),
         }
         if config.trace:
-            members["written"] = Out(written(config))
+            members["written"] = Out(semaphore_write(config))
         super().__init__(members)
         self.config = config
         self.block = config.semaphores > DISTRIBUTED_ROWS if block is None else block
-        self.sweep = Signal(range(config.semaphores + 2))  # the last two writes have to be seen
+        self.sweep = Signal(range(config.semaphores + 2))  # plus two for the last writes to land
         # Neither memory is transparent: the bypass below is explicit (page 70: known miscompiles).
         attrs = {} if self.block else {"ram_style": "distributed"}
         # Rows for every index: reading past the end would be undefined in simulation.
@@ -156,7 +160,7 @@ class OnChip(wiring.Component):
             self.error.eq(outcome.error),
             write.addr.eq(slot_3),
             write.data.eq(outcome.result),
-            write.en.eq(valid_3),  # what is not changed is written back
+            write.en.eq(valid_3),  # an unchanged value is written back
         ]
         m.d.sync += [
             value.eq(operand),
@@ -178,7 +182,7 @@ class OnChip(wiring.Component):
         return m
 
     def _read(self, m: Module, valid_3: Signal, slot_3: Signal) -> Value:
-        """What the slot of the operation in stage 1 held before the operation in stage 3."""
+        """Value of the slot in stage 1 before the operation in stage 3."""
         slot = self.operation.slot
         if not self.block:
             read = self.values.read_port(domain="comb")
@@ -186,13 +190,13 @@ class OnChip(wiring.Component):
             return read.data
         read = self.values.read_port()
         m.d.comb += read.addr.eq(self.peek)
-        # While that was read, the operation behind stage 3 was in it.
+        # The write of the previous cycle came too late for this read, so forward its result.
         valid_4, slot_4 = Signal(), Signal.like(slot)
         m.d.sync += [valid_4.eq(valid_3), slot_4.eq(slot_3)]
         return Mux(valid_4 & (slot_4 == slot), self.value, read.data)
 
     def _prepare(self, m: Module, preparer: Preparer, valid: Signal, prepared: data.View) -> None:
-        """From stage 1 to stage 2; while slots are cleared, releases of 0 come from here."""
+        """Passes stage 1 on to stage 2; while slots are cleared, inserts releases of 0."""
         operation = self.operation
         m.d.comb += [
             preparer.control.eq(operation.control),
@@ -212,14 +216,14 @@ class OnChip(wiring.Component):
                 m.d.sync += self.clearing.eq(0)
 
     def _show_zero(self, m: Module, outcome: data.View, alu: Alu) -> None:
-        """Zero flags, and whether semaphores are 1. Of both results of the ALU this is known with
-        them, without the sum's carries."""
+        """Updates the zero flags and tracks whether semaphores are 1. For both results of the ALU
+        this is known in parallel to them, without the carries of the sum."""
         operation = self.operation
         sets, clears, steps = self._foresee(m)
         combined, differ = alu.outcome.combined[:32], (alu.value ^ alu.prepared.addend)[:32]
         either = (alu.value | alu.prepared.addend)[:32]
-        # A bit of a sum is 0 if its carry is as its addends differ; if so, the carry into the next
-        # bit is 1 when either of them is.
+        # A sum bit is 0 if its carry-in equals the XOR of its addend bits; the carry into the next
+        # bit is then their OR.
         rest = differ[2:] == either[1:31]
         zero_c, zero_t, one_c, one_t = (Signal() for _ in range(4))
         m.d.sync += [
@@ -243,8 +247,9 @@ class OnChip(wiring.Component):
                 m.d.sync += zero.eq(is_zero)
 
     def _foresee(self, m: Module) -> tuple[Signal, Signal, Signal]:
-        """What the operation in stage 1 does to the zero flag, where it shows: sets it; clears it;
-        or, if no other is under way, sets it if the value is 0 or 1, and clears it otherwise."""
+        """Effect of the operation in stage 1 on the zero flag, if it is known: sets it; clears it;
+        or, with no other operation in flight, sets it if the value is 0 or 1 and clears it
+        otherwise."""
         operation, kind = self.operation, self.operation.kind
         sets, clears, steps = Signal(), Signal(), Signal()
         counts, zero = operation.counting, operation.zero
@@ -257,7 +262,7 @@ class OnChip(wiring.Component):
         return sets, clears, steps
 
     def _keep_stamps(self, m: Module, slot_3: Signal) -> None:
-        """Timestamps are written and read in stage 4, the cycle after it is known what passes."""
+        """Timestamps are written and read in stage 4, one cycle after `passed` is known."""
         m.submodules.stamps = self.stamps
         operation = self.operation
         write = self.stamps.write_port(granularity=32)

@@ -1,4 +1,4 @@
-"""Reductions of compute releases, in the numbers of the semaphore unit (spec section 8)."""
+"""Maps reductions of compute releases to those of the semaphore unit (spec section 8)."""
 
 from amaranth.hdl import Module, Signal, Value
 
@@ -20,7 +20,7 @@ _REDUCTIONS = {
 
 
 def reduction_of(m: Module, op: Value) -> Signal:
-    """What the semaphore unit calls `op`."""
+    """The semaphore unit's code for `op`."""
     reduction = Signal(4)
     with m.Switch(op):
         for one, name in _REDUCTIONS.items():

@@ -1,4 +1,5 @@
-"""The semaphore unit: its clients take turns; the address decides between chip and memory."""
+"""Semaphore unit: arbitrates between its clients; the address selects on-chip or in-memory
+execution."""
 
 from collections.abc import Sequence
 
@@ -18,20 +19,21 @@ from signalbox.hw.records.semaphore import (
     semaphore_update,
 )
 from signalbox.hw.semaphore.alu import Bitwise, Control, Decoder
-from signalbox.hw.semaphore.in_memory import Fence, fence_operation
-from signalbox.hw.semaphore.on_chip import Foreseen, OnChip, written
+from signalbox.hw.semaphore.in_memory import InMemorySemaphores, in_memory_operation
+from signalbox.hw.semaphore.on_chip import OnChipSemaphores, ZeroPrediction, semaphore_write
 
 __all__ = ["SemaphoreUnit"]
 
 
 def _taken(config: Config) -> data.StructLayout:
-    """An operation in the second stage. `client` is one-hot, 0 for the control port, which has
-    `cpu`: `word` of a slot is read, or with `cpu_write` written.
+    """Operation in the second stage. `client` is one-hot, 0 for the control port, which sets `cpu`
+    and reads or, with `cpu_write`, writes `word` of a slot.
 
-    `supported`, `aligned`: rules of 2.2. `window`, all of its bits, and `known`: in the on-chip
-    window, and the start of a slot that was built; `exact`: `known` and `supported`. `next`,
-    `second`: its slot is that of the operation accepted one cycle, or two cycles before.
-    `counting`, `zero`, `minus`, `kind`: see `on_chip_operation`."""
+    `supported`, `aligned`: rules of 2.2. `window`, all bits set: the address is in the on-chip
+    window. `known`: it is the start of a slot that was built; `exact`: `known` and `supported`.
+    `next`, `second`: same slot as the operation accepted one cycle, or two cycles before.
+    `counting`, `zero`, `minus`, `kind`: see `on_chip_operation`.
+    """
     return data.StructLayout({
         "client": semaphore_clients(config),
         "slot": config.semaphore_bits,
@@ -46,7 +48,7 @@ def _taken(config: Config) -> data.StructLayout:
         "counting": 1,
         "zero": 1,
         "minus": 1,
-        "kind": Foreseen,
+        "kind": ZeroPrediction,
         "timestamp": 1,
         "payload": 64,
         "cpu": 1,
@@ -56,13 +58,13 @@ def _taken(config: Config) -> data.StructLayout:
 
 
 def _place(config: Config) -> data.StructLayout:
-    """Where in memory an operation is."""
+    """Location of an operation in memory."""
     return data.StructLayout({"asid": config.asid_bits, "va": VA_BITS})
 
 
 def _granted(grant: Value, offers: Sequence[data.View | Value]) -> Value:
-    """The offer whose bit of `grant` is set; any when there is none. A tree of multiplexers, each
-    of which asks for one bit only, for `grant` is late."""
+    """One-hot multiplexer, undefined without a grant. A multiplexer tree with one select bit per
+    node, as `grant` is late."""
     if len(offers) == 1:
         return Value.cast(offers[0])
     half = 1 << (len(offers) - 1).bit_length() - 1
@@ -71,40 +73,40 @@ def _granted(grant: Value, offers: Sequence[data.View | Value]) -> Value:
 
 
 class SemaphoreUnit(wiring.Component):
-    """Executes semaphore operations, each atomically with respect to all others (COPY-9).
+    """Executes semaphore operations, each atomic with respect to all others (COPY-9).
 
-    The cycle in which a request is accepted: every request is decoded and checked, and clients and
-    control port take turns, round robin. One operation is accepted in every cycle, except that one
-    right behind another that writes the same slot goes on a cycle later, and nothing is accepted
-    meanwhile, nor for `config.semaphores` + 2 cycles after reset while slots are cleared. Next
-    cycle: an operation on chip is prepared, one in memory joins the fence unit's queue, which has
-    room for one of each client. So slow memory delays nobody else on chip. The cycle after that:
-    an operation on chip is executed.
+    Cycle 0: all requests are decoded and checked, and one of a client or of the control port is
+    accepted, round robin. One is accepted per cycle, with two exceptions: an operation directly
+    after one that writes the same slot is delayed by a cycle, in which nothing is accepted; and for
+    `config.semaphores` + 2 cycles after reset slots are cleared. Cycle 1: an on-chip operation is
+    prepared; an in-memory one enters the queue of the in-memory unit, which has room for one per
+    client. So slow memory never delays on-chip operations of others. Cycle 2: an on-chip operation
+    is executed.
 
-    Latency: on chip `update` shows an operation 2 cycles after the request was accepted, and
-    `response` 3 cycles after. `zero` shows it after 2 cycles, but after 4 where it has to be
-    computed: reductions of counting semaphores other than by one, reductions of others, and one
-    less within 2 cycles after another operation that writes the same semaphore. The control port is
-    answered after 6 cycles; memory: see `Fence`.
+    Latency, in cycles after a request was accepted: on chip `update` 2 and `response` 3; `zero` 2,
+    or 4 if it has to be computed: reductions of counting semaphores other than by one, reductions
+    of other semaphores, and a decrement within 2 cycles after another operation that writes the
+    same semaphore. The control port gets its response after 6; for memory see `InMemorySemaphores`.
 
-    Errors (in this order): UNSUPPORTED; in the window UNKNOWN, whatever is not the start of a slot
-    that was built; elsewhere ALIGNMENT; then UNDERFLOW and OVERFLOW on chip, BUS and FAULT in
-    memory (2.2, COPY-12).
+    Errors, in this order: UNSUPPORTED; inside the window UNKNOWN, for an address that is not the
+    start of a slot that was built; outside ALIGNMENT; then UNDERFLOW and OVERFLOW on chip, BUS and
+    FAULT in memory (2.2, COPY-12).
 
     Members
     -------
-    client : the host's (0 on chip, 1 in memory), then one for each copy engine, then the compute
+    client : the host's two (0 on chip, 1 in memory), then one per copy engine, then the compute
         engine's.
-    memory_read, memory_write : memory client of the fence unit.
-    window : the control port's access to slots; address = slot * 4 + word, where words 0 and 1 are
+    memory_read : memory client of the in-memory unit.
+    memory_write : memory client of the in-memory unit.
+    window : slots as seen by the control port; address = slot * 4 + word, where words 0 and 1 are
         the payload, 2 and 3 the timestamp, low half first. Slots that were not built read as 0.
-    counting : semaphores below are counting semaphores (COPY-12).
-    zero : low 32 bits of semaphore i are 0, for the first `config.counters` semaphores.
-    update : a semaphore on chip was written, by a client or the control port, or a counting one
-        refused that (COPY-10, COPY-12).
-    written : only with `config.trace`, with `update`: a semaphore was written and now holds
-        `value`; combinational.
+    counting : semaphores below this index are counting semaphores (COPY-12).
+    zero : per semaphore, the first `config.counters` ones: its low 32 bits are 0.
+    update : strobe, an on-chip semaphore was written, by a client or the control port, or a
+        counting one refused an operation (COPY-10, COPY-12).
     time : nanoseconds, for timestamps.
+    written : only with `config.trace`; with `update`, the semaphore was written and now holds
+        `value`; combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -119,14 +121,14 @@ class SemaphoreUnit(wiring.Component):
             "time": In(64),
         }
         if config.trace:
-            members["written"] = Out(written(config))
+            members["written"] = Out(semaphore_write(config))
         super().__init__(members)
         self.config = config
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.on_chip = on_chip = OnChip(self.config)
-        m.submodules.fence = fence = Fence(self.config)
+        m.submodules.on_chip = on_chip = OnChipSemaphores(self.config)
+        m.submodules.fence = fence = InMemorySemaphores(self.config)
         m.d.comb += [
             on_chip.time.eq(self.time),
             self.zero.eq(on_chip.zero),
@@ -145,10 +147,11 @@ class SemaphoreUnit(wiring.Component):
         self._answer_window(m, taken, moves, on_chip)
         return m
 
-    def _take_turns(self, m: Module, on_chip: OnChip) -> tuple[data.View, Signal, data.View]:
-        """Accept one operation; returns the register behind, whether what it holds goes on, and
-        its place in memory: an operation right behind one that writes the same slot waits for a
-        cycle."""
+    def _take_turns(
+        self, m: Module, on_chip: OnChipSemaphores
+    ) -> tuple[data.View, Signal, data.View]:
+        """Accepts one operation; returns its register, a strobe that it proceeds, and its location
+        in memory. An operation directly after one that writes the same slot waits for a cycle."""
         taken = Signal(_taken(self.config))
         goes, waits, behind, effective = Signal(), Signal(), Signal(), Signal()
         earlier = (taken.slot, on_chip.update.index)
@@ -157,7 +160,7 @@ class SemaphoreUnit(wiring.Component):
         ports = [*self.client, self.window]
         requests = Cat(port.request.valid for port in ports)
         accepts = ~(waits | on_chip.clearing)
-        # Two that always agree, for one would have too much to drive: that is slow.
+        # Two identical arbiters, to halve the fan-out of the grants.
         m.submodules.turns = turns = RoundRobin(len(ports))
         m.submodules.payload_turns = payload_turns = RoundRobin(len(ports))
         chosen, clash = Signal(_taken(self.config)), Signal()
@@ -173,7 +176,7 @@ class SemaphoreUnit(wiring.Component):
             clash.eq(turns.requests.any() & chosen.next & effective & ~taken.control.acquire),
             on_chip.peek.eq(Mux(waits, taken.slot, chosen.slot)),
         ]
-        # What goes far from `chosen` is chosen once more.
+        # `slot` goes far from `chosen`, so it has a multiplexer of its own.
         slot = _granted(payload_turns.grant, [offer.slot for offer in offers])
         with m.If(accepts):
             m.d.sync += [taken.eq(chosen), taken.slot.eq(slot)]
@@ -186,8 +189,8 @@ class SemaphoreUnit(wiring.Component):
         return taken, goes, self._place(m, taken, accepts)
 
     def _place(self, m: Module, taken: data.View, accepts: Value) -> data.View:
-        """Where in memory the operation in `taken` is. It is chosen there, not when turns are
-        taken, which is late."""
+        """Location in memory of the operation in `taken`. Selected here rather than with the late
+        grants."""
         places = []
         for number, client in enumerate(self.client):
             place = Signal(_place(self.config), name=f"place_{number}")
@@ -200,7 +203,7 @@ class SemaphoreUnit(wiring.Component):
         return place
 
     def _offer(self, m: Module, number: int, earlier: tuple[Value, Value]) -> data.View:
-        """What client `number` asks for, decoded and checked; `earlier` slots: see `_describe`."""
+        """Request of client `number`, decoded and checked; `earlier`: see `_describe`."""
         request = self.client[number].request.payload
         m.submodules[f"decoder{number}"] = decoder = Decoder()
         offer = Signal(_taken(self.config), name=f"offer{number}")
@@ -235,7 +238,8 @@ class SemaphoreUnit(wiring.Component):
         return offer
 
     def _window_offer(self, m: Module, earlier: tuple[Value, Value]) -> data.View:
-        """A read is an acquire whose condition nobody looks at; a write releases one half."""
+        """Request of the control port. A read is an acquire whose condition is ignored; a write
+        releases one half."""
         request = self.window.request.payload
         offer = Signal(_taken(self.config), name="offer_window")
         control = Signal(Control, name="control_window")
@@ -267,7 +271,7 @@ class SemaphoreUnit(wiring.Component):
         payload: Value,
         earlier: tuple[Value, Value],
     ) -> list:
-        """Operation, address and payload, and what follows from them; `earlier` : slots of the
+        """Operation, address and payload, and flags derived from them; `earlier`: slots of the
         operations accepted one and two cycles before."""
         slot, low = self._slot(va), payload[:32]
         known = (va[4:16] < self.config.semaphores) & ~va[:4].any()
@@ -282,14 +286,17 @@ class SemaphoreUnit(wiring.Component):
             offer.counting.eq(slot < self.counting),
             offer.zero.eq(~low.any()),
             offer.minus.eq(low.all()),
-            *(offer.kind[name].eq(bit) for name, bit in Foreseen.of(control, low[31]).items()),
+            *(
+                offer.kind[name].eq(bit)
+                for name, bit in ZeroPrediction.of(control, low[31]).items()
+            ),
         ]
 
     def _slot(self, va: Value) -> Value:
         return va[4 : 4 + self.config.semaphore_bits]
 
     def _check(self, m: Module, taken: data.View) -> tuple[Signal, Signal]:
-        """Why the operation is refused before it sees its value, and whether it is in memory."""
+        """Error of an operation before its value is known, and whether it executes in memory."""
         refusal = Signal(SemaphoreError)
         in_memory = Signal()
         located = Mux(
@@ -304,9 +311,14 @@ class SemaphoreUnit(wiring.Component):
         return refusal, in_memory
 
     def _operate(
-        self, m: Module, taken: data.View, effective: Value, behind: Value, on_chip: OnChip
+        self,
+        m: Module,
+        taken: data.View,
+        effective: Value,
+        behind: Value,
+        on_chip: OnChipSemaphores,
     ) -> None:
-        """An operation on chip goes on."""
+        """Starts an on-chip operation."""
         operation = on_chip.operation
         cpu_stamp = taken.cpu_write & taken.word[1]
         m.d.comb += [
@@ -325,10 +337,16 @@ class SemaphoreUnit(wiring.Component):
         ]
 
     def _queue(
-        self, m: Module, taken: data.View, place: data.View, enters: Value, fence: Fence
+        self,
+        m: Module,
+        taken: data.View,
+        place: data.View,
+        enters: Value,
+        fence: InMemorySemaphores,
     ) -> None:
-        """An operation in memory waits; never in vain: a client has one operation at a time."""
-        entry = Signal(fence_operation(self.config))
+        """Queues an in-memory operation. There is always room, as a client has one operation
+        outstanding."""
+        entry = Signal(in_memory_operation(self.config))
         m.submodules.queue = queue = SyncFIFOBuffered(
             width=len(entry.as_value()), depth=len(self.client)
         )
@@ -356,11 +374,11 @@ class SemaphoreUnit(wiring.Component):
         taken: data.View,
         ends: Value,
         refusal: Value,
-        on_chip: OnChip,
-        fence: Fence,
+        on_chip: OnChipSemaphores,
+        fence: InMemorySemaphores,
     ) -> None:
-        """Fence unit and chip may end operations together. A client takes its response at once
-        (`SemaphorePort`)."""
+        """An on-chip and an in-memory operation may end in the same cycle. Clients apply no
+        back-pressure to responses (`SemaphorePort`)."""
         ended, cause = Signal(len(self.client)), Signal(SemaphoreError)
         cause_3, fenced = Signal.like(cause), Signal.like(ended)
         tag = fence.response.tag & fence.response.valid.replicate(len(self.client))
@@ -383,8 +401,10 @@ class SemaphoreUnit(wiring.Component):
             with m.Else():
                 m.d.comb += response.payload.error.eq(cause_3)
 
-    def _answer_window(self, m: Module, taken: data.View, moves: Value, on_chip: OnChip) -> None:
-        """When the slot's contents are at hand."""
+    def _answer_window(
+        self, m: Module, taken: data.View, moves: Value, on_chip: OnChipSemaphores
+    ) -> None:
+        """Responds to the control port once the slot's contents are available."""
         response = self.window.response
         stages = data.StructLayout({"ending": 1, "known": 1, "word": 2})
         stage, value = Signal(stages), Signal(64)

@@ -13,7 +13,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from signalbox.driver.memory.page_tables import PageTables
 from signalbox.driver.memory.physical import Memory
 from signalbox.hw.mmu.records import Outcome, Scope, lookup
-from signalbox.hw.mmu.translation import maintenance
+from signalbox.hw.mmu.translation import maintenance_command
 from signalbox.tb.bench.stage import MEMORY_BYTES, TAG, TRACE, Sizes
 
 __all__ = ["PAGE", "START", "Command", "Look", "Run", "Scenario"]
@@ -96,7 +96,7 @@ class Scenario:
         self._spaces: dict[int, PageTables] = {}
         self._physical: dict[tuple[int, int], int] = {}
         config = Sizes.of_environment().config
-        self._lookup, self._maintenance = lookup(config, TAG), maintenance(config)
+        self._lookup, self._maintenance = lookup(config, TAG), maintenance_command(config)
 
     @classmethod
     def start(cls, dut: Any) -> "Scenario":

@@ -20,7 +20,7 @@ from amaranth.lib import data
 from signalbox.hw import export
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.mmu.records import answer, lookup
-from signalbox.hw.mmu.translation import Mmu, miss_number
+from signalbox.hw.mmu.translation import Mmu, miss_tag
 from signalbox.hw.records.memory import memory_request, read_beat
 from signalbox.tb.runner import DESIGN, simulate
 from signalbox.tb.sim.top import instance, save
@@ -197,7 +197,7 @@ def _events(sizes: Sizes) -> Iterator[tuple[str, str, list[str]]]:
         yield f"answer__{n}__valid", "answer", [str(n), *fields]
         yield f"hit__{n}[0]", "hit", [str(n), f"hit__{n}[{config.asid_bits}:1]"]
         yield f"missed__{n}[0]", "miss", [str(n), f"missed__{n}[{config.asid_bits}:1]"]
-    bits, asid = miss_number(config, sizes.clients).size, f"[{config.asid_bits}:1]"
+    bits, asid = miss_tag(config, sizes.clients).size, f"[{config.asid_bits}:1]"
     probe, found = f"mmu.l2.probe__payload[{bits - 1}:0]", f"mmu.l2.result[{bits}:1]"
     yield "mmu.l2.probe__valid && mmu.l2.probe__ready", "probe", [probe]
     yield "found[0]", "found", [f"found{asid}", found]

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge, gather
 from cocotbext.axi import AxiResp
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.control.performance_counters import most_events
+from signalbox.hw.control.performance_counters import max_events
 from signalbox.hw.records.compute_control import warp_fault
 from signalbox.hw.registers import (
     CHANNEL,
@@ -277,7 +277,7 @@ async def counters(dut):
     dut.faults__fault.value = 0
     for _ in range(200):
         for event in EVENTS:
-            count = random.randint(0, most_events(CONFIG, event.upper()))
+            count = random.randint(0, max_events(CONFIG, event.upper()))
             counts[event] += count
             dut[f"events__{event}"].value = count
         await RisingEdge(dut.clk)

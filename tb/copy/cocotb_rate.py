@@ -64,7 +64,7 @@ async def one_64k(dut, case: str) -> None:
 @cocotb.test()
 @cocotb.parametrize(latency=[1, 30])
 async def near_memory(dut, latency: int) -> None:
-    """No fewer beats per cycle, and no more reads ahead than it takes (`Window`)."""
+    """No fewer beats per cycle, and no more reads ahead than it takes (`ReadWindow`)."""
     await _measure(dut, 4096, 12, 7, 2, latency)
 
 

@@ -5,7 +5,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import wiring
 
 from signalbox.hw.bus.axi4 import Axi4
-from signalbox.hw.bus.axi4lite import AxiLite
+from signalbox.hw.bus.axi4lite import Axi4Lite
 
 ANSWERS = {"awready", "wready", "arready"}
 """Signals to the manager; so is everything of B and R but their `ready`."""
@@ -42,7 +42,7 @@ def test_axi4_lite() -> None:
     """The same for 32-bit data, without bursts and ids."""
     address = {"valid": 1, "ready": 1, "addr": 16, "prot": 3}
     check(
-        AxiLite(16),
+        Axi4Lite(16),
         {
             **{f"{way}{name}": width for way in ("aw", "ar") for name, width in address.items()},
             **{"wvalid": 1, "wready": 1, "wdata": 32, "wstrb": 4},

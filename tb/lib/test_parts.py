@@ -6,9 +6,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.lib.onehot import encode, lowest, lowest_number, select
-from signalbox.hw.lib.popcount import tally
+from signalbox.hw.lib.popcount import popcount
 from signalbox.tb.runner import simulate
 from signalbox.tb.tiers import tiers
 
@@ -58,8 +58,8 @@ class Parts(wiring.Component):
             ),
             self.some.eq(some),
             self.number.eq(number),
-            self.tally.eq(tally(m, self.bits, "sum")),
-            self.later.eq(later(m, event, "register").as_value()),
+            self.tally.eq(popcount(m, self.bits, "sum")),
+            self.later.eq(delayed(m, event, "register").as_value()),
         ]
         return m
 

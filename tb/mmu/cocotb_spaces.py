@@ -7,7 +7,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.asid_table import Spaces
+from signalbox.hw.mmu.asid_table import AsidTable
 from signalbox.tb.goals import Rounds
 from signalbox.tb.reset import reset
 
@@ -20,7 +20,7 @@ async def every_row_for_itself(dut):
     """Look-ups and binds at random: unbound while it is being cleared and until a bind; a row is
     that of the cycle of its look-up, and stays until the next one."""
     numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-    members = Spaces(CONFIG).signature.members
+    members = AsidTable(CONFIG).signature.members
     dut.look.value = dut.asid.value = dut.bind.value = 0
     await reset(dut)
     rows: dict[int, tuple[int, int]] = {}

@@ -6,8 +6,8 @@ import pytest
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.asid_generations import Generations
-from signalbox.hw.mmu.asid_table import Spaces
+from signalbox.hw.mmu.asid_generations import AsidGenerations
+from signalbox.hw.mmu.asid_table import AsidTable
 from signalbox.hw.mmu.l1_tlb import L1Tlb
 from signalbox.hw.mmu.l2_tlb import L2Tlb
 from signalbox.hw.mmu.translation import Mmu
@@ -60,7 +60,7 @@ def test_generations(simulator: str, asids: int, bits: int) -> None:
     """Of 5 spaces there are 8 rows."""
     config = Config(asids=asids)
     simulate(
-        Generations(config, 2, bits=bits),
+        AsidGenerations(config, 2, bits=bits),
         "signalbox.tb.mmu.cocotb_generations",
         simulator=simulator,
         name=f"mmu-generations-{asids}",
@@ -71,7 +71,7 @@ def test_generations(simulator: str, asids: int, bits: int) -> None:
 @pytest.mark.parametrize("asids", tiers([1, 3, 64], smoke=[1, 3]))
 def test_spaces(simulator: str, asids: int) -> None:
     simulate(
-        Spaces(Config(asids=asids)),
+        AsidTable(Config(asids=asids)),
         "signalbox.tb.mmu.cocotb_spaces",
         simulator=simulator,
         name=f"mmu-spaces-{asids}",

@@ -3,10 +3,10 @@
 from amaranth import Const, Module, Mux, Signal
 
 from signalbox.hw.config import Config
-from signalbox.hw.copy.flop_queue import Queue
-from signalbox.hw.copy.read_window import Window
-from signalbox.hw.copy.records import BURST_BEATS, FEWEST_AHEAD
-from signalbox.hw.copy.write_responses import Answers
+from signalbox.hw.copy.flop_queue import FlopQueue
+from signalbox.hw.copy.read_window import ReadWindow
+from signalbox.hw.copy.records import BURST_BEATS, MIN_READ_AHEAD
+from signalbox.hw.copy.write_responses import WriteResponses
 from signalbox.hw.records.copy import CopyError
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.tb.proofs.formal import (
@@ -35,7 +35,7 @@ class QueueProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         depth, width, latency = 2, 1, 3
-        dut = Queue(width, depth, block=self.block)
+        dut = FlopQueue(width, depth, block=self.block)
         m.submodules.dut = wrap(dut)
         m.d.comb += [
             dut.i.valid.eq(anything(m, 1, "i_valid")),
@@ -75,14 +75,14 @@ class BlockQueueProof(QueueProof):
 class WindowProof(Proof):
     name = "copy.window"
     shows = (
-        "beats on their way are counted exactly; at most `most_ahead`, 5 and one chunk are, and "
-        "a chunk is never held up while fewer than `FEWEST_AHEAD` are"
+        "beats on their way are counted exactly; at most `max_read_ahead`, 5 and one chunk are, "
+        "and a chunk is never held up while fewer than `MIN_READ_AHEAD` are"
     )
     induction = 4
     cover = 20
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Window(CONFIG)
+        dut = ReadWindow(CONFIG)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         longest = BURST_BEATS + 1
@@ -104,23 +104,26 @@ class WindowProof(Proof):
         width, pending = inside.signal("width"), inside.signal("requested")
         most = dut.most + 6
         # Comparisons are a cycle old.
-        width_before, flying_before = Signal.like(width, init=FEWEST_AHEAD), Signal.like(dut.flying)
+        width_before, flying_before = (
+            Signal.like(width, init=MIN_READ_AHEAD),
+            Signal.like(dut.flying),
+        )
         m.d.sync += [width_before.eq(width), flying_before.eq(dut.flying)]
         few = Signal(range(8))
         """Cycles, at most 7, in which few beats were on their way."""
-        m.d.sync += few.eq(Mux(flying < FEWEST_AHEAD, Mux(few == 7, 7, few + 1), 0))
+        m.d.sync += few.eq(Mux(flying < MIN_READ_AHEAD, Mux(few == 7, 7, few + 1), 0))
         m.d.comb += [
             Assert(flying == dut.flying + pending),
             Assert((pending != 0) == (since == 1)),
             Assert(pending <= longest),
-            Assert((width >= FEWEST_AHEAD) & (width < most) & (width <= width_before + 3)),
+            Assert((width >= MIN_READ_AHEAD) & (width < most) & (width <= width_before + 3)),
             Assert(inside.signal("widest") == (width_before >= dut.most)),
             Assert(~dut.open | (flying_before < width_before)),
             Assert((since != 3) | (flying <= flying_before)),
             Assert(flying < most + longest),
             Assert((few < 2) | dut.open),
-            Cover(flying > FEWEST_AHEAD),
-            Cover(width > FEWEST_AHEAD + 1),
+            Cover(flying > MIN_READ_AHEAD),
+            Cover(width > MIN_READ_AHEAD + 1),
         ]
 
 
@@ -134,7 +137,7 @@ class AnswersProof(Proof):
     cover = 8
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Answers(CONFIG)
+        dut = WriteResponses(CONFIG)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         owed, done, failure = dut.owed, dut.done, dut.read_failure

@@ -3,7 +3,7 @@
 from amaranth import Mux, Signal
 from amaranth.hdl import Module
 
-from signalbox.hw.mmu.outstanding_bursts import Older
+from signalbox.hw.mmu.outstanding_bursts import OutstandingBursts
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -30,7 +30,7 @@ class OlderProof(Proof):
     cover = 10
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        older = Older(_PORTS, _MOST)
+        older = OutstandingBursts(_PORTS, _MOST)
         inside = Inside(older)
         m.submodules.dut = wrap(older)
         taken, ended = (anything(m, _PORTS, name) for name in ("taken", "ended"))

@@ -4,7 +4,7 @@ from amaranth import Mux, Signal
 from amaranth.hdl import Module, Value
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.page_table_reads import Pending
+from signalbox.hw.mmu.page_table_reads import PageTableReads
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -37,7 +37,7 @@ class PendingProof(Proof):
     cover = 14
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Pending(CONFIG, WALKS, OWNER)
+        dut = PageTableReads(CONFIG, WALKS, OWNER)
         inside = Inside(dut)
         asks, order = inside.submodule("asks"), inside.submodule("order")
         ask, owed = asks.read_port(domain="comb"), order.read_port(domain="comb")
@@ -65,7 +65,7 @@ class PendingProof(Proof):
         self._one(m, dut, (ask, owed), (waiting, under_way))
         m.d.comb += [Cover(waiting == WAITING), Cover(under_way == WALKS)]
 
-    def _inputs(self, m: Module, dut: Pending, waiting: Value, under_way: Value) -> None:
+    def _inputs(self, m: Module, dut: PageTableReads, waiting: Value, under_way: Value) -> None:
         """Reads are added while there is room, as many as there are walks; memory answers what it
         has taken."""
         inputs = {
@@ -85,7 +85,7 @@ class PendingProof(Proof):
             Assume(dut.read.beat.p.last),
         ]
 
-    def _one(self, m: Module, dut: Pending, ports: tuple, levels: tuple) -> None:
+    def _one(self, m: Module, dut: PageTableReads, ports: tuple, levels: tuple) -> None:
         """The chosen read."""
         (ask, owed), (waiting, under_way), width = ports, levels, len(dut.added)
         address, number = Signal(len(dut.address)), Signal(len(dut.number))

@@ -9,7 +9,7 @@ from signalbox.hw.config import CONFIGS
 from signalbox.hw.methods import Reduction, SemOp
 from signalbox.hw.records.semaphore import SemaphoreError
 from signalbox.hw.semaphore.alu import Alu, Bitwise, Control, Decoder, Prepared, Preparer
-from signalbox.hw.semaphore.on_chip import Foreseen, OnChip
+from signalbox.hw.semaphore.on_chip import OnChipSemaphores, ZeroPrediction
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -215,7 +215,7 @@ class OnChipProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         config = CONFIGS["tiny"]
-        dut = OnChip(config, block=self.block)
+        dut = OnChipSemaphores(config, block=self.block)
         look = dut.values.read_port(domain="comb")  # the proof looks into the memory
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
@@ -282,14 +282,14 @@ class OnChipProof(Proof):
         self._zero(m, dut, inside, slot, (after, expected, earlier), mine & writes)
         m.d.comb += [Cover(changed & ended), Cover(dut.zero[0] & ended & changed)]
 
-    def _offer(self, m: Module, dut: OnChip) -> None:
+    def _offer(self, m: Module, dut: OnChipSemaphores) -> None:
         """Any legal operation of a client, or of the control port."""
         operation = dut.operation
         request = anything(m, REQUEST, "request")
         cpu, half = anything(m, 1, "cpu"), anything(m, 1, "half")
         m.submodules.decoder = decoder = Decoder()
         low = request.payload[:32]
-        foreseen = Foreseen.of(operation.control, low[31])
+        foreseen = ZeroPrediction.of(operation.control, low[31])
         m.d.comb += [
             decoder.operation.eq(request.operation),
             decoder.reduction.eq(request.reduction),
@@ -320,7 +320,7 @@ class OnChipProof(Proof):
     def _zero(
         self,
         m: Module,
-        dut: OnChip,
+        dut: OnChipSemaphores,
         inside: Inside,
         slot: Signal,
         values: tuple[Value, Value, Value],

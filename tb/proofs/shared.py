@@ -8,8 +8,8 @@ from amaranth import Array, Cat, Const, Module, Mux, ResetInserter, Signal, Valu
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.asid_generations import Generations
-from signalbox.hw.mmu.l2_tlb import Held, Kind, L2Tlb, walked
+from signalbox.hw.mmu.asid_generations import AsidGenerations
+from signalbox.hw.mmu.l2_tlb import Held, Kind, L2Tlb, refill
 from signalbox.hw.mmu.records import (
     VPN_BITS,
     Outcome,
@@ -180,7 +180,7 @@ class L2Proof(Proof):
         layout = data.StructLayout({
             "valid": 1,
             "walked": 1,
-            "what": walked(CONFIG, TAG),
+            "what": refill(CONFIG, TAG),
             "touched": 1,
             "known": knows,
         })
@@ -550,7 +550,7 @@ class GenerationsProof(Proof):
     cover = 20
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Generations(SPACES, 1, bits=2)
+        dut = AsidGenerations(SPACES, 1, bits=2)
         inside = Inside(dut)
         look = inside.submodule("ram").read_port(domain="comb")
         cleaned = inside.signal("cleaned")

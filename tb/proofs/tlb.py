@@ -15,9 +15,9 @@ from signalbox.hw.mmu.records import (
     PageSize,
     Scope,
     covers,
-    ending,
     overlap,
     page,
+    page_result,
 )
 from signalbox.hw.page_tables import FaultType
 from signalbox.tb.proofs.formal import (
@@ -224,7 +224,7 @@ class L1Proof(Proof):
     def _refusals(self, m: Module, dut: L1Tlb, inside: Inside) -> None:
         """A result that is no page, of the chosen one, may be given on until an invalidation of it,
         whatever size it may have: first on its way (`coming`), then as the answer (`there`)."""
-        layout = data.StructLayout({"valid": 1, "end": ending(CONFIG)})
+        layout = data.StructLayout({"valid": 1, "end": page_result(CONFIG)})
         coming, there = Signal(layout, name="refused_coming"), Signal(layout, name="refused")
         entering, held, result = dut.entering, dut.held, dut.result.payload
         gone = self._gone(dut.invalidate, PageSize.HUGE)

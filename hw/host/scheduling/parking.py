@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.semaphore import semaphore_update
 from signalbox.hw.registers import Wait
@@ -78,7 +78,7 @@ class Parking(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # It comes late, and the first update that counts two cycles later still.
-        self._watching = later(m, self.watch, "watching")
+        self._watching = delayed(m, self.watch, "watching")
         groups = self._groups(m)
         for channel in range(self._config.channels):
             maybe = self._watch(m, channel)
@@ -106,7 +106,7 @@ class Parking(wiring.Component):
         joining, leaving = Signal(counters), Signal(counters)
         # Who leaves is known late; the channel looks at its group two cycles after at the
         # earliest.
-        unguard = later(m, self.unguard, "unguarded")
+        unguard = delayed(m, self.unguard, "unguarded")
         for counter in range(counters):
             m.d.comb += [
                 joining[counter].eq(self.guard.counter == counter),

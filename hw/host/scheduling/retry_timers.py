@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 
 __all__ = ["Timers"]
@@ -45,7 +45,10 @@ class Timers(wiring.Component):
         write, read = ram.write_port(), ram.read_port(domain="comb")
         turn = Signal(range(config.channels))
         # Both come late, and are carried out in the next cycle.
-        arm, disarm = later(m, self.arm, "armed_before"), later(m, self.disarm, "disarmed_before")
+        arm, disarm = (
+            delayed(m, self.arm, "armed_before"),
+            delayed(m, self.disarm, "disarmed_before"),
+        )
         # Registers, one stage after the other: the timer that was looked at, and how late it is.
         found = Signal(timer)
         late, in_units = Signal(32), Signal()

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.popcount import tally
+from signalbox.hw.lib.popcount import popcount
 from signalbox.hw.registers import Wait
 
 __all__ = ["Wakes"]
@@ -59,7 +59,7 @@ class Wakes(wiring.Component):
                 (blocked & ready & ~retry) & (on_chip | (group & had & lacked) | (timed & ~engine))
             ),
         ]
-        m.d.comb += self.count.eq(tally(m, woken, "woken"))
+        m.d.comb += self.count.eq(popcount(m, woken, "woken"))
         return m
 
     def _waiting(self, m: Module, wait: Wait) -> Signal:

@@ -12,7 +12,7 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
 from signalbox.hw.host.tickets import Turns
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.launch import Refusal
@@ -91,7 +91,7 @@ class ComputeMethods(wiring.Component):
         port = self.port
         for outer, inner in ((port.setting, self.setting), (port.clear, self.clear)):
             m.d.sync += outer.eq(inner)
-        answered = later(m, port.answer, "answered")
+        answered = delayed(m, port.answer, "answered")
         m.d.sync += port.on.eq(self.on)
         over = self._hear(m)
         self._take_turns(m, answered)
@@ -109,7 +109,7 @@ class ComputeMethods(wiring.Component):
         """Do one after another."""
         port, turns = self.port, self._turns
         # Whether a method waits comes late.
-        asked = later(m, self.ask, "asked")
+        asked = delayed(m, self.ask, "asked")
         m.d.comb += [
             turns.ask.valid.eq(asked.valid),
             turns.ask.channel.eq(asked.channel),
@@ -181,7 +181,7 @@ class ComputeMethods(wiring.Component):
 
     def _count(self, m: Module, answered: data.View, over: data.View) -> None:
         """Tasks under way, of channels and of epochs."""
-        began = later(m, self.port.began, "began")
+        began = delayed(m, self.port.began, "began")
         unlaunched = answered.valid & answered.unlaunched
         less, where, when = Signal(), Signal.like(over.channel), Signal()
         m.d.comb += [

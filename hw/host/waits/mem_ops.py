@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.host.records import Method
 from signalbox.hw.host.tickets import Turns
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.methods import HostMethod, MemOp, MemOpA, MemOpC, MemOpD
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.translation import MmuPort
@@ -78,8 +78,8 @@ class MemOps(wiring.Component):
         m = Module()
         m.submodules.turns = self._turns = turns = Turns(self._config)
         # Whether a method is complete, or waits, comes late.
-        asked = later(m, self.ask, "asked")
-        kept = self._keep(m, later(m, self.executed, "set"), later(m, self.clear, "new"), asked)
+        asked = delayed(m, self.ask, "asked")
+        kept = self._keep(m, delayed(m, self.executed, "set"), delayed(m, self.clear, "new"), asked)
         m.d.comb += [
             turns.ask.valid.eq(asked.valid),
             turns.ask.channel.eq(asked.channel),

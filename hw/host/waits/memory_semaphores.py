@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.delayed import later
+from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.methods import SemOp
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.semaphore import (
@@ -101,7 +101,7 @@ class Fences(wiring.Component):
         taken, answered = Signal(), Signal()
         port = self.port
         # Whether one begins comes late.
-        begun = later(m, self.begin, "begun")
+        begun = delayed(m, self.begin, "begun")
         m.d.comb += [
             store.en.eq(begun.valid),
             store.addr.eq(begun.channel),
