@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.bus.axi4lite import Axi4Lite
-from signalbox.hw.compute.engine import Compute
+from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
 from signalbox.hw.control.port import ControlPort
 from signalbox.hw.copy.engine import CopyEngine
@@ -117,7 +117,7 @@ class Signalbox(wiring.Component):
     def _compute(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
         """The compute engine, the last client of all shared units."""
         config, memory = self.config, self._memory
-        m.submodules.compute = compute = Compute(config, self._core)
+        m.submodules.compute = compute = ComputeEngine(config, self._core)
         connect(m, host.compute, compute.host)
         connect(m, control.compute, compute.control)
         connect(m, compute.mmu, memory.maintain[2])
@@ -135,7 +135,7 @@ class Signalbox(wiring.Component):
         if config.trace:
             self._trace_compute(m, compute)
 
-    def _count_compute(self, m: Module, events, host: Host, compute: Compute) -> None:
+    def _count_compute(self, m: Module, events, host: Host, compute: ComputeEngine) -> None:
         """Events of the compute engine for the performance counters."""
         over, refused = compute.host.over, compute.placement.refused
         starts = (sm.events.start.valid for sm in compute.sms)
@@ -176,7 +176,7 @@ class Signalbox(wiring.Component):
             events.invalidations.eq(self._memory.maintenance.begins),
         ]
 
-    def _trace_compute(self, m: Module, compute: Compute) -> None:
+    def _trace_compute(self, m: Module, compute: ComputeEngine) -> None:
         trace, placed, over = self.trace, compute.placement.placed, compute.host.over
         launch, opens = compute.tasks.launch, compute.tasks.port.open
         schedules = launch.p.action == LaunchAction.SCHEDULE

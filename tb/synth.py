@@ -56,14 +56,14 @@ from signalbox.hw.mmu.records import page_request
 from signalbox.hw.mmu.translation import miss_tag
 from signalbox.hw.mmu.walker import Walker
 from signalbox.hw.options import program
-from signalbox.hw.placement.controller import Placement
-from signalbox.hw.placement.sm_choice import Choice
+from signalbox.hw.placement.controller import GlobalController
+from signalbox.hw.placement.sm_choice import SmChoice
 from signalbox.hw.semaphore.in_memory import InMemorySemaphores
 from signalbox.hw.semaphore.unit import SemaphoreUnit
 from signalbox.hw.sm.controller import SmController
 from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.timing.core import TimingCore
-from signalbox.hw.task_unit.task_unit import Tasks
+from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.hw.top import Signalbox
 from signalbox.tb.folders import SIM_BUILD, shown
 
@@ -143,12 +143,12 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.maintenance": lambda config: Maintenance(config, requesters(config)),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, requesters(config)),
-    "work.tasks": Tasks,
-    "work.choice": Choice,
-    "work.choice-132": lambda config: Choice(replace(config, sms=132)),
-    "work.placement": Placement,
-    "work.placement-32": lambda config: Placement(replace(config, sms=32)),
-    "work.placement-132": lambda config: Placement(replace(config, sms=132)),
+    "work.tasks": TaskUnit,
+    "work.choice": SmChoice,
+    "work.choice-132": lambda config: SmChoice(replace(config, sms=132)),
+    "work.placement": GlobalController,
+    "work.placement-32": lambda config: GlobalController(replace(config, sms=32)),
+    "work.placement-132": lambda config: GlobalController(replace(config, sms=132)),
     "sm.controller": SmController,
     "control": ControlPort,
     "sm.core": Core,

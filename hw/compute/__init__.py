@@ -1,1 +1,1 @@
-"""The compute engine: front end, task unit, placement and SMs in one piece."""
+"""Compute engine: front end, task unit, placement and SMs."""

@@ -1,4 +1,4 @@
-"""The compute engine: from a launch to the last warp and the task's release."""
+"""Compute engine: from a launch to the last warp and the releases of the task."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.compute.warp_faults import WarpFaults
 from signalbox.hw.config import Config
-from signalbox.hw.front_end.compute_methods import Front
+from signalbox.hw.front_end.compute_methods import ComputeMethodUnit
 from signalbox.hw.front_end.contexts import Contexts, context_setting
 from signalbox.hw.front_end.host_port import ComputePort
-from signalbox.hw.front_end.launch_arbiter import Launches
+from signalbox.hw.front_end.launch_arbiter import LaunchArbiter
 from signalbox.hw.lib.shared import Shared
-from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.records.compute_control import ComputeControl
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, SemaphorePort
@@ -19,31 +19,37 @@ from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.sm.port import CoreFactory
 from signalbox.hw.sm.sm import Sm
 from signalbox.hw.task_unit.memory_share import share_memory
-from signalbox.hw.task_unit.task_end import Finish
-from signalbox.hw.task_unit.task_unit import Tasks
+from signalbox.hw.task_unit.task_end import TaskEnd
+from signalbox.hw.task_unit.task_unit import TaskUnit
 
-__all__ = ["Compute"]
+__all__ = ["ComputeEngine"]
 
 
-class Compute(wiring.Component):
+class ComputeEngine(wiring.Component):
     """Front end, task unit, contexts, global logic controller and SMs with `core` (see `Sm`).
 
     Members
     -------
-    host : methods of channels, and what becomes of their tasks.
-    control, settings : registers of the engine, and of each context.
-    semaphore : the semaphore unit, for releases of tasks, and reports of channels.
-    mmu : the translation, for binds.
-    read, write : memory of the task unit. sm_read, sm_write : of each SM.
+    host : in, methods of channels; task completions.
+    control : in, registers of the engine.
+    settings : in, registers per context.
+    semaphore : out, the semaphore unit: task releases, channel reports.
+    mmu : out, binds.
+    read : out, memory of the task unit.
+    write : out, likewise.
+    sm_read : out, memory per SM.
+    sm_write : out, likewise.
 
     Attributes
     ----------
-    placement, sms, tasks : units that counters and trace look into.
+    placement : the global logic controller, for counters and trace.
+    sms : the SMs, likewise.
+    tasks : the task unit, likewise.
     """
 
     def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
         self._config = config
-        self.placement, self.tasks = Placement(config), Tasks(config)
+        self.placement, self.tasks = GlobalController(config), TaskUnit(config)
         sm = Sm(config, core)
         self.sms = [Shared(sm, "sm") for _ in range(config.sms)]
         super().__init__({
@@ -57,9 +63,9 @@ class Compute(wiring.Component):
             "sm_read": Out(ReadPort(config)).array(config.sms),
             "sm_write": Out(WritePort(config)).array(config.sms),
         })
-        self._front = Front(config)
-        self._contexts, self._launches = Contexts(config), Launches(config)
-        self._finish, self._faults = Finish(config), WarpFaults(config)
+        self._front = ComputeMethodUnit(config)
+        self._contexts, self._launches = Contexts(config), LaunchArbiter(config)
+        self._finish, self._faults = TaskEnd(config), WarpFaults(config)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -76,7 +82,7 @@ class Compute(wiring.Component):
         return m
 
     def _launch(self, m: Module) -> None:
-        """From launches to tasks, and from their end back."""
+        """Launches to the task unit, and completions back."""
         tasks, finish, launches, front = self.tasks, self._finish, self._launches, self._front
         for name in ("setting", "clear"):
             m.d.comb += getattr(front.host, name).eq(getattr(self.host, name))
@@ -123,7 +129,7 @@ class Compute(wiring.Component):
             contexts.slice.eq(control.slice),
             contexts.mend.eq(control.mend),
             contexts.waiting.eq(tasks.waiting),
-            # A task at its end may launch another one: its context has something left.
+            # An ending task may launch another one, so its context is not empty yet.
             contexts.empty.eq(tasks.empty & self._finish.idle & self._launches.calm),
             control.broken.eq(contexts.broken),
             control.active.eq(contexts.active),
@@ -143,5 +149,5 @@ class Compute(wiring.Component):
             connect(m, sm.fault, self._faults.sm[number])
             connect(m, sm.read, flipped(self.sm_read[number]))
             connect(m, sm.write, flipped(self.sm_write[number]))
-            # Far away, and long before the row's first block.
+            # Registered for distance; the words arrive long before the first block of the row.
             m.d.sync += [sm.kernel.eq(tasks.kernel), sm.kill.eq(tasks.kill)]

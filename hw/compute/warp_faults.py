@@ -1,4 +1,4 @@
-"""Warps that cannot go on: which kernel row it is, and of which address space."""
+"""Collects warp faults and adds the address space of their kernel row."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -16,13 +16,14 @@ __all__ = ["WarpFaults"]
 
 
 class WarpFaults(wiring.Component):
-    """Takes one per cycle, the SMs in turn.
+    """Takes one fault per cycle, round robin among the SMs.
 
     Members
     -------
-    kernel : words of kernel rows, of which SPACE has the ASID.
-    sm : what warps of each SM tell.
-    rows : strobe, per kernel row: a warp of it cannot go on. fault : strobe, the whole of it.
+    kernel : in, kernel words; SPACE contains the ASID.
+    sm : in, faults per SM.
+    rows : out, strobe per kernel row: a warp faulted.
+    fault : out, strobe: the fault.
     """
 
     def __init__(self, config: Config) -> None:
@@ -56,7 +57,7 @@ class WarpFaults(wiring.Component):
         return m
 
     def _space(self, m: Module, chosen: data.View) -> Value:
-        """The address space of the chosen one's row, in the next cycle."""
+        """Address space of the row of the chosen fault, one cycle later."""
         read = keep_asids(m, self._config, self.kernel).read_port()
         m.d.comb += read.addr.eq(chosen.row)
         return read.data

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
-from signalbox.hw.front_end.inline_qmd import InlineRecords
+from signalbox.hw.front_end.inline_qmd import InlineQmd
 from signalbox.hw.methods import (
     ComputeMethod,
     PcasAction,
@@ -29,7 +29,7 @@ from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort
 from signalbox.hw.semaphore.causes import CAUSE_OF as SEMAPHORE_CAUSES
 from signalbox.hw.semaphore.qmd_reductions import reduction_of
 
-__all__ = ["Front"]
+__all__ = ["ComputeMethodUnit"]
 
 _KEPT = {
     ComputeMethod.SEND_PCAS_A: 32,
@@ -38,7 +38,7 @@ _KEPT = {
     ComputeMethod.SET_REPORT_SEMAPHORE_B: 32,
     ComputeMethod.SET_REPORT_SEMAPHORE_C: 32,
 }
-"""Settings of each channel that are kept, and how many bits of them."""
+"""Channel settings that are stored, and their widths."""
 
 _SCHEDULES = (
     PcasAction.SCHEDULE,
@@ -47,32 +47,33 @@ _SCHEDULES = (
     PcasAction.INVALIDATE_PREFETCH_COPY_SCHEDULE,
     PcasAction.INVALIDATE_PREFETCH_COPY_FORCE_REQUIRE_SCHEDULING,
 )
-"""There is no cache of records that could be invalidated, copied to, or filled before."""
+"""There is no QMD cache to invalidate, copy to or prefetch into."""
 
 _ACTIONS = {
     PcasAction.INCREMENT_PUT: LaunchAction.INCREMENT_PUT,
     PcasAction.DECREMENT_DEPENDENCE: LaunchAction.DECREMENT_DEPENDENCE,
 }
-"""What is not a launch, or not at once."""
+"""Actions other than an immediate launch."""
 
 _NOTHING = (PcasAction.NOP, PcasAction.INVALIDATE, PcasAction.PREFETCH)
 
 
-class Front(wiring.Component):
-    """Keeps what channels set, and does one method after another.
+class ComputeMethodUnit(wiring.Component):
+    """Stores channel settings and executes compute methods, one at a time.
 
-    What was loaded of an inline record is in memory before the channel's next method that does
-    something begins. A launch is handed on 4 cycles after its method was taken, if nothing was
-    loaded, and answered in the cycle after the task unit's answer.
+    The loaded dwords of an inline QMD are in memory before the channel's next action method starts.
+    A launch is handed on 4 cycles after its method is accepted, if no dwords were loaded, and
+    answered in the cycle after the task unit's response.
 
     Members
     -------
-    host : the host, but for `over`, which `Launches` tells.
-    launch, launched : a channel's task, and what became of its launch.
-    limit : how many slots a context's tasks may hold (SET_CWD_SLOT_COUNT).
-    semaphore : the semaphore unit, for SET_REPORT_SEMAPHORE.
-    write : memory, for inline records.
-    idle : no method is under way.
+    host : in, the host, except for `over`, which comes from `LaunchArbiter`.
+    launch : out, a launch by a channel.
+    launched : in, its result.
+    limit : out, strobe: slots that a context's tasks may hold (SET_CWD_SLOT_COUNT).
+    semaphore : out, the semaphore unit, for SET_REPORT_SEMAPHORE.
+    write : out, the memory, for inline QMDs.
+    idle : out, no method is in progress.
     """
 
     def __init__(self, config: Config) -> None:
@@ -86,10 +87,10 @@ class Front(wiring.Component):
             "write": Out(WritePort(config)),
             "idle": Out(1),
         })
-        self._inline, self._method = InlineRecords(config), Signal(compute_method(config))
+        self._inline, self._method = InlineQmd(config), Signal(compute_method(config))
         self._answer = Signal.like(self.host.answer)
         self._page = Signal(32)
-        """Of the channel's inline record."""
+        """Page of the channel's inline QMD."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -117,10 +118,11 @@ class Front(wiring.Component):
         m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~host.method.valid)
         return m
 
-    # -- what channels set -------------------------------------------------------------------------
+    # -- channel settings --------------------------------------------------------------------------
 
     def _ram(self, m: Module, name: str, width: int) -> tuple:
-        """A word per channel; that of the method's, one cycle later."""
+        """A RAM with one word per channel. Returns its write port, and the word of the method's
+        channel, one cycle later."""
         ram = Memory(shape=width, depth=1 << self._config.channel_bits, init=[])
         m.submodules[name] = ram
         read = ram.read_port()
@@ -128,7 +130,7 @@ class Front(wiring.Component):
         return ram.write_port(), read.data
 
     def _keep(self, m: Module, name: ComputeMethod, width: int) -> Value:
-        """What a method has set."""
+        """Value of a stored setting."""
         write, value = self._ram(m, name.name.lower(), width)
         setting, clear = self.host.setting, self.host.clear
         m.d.comb += [
@@ -139,7 +141,7 @@ class Front(wiring.Component):
         return value
 
     def _pages(self, m: Module) -> Signal:
-        """Where inline records belong; the returned strobe sets that of the method's channel."""
+        """Pages of the inline QMDs; the returned strobe sets that of the method's channel."""
         store = Signal()
         write, page = self._ram(m, "inline_pages", 32)
         m.d.comb += [
@@ -153,7 +155,7 @@ class Front(wiring.Component):
     # -- one method --------------------------------------------------------------------------------
 
     def _end(self, m: Module, cause: Cause | Value = Cause.NONE) -> None:
-        """The method is done, or refused."""
+        """Complete or refuse the method."""
         m.d.sync += [self._answer.valid.eq(1), self._answer.cause.eq(cause)]
         m.next = "IDLE"
 
@@ -200,7 +202,7 @@ class Front(wiring.Component):
                         with m.Default():
                             self._end(m, Cause.COMPUTE_MODE)
                 with m.Case(ComputeMethod.SET_INLINE_QMD_ADDRESS_A >> 2):
-                    # Records lie in the low 40 bits of an address space.
+                    # QMDs are in the lowest 40 bits of an address space.
                     with m.If(value != 0):
                         self._end(m, Cause.COMPUTE_MODE)
                 with m.Case(ComputeMethod.SET_INLINE_QMD_ADDRESS_B >> 2):
@@ -229,7 +231,7 @@ class Front(wiring.Component):
             self._end(m, Cause.COMPUTE_MODE)
 
     def _limit(self, m: Module) -> None:
-        """Slots for the channel's context; 0: all."""
+        """Slot limit of the channel's context; 0 means all."""
         limit, count = self.limit, self._method.data[:8]
         m.d.comb += [limit.context.eq(self._method.context), limit.count.eq(count)]
         with m.If(self._method.context < self._config.contexts):
@@ -278,7 +280,7 @@ class Front(wiring.Component):
                 self._end(m, cause)
 
     def _describe(self, m: Module) -> Signal:
-        """The task of a launch, and the request of a report. Returns why that is refused."""
+        """Payloads of a launch and a report. Returns the cause of a refused report."""
         cause = Signal(Cause)
         with m.Switch(self.semaphore.response.p.error):
             for error, name in SEMAPHORE_CAUSES.items():

@@ -1,4 +1,5 @@
-"""Contexts: which one runs, and its address spaces bound before (ASID-20, ASID-21)."""
+"""Context scheduler: selects the running context and binds its address spaces (ASID-20,
+ASID-21)."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -22,34 +23,40 @@ _VIDEO = 0
 
 
 def context_setting() -> data.StructLayout:
-    """Of a context: where its instance block lies, physical address >> 12, and how its tasks are
-    placed: CONTEXT is the automatic choice (ASID-32)."""
+    """Settings of a context: physical address >> 12 of its instance block, and its placement
+    policy; CONTEXT selects automatically (ASID-32)."""
     return data.StructLayout({"instance": PA_BITS - 12, "placement": Placement})
 
 
 class Contexts(wiring.Component):
-    """One context runs at a time. The next one is chosen in turn among those with tasks waiting,
-    when the one that runs has none left, or its slice is over.
+    """Runs one context at a time. The next one is selected round robin among those with waiting
+    tasks, once the running one has none left or its time slice has expired.
 
-    Before it runs, its instance block is read, and each of its subcontexts that has a page
-    directory is bound: ASID to page directory base, one after the other. When all are acknowledged
-    its tasks may have slots (`active`). One that leaves gives up all slots before.
+    Before a context runs, its instance block is read, and each subcontext with a page directory is
+    bound: ASID to page directory base, one after the other. Once all binds are acknowledged, its
+    tasks may have slots (`active`). A context that leaves gives up all slots first.
 
-    A context whose instance block cannot be read, or names what cannot be bound, is `broken`: its
-    tasks stay where they are until `mend`.
+    A context whose instance block cannot be read, or has a page directory that cannot be bound, is
+    `broken`: its tasks stay in their lists until `mend`.
 
-    Placement that is left to the machine: deep when the context has more than one address space,
-    otherwise wide (ASID-32).
+    Automatic placement: deep for a context with more than one address space, otherwise wide
+    (ASID-32).
 
     Members
     -------
-    settings : of each context.
-    slice : cycles that a context runs while others wait; counted anew when it becomes active.
-    waiting : per context, a list holds a task of it. empty : see `Tasks`.
-    context, active, leave, automatic : to the task unit.
-    mmu : the translation. read : the memory.
-    broken, mend : per context; strobe that lets it be tried again.
-    bound : strobe: all binds of `context` are acknowledged.
+    settings : in, per context.
+    slice : in, time slice in cycles while other contexts wait; counted from `active` on.
+    waiting : in, per context: one of its lists is not empty.
+    empty : in, see `TaskUnit`.
+    context : out, the running context.
+    active : out, see `TaskUnit`.
+    leave : out, see `TaskUnit`.
+    automatic : out, see `TaskUnit`.
+    mmu : out, binds.
+    read : out, the memory.
+    broken : out, per context: it cannot run.
+    mend : in, strobe per context: allow it to run again.
+    bound : out, strobe: all binds of `context` are acknowledged.
     """
 
     def __init__(self, config: Config) -> None:
@@ -105,7 +112,7 @@ class Contexts(wiring.Component):
             m.next = "VALID"
 
     def _ask(self, m: Module, offset: Value) -> None:
-        """A word of the instance block."""
+        """Read a word of the instance block."""
         request = self._word.request
         m.d.comb += [
             request.valid.eq(1),
@@ -114,12 +121,12 @@ class Contexts(wiring.Component):
         ]
 
     def _break(self, m: Module) -> None:
-        """The context cannot run."""
+        """Mark the context as broken."""
         m.d.sync += self.broken.eq((self.broken & ~self.mend) | self._turn)
         m.next = "NONE"
 
     def _read_valid(self, m: Module) -> None:
-        """Which subcontexts have a page directory."""
+        """Read the mask of subcontexts with a page directory."""
         word = self._word
         with m.State("VALID"):
             self._ask(m, Const(SC_VALID, 12))
@@ -133,7 +140,7 @@ class Contexts(wiring.Component):
                     self._break(m)
 
     def _read_bases(self, m: Module) -> None:
-        """The next one of them."""
+        """Read the next page directory base."""
         word, first = self._word, Signal(SUBCONTEXTS)
         base = data.View(PageDirectoryBase, word.answer.data)
         m.d.comb += first.eq(lowest(self._left))
@@ -179,7 +186,7 @@ class Contexts(wiring.Component):
             m.next = "RUNS"
 
     def _run(self, m: Module, requests: Signal) -> None:
-        """Until another one is to run."""
+        """Run until another context is due."""
         count, over = Signal(32), Signal()
         mine, others = (requests & self._turn).any(), (requests & ~self._turn).any()
         m.d.comb += over.eq(count >= self.slice)
@@ -188,7 +195,7 @@ class Contexts(wiring.Component):
             with m.If(others & (over | (self.empty & ~mine))):
                 m.d.sync += self.leave.eq(1)
                 m.next = "TOLD"
-        with m.State("TOLD"):  # what `empty` says is from before
+        with m.State("TOLD"):  # `empty` lags by one cycle
             m.next = "LEAVES"
         with m.State("LEAVES"):
             with m.If(self.empty):
@@ -196,7 +203,7 @@ class Contexts(wiring.Component):
                 m.next = "NONE"
 
     def _place(self, m: Module) -> None:
-        """Placement of tasks that leave it to the context."""
+        """Policy of tasks that leave the choice to the context."""
         with m.Switch(self._setting.placement):
             for name in Policy:
                 with m.Case(Placement[name.name]):

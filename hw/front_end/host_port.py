@@ -1,4 +1,4 @@
-"""The compute engine, seen from the host."""
+"""Port between host and compute engine."""
 
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -25,7 +25,7 @@ _CAUSES = {
 
 
 def cause_of(m: Module, refusal: Value) -> Signal:
-    """Why a channel halts whose task was refused, or has failed."""
+    """Cause reported for a channel whose task was refused or has failed."""
     cause = Signal(Cause)
     with m.Switch(refusal):
         for one, name in _CAUSES.items():
@@ -35,7 +35,7 @@ def cause_of(m: Module, refusal: Value) -> Signal:
 
 
 def compute_setting(config: Config) -> data.StructLayout:
-    """A method that sets state and is complete at once; a strobe. `address` in dwords."""
+    """Strobe: a method that sets state and is complete at once. `address` is in dwords."""
     return data.StructLayout({
         "valid": 1,
         "channel": config.channel_bits,
@@ -45,8 +45,8 @@ def compute_setting(config: Config) -> data.StructLayout:
 
 
 def compute_method(config: Config) -> data.StructLayout:
-    """A method that does something, for a channel's address space and context. `epoch` goes into
-    the pointer of a task that it launches."""
+    """An action method, with the channel's address space and context. `epoch` is copied into the
+    pointer of a launched task."""
     return data.StructLayout({
         "channel": config.channel_bits,
         "asid": config.asid_bits,
@@ -65,21 +65,23 @@ compute_answer = data.StructLayout({
     "trap": 1,
     "unlaunched": 1,
 })
-"""A method is done, or refused for `cause`, at `va`; `trap`: it asks for an interrupt.
-`unlaunched`: its task, of which `began` has told, is none."""
+"""Strobe: a method is complete, or refused for `cause` at `va`. `trap`: it requests an interrupt.
+`unlaunched`: no task exists, although `began` was signalled."""
 
 
 class ComputePort(wiring.Signature):
-    """Methods of class C6C0, and what becomes of tasks.
+    """Methods of class C6C0 and task completions, seen from the host.
 
     Members
     -------
-    on : per channel, it is switched on; when it is no more, queues that it has launched are closed.
-    setting : a method that sets state. clear : strobe: `channel` starts anew, and has set nothing.
-    method, answer : one at a time: the next is offered after the answer to the one before.
-    began : strobe: a task of `channel` is launched, also by another task; in no cycle with
-        `answer`.
-    over : each task that has begun, once, unless its launch was refused.
+    on : out, per channel: it is enabled; queues launched by a disabled channel are closed.
+    setting : out, a method that sets state.
+    clear : out, strobe: `channel` restarts with all settings cleared.
+    method : out, an action method; the next one is offered after `answer`.
+    answer : in, strobe: result of the method.
+    began : in, strobe: a task of `channel` is launched, by a method or by another task; never
+        together with `answer`.
+    over : in, completion of each launched task, unless its launch was refused.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""Records that channels load by methods: LOAD_INLINE_QMD_DATA (HOST-9)."""
+"""QMDs loaded by methods: LOAD_INLINE_QMD_DATA (HOST-9)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -12,26 +12,30 @@ from signalbox.hw.methods import ComputeMethod
 from signalbox.hw.qmd import QMD_BYTES
 from signalbox.hw.records.memory import MemoryStatus, WritePort
 
-__all__ = ["InlineRecords"]
+__all__ = ["InlineQmd"]
 
 _DWORDS = QMD_BYTES // 4
 _FIRST = ComputeMethod.LOAD_INLINE_QMD_DATA >> 2
 
 
-class InlineRecords(wiring.Component):
-    """Keeps a record per channel, and which of its dwords were loaded; writes these to memory.
+class InlineQmd(wiring.Component):
+    """Buffers one QMD per channel with a mask of its loaded dwords, and writes these to memory.
 
-    A write takes the memory's answer, as many cycles as the record has beats, and 3 more. Loads of
-    other channels go on meanwhile.
+    A write takes the memory latency, one cycle per beat, and 3 more. Other channels can load
+    meanwhile.
 
     Members
     -------
-    setting, clear : see `ComputePort`.
-    channel, asid, page : whose record, and where it belongs; from two cycles before `start` on.
-    some : dwords of it are loaded.
-    start : strobe: write them. done : strobe: that is over, and they are forgotten. status : how
-        it ended.
-    write : the memory.
+    setting : in, see `ComputePort`.
+    clear : in, see `ComputePort`.
+    channel : in, the channel to write; stable from two cycles before `start` on.
+    asid : in, address space of its QMD.
+    page : in, address of its QMD >> 8.
+    some : out, dwords of the QMD are loaded.
+    start : in, strobe: write them.
+    done : out, strobe: the write is complete and the mask is cleared.
+    status : out, status of the write.
+    write : out, the memory.
     """
 
     def __init__(self, config: Config) -> None:
@@ -95,12 +99,12 @@ class InlineRecords(wiring.Component):
         return m
 
     def _loads(self) -> tuple:
-        """Whether the setting of the cycle before is a load, and of which dword."""
+        """Whether the setting of the previous cycle is a load, and the number of its dword."""
         number = (self._setting.address - _FIRST)[:12]
         return self._setting.valid & (number < _DWORDS), number[: _DWORDS.bit_length() - 1]
 
     def _masks(self, m: Module, forget: Signal) -> Signal:
-        """Of each channel which dwords are loaded; those of `channel`, one cycle later."""
+        """Mask of loaded dwords per channel. Returns that of `channel`, one cycle later."""
         config = self._config
         self._setting, self._clear = (
             delayed(m, self.setting, "setting_before"),
@@ -130,7 +134,7 @@ class InlineRecords(wiring.Component):
         return mask
 
     def _beats(self, m: Module, following: Signal) -> Signal:
-        """The dwords, as beats: that of `following`, in the next cycle."""
+        """The dwords, as beats. Returns beat `following`, one cycle later."""
         config = self._config
         width, dwords = config.data_width, config.beat_dwords
         depth = (QMD_BYTES // config.beat_bytes) << config.channel_bits

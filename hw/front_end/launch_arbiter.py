@@ -1,4 +1,4 @@
-"""Who launches: channels, and tasks at their end (HOST-9, HOST-10)."""
+"""Arbiter of launches by channels and by ending tasks (HOST-9, HOST-10)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -19,35 +19,39 @@ from signalbox.hw.records.launch import (
 )
 from signalbox.hw.records.placement import task_pointer
 
-__all__ = ["Launches"]
+__all__ = ["LaunchArbiter"]
 
 _ACTIONS = {
     DependentAction.INCREMENT_PUT: LaunchAction.INCREMENT_PUT,
     DependentAction.SCHEDULE: LaunchAction.SCHEDULE,
-    # There is no cache of records to be invalidated or copied to.
+    # There is no QMD cache to invalidate or copy to.
     DependentAction.INVALIDATE_COPY_SCHEDULE: LaunchAction.SCHEDULE,
     DependentAction.DECREMENT_DEPENDENCE: LaunchAction.DECREMENT_DEPENDENCE,
 }
 
 
-class Launches(wiring.Component):
-    """Launches go to the task unit one by one, those of channels and those of ended tasks in turn.
+class LaunchArbiter(wiring.Component):
+    """Forwards launches to the task unit one at a time, alternating between channels and ending
+    tasks.
 
-    Every task that was accepted comes back once: complete, or failed (but for one that `Tasks` has
-    lost). A dependent task that is refused comes back as failed: nobody else waits for the answer;
-    one that is not launched yet, or only gets an entry more, comes back as complete.
+    Every accepted task is reported once, as complete or failed, except for those that `TaskUnit`
+    has lost. A refused dependent task is reported as failed, since no channel waits for the
+    response; one that is not launched yet, or only receives a queue entry, is reported as complete.
 
     Members
     -------
-    channel : launches of channels. answer : strobe, what became of it; before the next is taken.
-    act : what an ended task does to another.
-    launch, launched : to and from the task unit.
-    failed : tasks that were given up; see `Tasks`. completed : tasks that are complete; `Finish`.
-    began : strobe, a dependent task is launched; in no cycle with `answer`, nor with one in which a
-        launch of a channel is taken.
-    over : each task that is over, once: one that is complete, one that failed, a dependent one that
-        was refused.
-    calm : no launch is under way. idle : nor is one offered, nor a task that is over.
+    channel : in, launches by channels.
+    answer : out, strobe: result of a channel's launch; before the next one is accepted.
+    act : in, action of an ending task on its dependent task.
+    launch : out, to the task unit.
+    launched : in, from the task unit.
+    failed : in, tasks that were given up; see `TaskUnit`.
+    completed : in, completed tasks; see `TaskEnd`.
+    began : out, strobe: a dependent task is launched; never together with `answer`, nor with the
+        acceptance of a channel's launch.
+    over : out, each task that is complete, has failed, or was refused as a dependent task, once.
+    calm : out, no launch is in progress.
+    idle : out, like `calm`, and none is offered and no task is to be reported.
     """
 
     def __init__(self, config: Config) -> None:
@@ -128,7 +132,7 @@ class Launches(wiring.Component):
         return m
 
     def _tell(self, m: Module, none: Signal, told: Signal) -> None:
-        """Of tasks that are over, one at a time."""
+        """Report tasks, one at a time."""
         m.submodules.turns = turns = SteadyRoundRobin(3)
         over, failed, completed = self.over, self.failed, self.completed
         m.d.comb += [
@@ -148,7 +152,7 @@ class Launches(wiring.Component):
 
 
 def _action_of(m: Module, dependent: Value) -> tuple[Signal, Signal]:
-    """What the task unit is asked for, and whether it can be."""
+    """The launch action of a dependent action, and whether it is supported."""
     action, known = Signal(LaunchAction), Signal()
     with m.Switch(dependent):
         for one, launch in _ACTIONS.items():

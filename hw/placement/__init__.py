@@ -1,1 +1,1 @@
-"""Global logic controller: kernel table, SM table, choice of the SM of a block (PLACE-1 … 10)."""
+"""Global logic controller: kernel table, SM table, SM choice (PLACE-1 … 10)."""

@@ -1,4 +1,4 @@
-"""Which blocks of each row are undistributed (PLACE-7, ASID-25)."""
+"""Undistributed blocks of each row (PLACE-7, ASID-25)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -6,34 +6,38 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.placement.grid_raster import Raster
+from signalbox.hw.placement.grid_raster import GridRaster
 from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates
 
-__all__ = ["Numbering"]
+__all__ = ["BlockNumbers"]
 
 _count = data.StructLayout({"blocks": BLOCK_COUNT_BITS, "last": 1, "empty": 1})
-"""So many undistributed blocks; there is just one, there is none."""
+"""Number of undistributed blocks; flags for exactly one, and for none."""
 
 
-class Numbering(wiring.Component):
-    """Of each row how many blocks are undistributed, and the next one's place in the grid; in RAM.
+class BlockNumbers(wiring.Component):
+    """Number of undistributed blocks of each row and grid position of the next one, in RAM.
 
-    One block per cycle, also of one row in cycles one after the other: the row is named a cycle
-    ahead, and what is taken counts in the next cycle. The row looked at is in registers.
+    One block per cycle, even of the same row in consecutive cycles: the row is selected one cycle
+    ahead, and `take` takes effect in the next cycle. The selected row is held in registers.
 
-    What a row opens with and what becomes of it are in RAMs of their own, so that a row can open
-    while a block is taken from another; `fresh` tells which counts.
+    Initial and updated counts are in separate RAMs, so a row can open while a block of another one
+    is taken; `fresh` selects between them.
 
     Members
     -------
-    open : a row opens; none of the other events is for it. It can be asked for and be `ahead` from
-        the next cycle on; `at` is right when it is `ahead` 3 cycles later.
-    ahead : the row that is looked at in the next cycle.
-    blocks, at, empty, last : of the row looked at, `blocks` undistributed, the first of them at
-        `at`; there is none, just one.
-    take : that block is distributed. change : the row has `count` undistributed blocks from now on;
-        not together with `take`.
-    ask, asked : a second row to look at, and its count; combinational.
+    open : in, strobe: a row opens; no other event of this row in the same cycle. It can be `ask`
+        and `ahead` from the next cycle on; `at` is correct if it is `ahead` 3 cycles later.
+    ahead : in, the row to be selected in the next cycle.
+    blocks : out, undistributed blocks of the selected row.
+    at : out, position of the first one.
+    empty : out, there is none.
+    last : out, there is exactly one.
+    take : in, strobe: that block is distributed.
+    change : in, strobe: the selected row has `count` undistributed blocks from now on; never
+        together with `take`.
+    ask : in, a second row to read.
+    asked : out, its count; combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -62,7 +66,7 @@ class Numbering(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.raster = raster = Raster(config)
+        m.submodules.raster = raster = GridRaster(config)
         self._row, self._fresh = row, fresh = Signal(config.row_bits), Signal(config.rows)
         writes = Signal()
         m.d.sync += row.eq(self.ahead)
@@ -116,7 +120,7 @@ class Numbering(wiring.Component):
             m.d.sync += now.eq(then)
 
     def _count(self, m: Module, now: data.View, then: data.View) -> None:
-        """What becomes of the count. By `change`, which is known before `take`."""
+        """Next count. Selected by `change`, which is known earlier than `take`."""
         count = self.change.count
         with m.If(self.change.valid):
             m.d.comb += [then.blocks.eq(count), then.last.eq(count == 1), then.empty.eq(count == 0)]

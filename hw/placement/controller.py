@@ -1,24 +1,24 @@
-"""The global logic controller: which block goes to which SM (PLACE-1 … 10, ASID-30 … 32)."""
+"""Global logic controller: assigns blocks to SMs (PLACE-1 … 10, ASID-30 … 32)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
-from signalbox.hw.placement.block_numbers import Numbering
-from signalbox.hw.placement.kernel_table import Kernels, decision
+from signalbox.hw.placement.block_numbers import BlockNumbers
+from signalbox.hw.placement.kernel_table import KernelTable, decision
 from signalbox.hw.placement.row_order import row_event
-from signalbox.hw.placement.row_requests import Requests
-from signalbox.hw.placement.running_blocks import Running
-from signalbox.hw.placement.sm_choice import Choice, Gather
-from signalbox.hw.placement.sm_table import Rank, SmRow, sight
+from signalbox.hw.placement.row_requests import RowRequests
+from signalbox.hw.placement.running_blocks import RunningBlocks
+from signalbox.hw.placement.sm_choice import PipelinedOr, SmChoice
+from signalbox.hw.placement.sm_table import Rank, SmRow, sm_flags
 from signalbox.hw.records.placement import GlobalPort, Policy, SmLink, block_record
 
-__all__ = ["Placement", "Step", "placed", "refused"]
+__all__ = ["GlobalController", "Step", "placed", "refused"]
 
 
 class Step(enum.Enum, shape=2):
-    """Which step found the SM (PLACE-2, 4, 5)."""
+    """The step that found the SM (PLACE-2, 4, 5)."""
 
     WHOLE = 0
     WARP = 1
@@ -26,7 +26,7 @@ class Step(enum.Enum, shape=2):
 
 
 def placed(config: Config) -> data.StructLayout:
-    """A block was placed on `sm`; a strobe."""
+    """Strobe: a block was placed on `sm`."""
     return data.StructLayout({
         "valid": 1,
         **block_record(config).members,
@@ -43,51 +43,55 @@ refused = data.StructLayout({
     "slots": 1,
     "lower": 1,
 })
-"""A decision found no SM; a strobe, and what no SM had when it began: registers, warps, shared
-memory of a whole block, a block slot; only blocks of lower priority."""
+"""Strobe: a decision found no SM. Flags: no SM had the registers, warps or shared memory for a
+whole block, or a free slot, when the decision was issued; `lower`: no SM had only blocks of lower
+priority."""
 
 
-class Placement(wiring.Component):
-    """Kernel table × SM table → blocks to SMs; up to one per cycle.
+class GlobalController(wiring.Component):
+    """Assigns blocks of the kernel table to SMs of the SM table, up to one block per cycle.
 
-    A decision begins with a kernel and what is known of all SMs in that cycle, goes through the
-    rounds of `Choice`, and is carried out in the cycle after the last. Then:
+    A decision starts with a kernel and the state of all SMs in that cycle, passes the rounds of
+    `SmChoice`, and commits in the cycle after the last round. At commit:
 
-    * It is the kernel's turn: no row that goes before it has undistributed blocks without a
-      decision. From the cycle after `open` was taken, or the third after `add`, no block of a row
-      after it is sent before all of its own, except those that were sent already.
-    * The SM qualifies, by the step that was decided: what it has left can only have grown since the
-      decision began, for an SM that got a block meanwhile is out of the choice.
-    * No SM qualified by a better step, or for step A with the policy's preference, when the
-      decision began, whatever became of it since. Else the decision fails, as it does when no SM
-      was found, and the kernel waits for one that succeeds.
+    * The kernel is in order: no row ahead of it has an undistributed block without a decision. From
+      the cycle after `open` is accepted, or the third after `add`, no block of a later row is sent
+      before all blocks of the row, except for those sent already.
+    * The SM qualifies for the step decided: its free resources can only have grown since the
+      decision started, because an SM that receives a block is struck out of the choice.
+    * No SM qualified for a better step, or for step A with the policy's preference, when the
+      decision started. Otherwise the decision fails, as it does when no SM is found, and the kernel
+      waits for a successful one.
 
-    Within a step the SM is the best of the policy's order, of those that qualified when the
-    decision began, less those that got a block in the rounds since, and those that had lost to one
-    of these in the choice.
+    Within a step the SM is the best by policy among those that qualified when the decision started,
+    except for SMs that received a block during the rounds, and SMs beaten by one of these in the
+    choice.
 
-    With other policies than wide, after a step A further blocks of the kernel follow to the same
-    SM, one per cycle, while it has room for a whole block (PLACE-3).
+    With policies other than wide, a placement by step A is followed by further blocks of the kernel
+    to the same SM, one per cycle, while it has room for a whole block (PLACE-3).
 
-    From `open` taken, of a kernel that goes first, to its first block valid at an SM: 5 cycles and
-    the rounds of the choice; from `freed` of which a waiting kernel has need: 3 cycles and the
-    rounds. Of 132 SMs: 10 and 8.
+    From an accepted `open`, of the first kernel in order, to its first block valid at an SM: 5
+    cycles plus the rounds of the choice; from `freed` of a resource that a waiting kernel needs: 3
+    cycles plus the rounds. With 132 SMs: 10 and 8.
 
     Members
     -------
-    port : the task unit. sm : the SMs.
-    placed, refused : for traces and counters. `placed` comes with the block's first valid cycle.
+    port : in, requests of the task unit.
+    sm : out, one link per SM.
+    placed : out, for traces and counters; in the first cycle in which the block is valid at the SM.
+    refused : out, for traces and counters.
 
     Attributes
     ----------
-    rows : the SM table. commit : a block is placed, to be seen in the next cycle (for proofs).
+    rows : the SM table (for proofs).
+    commit : a block is placed, visible in the next cycle (for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self.rows = [SmRow(config) for _ in range(config.sms)]
-        self.kernels, self.numbering = Kernels(config), Numbering(config)
-        self.choice = Choice(config)
+        self.kernels, self.numbering = KernelTable(config), BlockNumbers(config)
+        self.choice = SmChoice(config)
         self.commit = Signal()
         super().__init__({
             "port": In(GlobalPort(config)),
@@ -101,9 +105,9 @@ class Placement(wiring.Component):
         config = self._config
         m.submodules.kernels, m.submodules.numbering = self.kernels, self.numbering
         m.submodules.choice = self.choice
-        m.submodules.requests = self._requests = Requests(config)
-        m.submodules.running = self._running = Running(config)
-        m.submodules.gather = self._gather = Gather(sight(config), config.sms)
+        m.submodules.requests = self._requests = RowRequests(config)
+        m.submodules.running = self._running = RunningBlocks(config)
+        m.submodules.gather = self._gather = PipelinedOr(sm_flags(config), config.sms)
         for n, row in enumerate(self.rows):
             m.submodules[f"row_{n}"] = row
         self._flush, self._restart = Signal(), Signal()
@@ -118,7 +122,7 @@ class Placement(wiring.Component):
         return m
 
     def _decisions(self, m: Module) -> list[data.View]:
-        """The decisions under way: the one that begins, and one per step behind it."""
+        """The decisions in flight: the new one, and one per pipeline step."""
         steps = [self.kernels.begins]
         for n in range(1 + len(self.choice.rounds)):
             step = Signal(decision(self._config), name=f"decision_{n}")
@@ -129,7 +133,7 @@ class Placement(wiring.Component):
         return steps
 
     def _ask(self, m: Module) -> None:
-        """What the task unit asks."""
+        """Requests of the task unit."""
         asks, kernels, numbering = self._requests, self.kernels, self.numbering
         for name in ("open", "add", "stop", "close"):
             connect(m, flipped(getattr(self.port, name)), getattr(asks, name))
@@ -156,7 +160,7 @@ class Placement(wiring.Component):
         m.d.sync += self._flush.eq(self._restart)
 
     def _look(self, m: Module) -> None:
-        """What the SMs are asked, and what they say."""
+        """Inputs and outputs of the SM rows."""
         asked, last, source = self.kernels.begins, self.kernels.last, self._steps[-1]
         needs, asid = source.needs.as_value(), source.asid
         sent = Mux(self._batch.valid, self._batch.needs.as_value(), needs)
@@ -183,7 +187,7 @@ class Placement(wiring.Component):
         ]
 
     def _decide(self, m: Module) -> None:
-        """What becomes of the decision behind the last round."""
+        """Outcome of the decision after the last round."""
         decided, best, seen = self._steps[-1], self.choice.best, self._gather.any
         batch, numbering, kernels = self._batch, self.numbering, self.kernels
         places, better, fails, continues = Signal(), Signal(), Signal(), Signal()
@@ -198,7 +202,7 @@ class Placement(wiring.Component):
             kernels.settled.row.eq(decided.row),
             found.eq(decided.valid & ~numbering.empty & (best.rank != Rank.NONE) & ~better),
             places.eq(found & ~batch.valid & ~self._flush),
-            # Early; after a flush it does not matter.
+            # Early: a false hit during a flush does no harm.
             self.choice.found.valid.eq(batch.valid | found),
             fails.eq(kernels.settled.valid & ~places & (batch.valid | ~numbering.empty)),
             kernels.failed.eq(fails),
@@ -224,9 +228,9 @@ class Placement(wiring.Component):
         self._follow(m, places, continues)
 
     def _follow(self, m: Module, places: Signal, continues: Signal) -> None:
-        """Blocks that follow one to the same SM, while it has room for whole ones.
+        """Further blocks to the same SM, while it has room for a whole one.
 
-        What an SM has left is known two cycles after a block was sent to it.
+        The free resources of an SM are up to date two cycles after a block was sent to it.
         """
         decided, batch, numbering = self._steps[-1], self._batch, self.numbering
         one, two, ready = (
@@ -260,13 +264,13 @@ class Placement(wiring.Component):
         with m.If(begins):
             m.d.sync += [batch.sm.eq(self._sm), batch.at.eq(self._taken)]
             m.d.sync += [batch[name].eq(decided[name]) for name in ("row", "needs", "asid")]
-        # Who is looked at in the next cycle: the next decision's row. In a batch there are none, or
-        # such of its own row; and between them the row that is served, which is its own.
+        # Select the row of the next decision. In a batch, that is the row of the batch: a decision,
+        # if any, is of the same row, and otherwise `row` is that of the served kernel, the same.
         reads = self._requests.reads
         m.d.comb += numbering.ahead.eq(Mux(reads.valid, reads.row, self._steps[-2].row))
 
     def _send(self, m: Module) -> None:
-        """The block that is placed, to its SM; and to everyone who counts."""
+        """Send the block to its SM and update all counts."""
         batch, numbering, kernels = self._batch, self.numbering, self.kernels
         running, asks = self._running, self._requests
         row = Signal(self._config.row_bits)

@@ -1,4 +1,4 @@
-"""Where in its grid the next block of each row is (PLACE-7, ASID-25)."""
+"""Grid position of the next block of each row (PLACE-7, ASID-25)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -9,27 +9,29 @@ from signalbox.hw.config import Config
 from signalbox.hw.placement.row_order import row_event
 from signalbox.hw.records.placement import coordinates
 
-__all__ = ["Raster"]
+__all__ = ["GridRaster"]
 
 _place = data.StructLayout({"at": coordinates, "last_x": 1, "last_y": 1})
-"""A place, and whether it is the last of its line, its line the last of its plane."""
+"""A position; it is the last one of its line; its line is the last one of its plane."""
 
 _grid = data.StructLayout({"before_x": 32, "before_y": 16, "one_x": 1, "one_y": 1})
-"""The last place but one of a line, the last line but one of a plane; there is just one."""
+"""Second to last position of a line, second to last line of a plane; there is only one."""
 
 
-class Raster(wiring.Component):
-    """The next block's place in the grid of each row, in RAM. x counts fastest, then y, then z.
+class GridRaster(wiring.Component):
+    """Grid position of the next block of each row, in RAM. x varies fastest, then y, then z.
 
-    One step per cycle, also of one row in cycles one after the other: the row looked at is in
-    registers, and its successor is known from what is compared one step ahead.
+    One step per cycle, even of the same row in consecutive cycles: the selected row is held in
+    registers, and its successor follows from comparisons made one step ahead.
 
     Members
     -------
-    open : a row opens, at `first`; it can be `ahead` 3 cycles later.
-    fresh : nothing has become of the row `ahead` since it opened.
-    ahead : the row that is looked at in the next cycle. at : the place of the row looked at.
-    take : on to the next place, from the next cycle on. keep : something else becomes of the row.
+    open : in, strobe: a row opens at `first`; it can be `ahead` 3 cycles later.
+    fresh : in, the row `ahead` has not been updated since it opened.
+    ahead : in, the row to be selected in the next cycle.
+    at : out, position of the selected row.
+    take : in, strobe: advance to the next position from the next cycle on.
+    keep : in, strobe: the count of the row changes, but not its position.
     """
 
     def __init__(self, config: Config) -> None:
@@ -86,7 +88,7 @@ class Raster(wiring.Component):
         return Memory(shape=shape, depth=1 << self._config.row_bits, init=[])
 
     def _open(self, m: Module, write: data.View) -> None:
-        """What is compared later is computed in two steps."""
+        """Precompute the comparison values, in two steps."""
         step = Signal(self.open.shape())
         final = Signal(coordinates)
         m.d.sync += [
@@ -105,7 +107,7 @@ class Raster(wiring.Component):
         ]
 
     def _step(self, m: Module, now: data.View, grid: data.View, after: data.View) -> None:
-        """The place after `now`."""
+        """The position after `now`."""
         at = now.at
         m.d.comb += [
             after.at.x.eq(Mux(now.last_x, 0, at.x + 1)),

@@ -1,4 +1,4 @@
-"""The kernel status register table: which kernel is served (PLACE-1, PLACE-6)."""
+"""Kernel status register table: selects the kernel to be served (PLACE-1, PLACE-6)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -6,20 +6,20 @@ from amaranth.lib.memory import Memory, MemoryData
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.placement.row_order import KernelOrder, row_event
+from signalbox.hw.placement.row_order import RowOrder, row_event
 from signalbox.hw.records.placement import BLOCK_COUNT_BITS, Policy, kernel_needs
 
-__all__ = ["Kernels", "decision", "kernel"]
+__all__ = ["KernelTable", "decision", "kernel"]
 
 _FLIGHT_BITS = 5
-"""Of the number of decisions of a kernel that are under way; there are at most as many as steps."""
+"""Width of the count of a kernel's decisions in flight, at most one per pipeline step."""
 
 _MANY = 1 << _FLIGHT_BITS
-"""More than there are ever decisions under way."""
+"""More than the number of decisions ever in flight."""
 
 
 def kernel(config: Config) -> data.StructLayout:
-    """What a decision has to know of a kernel."""
+    """Kernel data needed by a decision."""
     return data.StructLayout({
         "row": config.row_bits,
         "needs": kernel_needs,
@@ -29,37 +29,44 @@ def kernel(config: Config) -> data.StructLayout:
 
 
 def decision(config: Config) -> data.StructLayout:
-    """A decision on an SM for a block of a kernel, if `valid`."""
+    """If `valid`, a decision in flight: the choice of an SM for a block of the kernel."""
     return data.StructLayout({"valid": 1, **kernel(config).members})
 
 
-class Kernels(wiring.Component):
-    """Chooses the kernel and begins decisions for its blocks, one per cycle.
+class KernelTable(wiring.Component):
+    """Selects the kernel and issues decisions for its blocks, one per cycle.
 
-    Kernels are served in the order of `KernelOrder`. As soon as a decision is under way for each
-    undistributed block of one, decisions for the next begin. That is undone, by `restart`, when one
-    of them fails whose kernel is not served any more (`lost`), or when a row goes before one that
-    has been served (`overtakes`); all decisions under way are dropped then (`flush`, a cycle
-    later). So no block is placed while one of a kernel before its own is undistributed and has no
-    successful decision.
+    Kernels are served in the order of `RowOrder`. Once every undistributed block of a kernel has a
+    decision in flight, decisions for the next kernel are issued. `restart` undoes this when such a
+    decision fails after its kernel was left (`lost`), or when a new row goes ahead of a served one
+    (`overtakes`); all decisions in flight are then dropped (`flush`, one cycle later). So no block
+    is placed while an earlier kernel has an undistributed block without a successful decision.
 
-    A kernel that found no SM waits: decisions for it begin in every cycle until one succeeds, and
-    no other kernel is served (PLACE-6). With other policies than wide one decision is under way at
-    a time, unless the kernel waits, and none during a `batch`.
+    A kernel without a suitable SM waits: decisions for it are issued in every cycle until one
+    succeeds, and no other kernel is served (PLACE-6). With policies other than wide, one decision
+    is in flight at a time unless the kernel waits, and none during a `batch`.
 
-    From a row's opening to the cycle in which a decision begins: 3 cycles, the first with it in the
+    From the opening of a row to its first decision: 3 cycles, the first one with the row in the
     order.
 
     Members
     -------
-    open : a row opens; close, refill, empty : see `KernelOrder`. overtakes : likewise.
-    ask, asked : the row to be served next, and its undistributed blocks.
-    begins : the kernel that is served, if one is; if valid, with a decision.
-    last : the SM that took the last block of the kernel that is served, if there is one.
-    sent : a block of `row` goes to `sm`. settled, failed : a decision for `row` is over; it failed.
-    lost : it has failed, and its kernel is not the one that is served; combinational.
-    restart, flush : serve the first kernel; `flush` one cycle later.
-    batch : blocks are being sent without decisions.
+    open : in, strobe: a row opens.
+    close : in, strobe: a row closes; see `RowOrder`.
+    refill : in, strobe: see `RowOrder`.
+    empty : in, strobe: see `RowOrder`.
+    overtakes : out, see `RowOrder`.
+    ask : out, the row to be served next.
+    asked : in, its undistributed blocks.
+    begins : out, the served kernel, if any; with `valid`, a decision is issued for it.
+    last : out, the SM of the served kernel's last block, if any.
+    sent : in, strobe: a block of `row` is sent to `sm`.
+    settled : in, strobe: a decision for `row` is complete.
+    failed : in, the completed decision failed.
+    lost : out, it failed and its kernel is no longer served; combinational.
+    restart : in, serve the first kernel.
+    flush : in, `restart` delayed by one cycle.
+    batch : in, blocks are being sent without decisions.
     """
 
     def __init__(self, config: Config) -> None:
@@ -103,7 +110,7 @@ class Kernels(wiring.Component):
         return m
 
     def _order(self, m: Module) -> None:
-        m.submodules.order = order = KernelOrder(self._config)
+        m.submodules.order = order = RowOrder(self._config)
         m.d.comb += [
             order.open.valid.eq(self.open.valid),
             order.open.row.eq(self.open.row),
@@ -118,7 +125,8 @@ class Kernels(wiring.Component):
         self._next = order.next
 
     def _fetch(self, m: Module) -> tuple[Signal, data.View, data.View]:
-        """Read the row that is served next; whether it is taken, what it is and its last SM."""
+        """Read the row to be served next. Returns a strobe on its load, the row, and its last
+        SM."""
         config = self._config
         walked, loads, row = Signal(), Signal(), Signal(config.row_bits)
         rows = self._ram(m, "kernels", kernel(config))
@@ -157,9 +165,9 @@ class Kernels(wiring.Component):
         return ram
 
     def _serve(self, m: Module, loads: Signal, fetched: data.View, last: data.View) -> None:
-        """The kernel that is served, and how many of its blocks are undistributed."""
-        # So many, or `more` of them in packets of `_MANY`: while there is one, `count` is too large
-        # to matter, or will be in the next cycle.
+        """The served kernel and its number of undistributed blocks."""
+        # `count` blocks, plus `packets` * `_MANY` while `more`; `count` itself is then too large to
+        # matter, or will be in the next cycle.
         self._count, self._more = count, more = Signal(_FLIGHT_BITS + 1), Signal()
         packets = Signal(BLOCK_COUNT_BITS - _FLIGHT_BITS)
         opens = more & ~count[-1]
@@ -183,14 +191,14 @@ class Kernels(wiring.Component):
             m.d.sync += self._serves.eq(0)
 
     def _begin(self, m: Module) -> None:
-        """Begin decisions for blocks that have none; `waits`: for those that have one, too."""
+        """Issue decisions for blocks without one; while the kernel `waits`, also for the others."""
         served, count, more = self._served, self._count, self._more
         flight, waits = Signal(_FLIGHT_BITS), Signal()
         some, one, two = Signal(), Signal(), Signal()
         begins, alone, after = Signal(), Signal(), Signal(_FLIGHT_BITS)
         m.d.comb += [
             some.eq(more | (count != 0)),
-            # At least one block has no decision; at least two.
+            # At least one, at least two blocks without a decision.
             one.eq(more | (flight < count)),
             two.eq(more | (flight + 1 < count)),
             alone.eq((served.policy == Policy.WIDE) | ((flight == 0) & ~self.batch)),

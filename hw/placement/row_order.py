@@ -1,4 +1,4 @@
-"""The open rows in the order in which they are served (PLACE-1)."""
+"""Open rows in the order of service (PLACE-1)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -7,34 +7,38 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest, select
 
-__all__ = ["KernelOrder", "row_event"]
+__all__ = ["RowOrder", "row_event"]
 
 
 def row_event(config: Config) -> data.StructLayout:
-    """Something happens to a row; a strobe."""
+    """Strobe for one row."""
     return data.StructLayout({"valid": 1, "row": config.row_bits})
 
 
-class KernelOrder(wiring.Component):
-    """A list of all open rows, sorted: highest priority first, oldest first among equals.
+class RowOrder(wiring.Component):
+    """Sorted list of all open rows: highest priority first, then oldest first.
 
-    A row that opens takes its place behind those of its priority and above, a row that closes
-    leaves it; what is behind moves by one place. So the order is exact from the cycle after `open`,
-    and a row's place says how many rows go before it.
+    A new row is inserted behind the rows of its priority or above, a closed row is removed; the
+    rows behind it shift by one place. The order is exact from the cycle after `open`, and the place
+    of a row is the number of rows ahead of it.
 
-    The list is walked from its beginning: `next` is the first row with undistributed blocks that
-    has not been walked since the last `restart`.
+    The list is walked from its head: `next` is the first row with undistributed blocks that has not
+    been walked since the last `restart`.
 
-    Cost: per row an entry, a comparator for priorities, three for row numbers.
+    Cost per row: an entry, one priority comparator, three row number comparators.
 
     Members
     -------
-    open, close : one of them per cycle. priority : of the row that opens.
-    refill, empty : the row has undistributed blocks now; it has none.
-    next : the row to walk to, combinational from registers, `open` and `priority`: none while one
-        opens that goes before it. walk : it is walked; only while there is one.
-    restart : nothing has been walked, from the next cycle on.
-    overtakes : the row that opens goes before one that has been walked and is not empty;
+    open : in, strobe: a row opens; never together with `close`.
+    priority : in, its priority.
+    close : in, strobe: a row closes.
+    refill : in, strobe: the row has undistributed blocks from now on.
+    empty : in, strobe: the row has none.
+    next : out, the next row to walk; combinational from registers, `open` and `priority`. Invalid
+        while a row opens that goes ahead of it.
+    walk : in, strobe: `next` is walked; only while it is valid.
+    restart : in, no row counts as walked from the next cycle on.
+    overtakes : out, the new row goes ahead of a walked row with undistributed blocks;
         combinational.
 
     Attributes
@@ -81,7 +85,7 @@ class KernelOrder(wiring.Component):
         return m
 
     def _updated(self, m: Module, first: Value) -> data.View:
-        """The entries with what happens to their rows, in their old places."""
+        """The entries after this cycle's events, at their old places."""
         updated = Signal(self.entries.shape(), name="updated")
         for n, (old, new) in enumerate(zip(self.entries, updated, strict=True)):
             fills, empties = _is(self.refill, old.row), _is(self.empty, old.row)
@@ -93,7 +97,7 @@ class KernelOrder(wiring.Component):
         return updated
 
     def _overtake(self, m: Module, before: Value) -> None:
-        """Whether a row is empty from now on is known late: compute both."""
+        """`empty` arrives late: compute both cases."""
         here = Cat(one.there & one.walked & one.filled for one in self.entries) & ~before
         others = here & Cat(one.row != self.empty.row for one in self.entries)
         m.d.comb += self.overtakes.eq(
@@ -101,7 +105,7 @@ class KernelOrder(wiring.Component):
         )
 
     def _move(self, m: Module, updated: data.View, before: Value) -> None:
-        """Open and close places."""
+        """Insert and remove entries."""
         entries = self.entries
         leaves, behind = Signal(self._config.rows), Signal(self._config.rows)
         newcomer = Signal(entries[0].shape())

@@ -1,4 +1,4 @@
-"""What the task unit asks of the kernel status register table, one thing after another."""
+"""Requests of the task unit to the kernel status register table."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -14,26 +14,35 @@ from signalbox.hw.records.placement import (
     row_left,
 )
 
-__all__ = ["Requests"]
+__all__ = ["RowRequests"]
 
 
-class Requests(wiring.Component):
-    """Takes one request per cycle: close before open before stop before add; of these two none in
-    the cycle after an `open`.
+class RowRequests(wiring.Component):
+    """Accepts one request per cycle; priority: close, open, stop, add. `stop` and `add` are not
+    accepted in the cycle after an `open`.
 
-    `open` and `close` take one cycle, and decisions go on. `stop` and `add` take three cycles, in
-    which no block is placed: all decisions are dropped, so that nothing of the row is under way,
-    and its count is read and written. `stopped` is valid 3 cycles after `stop` was taken; until it
-    is taken, no other `stop` is.
+    `open` and `close` take one cycle; decisions continue. `stop` and `add` take three cycles
+    without placement: all decisions are dropped, so that no block of the row is in flight, and the
+    row's count is read and written. `stopped` is valid 3 cycles after `stop` is accepted; until it
+    is taken, no other `stop` is accepted.
 
     Members
     -------
-    open, add, stop, stopped, close : see `GlobalPort`.
-    opens : a row opens, as `open` says. fills : it is filled, or will be. closes : it closes.
-    refills, empties : its blocks were added; were taken away.
-    holds : decisions are to be dropped, and none to begin, in the next cycle.
-    reads : the row to be looked at in the next cycle; then it has `blocks` undistributed, the first
-        at `at`. change : it has as many from now on.
+    open : in, see `GlobalPort`.
+    add : in, see `GlobalPort`.
+    stop : in, see `GlobalPort`.
+    stopped : out, see `GlobalPort`.
+    close : in, see `GlobalPort`.
+    opens : out, strobe: a row opens, with the payload of `open`.
+    fills : out, strobe: a row has undistributed blocks now, or will have them.
+    closes : out, strobe: a row closes.
+    refills : out, strobe: blocks were added to a row.
+    empties : out, strobe: the blocks of a row were withdrawn.
+    holds : out, in the next cycle, drop all decisions and issue none.
+    reads : out, the row to be selected in the next cycle.
+    blocks : in, undistributed blocks of the selected row.
+    at : in, position of the first one.
+    change : out, strobe: the new count of the selected row.
     """
 
     def __init__(self, config: Config) -> None:
@@ -92,8 +101,8 @@ class Requests(wiring.Component):
         return m
 
     def _take(self, m: Module, held: data.View, stops: Signal, begins: Signal) -> None:
-        """Take one request."""
-        # The place of what has just opened is not in RAM yet when it is looked at.
+        """Accept one request."""
+        # The position of a row just opened is not in RAM yet.
         opened, looks = Signal(), Signal()
         m.d.sync += opened.eq(self.opens)
         m.d.comb += [

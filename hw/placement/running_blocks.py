@@ -1,4 +1,4 @@
-"""Which rows have blocks on SMs or undistributed (ASID-25)."""
+"""Rows with blocks undistributed or on SMs (ASID-25)."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,16 +11,18 @@ from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.placement.row_order import row_event
 from signalbox.hw.records.placement import ENDS_WAITING
 
-__all__ = ["Collect", "Running"]
+__all__ = ["RunningBlocks", "StreamMerger"]
 
 
-class Collect(wiring.Component):
-    """Merges streams of rows into one, at one per cycle: arbiters of a few each, as a tree with a
-    register behind every one. Each input waits for at most one of every other.
+class StreamMerger(wiring.Component):
+    """Merges streams of row numbers into one, at one per cycle: a tree of small round-robin
+    arbiters, each with a register at its output. An input waits for at most one transfer of every
+    other input.
 
     Members
     -------
-    i, o : streams of row numbers.
+    i : in, streams of row numbers.
+    o : out, the merged stream.
     """
 
     def __init__(self, config: Config, count: int) -> None:
@@ -53,24 +55,27 @@ class Collect(wiring.Component):
         return register.o
 
 
-class Running(wiring.Component):
-    """Counts the blocks of every row that are on SMs.
+class RunningBlocks(wiring.Component):
+    """Counts the blocks on SMs, per row.
 
     Members
     -------
-    sent : a block of the row is sent to an SM. ended : blocks that have ended, per SM.
-    fill, empty : the row has undistributed blocks, from the next cycle on; it has none.
-    drained : per row, nothing of it is undistributed or on an SM.
+    sent : in, strobe: a block of the row is sent to an SM.
+    ended : in, rows of ended blocks, per SM.
+    fill : in, strobe: the row has undistributed blocks, from the next cycle on.
+    empty : in, strobe: it has none.
+    drained : out, per row: no block is undistributed or on an SM.
 
     Attributes
     ----------
-    counts : blocks on SMs, per row, until their end is collected (state, for proofs).
-    filled : rows with undistributed blocks (likewise).
+    counts : blocks on SMs per row, until their end is collected (state, for proofs).
+    filled : rows with undistributed blocks (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        # Half of the ends that are behind wait on the SMs, half at most in `Collect`.
+        # Lagging ends: up to ENDS_WAITING per SM queued on the SM, at most as many again in
+        # `collect`.
         most = config.sms * (config.sm_blocks + 2 * ENDS_WAITING)
         bits = range(most + 1)
         self.counts = [Signal(bits, name=f"blocks_{row}") for row in range(config.rows)]
@@ -86,7 +91,7 @@ class Running(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.collect = collect = Collect(self._config, self._config.sms)
+        m.submodules.collect = collect = StreamMerger(self._config, self._config.sms)
         for outer, inner in zip(self.ended, collect.i, strict=True):
             connect(m, flipped(outer), inner)
         m.d.comb += collect.o.ready.eq(1)

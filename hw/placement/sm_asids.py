@@ -1,4 +1,4 @@
-"""Which address spaces an SM serves (ASID-31)."""
+"""Address spaces of one SM, for the affinity policy (ASID-31)."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
@@ -6,26 +6,29 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 
-__all__ = ["REMEMBERED", "SmSpaces"]
+__all__ = ["REMEMBERED", "SmAsids"]
 
 REMEMBERED = 2
-"""Address spaces that are remembered of each SM."""
+"""Address spaces remembered per SM."""
 
 
-class SmSpaces(wiring.Component):
-    """The last different address spaces of which one SM got blocks: those that it runs or last ran.
+class SmAsids(wiring.Component):
+    """The last REMEMBERED distinct address spaces of blocks sent to one SM: those it runs or ran
+    last.
 
-    One that runs on it beside as many others, whose blocks were sent later, is not remembered; then
-    its translations are hardly in the SM's TLB any more.
+    A space still running beside as many others, all sent later, is forgotten; by then its
+    translations have mostly been evicted from the SM's TLB.
 
     Members
     -------
-    taken, sent : a block of space `sent` is sent to the SM.
-    asked, serves : whether the SM serves space `asked`; combinational.
+    taken : in, strobe: a block is sent to the SM.
+    sent : in, its address space.
+    asked : in, an address space.
+    serves : out, the SM serves `asked`; combinational.
 
     Attributes
     ----------
-    known : the spaces, the last one first (state, for proofs).
+    known : the address spaces, latest first (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""Which SM gets the next block: the choice among all of them (PLACE-9)."""
+"""Choice of the SM for the next block, among all SMs (PLACE-9)."""
 
 from functools import reduce
 from operator import and_, or_
@@ -10,13 +10,13 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.placement.sm_table import candidate
 
-__all__ = ["Choice", "Gather", "fan_ins"]
+__all__ = ["PipelinedOr", "SmChoice", "fan_ins"]
 
 
 def fan_ins(count: int) -> list[int]:
-    """How many nodes come together in each round of a choice among `count`: the fewest rounds of
-    two or three; those of two, which are smaller, first, and never last: where three come together
-    there is still one when the winners of the last two choices are left out."""
+    """Fan-in of each round of a tournament among `count` nodes: the fewest rounds of fan-in 2 or 3.
+    Rounds of 2, which are smaller, come first, and never last: a final of 3 still has a node left
+    when the winners of the last two choices are struck out."""
     rounds = 0
     while 3**rounds < count:
         rounds += 1
@@ -26,22 +26,24 @@ def fan_ins(count: int) -> list[int]:
     return [2] * twos + [3] * (rounds - twos)
 
 
-class Choice(wiring.Component):
-    """The best candidate, in as many cycles as there are rounds, one choice per cycle; of equals
-    the one of the lowest number.
+class SmChoice(wiring.Component):
+    """Pipelined tournament for the best candidate: one round per cycle, one choice started per
+    cycle. Ties go to the lowest number.
 
-    A candidate that is taken is left out of all choices that are under way: in the last round of
-    the same cycle, in every other round of the next one. What it had beaten before in such a choice
-    is out of it, too; so a choice may find none, or not the best. The candidates themselves leave
-    it out in the next cycle, and then know better.
+    A candidate that is taken is struck out of all choices in flight: in the last round in the same
+    cycle, in all other rounds in the next cycle. Candidates it has beaten in such a choice are out
+    as well, so a choice may find no candidate, or not the best. The candidates themselves drop out
+    in the next cycle and are up to date after that.
 
-    Of one candidate there is no round: it is the best.
+    A single candidate needs no round.
 
     Members
     -------
-    candidates : of all SMs. taken : one that is taken in this cycle, as a bit. found : its number,
-        known before it is sure that it is taken; if `valid`, it is left out of the choices.
-    best, number : the best candidate, rank NONE if none was found, and its number.
+    candidates : in, one per SM.
+    taken : in, one-hot, the candidate taken in this cycle.
+    found : in, its number, known before it is certain to be taken; if `valid`, it is struck out.
+    best : out, the best candidate; rank NONE if there is none.
+    number : out, its number.
     """
 
     def __init__(self, config: Config) -> None:
@@ -78,9 +80,9 @@ class Choice(wiring.Component):
     def _meet(
         self, m: Module, nodes: list[data.View], struck: list[Value], final: bool, name: str
     ) -> data.View:
-        """The best of several nodes, in a register; `out` if it was struck meanwhile."""
+        """Registered winner of one match; `out` if it was struck out meanwhile."""
         out = Signal(self._node, name=name)
-        # Who is out loses against all others.
+        # A struck node loses against all others.
         keys = [Cat(node.key, ~node.out) for node in nodes]
         better = {
             (one, other): keys[one] >= keys[other]
@@ -102,8 +104,8 @@ class Choice(wiring.Component):
 
 
 def _wins(better: dict[tuple[int, int], Value], stays: list[Value]) -> list[Value]:
-    """Of up to three, by who is at least as good as whom behind it: whether the second wins over
-    the first, and the third over both; those that do not stay are beaten by all."""
+    """Whether the second of up to three nodes beats the first, and the third beats both. `better`:
+    the first node of a pair is at least as good as the second. Nodes that do not stay lose."""
     return [
         reduce(and_, (~stays[one] | ~better[one, other] for one in range(other)), stays[other])
         for other in range(1, len(stays))
@@ -111,19 +113,19 @@ def _wins(better: dict[tuple[int, int], Value], stays: list[Value]) -> list[Valu
 
 
 def _winner(wins: list[Value], words: list[Value]) -> Value:
-    """What is the winner's; the last that wins is it."""
+    """Word of the winner: the last node that wins."""
     return reduce(
         lambda word, last: Mux(last[0], last[1], word), zip(wins, words[1:], strict=True), words[0]
     )
 
 
-class Gather(wiring.Component):
-    """Whether a bit is set in any of several words, for each bit, as many cycles later as a
-    `Choice` takes.
+class PipelinedOr(wiring.Component):
+    """Pipelined OR of several words, with the latency of a `SmChoice` among as many candidates.
 
     Members
     -------
-    words : the words. any : their OR.
+    words : in, the words.
+    any : out, their OR.
     """
 
     def __init__(self, shape: data.Layout, count: int) -> None:

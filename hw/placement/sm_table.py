@@ -1,4 +1,4 @@
-"""The SM status register table: one SM's row (PLACE-2, 4, 5, 8, 10)."""
+"""SM status register table: the row of one SM (PLACE-2, 4, 5, 8, 10)."""
 
 from enum import IntEnum
 
@@ -7,19 +7,19 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.placement.sm_asids import SmSpaces
+from signalbox.hw.placement.sm_asids import SmAsids
 from signalbox.hw.records.placement import LEVEL_BITS, Policy, kernel_needs, sm_report
 
-__all__ = ["Rank", "SmRow", "candidate", "sight"]
+__all__ = ["Rank", "SmRow", "candidate", "sm_flags"]
 
 
 class Rank(IntEnum):
-    """How well an SM qualifies: the step, and in each of them those that the policy prefers (their
-    rank is one more)."""
+    """Rank of an SM for a block: the step for which it qualifies, plus 1 if the policy prefers the
+    SM."""
 
     NONE = 0
     LOWER = 2
-    """Step C: it has only blocks of lower priority."""
+    """Step C: all blocks on the SM have lower priority."""
     WARP = 4
     """Step B: room for one warp."""
     WHOLE = 6
@@ -27,10 +27,14 @@ class Rank(IntEnum):
 
 
 def candidate(config: Config) -> data.StructLayout:
-    """An SM as a candidate for a block; of two, that with the larger number as a whole is better.
+    """An SM as a candidate for a block. Between two, the larger number, as a whole, is better.
 
-    warps : free hardware warps, 0 when some are owed, at most one less than there are.
-    blocks : the one's complement of the blocks on it; policy deep: whether there is none.
+    Members
+    -------
+    warps : free hardware warps, saturated to `sm_warps` - 1; 0 if negative.
+    blocks : one's complement of the number of blocks; with policy deep, all ones if the SM is
+        empty.
+    rank : see `Rank`.
     """
     return data.StructLayout({
         "warps": max(1, (config.sm_warps - 1).bit_length()),
@@ -39,40 +43,61 @@ def candidate(config: Config) -> data.StructLayout:
     })
 
 
-def sight(config: Config) -> data.StructLayout:
-    """What is true of an SM, or of any SM, in a decision.
+def sm_flags(config: Config) -> data.StructLayout:
+    """Flags of one SM, or the OR of all SMs, in a decision.
 
-    whole, warp, lower : it qualifies for step A, B, C. preferred : for A, and the policy prefers
-    it. registers, warps, shared : of these it has as much as a whole block needs. slot : it has a
-    block slot. below : it runs only blocks of lower priority.
+    Members
+    -------
+    preferred : qualifies for step A, and the policy prefers it.
+    whole : qualifies for step A.
+    warp : qualifies for step B.
+    lower : qualifies for step C.
+    registers : enough registers for a whole block.
+    warps : enough hardware warps for a whole block.
+    shared : enough shared memory for a whole block.
+    slot : a free block slot.
+    below : all blocks on the SM have lower priority.
     """
     names = ("preferred", "whole", "warp", "lower", "registers", "warps", "shared", "slot", "below")
     return data.StructLayout(dict.fromkeys(names, 1))
 
 
 class SmRow(wiring.Component):
-    """What one SM has left, and how well it qualifies for a block of the kernel that is looked at.
+    """Free resources of one SM, and its rank for the kernel of the current decision.
 
-    `left` is signed: what blocks need that were sent in steps B and C, as far as it is not free
-    yet, is owed to them. The controller takes all that a block needs when it is sent and gives back
-    what comes free, so left + sent − freed is the SM's size, always.
+    The free amounts are signed: blocks sent in steps B and C are charged for resources that are not
+    free yet. The controller charges the full needs of a block when it is sent and credits the
+    amounts freed, so free + sent − freed always equals the SM's capacity.
 
-    An SM that has not taken its last block from its link does not qualify.
+    An SM that has not accepted its last block from the link does not qualify.
 
     Members
     -------
-    needs, asid, policy : of the kernel that is looked at. last : the SM took its last block.
-    taken, sent, space : a block of such needs, of address space `space`, is sent to the SM.
-    freed, highest, received : see `SmLink`. ready : the link can take a block.
-    candidate : the SM as a candidate for the kernel of the last cycle. Its rank is NONE in the
-        cycle after a block was sent to it, for what it has left was not known then.
-    seen : the same, in that cycle as well.
-    one, two : it had room, in the last cycle, for one whole block, for two.
+    needs : in, needs of the current kernel.
+    asid : in, its address space.
+    policy : in, its policy.
+    last : in, the SM received the kernel's last block.
+    taken : in, strobe: a block is sent to the SM.
+    sent : in, its needs.
+    space : in, its address space.
+    freed : in, see `SmLink`.
+    highest : in, see `SmLink`.
+    received : in, see `SmLink`.
+    ready : in, the link can accept a block.
+    candidate : out, the SM as a candidate for the kernel of the previous cycle. Its rank is NONE in
+        the cycle after a block was sent, since the free amounts were not up to date.
+    seen : out, flags for the kernel of the previous cycle, also valid in that cycle.
+    one : out, the SM had room for one whole block in the previous cycle.
+    two : out, for two whole blocks.
 
     Attributes
     ----------
-    registers, warps, shared, blocks : left; blocks on the SM. top : at least the highest priority
-    there, of LEVEL_BITS. count : blocks sent, modulo 64 (all state, for proofs).
+    registers : free register units (state, for proofs).
+    warps : free hardware warps (state, for proofs).
+    shared : free units of shared memory (state, for proofs).
+    blocks : blocks on the SM (state, for proofs).
+    top : upper bound of the priorities on the SM, of LEVEL_BITS (state, for proofs).
+    count : blocks sent, modulo 64 (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
@@ -101,21 +126,21 @@ class SmRow(wiring.Component):
             "received": In(6),
             "ready": In(1),
             "candidate": Out(candidate(config)),
-            "seen": Out(sight(config)),
+            "seen": Out(sm_flags(config)),
             "one": Out(1),
             "two": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.spaces = self._spaces = SmSpaces(self._config)
+        m.submodules.spaces = self._spaces = SmAsids(self._config)
         self._count(m)
         self._height(m)
         self._show(m, self._qualify(m))
         return m
 
     def _count(self, m: Module) -> None:
-        """What is left, and how many blocks there are."""
+        """Free resources and number of blocks."""
         freed, sent = self.freed, self.sent
         for left, back, needed in (
             (self.registers, freed.registers, sent.block_registers),
@@ -130,7 +155,7 @@ class SmRow(wiring.Component):
         ]
 
     def _height(self, m: Module) -> None:
-        """The SM's own report counts when it covers all that was sent there."""
+        """The report of the SM is used once it covers all blocks sent."""
         level = Signal(LEVEL_BITS)
         m.d.comb += level.eq(self.sent.priority + 1)
         with m.If(self.taken):
@@ -139,9 +164,9 @@ class SmRow(wiring.Component):
             m.d.sync += self.top.eq(self.highest)
 
     def _qualify(self, m: Module) -> data.View:
-        """Steps A, B and C, with what they lack."""
+        """Flags for steps A, B and C and for each resource."""
         needs, config, spaces = self.needs, self._config, self._spaces
-        sees = Signal(sight(config))
+        sees = Signal(sm_flags(config))
         open_, preferred = Signal(), Signal()
         m.d.comb += [
             spaces.taken.eq(self.taken),

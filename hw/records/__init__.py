@@ -1,6 +1,6 @@
-"""Records that travel between units on ready/valid streams.
+"""Payloads and port signatures of the ready/valid streams between units.
 
-Streams follow the four rules of `amaranth.lib.stream`: a transfer happens when `valid` and
-`ready` are both 1; `valid`, once 1, stays with its payload until then; `valid` never waits for
-`ready`; `ready` may do anything.
+Streams follow the four rules of `amaranth.lib.stream`: a transfer happens when `valid` and `ready`
+are both 1; once `valid` is 1, it and its payload hold until the transfer; `valid` never depends on
+`ready`; `ready` may change freely.
 """

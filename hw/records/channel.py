@@ -1,4 +1,4 @@
-"""Events of channels."""
+"""Channel events."""
 
 from amaranth.lib import data
 
@@ -8,5 +8,5 @@ __all__ = ["channel_event"]
 
 
 def channel_event(config: Config, **fields: int) -> data.StructLayout:
-    """A strobe that concerns one channel: `valid`, `channel` and the given fields."""
+    """Strobe for one channel: `valid`, `channel` and the given fields."""
     return data.StructLayout({"valid": 1, "channel": config.channel_bits, **fields})

@@ -1,4 +1,4 @@
-"""What software has to do with the compute engine, besides launches."""
+"""Software interface of the compute engine, apart from launches."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -9,12 +9,12 @@ from signalbox.hw.errors import CoreCause
 __all__ = ["MOST_LOG_SIZE", "ComputeControl", "list_area", "warp_fault"]
 
 MOST_LOG_SIZE = 20
-"""A list has room for 2^20 tasks at most."""
+"""Log2 of the largest list capacity: 2^20 tasks."""
 
 
 def list_area(config: Config) -> data.StructLayout:
-    """Where the lists lie: from virtual address `base` << 12 of address space `asid` on. Each has
-    room for 1 << `log_size` tasks; they follow each other by level, and by context."""
+    """Memory of the task lists: starts at virtual address `base` << 12 of address space `asid`.
+    Each list has room for 1 << `log_size` tasks; lists are ordered by context, then level."""
     return data.StructLayout({
         "asid": config.asid_bits,
         "base": VA_BITS - 12,
@@ -23,7 +23,7 @@ def list_area(config: Config) -> data.StructLayout:
 
 
 def warp_fault(config: Config) -> data.StructLayout:
-    """A warp of kernel row `row`, of address space `asid`, cannot go on, on `sm`: see
+    """Strobe: a warp of kernel row `row`, address space `asid`, faulted on SM `sm`. See
     `hw.sm.port.core_fault`."""
     return data.StructLayout({
         "valid": 1,
@@ -37,15 +37,19 @@ def warp_fault(config: Config) -> data.StructLayout:
 
 
 class ComputeControl(wiring.Signature):
-    """The compute engine, seen from its registers.
+    """Register interface of the compute engine, seen from the registers.
 
     Members
     -------
-    area : where the task lists lie. slice : cycles of a context while others wait.
-    broken, mend : per context, it cannot run; strobe that lets it be tried again.
-    active, context : a context runs; which, or the last one.
-    idle : no task is held anywhere.
-    lost, fault : strobes; a task was lost, a warp cannot go on.
+    area : out, memory of the task lists.
+    slice : out, time slice of a context in cycles, while others wait.
+    mend : out, strobe per context: allow a broken context to run again.
+    broken : in, per context: it cannot run.
+    active : in, a context runs.
+    context : in, the running context, or the last one.
+    idle : in, the engine holds no task.
+    lost : in, strobe: a task was lost.
+    fault : in, strobe: a warp faulted.
     """
 
     def __init__(self, config: Config) -> None:

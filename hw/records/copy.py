@@ -1,4 +1,4 @@
-"""Copies: commands to copy engines, and how each has ended."""
+"""Copy commands and their completions."""
 
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -10,7 +10,7 @@ __all__ = ["CopyError", "CopyPort", "copy_command", "copy_done"]
 
 
 class CopyError(enum.Enum, shape=3):
-    """How a copy failed. Bytes of bursts before the failure may have been written."""
+    """Failure of a copy. Bytes of bursts before the failure may have been written."""
 
     NONE = 0
     READ_BUS = 1
@@ -18,17 +18,17 @@ class CopyError(enum.Enum, shape=3):
     WRITE_BUS = 3
     WRITE_FAULT = 4
     SEMAPHORE = 5
-    """The copy is complete, its semaphore release was refused."""
+    """The copy is complete, but its semaphore release was refused."""
 
 
 def copy_command(config: Config) -> data.StructLayout:
     """One checked LAUNCH_DMA (section 4).
 
     `line_length` bytes per line; `line_count` lines, `pitch_in`/`pitch_out` bytes apart (unsigned,
-    addresses wrap at 49 bits); `transfer` 0 copies nothing. After the last byte is visible the
-    semaphore, if any, is released: ONE_WORD payload only, FOUR_WORDS with timestamp;
-    `reduction_enable` makes it a reduction. `subchannel` and `data` are the method's, and come back
-    with `copy_done`.
+    addresses wrap at 49 bits); `transfer` 0 copies nothing. Once the last byte is visible, the
+    semaphore, if any, is released: ONE_WORD writes the payload only, FOUR_WORDS adds a timestamp;
+    `reduction_enable` turns the release into a reduction. `subchannel` and `data` identify the
+    method and return with `copy_done`.
     """
     return data.StructLayout({
         "channel": config.channel_bits,
@@ -55,8 +55,8 @@ def copy_command(config: Config) -> data.StructLayout:
 
 
 def copy_done(config: Config) -> data.StructLayout:
-    """End of one copy, in the order in which an engine accepted them; `va` is the first byte of
-    the burst that failed, when one did; `subchannel` and `data` are those of its command."""
+    """Completion of one copy; an engine completes copies in order. `va` is the first byte of the
+    failed burst, if any; `subchannel` and `data` are copied from the command."""
     return data.StructLayout({
         "channel": config.channel_bits,
         "subchannel": 3,
@@ -67,9 +67,16 @@ def copy_done(config: Config) -> data.StructLayout:
 
 
 class CopyPort(wiring.Signature):
-    """A copy engine, seen from the host. `command` is ready while the engine can begin reading at
-    once; `idle` is 1 while nothing that it accepted is unfinished. While `stop` is 1 copies end as
-    soon as what was begun of them allows, with a part of their bytes and without release."""
+    """A copy engine, seen from the host.
+
+    Members
+    -------
+    command : out, stream of copies; ready while the engine can start reading at once.
+    done : in, stream of completions.
+    idle : in, all accepted copies are complete.
+    stop : out, while 1, copies end as soon as their outstanding bursts allow, with part of their
+        bytes and without release.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__({

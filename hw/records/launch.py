@@ -1,4 +1,4 @@
-"""What the task unit is asked for, and what it tells (HOST-9, HOST-10)."""
+"""Requests to the task unit and its responses (HOST-9, HOST-10)."""
 
 from amaranth.lib import data, enum
 
@@ -21,44 +21,44 @@ __all__ = [
 
 
 class Refusal(enum.Enum, shape=4):
-    """Why a task cannot be."""
+    """Reason for refusing or failing a task."""
 
     NONE = 0
     BUS = 1
     FAULT = 2
-    """Its record cannot be read."""
+    """BUS, FAULT: its QMD cannot be accessed."""
     MODEL = 3
-    """Of another version, or it uses what is not modelled."""
+    """Wrong QMD version, or use of a feature that is not modelled."""
     CHECK = 4
     """A public check fails."""
     FULL = 5
-    """Its list has no room."""
+    """Its list is full."""
     LISTS = 6
     """The memory of the lists cannot be accessed."""
     KERNEL = 7
-    """A warp of it cannot go on."""
+    """One of its warps faulted."""
     RELEASE = 8
     """It is complete, but a release at its end was refused."""
     QUEUE = 9
-    """It is no open queue, or no further one may be open."""
+    """It is not an open queue, or no further queue may be opened."""
 
 
 task_verdict = data.StructLayout({"refusal": Refusal, "check": SkedCheck})
-"""`check` counts with Refusal.CHECK only, and is NONE else."""
+"""`check` is valid with Refusal.CHECK only, otherwise NONE."""
 
 
 class LaunchAction(enum.Enum, shape=2):
-    """What is to be done with a task."""
+    """Action on a task."""
 
     SCHEDULE = 0
     INCREMENT_PUT = 1
-    """It is an open queue: `span` was appended."""
+    """It is an open queue: append `span`."""
     DECREMENT_DEPENDENCE = 2
-    """Its dependence counter goes down by 1; when it comes to 0 the task is scheduled."""
+    """Decrement its dependence counter; at 0, schedule the task."""
 
 
 def task_launch(config: Config) -> data.StructLayout:
-    """Something is to be done with a task of a context."""
+    """An action on a task of a context."""
     return data.StructLayout({
         "context": config.context_bits,
         "task": task_pointer,
@@ -68,15 +68,15 @@ def task_launch(config: Config) -> data.StructLayout:
 
 
 task_launched = data.StructLayout({"valid": 1, "verdict": task_verdict, "nothing": 1})
-"""What became of it, a strobe; `nothing`: no task was launched, nor was one refused."""
+"""Strobe, response to `task_launch`. `nothing`: no task was launched or refused."""
 
 
 task_failure = data.StructLayout({"task": task_pointer, "verdict": task_verdict})
-"""A task that had been accepted has ended, and this is why."""
+"""An accepted task has ended early; `verdict` gives the reason."""
 
 
 def slot_limit(config: Config) -> data.StructLayout:
-    """A context's tasks may hold `count` slots; 0, or more than there are: all. A strobe."""
+    """Strobe: the tasks of a context may hold `count` slots; 0, or more than exist, means all."""
     return data.StructLayout({"valid": 1, "context": config.context_bits, "count": 8})
 
 
@@ -86,9 +86,9 @@ def task_ended(config: Config) -> data.StructLayout:
 
 
 def task_action(config: Config) -> data.StructLayout:
-    """What is to be done to a task."""
+    """Action on a dependent task."""
     return data.StructLayout({**task_ended(config).members, "action": DependentAction})
 
 
 task_completed = data.StructLayout({"task": task_pointer, "verdict": task_verdict, "trap": 1})
-"""A task is complete, or what went wrong at its end; `trap`: it asks for an interrupt."""
+"""A task is complete, or failed at its end; `trap`: it requests an interrupt."""

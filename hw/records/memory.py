@@ -1,4 +1,4 @@
-"""Memory clients: bursts, their beats and how they ended."""
+"""Memory clients: bursts, beats and responses."""
 
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -9,20 +9,20 @@ __all__ = ["MemoryStatus", "ReadPort", "WritePort", "memory_request", "read_beat
 
 
 class MemoryStatus(enum.Enum, shape=2):
-    """How a memory access ended."""
+    """Status of a memory access."""
 
     OK = 0
     BUS = 1
     """The bus answered SLVERR or DECERR."""
     FAULT = 2
-    """The address has no translation; the access never reached the bus."""
+    """No translation; the access never reached the bus."""
 
 
 def memory_request(config: Config) -> data.StructLayout:
-    """One burst of a memory client: `beats` + 1 whole bus beats from `va` rounded down to a beat.
+    """One burst of a memory client: `beats` + 1 whole bus beats from `va`, rounded down to a beat.
 
-    A burst must not cross a 4 KiB boundary. `physical` skips translation (not the bounds check).
-    `atomic`: it is part of an operation that reads and writes, which a page may forbid.
+    A burst must not cross a 4 KiB boundary. `physical` skips translation, but not the bounds check.
+    `atomic`: part of a read-modify-write, which a page may forbid.
     """
     return data.StructLayout({
         "asid": config.asid_bits,
@@ -34,8 +34,8 @@ def memory_request(config: Config) -> data.StructLayout:
 
 
 def read_beat(config: Config) -> data.StructLayout:
-    """One beat of a read burst, in order within the client; a faulted burst has one beat only,
-    with `last` set and `data` meaningless."""
+    """One beat of a read burst, in order within the client. A faulted burst has a single beat, with
+    `last` set and `data` undefined."""
     return data.StructLayout({"data": config.data_width, "last": 1, "status": MemoryStatus})
 
 
@@ -45,8 +45,8 @@ def write_beat(config: Config) -> data.StructLayout:
 
 
 class ReadPort(wiring.Signature):
-    """A reading memory client, seen from the client. Any number of bursts may be outstanding;
-    they are answered in order."""
+    """A read client, seen from the client. Any number of bursts may be outstanding; responses come
+    in order."""
 
     def __init__(self, config: Config) -> None:
         super().__init__({
@@ -56,11 +56,11 @@ class ReadPort(wiring.Signature):
 
 
 class WritePort(wiring.Signature):
-    """A writing memory client, seen from the client.
+    """A write client, seen from the client.
 
-    The client offers a request only when all beats of its burst are at hand, since beats of one
-    client hold the bus. Every burst, faulted ones too, consumes its beats and is answered with one
-    `done`, in order, when its bytes are visible to every later access.
+    The client offers a request only when it has all beats of the burst, since its beats hold the
+    bus. Every burst, including faulted ones, consumes its beats and gets one `done`, in order, once
+    its bytes are visible to every later access.
     """
 
     def __init__(self, config: Config) -> None:

@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 BLOCK_COUNT_BITS = 32
-"""Bits of a count of blocks: a grid has less than 2^32."""
+"""Width of a block count: a grid has fewer than 2^32 blocks."""
 
 ENDS_WAITING = 8
-"""Of the blocks of an SM that have come free, the ends of so many at most may not be taken yet."""
+"""Most block ends of an SM that may still be queued after `freed` reported them."""
 
 LEVEL_BITS = 7
-"""Bits of a priority of which there may be none: 0 none, else the device priority and 1."""
+"""Width of an optional priority: 0 means none, otherwise the device priority + 1."""
 
 task_pointer = data.StructLayout({
     "page": 32,
@@ -49,24 +49,24 @@ task_pointer = data.StructLayout({
     "queue": 6,
     "reserved": 2,
 })
-"""A task that holds no slot, 8 bytes in the lists: its QMD at virtual address `page` << 8 of its
-address space, the channel that launched it, its nesting depth. `resumed`: it has run before and
-goes on where it stopped. `epoch`: the host's, for its waits; so have tasks that it launches.
-`is_queue`: it is an open queue, number `queue`."""
+"""A task without a slot, 8 bytes in the lists: virtual address `page` << 8 of its QMD in its
+address space, the launching channel, nesting depth. `resumed`: it has run before and resumes.
+`epoch`: tag of the host for its waits, inherited by launched tasks. `is_queue`: it is open queue
+number `queue`."""
 
 
 queue_span = data.StructLayout({"start": 24, "count": 8, "behind": 1})
-"""Entries that were appended to a queue: `count` of them from number `start` on, which counts
-modulo 2^24; none: the queue is closed. `behind`: wherever the queue is."""
+"""Entries appended to a queue: `count` entries from number `start`, modulo 2^24; a count of 0
+closes the queue. `behind`: append at the tail, ignore `start`."""
 
 
 def task_level(config: Config) -> data.StructLayout:
-    """One list of tasks."""
+    """Identifies one task list."""
     return data.StructLayout({"level": 6, "context": config.context_bits})
 
 
 coordinates = data.StructLayout({"x": 32, "y": 16, "z": 16})
-"""Of a block in its grid, or a grid's size (CTA_RASTER_WIDTH, HEIGHT, DEPTH)."""
+"""A block's position in its grid, or the size of a grid (CTA_RASTER_WIDTH, HEIGHT, DEPTH)."""
 
 kernel_needs = data.StructLayout({
     "priority": 6,
@@ -76,14 +76,14 @@ kernel_needs = data.StructLayout({
     "shared": 8,
     "block_registers": 10,
 })
-"""What a kernel's blocks need: `warps` per block, 1 … 64; `registers` units per warp, 1 … 64, and
-`block_registers`, the same for a whole block; `shared` units per block. `barrier`: its warps wait
-for each other, so a block starts whole (PLACE-26). Whoever opens a row has checked that a block
-fits an empty SM (PLACE-27)."""
+"""Resource needs of a kernel's blocks: `warps` per block, 1 … 64; `registers` units per warp, 1 …
+64, and `block_registers` units per block; `shared` units per block. `barrier`: its warps
+synchronize, so a block must become resident as a whole (PLACE-26). The opener of a row has checked
+that a block fits an empty SM (PLACE-27)."""
 
 
 class Policy(enum.Enum, shape=2):
-    """Which SM among those that qualify (PLACE-9, ASID-30 … 32)."""
+    """Choice among the qualifying SMs (PLACE-9, ASID-30 … 32)."""
 
     WIDE = 0
     DEEP = 1
@@ -91,7 +91,7 @@ class Policy(enum.Enum, shape=2):
 
 
 def kernel_open(config: Config) -> data.StructLayout:
-    """A task becomes a row: `blocks` ≥ 1 are undistributed, the first of them at `first`."""
+    """Opens a row for a task: `blocks` ≥ 1 undistributed blocks, the first one at `first`."""
     return data.StructLayout({
         "row": config.row_bits,
         "needs": kernel_needs,
@@ -104,12 +104,13 @@ def kernel_open(config: Config) -> data.StructLayout:
 
 
 def row_blocks(config: Config) -> data.StructLayout:
-    """`blocks` more of a row are undistributed."""
+    """Adds `blocks` undistributed blocks to a row."""
     return data.StructLayout({"row": config.row_bits, "blocks": BLOCK_COUNT_BITS})
 
 
 def row_left(config: Config) -> data.StructLayout:
-    """Of a row that was stopped: how many blocks were undistributed, and the first of them."""
+    """State of a stopped row: the number of undistributed blocks and the position of the first
+    one."""
     return data.StructLayout({
         "row": config.row_bits,
         "blocks": BLOCK_COUNT_BITS,
@@ -118,12 +119,18 @@ def row_left(config: Config) -> data.StructLayout:
 
 
 class GlobalPort(wiring.Signature):
-    """The kernel status register table, seen from the task unit.
+    """The kernel status register table, seen from the task unit. At most one request per row and
+    cycle.
 
-    `open` a free row; `add` blocks to an open one; `stop` takes away all that is undistributed, and
-    is answered by `stopped`; `close` frees a row that is `drained`: nothing of it is undistributed
-    or on an SM. `drained` is 0 from the cycle after `open` or `add` was accepted until then, 1 for
-    a free row. One of them per cycle at most for one row.
+    Members
+    -------
+    open : out, open a free row.
+    add : out, add blocks to an open row.
+    stop : out, withdraw all undistributed blocks; answered by `stopped`.
+    stopped : in, the blocks withdrawn.
+    close : out, free a drained row.
+    drained : in, per row: no block is undistributed or on an SM. 0 from the cycle after `open` or
+        `add` is accepted; 1 for a free row.
     """
 
     def __init__(self, config: Config) -> None:
@@ -138,13 +145,13 @@ class GlobalPort(wiring.Signature):
 
 
 def block_record(config: Config) -> data.StructLayout:
-    """One block on its way to an SM; kernel words of its row have been sent before."""
+    """One block sent to an SM; the kernel words of its row are sent earlier."""
     return data.StructLayout({"row": config.row_bits, "at": coordinates})
 
 
 def sm_report(config: Config) -> data.StructLayout:
-    """What has come free on an SM in this cycle, in units: a warp's registers and hardware warp
-    (`warps`), and with a block's last warp its shared memory and slot (`block`)."""
+    """Resources freed on an SM in this cycle, in units: a warp's registers and hardware warp
+    (`warps`); with the last warp of a block also its shared memory and block slot (`block`)."""
     return data.StructLayout({
         "registers": range(config.register_units + 1),
         "warps": 1,
@@ -156,13 +163,15 @@ def sm_report(config: Config) -> data.StructLayout:
 class SmLink(wiring.Signature):
     """An SM, seen from the global logic controller.
 
-    block : a block for it; its slot is free, so the SM takes it within a few cycles.
-    freed : what has come free in this cycle (PLACE-24); all 0 else. Amounts add up, in any order.
-    ended : a block of this row has ended, all its warps and their memory accesses included; it has
-        been in `freed` before or is in the same cycle. ENDS_WAITING ends may be behind.
-    highest : highest priority of any block on the SM, of LEVEL_BITS.
-    received : blocks taken since reset, modulo 64. `highest` covers them all, so the controller
-        knows whether it covers what it has sent.
+    Members
+    -------
+    block : out, a block for the SM; its slot is free, so the SM accepts it within a few cycles.
+    freed : in, resources freed in this cycle (PLACE-24), otherwise 0. Amounts add up in any order.
+    ended : in, row of an ended block, including all its warps and their memory accesses. `freed`
+        reports it in the same cycle or earlier; up to ENDS_WAITING ends may lag.
+    highest : in, highest priority of any block on the SM, of LEVEL_BITS.
+    received : in, blocks accepted since reset, modulo 64. `highest` covers all of them, so the
+        controller can tell whether it covers all blocks sent.
     """
 
     def __init__(self, config: Config) -> None:
@@ -176,10 +185,11 @@ class SmLink(wiring.Signature):
 
 
 class KernelWord(enum.IntEnum, shape=4):
-    """What SMs keep of each row, 32 bits a word; from the lowest bit."""
+    """Kernel words kept per row by the SMs, 32 bits each; fields listed from the lowest bit."""
 
     NEEDS = 0
-    """priority 6, barrier 1, warps 7, registers 7, shared 8: `kernel_needs` without its last."""
+    """priority 6, barrier 1, warps 7, registers 7, shared 8: `kernel_needs` without the last
+    member."""
     SPACE = 1
     """block_registers 10, registers per thread 9, ASID 10."""
     PROGRAM_LOW = 2
@@ -201,11 +211,11 @@ space_word = data.StructLayout({"block_registers": 10, "thread_registers": 9, "a
 """KernelWord.SPACE."""
 
 KERNEL_WORDS = len(KernelWord)
-"""Words that the task unit sends of a row before it opens it, NEEDS first."""
+"""Words of a row sent by the task unit before it opens the row, NEEDS first."""
 
 
 def kernel_word(config: Config) -> ShapeLike:
-    """One of a row's words, sent to all SMs at once; a strobe, no one can refuse it."""
+    """Strobe: one kernel word of a row, broadcast to all SMs without back-pressure."""
     return data.StructLayout({
         "valid": 1,
         "row": config.row_bits,

@@ -1,4 +1,4 @@
-"""A small register bus between the control port and units that have registers."""
+"""Small register bus between the control port and units with registers."""
 
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -7,8 +7,8 @@ __all__ = ["RegisterPort"]
 
 
 class RegisterPort(wiring.Signature):
-    """A small register bus, seen from the control port: one request at a time, `address` counts
-    32-bit words inside the block; every request, write or read, is answered with one response."""
+    """A register bus, seen from the control port: one outstanding request; `address` counts 32-bit
+    words within the unit; every read and every write gets one response."""
 
     def __init__(self, address_bits: int) -> None:
         request = data.StructLayout({"address": address_bits, "write": 1, "data": 32})

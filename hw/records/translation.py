@@ -1,4 +1,4 @@
-"""Binds, invalidations and the fault buffer, as their users see them."""
+"""Ports for binds, invalidations and the fault buffer."""
 
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -11,10 +11,11 @@ __all__ = ["FaultPort", "MmuPort", "fault_status", "mmu_command"]
 
 
 def mmu_command(config: Config) -> data.StructLayout:
-    """A bind or an invalidation. `page` is a virtual address, `base` a page directory base,
-    `limit` a last virtual address, all >> 12; `asid` and `base` are as wide as the registers.
+    """A bind or an invalidation. `page` is a virtual address, `base` a page directory base, `limit`
+    the last virtual address, all >> 12; `asid` and `base` are as wide as the registers.
 
-    `by_base`: of an invalidation, not `asid` but all that have `base` (MEM_OP knows no ASIDs).
+    `by_base`: invalidate all address spaces with page directory `base` instead of `asid` (MEM_OP
+    has no ASIDs).
     """
     return data.StructLayout({
         "operation": MmuOperation,
@@ -31,8 +32,14 @@ fault_status = data.StructLayout({"fault": 1, "overflow": 1, "bus": 1})
 
 
 class MmuPort(wiring.Signature):
-    """Binds and invalidations, seen from who wants them: one at a time. `done` is a strobe: it is
-    acknowledged, nothing older than it is used any more; or it was `refused`, and nothing done."""
+    """Binds and invalidations, seen from the requester: one outstanding command.
+
+    Members
+    -------
+    command : out, a bind or an invalidation.
+    done : in, strobe: the command is complete and older translations are no longer used; or it was
+        `refused`, without effect.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__({
@@ -42,9 +49,15 @@ class MmuPort(wiring.Signature):
 
 
 class FaultPort(wiring.Signature):
-    """The fault buffer, seen from its registers, whose members these are: `base` >> 12; `clear`
-    strobes bits of `status`. `fault` is a strobe: one more was reported. While `busy` a record may
-    be written to the buffer that was on, even if it is off by now."""
+    """The fault buffer, seen from its registers; members are named after them.
+
+    Members
+    -------
+    base : out, address >> 12.
+    clear : out, strobes for bits of `status`.
+    fault : in, strobe: a fault was reported.
+    busy : in, a record may still be written to the buffer, even after it was disabled.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__({

@@ -1,4 +1,4 @@
-"""What the blocks that come to an SM need."""
+"""Adds the resource needs to blocks arriving at an SM."""
 
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -14,11 +14,11 @@ from signalbox.hw.records.placement import (
     kernel_word,
 )
 
-__all__ = ["Needs", "needed_block"]
+__all__ = ["BlockNeeds", "needed_block"]
 
 
 def needed_block(config: Config) -> data.StructLayout:
-    """A block as an SM keeps it: block `at` of kernel row `row`, with what it needs."""
+    """A block of kernel row `row` at grid position `at`, with its resource needs."""
     return data.StructLayout({
         "row": config.row_bits,
         "at": coordinates,
@@ -26,16 +26,16 @@ def needed_block(config: Config) -> data.StructLayout:
     })
 
 
-class Needs(wiring.Component):
-    """The SM's copy of what each kernel row needs: adds it to the blocks that come.
+class BlockNeeds(wiring.Component):
+    """The SM's copy of the needs of each kernel row, added to arriving blocks.
 
-    Two RAMs, as what is kept of a row comes in two words. A block one cycle later; one per cycle.
+    Two RAMs, since the needs of a row come in two words. Latency one cycle, one block per cycle.
 
     Members
     -------
-    kernel : words of kernel rows.
-    i : blocks, whose rows' words have been written before.
-    o : the same with their needs.
+    kernel : in, kernel words.
+    i : in, blocks; the words of their rows have been written before.
+    o : out, the blocks with their needs.
     """
 
     def __init__(self, config: Config) -> None:
@@ -73,7 +73,8 @@ class Needs(wiring.Component):
     def _words(
         self, m: Module, name: str, word: KernelWord, kept: data.Layout, takes: Value
     ) -> data.View:
-        """The lowest bits of one of each row's words; those of the block that was taken last."""
+        """Table with the lowest bits of one word per row. Returns the entry of the block accepted
+        last."""
         config, kernel = self._config, self.kernel
         memory = Memory(shape=kept, depth=1 << config.row_bits, init=[])
         m.submodules[name] = memory

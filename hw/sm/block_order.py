@@ -1,4 +1,4 @@
-"""Which of the blocks on an SM comes first (PLACE-20)."""
+"""Order of the blocks on an SM (PLACE-20)."""
 
 from itertools import combinations
 
@@ -8,39 +8,42 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.records.placement import LEVEL_BITS
 
-__all__ = ["Order"]
+__all__ = ["BlockOrder"]
 
 
-class Order(wiring.Component):
-    """Order of the block slots: higher priority first, of equal ones the one that arrived first.
+class BlockOrder(wiring.Component):
+    """Order of the block slots: higher priority first, then earlier arrival.
 
-    Whether a block precedes another never changes while both are there, so it is found out once,
-    when the later one arrives, and kept, a flip-flop per pair. A choice is a gate of two inputs per
-    pair and a tree of depth log(slots), all of them side by side; no priorities are compared in it.
-    What is done with all pairs of one slot is written as one word: the text grows with the slots.
+    The order of two blocks never changes while both are present, so it is determined once, when the
+    later one arrives, and kept in one flip-flop per pair. A selection takes one two-input gate per
+    pair and a tree of depth log(slots), all in parallel, without comparing priorities. The updates
+    of all pairs of a slot are written as one word, so the generated code grows linearly with the
+    slots.
 
     Parameters
     ----------
     slots : block slots.
-    choices : so many choices are made beside each other.
+    choices : number of parallel selections.
 
     Members
     -------
-    arrive : a block of this priority comes into the one slot of `place`, in the next cycle.
-    placed : it does so in this cycle; one-hot, from registers.
-    behind : slots in use whose blocks are of lower priority than that one; 0 without one.
-    candidates, first : of each choice; `first` one-hot, 0 without candidates. Combinational.
-    last_of, last : the same from the other end.
-    levels : of each slot, its priority and 1.
+    arrive : in, a block of this priority enters the slot of `place` (one-hot) in the next cycle.
+    placed : out, it enters in this cycle; one-hot, registered.
+    behind : out, occupied slots with lower priority than that block; 0 without one.
+    candidates : in, candidates of each selection.
+    first : out, first one of each selection, one-hot, 0 without candidates; combinational.
+    last_of : in, candidates of a further selection.
+    last : out, its last one, one-hot.
+    levels : out, per slot: priority + 1.
 
     Attributes
     ----------
-    turned : per pair of slots, the second comes before the first (state, for proofs).
+    turned : per pair of slots: the second precedes the first (state, for proofs).
     """
 
     def __init__(self, slots: int, choices: int) -> None:
         self._slots = slots
-        # Of each slot those of higher number that precede it.
+        # Per slot: slots of higher number that precede it.
         self._rows = [Signal(slots - 1 - slot, name=f"turned_{slot}") for slot in range(slots - 1)]
         self.turned = {
             (one, other): self._rows[one][other - one - 1]
@@ -63,7 +66,7 @@ class Order(wiring.Component):
         self._arrive(m)
         for slot, row in enumerate(self._rows):
             later, lower = self.placed[slot + 1 :], self.behind[slot + 1 :]
-            # Who arrives precedes only what is of lower priority.
+            # A new block precedes only blocks of lower priority.
             with m.If(self.placed[slot]):
                 m.d.sync += row.eq(~lower)
             with m.Elif(self.behind[slot]):
@@ -78,7 +81,7 @@ class Order(wiring.Component):
         return m
 
     def _arrive(self, m: Module) -> None:
-        """Priorities are compared in the cycle before, with that of one just being placed, too."""
+        """Compare priorities one cycle ahead, including that of a block just being placed."""
         arrive, priority = self.arrive, Signal(LEVEL_BITS - 1)
         m.d.sync += [
             self.placed.eq(Mux(arrive.valid, arrive.place, 0)),
@@ -91,7 +94,7 @@ class Order(wiring.Component):
                 m.d.sync += level.eq(priority + 1)
 
     def _ahead(self, m: Module, slot: int) -> Signal:
-        """The slots whose blocks come before that in `slot`."""
+        """Slots whose blocks precede the one in `slot`."""
         ahead = Signal(self._slots, name=f"ahead_{slot}")
         before = Cat(~self.turned[one, slot] for one in range(slot))
         after = self._rows[slot] if slot < len(self._rows) else ()

@@ -9,19 +9,20 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, lowest, select
 from signalbox.hw.records.placement import LEVEL_BITS, block_record, kernel_needs
 from signalbox.hw.sm.block_needs import needed_block
-from signalbox.hw.sm.block_order import Order
-from signalbox.hw.sm.early_choice import Follow
+from signalbox.hw.sm.block_order import BlockOrder
+from signalbox.hw.sm.early_choice import EarlyChoice
 from signalbox.hw.sm.resources import wanted
 
-__all__ = ["Blocks", "block_choice", "block_over"]
+__all__ = ["BlockTable", "block_choice", "block_over"]
 
 _INDEX = 6
-"""Bits of a warp's number in its block."""
+"""Width of a warp's number in its block."""
 
 
 def block_choice(config: Config) -> data.StructLayout:
-    """A block with warps to start. `begun`: it has started some; `index` is its next one. `place`
-    is its slot one-hot; `last`: the next one is its last, and `takes` that of all resources."""
+    """A block with warps to start. `begun`: some have started; `index`: number of the next one.
+    `place`: its slot, one-hot; `last`: the next warp is its last one; `takes`: resources that warp
+    takes."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
@@ -35,7 +36,7 @@ def block_choice(config: Config) -> data.StructLayout:
 
 
 def block_over(config: Config) -> data.StructLayout:
-    """The block in the one slot of `place` is over: a strobe."""
+    """Strobe: all warps of the block in slot `place` (one-hot) have ended."""
     return data.StructLayout({
         "valid": 1,
         "place": config.sm_blocks,
@@ -44,39 +45,43 @@ def block_over(config: Config) -> data.StructLayout:
     })
 
 
-class Blocks(wiring.Component):
-    """One row per block slot: the block, its place in the order, how many of its warps have been
-    started and have ended, whether it waits to start more, and whether it has begun.
+class BlockTable(wiring.Component):
+    """One row per block slot: the block, its place in the order, its started and ended warps, and
+    flags for warps left to start and for having begun.
 
-    What is used of many rows in a cycle lies in flip-flops, the rest in RAMs. Warps are counted up
-    in RAMs; a bit says whether there is a count yet.
+    State read from many rows per cycle is in flip-flops, the rest in RAMs. Warp counts are in RAMs,
+    with a flag for a valid count.
 
-    The choices are registered, and true in every cycle in which they are valid: who follows is
-    found in advance, and `urgent` is withdrawn for a cycle when a block arrives that precedes it.
-    Until then, or until its last start, a choice stays. `going` is invalid for a cycle, too, when
-    the last warp of `urgent` starts, if that was the same.
+    The selections are registered and correct in every cycle in which they are valid: the successor
+    is determined in advance, and `urgent` is withdrawn for a cycle when a block arrives that
+    precedes it. Until then, or until its last start, a selection stays. `going` is also invalid for
+    a cycle when the last warp of `urgent` starts, if both were the same block.
 
     Members
     -------
-    arrive : blocks, taken while a slot is free, from the cycle after it came free on; in the table
-        two cycles later.
-    urgent : the first block with warps to start.
-    overtaken : what gets into the table next precedes it.
-    going : the first block without a barrier that has begun and has warps to start; only while
-        `urgent` has not begun.
-    whole : of blocks with a barrier that have begun and have warps to start, without `urgent`, the
-        one that began first, which is the last one in the order.
-    start : one-hot, a warp of `urgent`, `going`, `whole` is started, of one that is valid, and was
-        the same in the cycle before.
-    finish : of each, and with `start`, it was the last one.
-    end : a warp of the block in `slot` has ended.
-    over : two cycles later, if that was its last one; its slot is free from the next cycle on.
-    highest, received : see `hw.records.placement.SmLink`; of the table two cycles before.
+    arrive : in, blocks; accepted while a slot is free, from the cycle after it is freed on; in the
+        table two cycles later.
+    urgent : out, the first block with warps to start.
+    overtaken : out, the block entering the table next precedes it.
+    going : out, the first begun block without a barrier with warps to start; only while `urgent`
+        has not begun.
+    whole : out, among begun blocks with a barrier and warps to start, except `urgent`, the one that
+        began first, which is the last one in the order.
+    start : in, one-hot strobe: a warp of `urgent`, `going` or `whole` starts; the selection is
+        valid and the same as in the previous cycle.
+    finish : in, with each `start`: it is the block's last warp.
+    end : in, strobe: a warp of the block in `slot` has ended.
+    over : out, two cycles later, if that was its last one; the slot is free from the next cycle on.
+    highest : out, see `hw.records.placement.SmLink`; of the table two cycles ago.
+    received : out, likewise.
 
     Attributes
     ----------
-    valid, waiting, begun : of each slot: in use; has warps to start; has begun (state, for proofs).
-    partial, entire : both of the latter, without and with a barrier (state, for proofs).
+    valid : per slot: occupied (state, for proofs).
+    waiting : per slot: warps left to start (state, for proofs).
+    begun : per slot: a warp has started (state, for proofs).
+    partial : both of the latter, without a barrier (state, for proofs).
+    entire : both of the latter, with a barrier (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:
@@ -102,10 +107,10 @@ class Blocks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, slots = self._config, self._config.sm_blocks
-        # `final`: the index of the block's last warp. `takes`: of its first one.
+        # `final`: index of the block's last warp. `takes`: resources of its first warp.
         needs = data.StructLayout({"needs": kernel_needs, "final": _INDEX, "takes": wanted})
         depth = 1 << config.block_bits
-        m.submodules.order = self._order = Order(slots, choices=3)
+        m.submodules.order = self._order = BlockOrder(slots, choices=3)
         m.submodules.needs = self._needs = Memory(shape=needs, depth=depth, init=[])
         m.submodules.names = self._names = Memory(shape=block_record(config), depth=depth, init=[])
         m.submodules.started = self._started = Memory(shape=_INDEX, depth=depth, init=[])
@@ -121,8 +126,9 @@ class Blocks(wiring.Component):
         return m
 
     def _arrive(self, m: Module) -> None:
-        """A block takes the slot that was picked ahead, in the next cycle. With a barrier its first
-        warp takes registers and hardware warps for all, so the others take nothing (PLACE-26)."""
+        """A block enters the slot selected in advance, in the next cycle. With a barrier, its first
+        warp takes the registers and hardware warps of all, so the others take nothing
+        (PLACE-26)."""
         arrive, order, slots = self.arrive, self._order, self._config.sm_blocks
         needs, name = self._needs.write_port(), self._names.write_port()
         kernel = arrive.p.needs
@@ -150,11 +156,11 @@ class Blocks(wiring.Component):
             m.d.sync += [place.eq(lowest(others)), found.eq(others.any())]
 
     def _choose(self, m: Module) -> None:
-        """The choices, by the table as it is after the start of this cycle."""
+        """The selections, from the table as it is after the start in this cycle."""
         order, urgent, going, whole = self._order, self.urgent, self.going, self.whole
-        # Who has been the most urgent one, and now goes on without a barrier, or with one.
+        # Formerly the most urgent block, now continuing without or with a barrier.
         ends, (partial, entire) = self._ends[0], self._stays
-        # It precedes all others that go on.
+        # It precedes all other begun blocks.
         others = partial.any().replicate(self._config.sm_blocks)
         follow = [
             self._follow(m, 0, self.waiting, order.placed, order.behind),
@@ -175,10 +181,12 @@ class Blocks(wiring.Component):
             whole.valid.eq(follow[2].some & (whole.slot != urgent.slot)),
         ]
 
-    def _follow(self, m: Module, n: int, candidates: Value, comes: Value, drop: Value) -> Follow:
-        """What keeps choice `n`, of `candidates`, and reads what is told of it."""
+    def _follow(
+        self, m: Module, n: int, candidates: Value, comes: Value, drop: Value
+    ) -> EarlyChoice:
+        """Early choice `n` among `candidates`, and the read of its data."""
         choice, finish = self._choices[n], self.finish[n]
-        m.submodules[f"follow_{n}"] = follow = Follow(self._config.sm_blocks)
+        m.submodules[f"follow_{n}"] = follow = EarlyChoice(self._config.sm_blocks)
         m.d.comb += [
             follow.candidates.eq(candidates),
             follow.comes.eq(comes),
@@ -190,9 +198,8 @@ class Blocks(wiring.Component):
         self._choice(m, n, follow)
         return follow
 
-    def _choice(self, m: Module, n: int, follow: Follow) -> None:
-        """Choice `n` is the block in its place; what is told of it is read a cycle before, but for
-        a few bits."""
+    def _choice(self, m: Module, n: int, follow: EarlyChoice) -> None:
+        """Data of the block in choice `n`, read one cycle ahead except for a few bits."""
         choice, final = self._choices[n], Signal(_INDEX, name=f"final_{n}")
         ports = (self._needs, self._names, self._started)
         needs, name, count = (ram.read_port(domain="comb") for ram in ports)
@@ -202,7 +209,7 @@ class Blocks(wiring.Component):
             (follow.following & table).any() for table in (self.begun, self.entire)
         )
         begun_here = choice.begun | self.start[0]
-        # Those that go on have begun.
+        # Begun blocks only.
         m.d.comb += [
             begun.eq(1 if n else Mux(follow.moves, begun_there, begun_here)),
             has.eq(Mux(follow.moves, has_there, begun_here & barrier)),
@@ -227,7 +234,7 @@ class Blocks(wiring.Component):
         ]
 
     def _step(self, m: Module) -> None:
-        """What a start, an arrival and a block's end change."""
+        """Effects of a start, an arrival and the end of a block."""
         over = Mux(self.over.valid, self.over.place, 0)
         barrier = self.urgent.block.needs.barrier
         begins, stays = Signal(self._config.sm_blocks, name="begins"), Signal(name="stays")
@@ -257,7 +264,7 @@ class Blocks(wiring.Component):
         ]
 
     def _end(self, m: Module) -> None:
-        """The block whose warp has ended is read; a cycle later the warp is counted."""
+        """Read the block of an ended warp; count the warp one cycle later."""
         config = self._config
         needs = self._needs.read_port()
         name, count = (ram.read_port(domain="comb") for ram in (self._names, self._ended))

@@ -1,4 +1,4 @@
-"""SM logic controller: starts warps of blocks as resources come free (PLACE-20 … 26)."""
+"""SM logic controller: starts warps of blocks as resources are freed (PLACE-20 … 26)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -8,20 +8,20 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import select
 from signalbox.hw.records.placement import ENDS_WAITING, SmLink, kernel_word
-from signalbox.hw.sm.block_needs import Needs
-from signalbox.hw.sm.block_table import Blocks
+from signalbox.hw.sm.block_needs import BlockNeeds
+from signalbox.hw.sm.block_table import BlockTable
 from signalbox.hw.sm.port import SmControl, block_begin, warp_start
 from signalbox.hw.sm.resources import Resources, remainder
-from signalbox.hw.sm.warp_slots import Warps
+from signalbox.hw.sm.warp_slots import WarpSlots
 
 __all__ = ["SmController", "sm_events"]
 
 _UNDER_WAY = 4
-"""Ends of warps that may be under way to that queue, the one that is being taken included."""
+"""Warp ends that may be in flight to that queue, including the one being accepted."""
 
 
 def sm_events(config: Config) -> data.StructLayout:
-    """What happens on an SM, for timelines: strobes, as members of `SmControl` of the same name."""
+    """Strobes for timelines, corresponding to the members of `SmControl`."""
     return data.StructLayout({
         "begin": data.StructLayout({"valid": 1, **block_begin(config).members}),
         "start": data.StructLayout({"valid": 1, **warp_start(config).members}),
@@ -31,23 +31,24 @@ def sm_events(config: Config) -> data.StructLayout:
 
 
 class SmController(wiring.Component):
-    """The rules of `hw/sm/README.md`.
+    """Implements the rules of `hw/sm/README.md`.
 
-    A start is decided in one cycle, by the table and the resources of that cycle, and carried out
-    in the next (`go`), whose choice it changes already: so a start every other cycle.
+    A start is decided in one cycle, from the table and resources of that cycle, and takes effect in
+    the next (`go`), where the selections already reflect it: one start every other cycle.
 
-    Cycles, counted from the one in which the end of a warp is taken: 2, its registers and hardware
-    warp are free, and `freed` says so; and the next start may be decided. 3, it is carried out, and
-    a block that begins is offered. 4, the warp is offered. 4, too, the first block is over, if that
-    was its last warp: `finish`, `freed`. Counted from the one in which a block is taken: 3, it is
-    in the table; 4, its start may be decided.
+    Cycles from the acceptance of a warp's end: 2, its registers and hardware warp are free, `freed`
+    reports it, and the next start may be decided. 3, the start takes effect, and a new block is
+    offered. 4, the warp is offered. Also 4, if it was the last warp of its block, the block is
+    over: `finish`, `freed`. Cycles from the acceptance of a block: 3, it is in the table; 4, its
+    start may be decided.
 
     Members
     -------
-    link : the global logic controller.
-    kernel : words of kernel rows.
-    port : the core.
-    events, left : see `sm_events`; what is left of each resource.
+    link : in, the global logic controller.
+    kernel : in, kernel words.
+    port : out, the core.
+    events : out, see `sm_events`.
+    left : out, free amount of each resource.
     """
 
     def __init__(self, config: Config) -> None:
@@ -63,9 +64,9 @@ class SmController(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.needs = needs = Needs(config)
-        m.submodules.blocks = self._blocks = blocks = Blocks(config)
-        m.submodules.warps = self._warps = Warps(config)
+        m.submodules.needs = needs = BlockNeeds(config)
+        m.submodules.blocks = self._blocks = blocks = BlockTable(config)
+        m.submodules.warps = self._warps = WarpSlots(config)
         m.submodules.resources = self._resources = Resources(config)
         m.d.comb += [
             needs.kernel.eq(self.kernel),
@@ -85,9 +86,9 @@ class SmController(wiring.Component):
         return m
 
     def _decide(self, m: Module) -> None:
-        """One warp of the most urgent block; in turn with it, and whenever that cannot be, one of a
-        block that has all it needs; or, while the most urgent one lacks shared memory, of one that
-        has begun, for it may have that memory (rules 2 to 4)."""
+        """Select a warp (rules 2 to 4): of the most urgent block; alternating with it, and whenever
+        it cannot start, of a block that has all its resources; or, while the most urgent one lacks
+        shared memory, of a begun block, which may hold that memory."""
         blocks, go, (fits, other) = self._blocks, self._go, self._resources.fits
         urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
         may, can, lacks, turn = (Signal(name=name) for name in ("may", "can", "lacks", "turn"))
@@ -111,7 +112,7 @@ class SmController(wiring.Component):
         self._begin(m, goes[0] & ~urgent.begun)
 
     def _begin(self, m: Module, begins: Value) -> None:
-        """Offered from the next cycle on; what was offered before has been taken, or else there
+        """Offered from the next cycle on. The previous block has been accepted, otherwise there
         would be no room."""
         begin, urgent = self.port.begin, self._blocks.urgent
         m.d.sync += begin.valid.eq(begins | (begin.valid & ~begin.ready))
@@ -124,7 +125,7 @@ class SmController(wiring.Component):
             ]
 
     def _start(self, m: Module) -> None:
-        """What was decided is offered, after its block's `begin`."""
+        """Offer the warp, after `begin` of its block."""
         blocks, warps, go, start = self._blocks, self._warps, self._go, self.port.start
         offered = Signal()
         choices = [Value.cast(choice) for choice in (blocks.urgent, blocks.going, blocks.whole)]
@@ -149,8 +150,8 @@ class SmController(wiring.Component):
             ]
 
     def _end(self, m: Module) -> None:
-        """Warps that end, and through a queue the rows of blocks that are over. An end is taken
-        while its block's row is sure to find a place there."""
+        """Warp ends, and a queue of the rows of ended blocks. An end is accepted only while the
+        queue is sure to have room for its block."""
         config, blocks, warps = self._config, self._blocks, self._warps
         m.submodules.queue = queue = SyncFIFOBuffered(width=config.row_bits, depth=ENDS_WAITING)
         end, ended = self.port.end, self.link.ended
@@ -168,7 +169,7 @@ class SmController(wiring.Component):
         ]
 
     def _free(self, m: Module) -> None:
-        """What comes free, and a cycle later, when it can be had, the word of it."""
+        """Free resources; report them one cycle later, when they are available."""
         over, ended, freed = self._blocks.over, self._warps.ended, self._resources.freed
         m.d.comb += [
             freed.registers.eq(ended.registers),

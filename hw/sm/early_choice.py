@@ -1,20 +1,20 @@
-"""A choice among block slots that is made a cycle before it is needed."""
+"""Selection among block slots, one cycle ahead."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Follow"]
+__all__ = ["EarlyChoice"]
 
 
-class Follow(wiring.Component):
-    """Keeps a choice, and who follows it: so the slot that is chosen next is known at the start of
-    a cycle, early enough to read a RAM there.
+class EarlyChoice(wiring.Component):
+    """Keeps a selection and its successor, so that the next slot is known at the start of a cycle,
+    early enough to read a RAM in that cycle.
 
-    A choice stays until its slot leaves or is dropped. The next one follows at once, or a cycle
-    later, if that is dropped in just this cycle, or only comes. Who follows is known again a cycle
-    after a choice was made, so a slot does not leave in the first cycle in which it is chosen; and
-    who ceases to be a candidate otherwise is in `drop`.
+    A selection stays until its slot leaves or is dropped. The successor follows at once, or one
+    cycle later if it is dropped in the same cycle or only just arrives. A successor is known again
+    one cycle after a selection, so a slot never leaves in its first selected cycle. A slot that
+    stops being a candidate for any other reason is in `drop`.
 
     Parameters
     ----------
@@ -22,15 +22,18 @@ class Follow(wiring.Component):
 
     Members
     -------
-    candidates, others : slots to choose from; those that are not chosen.
-    best : who is to follow, of `others`, one-hot; combinational.
-    comes : one-hot, is a candidate from the next cycle on, and comes behind `others` but for those
-        in `drop`.
-    drop : who is not to be chosen in the next cycle.
-    leave : the slot that is chosen is no candidate from the next cycle on.
-    place, some : the slot that is chosen, one-hot, 0 without one; there is one.
-    moves, following : what is chosen next is this slot, one-hot, but for `drop`; else that of now.
-        From registers.
+    candidates : in, candidate slots.
+    others : out, candidates that are not selected.
+    best : in, the successor among `others`, one-hot; combinational.
+    comes : in, one-hot: a candidate from the next cycle on, ordered behind `others` except for
+        those in `drop`.
+    drop : in, slots that must not be selected in the next cycle.
+    leave : in, the selected slot is no candidate from the next cycle on.
+    place : out, the selected slot, one-hot, 0 without one.
+    some : out, a slot is selected.
+    moves : out, the next selection is `following`, except for `drop`, instead of the current one;
+        registered apart from `leave`.
+    following : out, the successor, one-hot; registered.
     """
 
     def __init__(self, slots: int) -> None:

@@ -1,9 +1,9 @@
-"""Instruction set of the supplied core: the one description of it, for hardware and assembler.
+"""Instruction set of the supplied core: the single description for hardware and assembler.
 
-An instruction has 64 bits (`LAYOUT`), 8 bytes aligned. Registers have 32 bits, each thread has up
-to 255 of its own. A pair is an even register, the low word, and the next one.
+An instruction has 64 bits (`LAYOUT`), 8-byte aligned. Registers have 32 bits; each thread has up to
+255. A pair is an even register, the low word, and the next one.
 
-`ISA.md` beside is `table()` of this module.
+`ISA.md` in this folder is the output of `table()`.
 """
 
 from dataclasses import dataclass
@@ -30,23 +30,23 @@ IMMEDIATE = 0x80
 """Bit of `code`: operand B is `value`, not a register."""
 
 MASKS = 8
-"""Lane masks that a warp can have pushed."""
+"""Depth of the lane mask stack of a warp."""
 
 LAYOUT = data.StructLayout({"code": 8, "d": 8, "a": 8, "c": 8, "value": 32})
-"""Fields of an instruction, from the lowest bit. Those that it does not use are ignored.
+"""Fields of an instruction, from the lowest bit. Unused fields are ignored.
 
 code : `Opcode`, and IMMEDIATE.
 d, a, c : register numbers.
-value : of operand B: a register's number in its lowest 8 bits or, with IMMEDIATE, the word itself;
-    else an offset, a special register's number or a branch's distance.
+value : operand B: a register number in the lowest 8 bits or, with IMMEDIATE, the word itself;
+    otherwise an offset, a special register number or a branch distance.
 """
 
 
 class Opcode(enum.IntEnum, shape=7):
-    """What an instruction does; `INSTRUCTIONS` says it in words."""
+    """Operation codes; `INSTRUCTIONS` describes them."""
 
     NONE = 0x00
-    """Never an instruction, so that empty memory is no program."""
+    """Never valid, so zeroed memory is not a program."""
     MOV = 0x01
     ADD = 0x02
     SUB = 0x03
@@ -89,13 +89,13 @@ class Opcode(enum.IntEnum, shape=7):
 
 
 class Special(enum.IntEnum, shape=4):
-    """Special registers, which S2R reads. Thread, block and grid by coordinate; sizes likewise."""
+    """Special registers, read by S2R. Thread, block and grid position and size, by coordinate."""
 
     TID_X = 0
     TID_Y = 1
     TID_Z = 2
     LANE = 3
-    """Place of the thread in its warp."""
+    """Number of the thread in its warp."""
     CTAID_X = 4
     CTAID_Y = 5
     CTAID_Z = 6
@@ -105,14 +105,14 @@ class Special(enum.IntEnum, shape=4):
     NTID_Y = 9
     NTID_Z = 10
     CLOCK = 11
-    """Cycles since reset, their lowest 32 bits."""
+    """Lowest 32 bits of the cycles since reset."""
     NCTAID_X = 12
     NCTAID_Y = 13
     NCTAID_Z = 14
 
 
 class Operand(enum.Enum):
-    """An operand as it is written, and the fields that it stands in."""
+    """Operands as written, and the fields that encode them."""
 
     D = "register d"
     D_PAIR = "pair d"
@@ -130,7 +130,7 @@ class Operand(enum.Enum):
 
 @dataclass(frozen=True)
 class Instruction:
-    """`operands` in the order in which they are written; `text`: what it does."""
+    """`operands` in the order in which they are written; `text`: description."""
 
     opcode: Opcode
     operands: tuple[Operand, ...]
@@ -138,7 +138,7 @@ class Instruction:
 
     @property
     def name(self) -> str:
-        """As it is written."""
+        """Mnemonic."""
         return self.opcode.name.lower()
 
 
@@ -156,12 +156,12 @@ INSTRUCTIONS = (
     Instruction(Opcode.OR, _TWO, "d = a | b"),
     Instruction(Opcode.XOR, _TWO, "d = a ^ b"),
     Instruction(Opcode.SHL, _TWO, "d = a << b[4:0]"),
-    Instruction(Opcode.SHR, _TWO, "d = a >> b[4:0], zeros come in"),
-    Instruction(Opcode.SAR, _TWO, "d = a >> b[4:0], the sign comes in"),
-    Instruction(Opcode.MIN, _TWO, "d = the smaller one, signed"),
-    Instruction(Opcode.MAX, _TWO, "d = the larger one, signed"),
-    Instruction(Opcode.UMIN, _TWO, "d = the smaller one, unsigned"),
-    Instruction(Opcode.UMAX, _TWO, "d = the larger one, unsigned"),
+    Instruction(Opcode.SHR, _TWO, "d = a >> b[4:0], logical"),
+    Instruction(Opcode.SAR, _TWO, "d = a >> b[4:0], arithmetic"),
+    Instruction(Opcode.MIN, _TWO, "d = minimum, signed"),
+    Instruction(Opcode.MAX, _TWO, "d = maximum, signed"),
+    Instruction(Opcode.UMIN, _TWO, "d = minimum, unsigned"),
+    Instruction(Opcode.UMAX, _TWO, "d = maximum, unsigned"),
     Instruction(Opcode.SEQ, _TWO, "d = a == b, 1 or 0"),
     Instruction(Opcode.SNE, _TWO, "d = a != b, 1 or 0"),
     Instruction(Opcode.SLT, _TWO, "d = a < b, signed, 1 or 0"),
@@ -172,44 +172,49 @@ INSTRUCTIONS = (
     Instruction(Opcode.LEA, _ADDRESS, "pair d = pair a + (b << c), b unsigned, 64 bits"),
     Instruction(Opcode.LEAS, _ADDRESS, "pair d = pair a + (b << c), b signed, 64 bits"),
     Instruction(Opcode.S2R, (_D, Operand.SPECIAL), "d = special register"),
-    Instruction(Opcode.LDC, (_D, Operand.CONSTANT), "d = word of the arguments, value bytes in"),
+    Instruction(
+        Opcode.LDC, (_D, Operand.CONSTANT), "d = word of the arguments at byte offset value"
+    ),
     Instruction(Opcode.LDG, (_D, Operand.GLOBAL), "d = word of memory, value signed"),
-    Instruction(Opcode.STG, (Operand.GLOBAL, _C), "word of memory = c; done when all see it"),
+    Instruction(
+        Opcode.STG, (Operand.GLOBAL, _C), "word of memory = c; complete when visible to all"
+    ),
     Instruction(Opcode.LDS, (_D, Operand.SHARED), "d = word of the block's shared memory"),
     Instruction(Opcode.STS, (Operand.SHARED, _C), "word of the block's shared memory = c"),
-    Instruction(Opcode.BRA, (Operand.TARGET,), "go to the target"),
-    Instruction(Opcode.BANY, (_A, Operand.TARGET), "go there if a is not 0 in an active lane"),
-    Instruction(Opcode.BNONE, (_A, Operand.TARGET), "go there if a is 0 in all active lanes"),
-    Instruction(Opcode.PUSH, (_A,), "keep the mask; lanes whose a is 0 become inactive"),
-    Instruction(Opcode.ELSE, (), "active: those of the kept mask that are not active now"),
-    Instruction(Opcode.POP, (), "back to the kept mask, which is kept no more"),
+    Instruction(Opcode.BRA, (Operand.TARGET,), "branch"),
+    Instruction(Opcode.BANY, (_A, Operand.TARGET), "branch if a is not 0 in an active lane"),
+    Instruction(Opcode.BNONE, (_A, Operand.TARGET), "branch if a is 0 in all active lanes"),
+    Instruction(Opcode.PUSH, (_A,), "push the mask; lanes with a = 0 become inactive"),
+    Instruction(Opcode.ELSE, (), "active lanes = lanes of the top mask that are not active now"),
+    Instruction(Opcode.POP, (), "pop the mask and make its lanes active"),
     Instruction(Opcode.BAR, (), "wait for all warps of the block that have not ended"),
-    Instruction(Opcode.WAIT, (_B,), "wait b cycles at least, b of the lowest active lane"),
-    Instruction(Opcode.EXIT, (), "the warp ends, all its lanes"),
+    Instruction(Opcode.WAIT, (_B,), "wait at least b cycles, with b of the lowest active lane"),
+    Instruction(Opcode.EXIT, (), "end the warp with all its lanes"),
 )
-"""All instructions; what is none of them is an error."""
+"""All instructions; any other code is an error."""
 
 _HEAD = """\
 # Instruction set of the supplied core
 
 Made from `hw/sm/isa.py` by `python -m signalbox.hw.sm.isa`.
 
-An instruction has 64 bits: `code` 8, `d` 8, `a` 8, `c` 8, `value` 32, from the lowest bit. Fields
-that it does not use are ignored. Bit 7 of `code` says that operand b is `value` itself, not the
-register `value[7:0]`; only instructions with an operand b may have it. Inactive lanes neither
-write nor access memory, nor do they count in conditions. Of lanes that store to the same word, the
-highest one wins. A warp begins with the threads of the block that it has; branches are per warp.
+An instruction has 64 bits: `code` 8, `d` 8, `a` 8, `c` 8, `value` 32, from the lowest bit. Unused
+fields are ignored. Bit 7 of `code` selects `value` itself as operand b, instead of the register
+`value[7:0]`; only instructions with an operand b may set it. Inactive lanes neither write registers
+nor access memory, and are ignored by conditions. Among lanes storing to the same word, the highest
+one wins. A warp starts with its threads of the block as active lanes; branches are per warp.
 
-Errors end the warp: a code that is not here, a register past the kernel's, an odd pair, a shift
-past 31, an unknown special register, arguments past their end or not in words, `bar` in a kernel
-without barriers (all INSTRUCTION); memory not in words, without translation or past 49 bits; shared
-memory past the block's or not in words; more than 8 masks, or none to take.
+Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
+pair, a shift above 31, an undefined special register, an argument out of range or misaligned, `bar`
+in a kernel without barriers. Others: a misaligned global access, one without translation or beyond
+49 bits; a shared memory access out of the block's range or misaligned; more than 8 masks, or `else`
+or `pop` without one.
 """
 
 
 def table() -> str:
     """The instruction set in Markdown."""
-    lines = [_HEAD, "| code | written | does |", "|---|---|---|"]
+    lines = [_HEAD, "| code | syntax | operation |", "|---|---|---|"]
     for one in INSTRUCTIONS:
         written = ", ".join(_WRITTEN[operand] for operand in one.operands)
         form = f"{one.name} {written}".strip()

@@ -1,4 +1,4 @@
-"""Memory side of the SM port: from kernel rows to address spaces (ASID-1, ASID-27)."""
+"""Memory side of the SM port: maps kernel rows to address spaces (ASID-1, ASID-27)."""
 
 from amaranth.hdl import Module, Value
 from amaranth.lib import wiring
@@ -11,19 +11,20 @@ from signalbox.hw.records.placement import kernel_word
 from signalbox.hw.sm.port import SmMemory
 from signalbox.hw.sm.row_asids import keep_asids
 
-__all__ = ["Gate"]
+__all__ = ["MemoryGate"]
 
 
-class Gate(wiring.Component):
-    """Puts the ASID of a request's kernel row into it; no core can name another.
+class MemoryGate(wiring.Component):
+    """Adds the ASID of the kernel row to each request; a core cannot use any other.
 
-    Requests pass a register: one cycle later, one per cycle. Beats and answers pass as they are.
+    Requests are registered: latency one cycle, one per cycle. Beats and responses pass unchanged.
 
     Members
     -------
-    kernel : words of kernel rows, of which SPACE has the ASID.
-    core : a core's memory.
-    read, write : the same, virtual.
+    kernel : in, kernel words; SPACE contains the ASID.
+    core : out, memory of the core.
+    read : out, virtual reads.
+    write : out, virtual writes.
     """
 
     def __init__(self, config: Config) -> None:
@@ -50,7 +51,7 @@ class Gate(wiring.Component):
     def _request(
         m: Module, spaces: Memory, i: wiring.PureInterface, o: wiring.PureInterface
     ) -> None:
-        """A request with its ASID, which the RAM's output keeps until it is taken."""
+        """A request with its ASID, held at the RAM output until the request is accepted."""
         asid, takes = spaces.read_port(), Value.cast(i.valid & i.ready)
         m.d.comb += [
             i.ready.eq(~o.valid | o.ready),

@@ -1,4 +1,4 @@
-"""The SM port: where a core is plugged in behind an SM logic controller (`hw/sm/README.md`)."""
+"""SM port: the interface between an SM logic controller and a core (`hw/sm/README.md`)."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def block_begin(config: Config) -> data.StructLayout:
-    """A block starts in a slot."""
+    """A block enters a slot."""
     return data.StructLayout({
         "slot": config.block_bits,
         "row": config.row_bits,
@@ -35,7 +35,7 @@ def block_begin(config: Config) -> data.StructLayout:
 
 
 def warp_start(config: Config) -> data.StructLayout:
-    """A warp starts: number `index` of its block."""
+    """Warp number `index` of a block starts."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "slot": config.block_bits,
@@ -46,13 +46,13 @@ def warp_start(config: Config) -> data.StructLayout:
 
 
 def core_request(config: Config) -> data.StructLayout:
-    """A burst of a core, as `hw.records.memory.memory_request`, for kernel row `row`."""
+    """A burst of a core, like `hw.records.memory.memory_request`, for kernel row `row`."""
     return data.StructLayout({"row": config.row_bits, "va": VA_BITS, "beats": 8})
 
 
 def core_fault(config: Config) -> data.StructLayout:
-    """A warp of `row` cannot go on; `at` is the address of its instruction, `va` the one that it
-    accessed, where it did."""
+    """A warp of `row` faulted; `at` is the address of its instruction, `va` the address accessed,
+    if any."""
     return data.StructLayout({
         "row": config.row_bits,
         "cause": CoreCause,
@@ -62,9 +62,15 @@ def core_fault(config: Config) -> data.StructLayout:
 
 
 class SmControl(wiring.Signature):
-    """What the SM logic controller has to do with a core, seen from the controller.
+    """Control side of a core, seen from the SM logic controller.
 
-    `finish`: bit per block slot, for one cycle.
+    Members
+    -------
+    kernel : out, kernel words.
+    begin : out, blocks that enter a slot.
+    start : out, warps that start.
+    end : in, hardware warps that have ended.
+    finish : out, strobe per block slot: the block is over.
     """
 
     def __init__(self, config: Config) -> None:
@@ -78,7 +84,7 @@ class SmControl(wiring.Signature):
 
 
 class SmMemory(wiring.Signature):
-    """A core, seen from the memory behind it."""
+    """Memory side of a core, seen from the memory."""
 
     def __init__(self, config: Config) -> None:
         done = data.StructLayout({"status": MemoryStatus})
@@ -104,11 +110,11 @@ class SmPort(wiring.Signature):
 
 
 CoreFactory = Callable[[Config], wiring.Component]
-"""Makes a core for one SM: a class whose constructor takes the configuration, for example."""
+"""Constructs a core for one SM, for example a class whose constructor takes the configuration."""
 
 
 class CoreError(TypeError):
-    """A core has other members than the SM port; the message names them."""
+    """The members of a core differ from the SM port; the message names them."""
 
 
 def make_core(factory: CoreFactory, config: Config) -> wiring.Component:

@@ -1,4 +1,4 @@
-"""What is left of an SM's registers, hardware warps and shared memory (PLACE-10)."""
+"""Free registers, hardware warps and shared memory of an SM (PLACE-10)."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
@@ -15,11 +15,11 @@ wanted = data.StructLayout({
     "warps": kernel_needs.members["warps"],
     "shared": kernel_needs.members["shared"],
 })
-"""Amounts that something needs, in units, as wide as in what kernels say: never cut off."""
+"""Amounts needed, in units, as wide as in the kernel words, so that nothing is truncated."""
 
 
 def capacity(config: Config) -> dict[str, int]:
-    """All that an SM has, in units."""
+    """Capacity of an SM, in units."""
     return {
         "registers": config.register_units,
         "warps": config.sm_warps,
@@ -28,23 +28,23 @@ def capacity(config: Config) -> dict[str, int]:
 
 
 def remainder(config: Config) -> data.StructLayout:
-    """What is left, or comes free, of each resource."""
+    """Free or freed amount of each resource."""
     return data.StructLayout({name: range(amount + 1) for name, amount in capacity(config).items()})
 
 
 class Resources(wiring.Component):
-    """Counts what is left, from all that there is.
+    """Counts the free amount of each resource, starting from the capacity.
 
-    Of two wants one may be granted per cycle, in the cycle in which it fits; what is freed can be
-    had from the next cycle on.
+    One of two requests may be granted per cycle, in the cycle in which it fits; freed amounts are
+    available from the next cycle on.
 
     Members
     -------
-    wants : two times amounts that somebody would have.
-    fits : of each, whether enough is left of each resource; combinational.
-    take : one-hot, the want that is granted; it fits.
-    freed : what comes free in this cycle.
-    left : what is left.
+    wants : in, amounts of two requests.
+    fits : out, per request and resource: enough is free; combinational.
+    take : in, one-hot: the granted request; it fits.
+    freed : in, amounts freed in this cycle.
+    left : out, free amounts.
     """
 
     def __init__(self, config: Config) -> None:

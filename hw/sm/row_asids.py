@@ -1,4 +1,4 @@
-"""The address space of each kernel row, kept where it is needed (ASID-27)."""
+"""Local copy of the address space of each kernel row (ASID-27)."""
 
 from amaranth.hdl import Module
 from amaranth.lib import data
@@ -11,7 +11,7 @@ __all__ = ["keep_asids"]
 
 
 def keep_asids(m: Module, config: Config, kernel: data.View) -> Memory:
-    """A memory of the ASIDs of all rows, by row, filled from the words of `kernel`."""
+    """A memory of the ASIDs of all rows, indexed by row and written from the words of `kernel`."""
     m.submodules.asids = asids = Memory(shape=config.asid_bits, depth=1 << config.row_bits, init=[])
     write = asids.write_port()
     m.d.comb += [

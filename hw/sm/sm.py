@@ -1,4 +1,4 @@
-"""One streaming multiprocessor: logic controller, core, and the gate to memory."""
+"""One streaming multiprocessor: logic controller, core, and memory gate."""
 
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
@@ -9,7 +9,7 @@ from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.placement import SmLink, kernel_word
 from signalbox.hw.sm.controller import SmController, sm_events
 from signalbox.hw.sm.core.core import Core
-from signalbox.hw.sm.memory_gate import Gate
+from signalbox.hw.sm.memory_gate import MemoryGate
 from signalbox.hw.sm.port import CoreFactory, SmMemory, core_fault, make_core
 from signalbox.hw.sm.timing.core import TimingCore
 
@@ -21,17 +21,18 @@ class Sm(wiring.Component):
 
     Parameters
     ----------
-    core : makes the core behind the SM port; by default the supplied one, or with
-        `Config.timing_core` the one that only takes time. Raises `CoreError`.
+    core : constructs the core behind the SM port; by default the supplied one, or with
+        `Config.timing_core` the timing core. Raises `CoreError`.
 
     Members
     -------
-    link : the global logic controller.
-    kernel : words of kernel rows.
-    kill : per kernel row, its warps are to end.
-    fault : a warp cannot go on.
-    read, write : the memory, virtual.
-    events : see `sm_events`.
+    link : in, the global logic controller.
+    kernel : in, kernel words.
+    kill : in, per kernel row: its warps are to end.
+    fault : out, warp faults.
+    read : out, virtual reads.
+    write : out, virtual writes.
+    events : out, see `sm_events`.
     """
 
     def __init__(self, config: Config, core: CoreFactory | None = None) -> None:
@@ -52,7 +53,7 @@ class Sm(wiring.Component):
         config, core = self._config, self.core
         m.submodules.controller = controller = SmController(config)
         m.submodules.core = core
-        m.submodules.gate = gate = Gate(config)
+        m.submodules.gate = gate = MemoryGate(config)
         connect(m, flipped(self.link), controller.link)
         connect(m, flipped(self.read), gate.read)
         connect(m, flipped(self.write), gate.write)

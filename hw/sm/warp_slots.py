@@ -8,11 +8,11 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, lowest
 
-__all__ = ["Warps", "warp_user"]
+__all__ = ["WarpSlots", "warp_user"]
 
 
 def warp_user(config: Config) -> data.StructLayout:
-    """What a hardware warp serves: a strobe with block slot and register units."""
+    """Strobe with the block slot and register units of a hardware warp."""
     return data.StructLayout({
         "valid": 1,
         "slot": config.block_bits,
@@ -20,22 +20,24 @@ def warp_user(config: Config) -> data.StructLayout:
     })
 
 
-class Warps(wiring.Component):
-    """Which hardware warps are free, and whom the others serve.
+class WarpSlots(wiring.Component):
+    """Tracks free hardware warps, and the block served by each of the others.
 
-    A free one is picked ahead. One start and one end per cycle; a warp that ends can be picked two
-    cycles later.
+    A free warp is selected in advance. One start and one end per cycle; an ended warp can be
+    selected two cycles later.
 
     Members
     -------
-    found, warp : one is free, and its number; from registers.
-    start : that one now serves this block; only with `found`.
-    end : `warp` has ended.
-    ended : the same one cycle later, with what it served.
+    found : out, a hardware warp is free; registered.
+    warp : out, its number; registered.
+    start : in, strobe: it now serves this block; only with `found`.
+    end : in, strobe: `warp` has ended.
+    ended : out, `end` one cycle later, with the block served.
 
     Attributes
     ----------
-    free, pick : free ones, the picked one included; the picked one, 0 if none (state, for proofs).
+    free : free warps, including the selected one (state, for proofs).
+    pick : the selected one, 0 if none (state, for proofs).
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,1 +1,1 @@
-"""Task unit: which tasks hold a slot, and their records in memory (ASID-20 … 26, HOST-10)."""
+"""Task unit: slot assignment of tasks, and access to their QMDs (ASID-20 … 26, HOST-10)."""

@@ -1,4 +1,4 @@
-"""Channels that were switched off, and may have launched queues that are open (ASID-26)."""
+"""Disabled channels that may have launched open queues (ASID-26)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -7,19 +7,20 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest_number
 
-__all__ = ["DepartedChannels"]
+__all__ = ["ClosedChannels"]
 
 
-class DepartedChannels(wiring.Component):
-    """A channel is noted when it is switched off, and when a queue is opened for one that is off:
-    its launch had been on its way.
+class ClosedChannels(wiring.Component):
+    """Records a channel when it is disabled, and when a queue is opened for a disabled channel,
+    whose launch was still in flight.
 
     Members
     -------
-    on : per channel, it is switched on.
-    opened : strobe: a queue of `channel` was opened.
-    departed : one of those that are noted; two cycles later.
-    forget : strobe: no queue of `channel` is open. none : no queue at all is open.
+    on : in, per channel: it is enabled.
+    opened : in, strobe: a queue of `channel` was opened.
+    departed : out, one of the recorded channels; two cycles late.
+    forget : in, strobe: `channel` has no open queue.
+    none : in, no queue is open.
     """
 
     def __init__(self, config: Config) -> None:

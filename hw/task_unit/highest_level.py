@@ -1,4 +1,4 @@
-"""Which list of the running context is the highest that holds a task (ASID-23)."""
+"""Highest non-empty list of the running context (ASID-23)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -10,17 +10,17 @@ from signalbox.hw.lib.onehot import lowest_number
 __all__ = ["HighestLevel", "highest_level"]
 
 highest_level = data.StructLayout({"valid": 1, "level": 6})
-"""The highest list that holds a task, if one does."""
+"""The highest non-empty list, if any."""
 
 
 class HighestLevel(wiring.Component):
-    """Two cycles later.
+    """Selects the highest non-empty list of the running context; latency two cycles.
 
     Members
     -------
-    waiting : for each level of each context, whether its list holds a task; see `Lists`.
-    context : the one that runs.
-    highest : of its lists.
+    waiting : in, per level of each context: its list is not empty; see `TaskLists`.
+    context : in, the running context.
+    highest : out, its highest non-empty list.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""What SMs are told of a row before its first block."""
+"""Kernel words sent to the SMs before the first block of a row."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -12,13 +12,17 @@ __all__ = ["KernelWords"]
 
 
 class KernelWords(wiring.Component):
-    """Sends a row's words, one per cycle, from the cycle after `start` on.
+    """Sends the kernel words of a row, one per cycle, starting in the cycle after `start`.
 
     Members
     -------
-    start : strobe; never before `done`. done : strobe, in the cycle of the last word.
-    row, asid, record, needs : of the task; they stay meanwhile.
-    kernel : the words.
+    start : in, strobe; never before `done` of the previous row.
+    done : out, strobe in the cycle of the last word.
+    row : in, the row; stable until `done`.
+    asid : in, address space of the task; stable until `done`.
+    record : in, its QMD; stable until `done`.
+    needs : in, its resource needs; stable until `done`.
+    kernel : out, the words.
     """
 
     def __init__(self, config: Config) -> None:

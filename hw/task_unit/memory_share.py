@@ -1,4 +1,4 @@
-"""One memory client for several that ask now and then."""
+"""Arbiters that let several units with occasional accesses share one memory client."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,8 @@ def share_memory(
     readers: Sequence[wiring.Component],
     writers: Sequence[wiring.Component],
 ) -> None:
-    """Units with a `read` or `write` of their own use that of `owner`, now being elaborated."""
+    """Connect the `read` or `write` ports of units to those of `owner`, which is being elaborated,
+    through arbiters."""
     m.submodules.reads = reads = SharedRead(config, len(readers))
     m.submodules.writes = writes = SharedWrite(config, len(writers))
     for name, shared, units in (("read", reads, readers), ("write", writes, writers)):
@@ -31,11 +32,12 @@ def share_memory(
 
 
 class _Shared(wiring.Component):
-    """One burst at a time: who asks next is chosen in turn when the one before was answered.
+    """Round-robin arbiter with one outstanding burst; the next grant follows the response.
 
     Members
     -------
-    clients : who asks. port : the memory.
+    clients : in, ports of the units.
+    port : out, the memory client.
     """
 
     def __init__(self, port: wiring.Signature, count: int) -> None:
@@ -44,7 +46,7 @@ class _Shared(wiring.Component):
         self._whose, self._busy = Signal(count), Signal()
 
     def _turns(self, m: Module, ended: Signal) -> None:
-        """Pass one request on, and wait until it has `ended`."""
+        """Forward one request, then wait for `ended`."""
         m.submodules.turns = turns = SteadyRoundRobin(self._count)
         out, clients = self.port.request, [client.request for client in self.clients]
         words = (client.p.as_value() for client in clients)
@@ -63,7 +65,7 @@ class _Shared(wiring.Component):
 
 
 class SharedRead(_Shared):
-    """Of the reading side."""
+    """Arbiter of read ports."""
 
     def __init__(self, config: Config, count: int) -> None:
         super().__init__(ReadPort(config), count)
@@ -86,7 +88,7 @@ class SharedRead(_Shared):
 
 
 class SharedWrite(_Shared):
-    """Of the writing side."""
+    """Arbiter of write ports."""
 
     def __init__(self, config: Config, count: int) -> None:
         super().__init__(WritePort(config), count)

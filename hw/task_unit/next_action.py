@@ -1,4 +1,4 @@
-"""What the task unit does next (ASID-22 … ASID-26)."""
+"""Selects the next job of the task unit (ASID-22 … ASID-26)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import enum, wiring
@@ -8,57 +8,68 @@ from signalbox.hw.config import Config
 from signalbox.hw.task_unit.highest_level import highest_level
 from signalbox.hw.task_unit.slot_table import row_choice, row_victim
 
-__all__ = ["Agenda", "Job"]
+__all__ = ["Job", "NextAction"]
 
 _SETTLE = 3
-"""Cycles until a job follows from choices that count what has changed; see `Slots`."""
+"""Cycles after a job until the inputs reflect its effects; see `SlotTable`."""
 
 
 class Job(enum.Enum, shape=4):
-    """One thing to do."""
+    """Jobs of the task unit."""
 
     NONE = 0
     STOP = 1
-    """`row` is to be stopped."""
+    """Stop `row`."""
     END = 2
-    """The task of `row` has come to its end."""
+    """The task of `row` has ended."""
     RETURN = 3
-    """The one of `row` goes back to its list."""
+    """Return the task of `row` to its list."""
     RECALL = 4
-    """A queue that rests has come to its end."""
+    """A resting queue has ended."""
     SHUT = 5
-    """A queue of a channel that was switched off is to be closed."""
+    """Close a queue of a disabled channel."""
     LAUNCH = 6
-    """What is offered is to be taken."""
+    """Accept the offered launch."""
     FILL = 7
-    """The first task of the highest list gets a slot."""
+    """Give a slot to the first task of the highest list."""
     EVICT = 8
-    """`row` is to be stopped, for another task."""
+    """Stop `row` in favour of another task."""
 
 
-class Agenda(wiring.Component):
-    """One thing at a time, of these the first:
+class NextAction(wiring.Component):
+    """Selects one job at a time, by priority:
 
-    1. a task with a fault is stopped;
-    2. a task that has come to its end is handed on, and its row freed;
-    3. one that was stopped too early and whose blocks have ended goes back to its list;
-    4. a queue that rests and is closed is handed on; one whose channel is gone is closed;
-    5. while `leave` is 1, one that runs is stopped;
-    6. a launch is accepted, if one is offered and 7 or 8 was done since the last, or cannot be;
-    7. a free slot is given to the first task of the highest list that holds one;
-    8. while no slot is free, the task of lowest priority is stopped, if a higher one waits.
+    1. stop a task with a fault;
+    2. hand on an ended task and free its row;
+    3. return a stopped task with undistributed blocks to its list, once its blocks on SMs have
+       ended;
+    4. hand on a closed resting queue; close a queue of a disabled channel;
+    5. while `leave` is 1, stop a running task;
+    6. accept a launch, if 7 or 8 was done since the last launch, or cannot be done;
+    7. give a free slot to the first task of the highest non-empty list;
+    8. if no slot is free, stop the task of lowest priority in favour of a waiting task of higher
+       priority.
 
     Members
     -------
-    rests : nothing is being done; a `job` begins in the cycle in which it comes up.
-    job, row : the next one, chosen a cycle before; none until the choices count what the last has
-        changed.
-    settled : no job has been done just now, nor does one begin.
-    active, leave : see `Tasks`. highest : of the lists that hold tasks.
-    faulty, ended, back, victim, sure, free, crowded : see `Slots`.
-    delivers : a task at its end has not been taken yet, so no other can be handed on.
-    over : a queue that rests is to end. departed : one of a channel that is gone may be open.
-    offered : a launch is.
+    rests : in, the task unit is idle; a `job` starts in the cycle in which it appears.
+    job : out, the next job, registered; NONE until the inputs reflect the previous job.
+    row : out, its row.
+    settled : out, no job was done recently or starts now.
+    active : in, see `TaskUnit`.
+    leave : in, see `TaskUnit`.
+    highest : in, the highest non-empty list.
+    faulty : in, see `SlotTable`.
+    ended : in, see `SlotTable`.
+    back : in, see `SlotTable`.
+    victim : in, see `SlotTable`.
+    sure : in, see `SlotTable`.
+    free : in, see `SlotTable`.
+    crowded : in, see `SlotTable`.
+    delivers : in, the previous ended task has not been taken yet, so no other can be handed on.
+    over : in, a resting queue is to end.
+    departed : in, a queue of a disabled channel may be open.
+    offered : in, a launch is offered.
     """
 
     def __init__(self, config: Config) -> None:
@@ -84,11 +95,12 @@ class Agenda(wiring.Component):
             "offered": In(1),
         })
         self.settle = Signal(range(_SETTLE + 1))
-        """Cycles until then (for proofs)."""
+        """Remaining settle cycles (for proofs)."""
         self._some = Signal()
-        """There is a job. It begins at once: who chooses rests."""
+        """A job is selected. It starts at once, since a selection is made only while the task unit
+        is idle."""
         self._lower, self._known = Signal(), Signal()
-        """The victim's priority is lower than the highest list's, if it is known."""
+        """The victim's priority is below that of the highest list; valid if the victim is known."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -114,8 +126,8 @@ class Agenda(wiring.Component):
         return m
 
     def _choose(self, m: Module, due: Signal) -> None:
-        """Nobody is stopped for another task, and no launch goes before that, until the victim is
-        known; then for the highest list that counts since a cycle."""
+        """An eviction, and a launch ahead of it, wait until the victim is known for the highest
+        list of the previous cycle."""
         victim, row = self.victim, self.row
         known, places, fills = (Signal(name=name) for name in ("known", "places", "fills"))
         evicts, waits = Signal(), Signal()
@@ -142,7 +154,7 @@ class Agenda(wiring.Component):
         with m.Elif(self.departed):
             m.d.sync += choose(Job.SHUT)
         with m.Elif(self.leave & ~self.sure):
-            pass  # whom to stop is soon known
+            pass  # the victim will be known soon
         with m.Elif(self.leave & victim.valid):
             m.d.sync += choose(Job.STOP)
         with m.Elif(self.offered & (due | ~(fills | evicts | waits))):

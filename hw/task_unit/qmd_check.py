@@ -1,4 +1,4 @@
-"""Is a task's metadata legal, and what do its blocks need (HOST-10, PLACE-27)?"""
+"""Checks a QMD and computes the resource needs of its blocks (HOST-10, PLACE-27)."""
 
 from functools import reduce
 from operator import or_
@@ -20,13 +20,13 @@ from signalbox.hw.qmd import (
 from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
 from signalbox.hw.task_unit.qmd_fetch import QMD_DWORDS
 
-__all__ = ["Check"]
+__all__ = ["QmdCheck"]
 
 _ENOUGH = 24
-"""So many dwords hold grid, place to resume at, threads and registers."""
+"""Dwords that hold the grid, the resume position, threads and registers."""
 
 _LAST_STEP = 11
-"""All products are there."""
+"""Step at which all products are available."""
 
 _NOT_MODELLED = (
     "SELF_COPY_ON_COMPLETION",
@@ -39,31 +39,34 @@ _NOT_MODELLED = (
     "SM_DISABLE_MASK_UPPER",
     *(f"CONSTANT_BUFFER_{number}_VALID" for number in range(1, CONSTANT_BUFFERS)),
 )
-"""Fields that have to be 0."""
+"""Fields that must be 0."""
 
 
-class Check(wiring.Component):
-    """Looks at a record while it comes. `done` 12 cycles after dword 23 is there, or 2 after the
-    last, whichever is later.
+class QmdCheck(wiring.Component):
+    """Checks a QMD while it is being read. `done` 12 cycles after dword 23 arrives or 2 after the
+    last dword, whichever is later.
 
-    One multiplier, 32 × 16 bits in two halves with registers on both sides, computes everything in
-    turn: how many blocks the grid has, how many of them come before the one where it resumes,
-    threads and registers of a block.
+    One 32 × 16 bit multiplier, in two halves with registers on both sides, computes all products in
+    turn: the blocks of the grid, the blocks before the resume position, threads and registers of a
+    block.
 
     Members
     -------
-    start : strobe, a new record is going to be read.
-    resumed : the task goes on where CTA_RASTER_*_RESUME say; else it begins at its first block.
-    entered : it was accepted before: a queue's pointers are no longer those of the record, and its
-        dependence counter may be that of its next launch.
-    decrements : its dependence counter is about to be counted down; else it has to be 0.
-    record, dwords : of the reader.
-    done : everything below counts, until `start`.
-    wrong : what is wrong, if anything: the first in the order of the public numbers.
-    foreign : the record is of another version, uses what is not modelled, or has 2^32 blocks or
-        more; `wrong` may be anything then.
-    needs, grid, first : of the task. blocks : how many from `first` on; at least 1. Of a queue,
-        `first` and `blocks` mean nothing, and `grid` is a row without end.
+    start : in, strobe: a new QMD will be read.
+    resumed : in, the task resumes at CTA_RASTER_*_RESUME; otherwise it starts at its first block.
+    entered : in, the task was accepted before: the queue pointers are no longer those of the QMD,
+        and the dependence counter may belong to the next launch.
+    decrements : in, the dependence counter is about to be decremented; otherwise it must be 0.
+    record : in, the QMD.
+    dwords : in, dwords read so far.
+    done : out, the outputs below are valid, until `start`.
+    wrong : out, the failed check with the lowest public number, if any.
+    foreign : out, wrong version, use of a feature that is not modelled, or at least 2^32 blocks;
+        `wrong` is then undefined.
+    needs : out, resource needs of a block.
+    grid : out, size of the grid; of a queue, a single unbounded line.
+    first : out, position of the first block; undefined for a queue.
+    blocks : out, blocks from `first` on, at least 1; undefined for a queue.
     """
 
     def __init__(self, config: Config) -> None:
@@ -89,7 +92,7 @@ class Check(wiring.Component):
         self._planes_before, self._low, self._high = Signal(32), Signal(48), Signal(32)
         self._block_registers = Signal(16)
         self._before, self._rest = Signal(32), Signal(BLOCK_COUNT_BITS)
-        """Rows of blocks before the first one's; blocks that are not before its row."""
+        """Lines before that of the first block; blocks from that line on."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -126,9 +129,9 @@ class Check(wiring.Component):
         return m
 
     def _multiply(self, m: Module) -> None:
-        """One product per step: what a step begins can be used three steps later, a wide product
-        four, and what is made of it one more. Of block dimensions that are too large the products
-        may be wrong: that they are too large is seen."""
+        """Start one product per step: a narrow product is available three steps later, a wide one
+        four, a value derived from it one more. With oversized block dimensions the products may be
+        wrong, but the excess is still detected."""
         qmd, first, step = self.record, self.first, self._step
         grid = _raster(qmd)
         narrow = {
@@ -158,7 +161,7 @@ class Check(wiring.Component):
             m.d.sync += step.eq(step + 1)
 
     def _wrong(self) -> dict[SkedCheck, Value]:
-        """What may be wrong, and whether it is; meaningful when all products are there."""
+        """All checks; valid once all products are available."""
         qmd, config, first = self.record, self._config, self.first
         grid = _raster(qmd)
         threads = (qmd.CTA_THREAD_DIMENSION0, qmd.CTA_THREAD_DIMENSION1, qmd.CTA_THREAD_DIMENSION2)
@@ -180,7 +183,7 @@ class Check(wiring.Component):
         }
 
     def _pointers_wrong(self) -> Value:
-        """A queue begins at its first entry, with no more than it has room for."""
+        """A queue starts at its first entry, with no more entries than its size."""
         qmd = self.record
         gets = (qmd.INNER_GET | qmd.OUTER_GET) != 0
         wrong = gets | (qmd.INNER_PUT > qmd.CIRCULAR_QUEUE_SIZE)
@@ -199,14 +202,14 @@ class Check(wiring.Component):
 
 
 def _raster(qmd: data.View) -> data.View:
-    """The grid's size, as the record has it."""
+    """Size of the grid in the QMD."""
     return data.View(
         coordinates, Cat(qmd.CTA_RASTER_WIDTH, qmd.CTA_RASTER_HEIGHT, qmd.CTA_RASTER_DEPTH)
     )
 
 
 def _size_wrong(qmd: data.View) -> Value:
-    """Whether a queue's size is not a power of two, or less than a block takes at once."""
+    """Whether a queue's size is not a power of two, or smaller than the entries of one block."""
     size, block = qmd.CIRCULAR_QUEUE_SIZE, qmd.QUEUE_ENTRIES_PER_CTA_LOG2
     return (size == 0) | ((size & (size - 1)) != 0) | ((size >> block) == 0)
 

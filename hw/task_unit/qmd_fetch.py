@@ -1,4 +1,4 @@
-"""Reading task metadata (HOST-10, ASID-20)."""
+"""Reads a QMD from memory (HOST-10, ASID-20)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -8,30 +8,31 @@ from signalbox.hw.config import Config
 from signalbox.hw.qmd import QMD, QMD_BITS, QMD_BYTES
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
 
-__all__ = ["QMD_DWORDS", "QmdReader", "qmd_address"]
+__all__ = ["QMD_DWORDS", "QmdFetch", "qmd_address"]
 
 QMD_DWORDS = QMD_BITS // 32
-"""Dwords of a record."""
+"""Dwords of a QMD."""
 
 
 def qmd_address(config: Config) -> data.StructLayout:
-    """Where a record lies: virtual address >> 8, of which the methods give 32 bits."""
+    """Address of a QMD: virtual address >> 8, of which the methods provide 32 bits."""
     return data.StructLayout({"asid": config.asid_bits, "page": 32})
 
 
-class QmdReader(wiring.Component):
-    """Reads one record at a time, in one burst, from the cycle after its request on; a dword can be
-    used in the cycle after its beat.
+class QmdFetch(wiring.Component):
+    """Reads one QMD at a time, in one burst, starting in the cycle after its request; a dword can
+    be used in the cycle after its beat.
 
-    If it fails, `status` says why and the record is meaningless.
+    If the read fails, `status` gives the reason and the QMD is undefined.
 
     Members
     -------
-    request : the record to be read; taken when the one before has ended.
-    read : the memory.
-    record : as far as it has come; stays until the next request.
-    dwords : so many of it have come, from the lowest, 0 … 64.
-    ended : all have come, or the read has failed, with `status`; 0 from the next request on.
+    request : in, address of the QMD; accepted when the previous read has ended.
+    read : out, the memory.
+    record : out, the dwords read so far; stable after `ended` until the next request.
+    dwords : out, number of dwords read, from the lowest, 0 … 64.
+    ended : out, all dwords are read, or the read has failed; 0 from the next request on.
+    status : out, status of the read.
     """
 
     def __init__(self, config: Config) -> None:
@@ -78,7 +79,7 @@ class QmdReader(wiring.Component):
         return m
 
     def _store(self, m: Module) -> None:
-        """Each beat goes to its place."""
+        """Store each beat at its position."""
         width, beat = self._config.data_width, self.read.beat
         record = self.record.as_value()
         for place in range(QMD_BITS // width):

@@ -1,25 +1,25 @@
-"""Fields of task records that are written in memory, and the 8 bytes that hold them."""
+"""QMD fields written by the machine, and the 8-byte words that hold them."""
 
 from dataclasses import dataclass
 
 from signalbox.hw.qmd import QMD
 from signalbox.hw.task_unit.word_access import WORD_BYTES
 
-__all__ = ["DEPENDENCE_COUNTER", "OUTER_GET", "RESUME", "RecordField"]
+__all__ = ["DEPENDENCE_COUNTER", "OUTER_GET", "RESUME", "QmdField"]
 
 _BITS = 8 * WORD_BYTES
 
 
 @dataclass(frozen=True)
-class RecordField:
-    """Neighbouring fields of the record, from `first` to `last`, in one word of 8 bytes."""
+class QmdField:
+    """Adjacent QMD fields, from `first` to `last`, in one 8-byte word."""
 
     first: str
     last: str
 
     @property
     def offset(self) -> int:
-        """Byte offset of the word in the record."""
+        """Byte offset of the word in the QMD."""
         return QMD[self.first].offset // _BITS * WORD_BYTES
 
     @property
@@ -30,12 +30,12 @@ class RecordField:
 
     @property
     def strobe(self) -> int:
-        """Bytes of the word that have bits of it."""
+        """Bytes of the word that hold bits of the field."""
         low, high = self.bits.start // 8, (self.bits.stop - 1) // 8
         return (1 << high + 1) - (1 << low)
 
 
-RESUME = RecordField("CTA_RASTER_WIDTH_RESUME", "CTA_RASTER_DEPTH_RESUME")
-DEPENDENCE_COUNTER = RecordField("DEPENDENCE_COUNTER", "DEPENDENCE_COUNTER")
-OUTER_GET = RecordField("OUTER_GET", "OUTER_STICKY_OVERFLOW")
-"""With the bit behind it, which stays 0."""
+RESUME = QmdField("CTA_RASTER_WIDTH_RESUME", "CTA_RASTER_DEPTH_RESUME")
+DEPENDENCE_COUNTER = QmdField("DEPENDENCE_COUNTER", "DEPENDENCE_COUNTER")
+OUTER_GET = QmdField("OUTER_GET", "OUTER_STICKY_OVERFLOW")
+"""Including the adjacent OUTER_STICKY_OVERFLOW, which stays 0."""

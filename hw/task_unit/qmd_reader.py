@@ -1,4 +1,4 @@
-"""Task metadata, read and checked (HOST-10, ASID-20)."""
+"""Reads and checks QMDs (HOST-10, ASID-20)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,26 +9,32 @@ from signalbox.hw.qmd import QMD, SkedCheck
 from signalbox.hw.records.launch import Refusal, task_verdict
 from signalbox.hw.records.memory import MemoryStatus, ReadPort
 from signalbox.hw.records.placement import BLOCK_COUNT_BITS, coordinates, kernel_needs
-from signalbox.hw.task_unit.qmd_check import Check
-from signalbox.hw.task_unit.qmd_fetch import QmdReader, qmd_address
+from signalbox.hw.task_unit.qmd_check import QmdCheck
+from signalbox.hw.task_unit.qmd_fetch import QmdFetch, qmd_address
 
-__all__ = ["Metadata"]
+__all__ = ["QmdReader"]
 
 
-class Metadata(wiring.Component):
-    """Reads a record and tells what it asks for, one at a time.
+class QmdReader(wiring.Component):
+    """Reads a QMD and extracts the task's requirements, one at a time.
 
-    A record of 256 bytes takes a cycle, the memory's answer, as many cycles as it has beats, and 3
-    more, or 13 from the beat with dword 23 on where that is later.
+    A QMD of 256 bytes takes one cycle, the memory latency, one cycle per beat, and 3 more; or 13
+    from the beat with dword 23 on, if that is later.
 
     Members
     -------
-    request : where the record is; taken when the one before has been read.
-    resumed, entered, decrements : see `Check`.
-    read : the memory.
-    done : everything below counts, until the next request is taken.
-    verdict : whether it is refused.
-    record : all of it. needs, grid, first, blocks : see `Check`.
+    request : in, address of the QMD; accepted when the previous one has been read.
+    resumed : in, see `QmdCheck`.
+    entered : in, see `QmdCheck`.
+    decrements : in, see `QmdCheck`.
+    read : out, the memory.
+    done : out, the outputs below are valid, until the next request is accepted.
+    verdict : out, reason of a refusal.
+    record : out, the QMD.
+    needs : out, see `QmdCheck`.
+    grid : out, see `QmdCheck`.
+    first : out, see `QmdCheck`.
+    blocks : out, see `QmdCheck`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -50,8 +56,8 @@ class Metadata(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.reader = reader = QmdReader(self._config)
-        m.submodules.check = check = Check(self._config)
+        m.submodules.reader = reader = QmdFetch(self._config)
+        m.submodules.check = check = QmdCheck(self._config)
         failed = Signal()
         connect(m, reader.read, flipped(self.read))
         connect(m, flipped(self.request), reader.request)

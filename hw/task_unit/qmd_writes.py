@@ -1,4 +1,4 @@
-"""What the task unit writes into task records (ASID-25, ASID-26, HOST-10)."""
+"""Writes to QMDs (ASID-25, ASID-26, HOST-10)."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
@@ -8,45 +8,47 @@ from signalbox.hw.config import Config
 from signalbox.hw.qmd import QMD
 from signalbox.hw.records.memory import MemoryStatus, WritePort
 from signalbox.hw.records.placement import coordinates
-from signalbox.hw.task_unit.qmd_fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME, RecordField
+from signalbox.hw.task_unit.qmd_fields import DEPENDENCE_COUNTER, OUTER_GET, RESUME, QmdField
 from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess
 
-__all__ = ["RecordStores", "Stored", "record_store"]
+__all__ = ["QmdWrites", "Stored", "qmd_write"]
 
 
 class Stored(enum.Enum, shape=2):
-    """What is written."""
+    """Field to write."""
 
     PLACE = 0
-    """Where the task goes on."""
+    """The resume position."""
     COUNTER = 1
-    """Its dependence counter, less 1."""
+    """The dependence counter, decremented."""
     RESTORE = 2
-    """The counter as it was."""
+    """The dependence counter, unchanged."""
     GET = 3
-    """How many entries of a queue are done."""
+    """The number of processed queue entries."""
 
 
-def record_store(config: Config) -> data.StructLayout:
-    """Something is to be written into the record at `page` << 8 of an address space."""
+def qmd_write(config: Config) -> data.StructLayout:
+    """A write to the QMD at `page` << 8 of an address space."""
     return data.StructLayout({"what": Stored, "asid": config.asid_bits, "page": 32})
 
 
-class RecordStores(wiring.Component):
-    """One at a time, as `WordAccess`: the bytes of the field alone are written.
+class QmdWrites(wiring.Component):
+    """Writes one field at a time, as a `WordAccess` with only the bytes of the field enabled.
 
     Members
     -------
-    request : something is to be written. place, record, got : where the task goes on, its record as
-        it was read, how many entries are done; they stay until the answer.
-    answer : strobe, how that ended; `last`: the counter is 0 now.
-    write : the memory.
+    request : in, a write.
+    place : in, resume position; stable until `answer`.
+    record : in, the QMD as read before; stable until `answer`.
+    got : in, processed queue entries; stable until `answer`.
+    answer : out, strobe: status of the write; `last`: the dependence counter is 0 now.
+    write : out, the memory.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "request": In(stream.Signature(record_store(config))),
+            "request": In(stream.Signature(qmd_write(config))),
             "place": In(coordinates),
             "record": In(QMD),
             "got": In(31),
@@ -70,7 +72,7 @@ class RecordStores(wiring.Component):
         ]
         counter = self._counter(m)
 
-        def put(field: RecordField, value: Value) -> list:
+        def put(field: QmdField, value: Value) -> list:
             return [offset.eq(field.offset), access.strobe.eq(field.strobe), access.data.eq(value)]
 
         with m.Switch(asked.what):
@@ -83,7 +85,7 @@ class RecordStores(wiring.Component):
         return m
 
     def _counter(self, m: Module) -> Signal:
-        """The word of the dependence counter."""
+        """The word with the dependence counter."""
         bits, first = DEPENDENCE_COUNTER.bits, 8 * DEPENDENCE_COUNTER.offset
         counter = Signal(8 * WORD_BYTES)
         before = self.record.as_value()[first:][: 8 * WORD_BYTES]

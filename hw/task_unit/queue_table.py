@@ -1,4 +1,4 @@
-"""Queue tasks that are open: what was appended to each, and what has been done of it (ASID-26)."""
+"""Open queue tasks: entries appended to each, and entries processed (ASID-26)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -11,50 +11,49 @@ from signalbox.hw.qmd import QMD, SkedCheck
 from signalbox.hw.records.launch import Refusal, task_verdict
 from signalbox.hw.records.placement import BLOCK_COUNT_BITS, queue_span, task_pointer
 
-__all__ = ["QueueNext", "QueueOp", "QueuePlace", "Queues", "queue_request"]
+__all__ = ["QueueNext", "QueueOp", "QueuePlace", "QueueTable", "queue_request"]
 
 _COUNT_BITS = 31
-"""Bits of INNER_PUT: so many entries may be appended to a queue in all."""
+"""Width of INNER_PUT, which limits the total number of entries of a queue."""
 
 _START_BITS = 24
-"""Bits of SEND_PCAS_B FROM."""
+"""Width of SEND_PCAS_B FROM."""
 
 
 class QueueOp(enum.Enum, shape=3):
-    """What is to be done with a queue."""
+    """Queue operations."""
 
     ENTER = 0
-    """A task is launched: it gets a place in the table."""
+    """A task is launched: allocate a table entry."""
     APPEND = 1
-    """Entries were appended, or with none the queue is closed."""
+    """Append entries; with a count of 0, close the queue."""
     UNDO = 2
-    """The last APPEND was in vain: its task, which was to go to its list, could not."""
+    """Undo the last APPEND, whose task could not go to its list."""
     TAKE = 3
-    """Its blocks go to a row."""
+    """Move its blocks to a row."""
     DRAIN = 4
-    """The row's blocks have ended."""
+    """The blocks of the row have ended."""
     RECALL = 5
-    """Only tell of it."""
+    """Read only."""
     SHUT = 6
-    """One that the task's channel has launched is closed, and entries that make no whole block are
-    dropped."""
+    """Close a queue launched by the task's channel, dropping entries that do not fill a block."""
 
 
 class QueueNext(enum.Enum, shape=2):
-    """What is to become of a task."""
+    """Next step for a queue's task."""
 
     REST = 0
-    """Nothing: it waits for entries, in no list and no row, or has its place already."""
+    """None: it waits for entries outside of lists and rows, or stays where it is."""
     LIST = 1
-    """It is to go to a list, or a row."""
+    """It goes to a list or a row."""
     ADD = 2
     """Its row gets more blocks."""
     END = 3
-    """It is closed, and everything is done."""
+    """It is closed and all entries are processed."""
 
 
 class QueuePlace(enum.Enum, shape=2):
-    """Where a task is."""
+    """Location of a queue's task."""
 
     REST = 0
     LIST = 1
@@ -62,8 +61,8 @@ class QueuePlace(enum.Enum, shape=2):
 
 
 def queue_request(config: Config) -> data.StructLayout:
-    """`queue`: which one, but for ENTER, APPEND and SHUT, which go by `task`. `row` for TAKE; with
-    `stopped` a DRAIN goes on at block `next`."""
+    """A queue operation. `queue` selects the queue, except for ENTER, APPEND and SHUT, which search
+    by `task`. `row` is for TAKE; a DRAIN with `stopped` resumes at block `next`."""
     return data.StructLayout({
         "op": QueueOp,
         "queue": config.queue_bits,
@@ -73,27 +72,37 @@ def queue_request(config: Config) -> data.StructLayout:
     })
 
 
-class Queues(wiring.Component):
-    """A table of open queues, in RAM. Blocks are numbered from 0 on; each stands for
-    1 << QUEUE_ENTRIES_PER_CTA_LOG2 entries, and starts when all of them are there, or those that
-    are when the queue is closed.
+class QueueTable(wiring.Component):
+    """Table of open queues, in RAM. Blocks are numbered from 0; each stands for 1 <<
+    QUEUE_ENTRIES_PER_CTA_LOG2 entries and starts once all of them are appended, or with the
+    remaining ones when the queue is closed.
 
-    One request at a time, answered after 9 cycles; ENTER, APPEND and SHUT after up to one more per
-    queue, and five. Of the free places one is kept for each other context that has no queue.
+    One request at a time, with a latency of 9 cycles; ENTER, APPEND and SHUT take up to one more
+    per queue plus five. One free entry is reserved for each other context without a queue.
 
     Members
     -------
-    request : what is to be done. done : strobe; everything below counts, until the next request.
-    task, context, level : whose it is: for ENTER, APPEND and SHUT. span : what APPEND brings.
-    record : of a task that enters.
-    runs : per row, blocks can be added to it.
-    leave : strobe: a queue is no more.
-    verdict : why nothing was done.
-    queue, outcome : which one it is, what is to become of its task.
-    owner, home, rank : its task, context and level. row : for QueueNext.ADD.
-    first, blocks : what goes to the row.
-    freed : so many entries are done; room for others.
-    over : one that rests, and is to end; two cycles late. some : a queue is open.
+    request : in, an operation.
+    done : out, strobe; the outputs below are valid until the next request.
+    task : in, for ENTER, APPEND and SHUT: the task.
+    context : in, its context.
+    level : in, its level.
+    span : in, for APPEND: the entries.
+    record : in, for ENTER: the QMD.
+    runs : in, per row: blocks can be added.
+    leave : in, strobe: remove a queue.
+    verdict : out, reason of a refusal, which has no effect.
+    queue : out, number of the queue.
+    outcome : out, next step for its task.
+    owner : out, its task.
+    home : out, its context.
+    rank : out, its level.
+    row : out, its row, for QueueNext.ADD.
+    first : out, first block for the row.
+    blocks : out, number of blocks for the row.
+    freed : out, processed entries, whose space can be reused.
+    over : out, a resting queue that is to end; two cycles late.
+    some : out, a queue is open.
     """
 
     def __init__(self, config: Config) -> None:
@@ -138,21 +147,21 @@ class Queues(wiring.Component):
         self._asked, self._kept = Signal(queue_request(config)), Signal(self._shape)
         self._held, self._ends = Signal(config.queues), Signal(config.queues)
         self._total, self._begun = Signal(BLOCK_COUNT_BITS), Signal(_COUNT_BITS)
-        """How many blocks there are, on their way so many whole ones; entries of those that have
-        begun."""
+        """Number of blocks, at intermediate steps of whole ones; entries of blocks that have
+        started."""
         self._none, self._odd, self._runs = Signal(), Signal(), Signal()
-        """No block is left to be placed; entries that make no whole block make one; blocks can be
-        added to its row."""
+        """No block is left to be placed; a partial block remains at the end; blocks can be added to
+        the row."""
         self._others = Signal(config.contexts)
-        """Contexts of which queues were found."""
+        """Contexts whose queues the search has found."""
         self._room = Signal(range(config.queues + config.contexts))
-        """Places that were found free, and other contexts that have one."""
+        """Free entries found, plus other contexts that have one."""
         self._part = Signal(_COUNT_BITS)
-        """Bits of a number of entries that make no whole block."""
+        """Mask of the entry count bits below a whole block."""
         self._place = Signal(config.queue_bits)
-        """One that is free."""
+        """A free entry."""
         self._step = Signal(range(config.queues + 2))
-        """How far the search has come."""
+        """Progress of the search."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -235,8 +244,8 @@ class Queues(wiring.Component):
                         m.next = "READ"
 
     def _search(self, m: Module, read: data.View) -> None:
-        """Look at one queue per cycle, for one that has this record, or this channel: it is read,
-        compared, and found, each a cycle later."""
+        """Search for the queue with this QMD or channel, one entry per cycle: read, compared and
+        found in consecutive cycles."""
         enters, step = self._asked.op == QueueOp.ENTER, self._step
         held, found = Signal(name="held"), Signal()
         m.d.sync += [
@@ -252,7 +261,7 @@ class Queues(wiring.Component):
             with m.Elif(step == self._config.queues + 1):
                 m.next = "ROOM"
         with m.State("FOUND"):
-            m.d.sync += self.queue.eq(self.queue - 3)  # three have been named since
+            m.d.sync += self.queue.eq(self.queue - 3)  # three more were addressed since
             m.next = "READ"
             with m.If(enters):
                 self._refuse(m, Refusal.QUEUE)
@@ -265,7 +274,7 @@ class Queues(wiring.Component):
                 self._answer(m)
 
     def _fits(self, m: Module, read: data.View) -> Signal:
-        """The queue that is looked at is the one that is sought, if it is open."""
+        """The entry just read matches the search, if it is open."""
         fits = Signal()
         own = Cat(read.task.asid, read.task.page, read.context)
         record = own == Cat(self.task.asid, self.task.page, self.context)
@@ -274,7 +283,8 @@ class Queues(wiring.Component):
         return fits
 
     def _count(self, m: Module, read: data.View, held: Signal) -> None:
-        """The place that is looked at is free, or its context needs no other one."""
+        """Count the entry just read if it is free, or if its context thereby needs no reserved
+        one."""
         others = self._others.bit_select(read.context, 1)
         new = (read.context != self.context) & ~others
         m.d.sync += self._room.eq(self._room + (~held | new))
@@ -291,7 +301,7 @@ class Queues(wiring.Component):
         m.d.sync += [self.verdict.refusal.eq(refusal), self.verdict.check.eq(check)]
 
     def _change(self, m: Module) -> None:
-        """What the request does to the queue's own counts."""
+        """Effect of the request on the queue's counts."""
         kept, asked, span = self._kept, self._asked, self.span
         after, room = Signal(_COUNT_BITS + 1, name="after"), Signal(_COUNT_BITS + 1)
         joins, much = Signal(name="joins"), Signal()
@@ -342,7 +352,7 @@ class Queues(wiring.Component):
         ]
 
     def _divide(self, m: Module) -> None:
-        """How many blocks there are in all, and entries of those that have begun."""
+        """Total number of blocks, and entries of the blocks that have started."""
         kept, total, begun = self._kept, self._total, self._begun
         near, far = kept.group[:2], kept.group[2:] << 2
         with m.State("NEAR"):
@@ -360,7 +370,7 @@ class Queues(wiring.Component):
             m.next = "COUNT"
 
     def _decide(self, m: Module) -> None:
-        """Where its task belongs now."""
+        """New location of the task."""
         kept, asked, none = self._kept, self._asked, self._none
         m.d.sync += [self.first.eq(kept.taken), self.outcome.eq(QueueNext.REST)]
         with m.Switch(asked.op):
@@ -385,7 +395,7 @@ class Queues(wiring.Component):
                 self._settle(m)
 
     def _settle(self, m: Module) -> None:
-        """It is in no row and no list: it waits there if it has blocks."""
+        """The task is in no row and no list: with blocks left it goes to one."""
         m.d.sync += self._kept.place.eq(Mux(self._none, QueuePlace.REST, QueuePlace.LIST))
         with m.If(~self._none):
             m.d.sync += self.outcome.eq(QueueNext.LIST)
@@ -393,7 +403,7 @@ class Queues(wiring.Component):
             m.d.sync += self.outcome.eq(QueueNext.END)
 
     def _follow(self, m: Module) -> None:
-        """Which queues are open, and which of them rest and are to end."""
+        """Track the open queues, and the resting ones that are to end."""
         asked, here = self._asked, Signal(self._config.queues)
         done = self.done & (self.verdict.refusal == Refusal.NONE)
         closes = (asked.op == QueueOp.APPEND) | (asked.op == QueueOp.SHUT)

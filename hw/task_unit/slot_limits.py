@@ -1,4 +1,4 @@
-"""How many slots a context's tasks may hold (HOST-9: SET_CWD_SLOT_COUNT)."""
+"""Limits of the slots held by a context's tasks (HOST-9: SET_CWD_SLOT_COUNT)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -11,13 +11,13 @@ __all__ = ["SlotLimits"]
 
 
 class SlotLimits(wiring.Component):
-    """Follows what contexts set; that of the running one, one cycle later.
+    """Stores the limit of each context; outputs that of the running one, one cycle later.
 
     Members
     -------
-    limit : strobe: a context's new limit.
-    context : the one that runs.
-    most : so many slots may be held.
+    limit : in, strobe: new limit of a context.
+    context : in, the running context.
+    most : out, its limit.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""States of the task table's rows, and what is to be done with which (ASID-24, ASID-25)."""
+"""States of the task table's rows, and selection of rows for the next job (ASID-24, ASID-25)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
@@ -7,24 +7,24 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import lowest_number
 
-__all__ = ["RowState", "Slots", "row_choice", "row_victim"]
+__all__ = ["RowState", "SlotTable", "row_choice", "row_victim"]
 
 
 class RowState(enum.Enum, shape=2):
-    """What a row is."""
+    """State of a row."""
 
     FREE = 0
     RUNS = 1
-    """It holds a slot: its blocks are placed, or have all been placed and not all ended."""
+    """It holds a slot: not all of its blocks are placed, or not all have ended."""
     LEAVES = 2
-    """It was stopped, nothing of it had been left, and its blocks have not all ended."""
+    """Stopped with no block left to be placed; not all of its blocks have ended."""
     RETURNS = 3
-    """It was stopped before all its blocks were placed: once those that were have ended, it goes
-    back to its list."""
+    """Stopped with blocks left to be placed: once the placed ones have ended, it returns to its
+    list."""
 
 
 def row_choice(config: Config) -> data.StructLayout:
-    """A row, if there is one."""
+    """A row, if any."""
     return data.StructLayout({"valid": 1, "row": config.row_bits})
 
 
@@ -36,24 +36,29 @@ def row_victim(config: Config) -> data.StructLayout:
 _EVENTS = "opened", "stopped", "closed"
 
 
-class Slots(wiring.Component):
-    """Follows what the task unit does, and two cycles later chooses from it; the choices count from
-    the third cycle after a change on. The victim needs a cycle per round of its choice. Which row
-    changes is told a cycle before it does.
+class SlotTable(wiring.Component):
+    """Tracks the row states and selects rows two cycles later; a selection reflects a change from
+    the third cycle on. The victim takes one cycle per round of its tree. The row of an event is
+    given one cycle ahead of its strobe.
 
     Members
     -------
-    opened : row `row` runs now, at `priority`. stopped : it was; `left`: not all was placed.
-    closed : it is free again.
-    drained : nothing of the row is undistributed or on an SM; see `GlobalPort`.
-    fault : per row, strobe: a warp of it cannot go on.
-    limit : so many slots may be held.
-    free : a row that is free, if a slot is free as well. crowded : a row is free, but no slot.
-    victim : of those that run one of the lowest priority, which is `priority`; it counts while
-        `sure`. faulty : one that runs and had a fault.
-    ended : one that has come to its end. back : one that is to go back to its list.
-    kill : per row, it had a fault. runs : it runs, and had none.
-    idle : all rows are free.
+    opened : in, strobe: `row` runs, with `priority`.
+    stopped : in, strobe: `row` was stopped; `left`: not all of its blocks were placed.
+    closed : in, strobe: `row` is free.
+    drained : in, per row: no block is undistributed or on an SM; see `GlobalPort`.
+    fault : in, strobe per row: one of its warps faulted.
+    limit : in, slots that may be held.
+    free : out, a free row, if a slot is free as well.
+    crowded : out, a row is free, but no slot.
+    victim : out, the running row of lowest priority; valid while `sure`.
+    sure : out, `victim` is up to date.
+    faulty : out, a running row with a fault.
+    ended : out, a row whose task has ended.
+    back : out, a row whose task returns to its list.
+    kill : out, per row: it had a fault.
+    runs : out, per row: it runs and had no fault.
+    idle : out, all rows are free.
     """
 
     def __init__(self, config: Config) -> None:
@@ -80,9 +85,9 @@ class Slots(wiring.Component):
         self._at = [Signal(config.rows, name=f"{name}_at") for name in _EVENTS]
         """Rows of the events, one-hot."""
         self.states = Signal(data.ArrayLayout(RowState, config.rows))
-        """State of every row (for proofs)."""
+        """State of each row (for proofs)."""
         self.running = Signal(range(config.slots + 1))
-        """Slots that are held (for proofs)."""
+        """Slots held (for proofs)."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -143,7 +148,7 @@ class Slots(wiring.Component):
             m.d.sync += [state.eq(RowState.FREE), kill.eq(0)]
 
     def _victim(self, m: Module, runs: Signal, priorities: list[Signal]) -> None:
-        """A tree, one level of it in each cycle; among equals the one with the highest number."""
+        """A tree with one level per cycle; ties go to the highest row number."""
         shape, rounds = self.victim.shape(), 0
         level = [Signal(shape, name=f"candidate_{number}") for number in range(len(runs))]
         for number, candidate in enumerate(level):
@@ -165,7 +170,7 @@ class Slots(wiring.Component):
 
 
 def _lower(m: Module, pair: list[data.View]) -> data.View:
-    """The one of lower priority, of those that are valid; a cycle later."""
+    """The valid one of lower priority, registered."""
     one, other = pair[0], pair[-1]
     lower, first = Signal(one.shape(), name="lower"), Signal(name="first")
     m.d.comb += first.eq(one.valid & (~other.valid | (one.priority < other.priority)))

@@ -1,4 +1,4 @@
-"""The end of a task: its releases, and the task that depends on it (HOST-10)."""
+"""End of a task: its releases and its dependent task (HOST-10)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -19,32 +19,33 @@ from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 from signalbox.hw.records.placement import task_pointer
 from signalbox.hw.records.semaphore import SemaphoreError, SemaphorePort
 from signalbox.hw.semaphore.qmd_reductions import reduction_of
-from signalbox.hw.task_unit.qmd_fetch import QmdReader
+from signalbox.hw.task_unit.qmd_fetch import QmdFetch
 from signalbox.hw.task_unit.qmd_fields import RESUME
 from signalbox.hw.task_unit.word_access import WordAccess
 
-__all__ = ["Finish"]
+__all__ = ["TaskEnd"]
 
 _FOUR_WORDS = 0
 """RELEASEn_STRUCTURE_SIZE with a timestamp."""
 
 
-class Finish(wiring.Component):
-    """One task at a time: its record is read again, then come the releases in their order, then the
-    dependent task is told, then the task is complete.
+class TaskEnd(wiring.Component):
+    """Ends one task at a time: read its QMD again, perform its releases in order, trigger the
+    dependent task, report completion.
 
-    What fails does not keep the rest from being done, but for a record that cannot be read; the
-    last failure is reported. A task that has been resumed leaves its record as it was launched:
-    CTA_RASTER_*_RESUME are 0 again.
+    A failure does not skip the remaining steps, unless the QMD cannot be read; the last failure is
+    reported. The QMD of a resumed task is restored to its state at launch: CTA_RASTER_*_RESUME are
+    0 again.
 
     Members
     -------
-    ended : a task all of whose blocks have ended.
-    semaphore : the semaphore unit, for releases.
-    act : what its end does to a dependent task, which is of the same context.
-    completed : a task is complete.
-    read, write : the memory.
-    idle : no task is at its end.
+    ended : in, a task whose blocks have all ended.
+    semaphore : out, the semaphore unit, for releases.
+    act : out, action on a dependent task of the same context.
+    completed : out, a task is complete.
+    read : out, the memory, for QMDs.
+    write : out, the memory, for the resume position.
+    idle : out, no task is being ended.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +59,7 @@ class Finish(wiring.Component):
             "write": Out(WritePort(config)),
             "idle": Out(1),
         })
-        self._reader, self._word = QmdReader(config), WordAccess(config)
+        self._reader, self._word = QmdFetch(config), WordAccess(config)
         self._task, self._verdict = Signal(task_pointer), Signal(task_verdict)
         self._context = Signal(config.context_bits)
         self._trap, self._turn = Signal(), Signal(len(RELEASES))
@@ -137,7 +138,7 @@ class Finish(wiring.Component):
                     self._fail(m, _memory(word.answer.status))
 
     def _release(self, m: Module) -> Value:
-        """The release whose turn it is; whether the record asks for it."""
+        """Request of the current release. Returns whether the QMD enables it."""
         record, request = self._reader.record, self.semaphore.request.p
 
         def of(name: str) -> Value:
@@ -160,7 +161,7 @@ class Finish(wiring.Component):
         return of("ENABLE")
 
     def _releases(self, m: Module, enabled: Value) -> None:
-        """One after the other."""
+        """All releases in order."""
         port = self.semaphore
         m.d.comb += port.response.ready.eq(1)
         with m.State("RELEASE"):
@@ -195,5 +196,5 @@ class Finish(wiring.Component):
 
 
 def _memory(status: Value) -> Value:
-    """Why memory could not be accessed."""
+    """Reason of a failed memory access."""
     return Mux(status == MemoryStatus.BUS, Refusal.BUS, Refusal.FAULT)

@@ -1,4 +1,4 @@
-"""Tasks that hold no slot: a list per context and priority level (ASID-23)."""
+"""Tasks without a slot: one list per context and priority level (ASID-23)."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, enum, stream, wiring
@@ -11,43 +11,46 @@ from signalbox.hw.records.memory import MemoryStatus, ReadPort, WritePort
 from signalbox.hw.records.placement import task_level, task_pointer
 from signalbox.hw.task_unit.word_access import WORD_BYTES, WordAccess, word_request
 
-__all__ = ["ListOutcome", "Lists", "list_push"]
+__all__ = ["ListOutcome", "TaskLists", "list_push"]
 
 _ROW = data.StructLayout({"first": MOST_LOG_SIZE, "count": MOST_LOG_SIZE + 1})
-"""Of a list: which place of its ring is the first, and how many tasks it holds."""
+"""State of a list: ring position of its first task, and number of tasks."""
 
 
 class ListOutcome(enum.Enum, shape=2):
-    """How an operation ended."""
+    """Result of an operation."""
 
     DONE = 0
     FULL = 1
-    """The list has no room for one more, beside what evicted tasks may need; nothing changes."""
+    """The list is full, apart from places reserved for evicted tasks; nothing changes."""
     MEMORY = 2
-    """The memory of the lists could not be accessed. What was pushed is not in the list; what was
-    popped is lost."""
+    """The memory of the lists could not be accessed. A pushed task is not in the list; a popped
+    task is lost."""
 
 
 def list_push(config: Config) -> data.StructLayout:
-    """`task` goes to the end of its list, or with `head` to its beginning."""
+    """`task` goes to the tail of its list, or with `head` to the head."""
     return data.StructLayout({"where": task_level(config), "head": 1, "task": task_pointer})
 
 
-class Lists(wiring.Component):
-    """Every list is a ring in memory of the system, which no application reaches: so none can break
-    another's, and how long they may be is a question of memory alone. The last places of each list,
-    as many as there are rows, are for tasks that come back (`resumed`): they always find room.
+class TaskLists(wiring.Component):
+    """Each list is a ring in system memory that applications cannot access, so no application can
+    corrupt the list of another, and capacity is limited by memory alone. The last places of each
+    list, one per row, are reserved for returning tasks (`resumed`), so these always find room.
 
-    One operation at a time, which takes memory's answer and 8 cycles; a list that is full says so
-    after 6. A pop goes before a push. `area` may change only while all lists are empty.
+    One operation at a time, which takes the memory latency plus 8 cycles; a push to a full list
+    fails after 6. Pop goes ahead of push. `area` may change only while all lists are empty.
 
     Members
     -------
-    area : where they lie.
-    push : a task. pushed : strobe, how that went.
-    pop : the first of a list, which is not empty. popped : strobe, the task, and how that went.
-    waiting : for each level of each context, whether the list holds a task.
-    read, write : the memory.
+    area : in, memory of the lists.
+    push : in, a task.
+    pushed : out, strobe: result of the push.
+    pop : in, a non-empty list whose first task is to be removed.
+    popped : out, strobe: the task and the result.
+    waiting : out, per level of each context: its list is not empty.
+    read : out, the memory.
+    write : out, the memory.
     """
 
     def __init__(self, config: Config) -> None:
@@ -69,13 +72,13 @@ class Lists(wiring.Component):
         self._request, self._after = Signal(word_request(config)), Signal(_ROW)
         self._index, self._outcome = Signal(MOST_LOG_SIZE), Signal(ListOutcome)
         self._mask, self._ring = Signal(MOST_LOG_SIZE), Signal(VA_BITS)
-        """Bits of a place in a ring; where the list's ring begins, in places."""
+        """Mask of a ring position; first position of the list's ring in the area."""
         self._most = Signal(signed(MOST_LOG_SIZE + 2))
-        """With so many tasks the list is full."""
+        """Number of tasks at which the list is full."""
         self._level, self._whose = Signal(PRIORITIES), Signal(config.contexts)
-        """Which list it is, one-hot."""
+        """The list, one-hot."""
         self._some = Signal()
-        """The list holds a task afterwards."""
+        """The list is not empty afterwards."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -130,8 +133,8 @@ class Lists(wiring.Component):
         ]
 
     def _find(self, m: Module) -> Signal:
-        """What follows from the list's number and the area; whether it holds a task. All of it is
-        right from the second cycle after a number is new."""
+        """Values derived from the list number and the area. Returns whether the list is not empty.
+        All are correct from the second cycle after a new number on."""
         log_size, contexts = self.area.log_size, self._config.contexts
         level, context = self._number[:6], self._number[6:]
         resumed = data.View(task_pointer, self._request.data).resumed
@@ -151,8 +154,8 @@ class Lists(wiring.Component):
         return held
 
     def _place(self, m: Module, row: data.View, held: Signal) -> None:
-        """Which place of its ring it is, and what the list is afterwards. What the RAM has of an
-        empty list is old."""
+        """Ring position of the task and new state of the list. The RAM contents of an empty list
+        are stale."""
         after, mask = self._after, self._mask
         count, further, step = (Signal(MOST_LOG_SIZE + 1) for _ in range(3))
         m.d.comb += [
@@ -178,7 +181,7 @@ class Lists(wiring.Component):
         ]
 
     def _end(self, m: Module, keep: Value, status: Value) -> None:
-        """Answer, and note what the list is now: a pop that failed has lost its task."""
+        """Answer and update the list: a failed pop has lost its task."""
         failed = ~self._full & (status != MemoryStatus.OK)
         m.d.comb += [
             self.popped.valid.eq(self._pops),

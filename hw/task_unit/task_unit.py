@@ -1,4 +1,4 @@
-"""The task unit: which tasks hold slots (ASID-20 … 26)."""
+"""Task unit: assigns tasks to slots (ASID-20 … 26)."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -27,60 +27,68 @@ from signalbox.hw.records.placement import (
     queue_span,
     task_pointer,
 )
-from signalbox.hw.task_unit.closed_channels import DepartedChannels
+from signalbox.hw.task_unit.closed_channels import ClosedChannels
 from signalbox.hw.task_unit.highest_level import HighestLevel
 from signalbox.hw.task_unit.kernel_words import KernelWords
 from signalbox.hw.task_unit.memory_share import share_memory
-from signalbox.hw.task_unit.next_action import Agenda, Job
-from signalbox.hw.task_unit.qmd_reader import Metadata
-from signalbox.hw.task_unit.qmd_writes import RecordStores, Stored
-from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, Queues
+from signalbox.hw.task_unit.next_action import Job, NextAction
+from signalbox.hw.task_unit.qmd_reader import QmdReader
+from signalbox.hw.task_unit.qmd_writes import QmdWrites, Stored
+from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueueTable
 from signalbox.hw.task_unit.slot_limits import SlotLimits
-from signalbox.hw.task_unit.slot_table import Slots
-from signalbox.hw.task_unit.task_lists import ListOutcome, Lists
+from signalbox.hw.task_unit.slot_table import SlotTable
+from signalbox.hw.task_unit.task_lists import ListOutcome, TaskLists
 
-__all__ = ["Tasks"]
+__all__ = ["TaskUnit"]
 
 
-class Tasks(wiring.Component):
-    """Lists, slots, and what goes on between them: one thing at a time, in the order of `Agenda`.
+class TaskUnit(wiring.Component):
+    """Lists, slots, and the transfers between them: one job at a time, by the priorities of
+    `NextAction`.
 
-    * A launch's record is checked, and it goes to its list; or at once into a free slot, if no task
-      of its level or a higher one waits. If entries were appended to a queue, its row gets blocks,
-      or it goes to its list.
-    * A task that was stopped too early goes back to the head of its list, when its blocks have
-      ended: where it stopped is written into its record (CTA_RASTER_*_RESUME).
-    * At its end a task is handed on. A queue that is not closed rests, in no list and no row, until
-      entries are appended; one whose channel was switched off is closed.
+    * The QMD of a launch is checked and the task goes to its list, or straight into a free slot if
+      no task of its level or above waits. Entries appended to a queue become blocks of its row, or
+      its task goes to its list.
+    * A task stopped with blocks left returns to the head of its list once its blocks on SMs have
+      ended; its resume position is written into the QMD (CTA_RASTER_*_RESUME).
+    * An ended task is handed on. A queue that is not closed rests outside of lists and rows until
+      entries are appended; a queue of a disabled channel is closed.
 
-    A record is read and checked again when its task gets a slot, for memory may have changed; but
-    the priority of a task stays that of its list.
+    A QMD is read and checked again when its task gets a slot, since memory may have changed; the
+    task keeps the priority of its list.
 
     Members
     -------
-    area : where the lists lie.
-    context, active : the context that runs, and whether its tasks may have slots (ASID-21). They
-        change only while `leave` and `empty` are 1, or nothing has been launched.
-    leave : all its tasks are to give up their slots.
-    automatic : placement of tasks that leave it to the context (ASID-32).
-    limit : how many slots a context's tasks may hold. What holds more keeps them, until a task of
-        higher priority waits: then tasks of lower priority are stopped until it has a slot.
-    on : per channel, it is switched on. Queues of others are closed, without the entries that make
-        no whole block.
-    launch : a task. launched : strobe, what became of the launch.
-    ended : a task has come to its end. failed : it has, before its time.
-    lost : strobe, a task of a list could not be read: memory of the system is broken, and nothing
-        else will be heard of that task; a queue keeps its place in the table of queues.
-    port, kernel : to global logic controller and SMs.
-    fault, kill : per row, strobe: a warp cannot go on; its blocks are to end.
-    read, write : the memory.
-    waiting : per context, one of its lists holds a task.
-    empty : no row is held, nor is a task on its way into one; with `leave`, none will be.
-    idle : nor does any list hold a task, nor is a queue open.
+    area : in, memory of the lists.
+    context : in, the running context.
+    active : in, its tasks may have slots (ASID-21). `context` and `active` change only while
+        `leave` and `empty` are 1, or before the first launch.
+    leave : in, all its tasks must give up their slots.
+    automatic : in, placement policy of tasks that leave the choice to the context (ASID-32).
+    limit : in, strobe: slots that a context's tasks may hold. Tasks beyond a new limit keep their
+        slots until a task of higher priority waits: then tasks of lower priority are stopped until
+        it has a slot.
+    on : in, per channel: it is enabled. Queues of other channels are closed; entries that do not
+        fill a block are dropped.
+    launch : in, a task action.
+    launched : out, strobe: result of the launch.
+    ended : out, a task whose blocks have all ended.
+    failed : out, a task that was given up.
+    lost : out, strobe: a task of a list could not be read, because system memory is broken; that
+        task is not reported otherwise, and a queue keeps its entry in the queue table.
+    port : out, the global logic controller.
+    kernel : out, kernel words for the SMs.
+    fault : in, strobe per row: a warp faulted.
+    kill : out, per row: its blocks are to end.
+    read : out, the memory.
+    write : out, the memory.
+    waiting : out, per context: one of its lists is not empty.
+    empty : out, no row is occupied and no task is on its way into one; stays 1 while `leave` is 1.
+    idle : out, like `empty`, and all lists are empty and no queue is open.
 
     Attributes
     ----------
-    task : the one that something is being done with; while `port.open` is offered, that one's.
+    task : the task being processed; while `port.open` is offered, the task of the new row.
     """
 
     def __init__(self, config: Config) -> None:
@@ -108,11 +116,11 @@ class Tasks(wiring.Component):
             "empty": Out(1),
             "idle": Out(1),
         })
-        self._slots, self._lists = Slots(config), Lists(config)
-        self._metadata, self._words = Metadata(config), KernelWords(config)
-        self._stores, self._queues = RecordStores(config), Queues(config)
+        self._slots, self._lists = SlotTable(config), TaskLists(config)
+        self._metadata, self._words = QmdReader(config), KernelWords(config)
+        self._stores, self._queues = QmdWrites(config), QueueTable(config)
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
-        self._channels, self._agenda = DepartedChannels(config), Agenda(config)
+        self._channels, self._agenda = ClosedChannels(config), NextAction(config)
         self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
         self._of, self._launches = Signal(config.context_bits), Signal()
         self._level, self._head = Signal(6), Signal()
@@ -120,7 +128,7 @@ class Tasks(wiring.Component):
         self._action, self._span = Signal(LaunchAction), Signal(queue_span)
         self._store, self._op = Signal(Stored), Signal(QueueOp)
         self._counted, self._wakes = Signal(), Signal()
-        """A dependence counter has come to 0; a queue that rested is on its way to its list."""
+        """A dependence counter has reached 0; a resting queue is on its way to its list."""
         self._verdict, self._enters = Signal(task_verdict), Signal()
 
     def elaborate(self, platform: object) -> Module:
@@ -163,7 +171,7 @@ class Tasks(wiring.Component):
         return m
 
     def _wire(self, m: Module) -> None:
-        """What does not depend on the state."""
+        """Connections that do not depend on the state."""
         slots, lists, metadata, words = self._slots, self._lists, self._metadata, self._words
         m.d.comb += [
             lists.area.eq(self.area),
@@ -193,7 +201,7 @@ class Tasks(wiring.Component):
 
     @property
     def _decrements(self) -> Value:
-        """A dependence counter is to be counted down."""
+        """The dependence counter is to be decremented."""
         return self._launches & (self._action == LaunchAction.DECREMENT_DEPENDENCE)
 
     def _choose_policy(self, m: Module) -> None:
@@ -206,8 +214,8 @@ class Tasks(wiring.Component):
                 m.d.comb += policy.eq(self.automatic)
 
     def _tables(self, m: Module) -> tuple[data.View, data.View]:
-        """What is kept of each row: its task and level when it is opened, where it goes on when it
-        is stopped. Both of `_row`, one cycle later."""
+        """Tables per row: task and level, written when it opens; resume position, written when it
+        is stopped. Returns the entries of `_row`, one cycle later."""
         config, slots = self._config, self._slots
         shape = data.StructLayout({"task": task_pointer, "level": 6})
         m.submodules.tasks = tasks = Memory(shape=shape, depth=config.rows, init=[])
@@ -282,7 +290,7 @@ class Tasks(wiring.Component):
                     m.next = "IDLE"
 
     def _check(self, m: Module) -> None:
-        """Read the record, and see what is to become of the task."""
+        """Read the QMD and decide the next step."""
         metadata, needs = self._metadata, self._metadata.needs
         record = metadata.record
         with m.State("READ"):
@@ -338,7 +346,7 @@ class Tasks(wiring.Component):
             m.next = "WORDS"
 
     def _give_up(self, m: Module) -> None:
-        """A launch cannot be: what was done for it is undone."""
+        """Refuse a launch and undo its effects."""
         m.next = "FAIL"
         with m.If(self._wakes):
             m.next = "UNDO"
@@ -435,14 +443,14 @@ class Tasks(wiring.Component):
                 m.next = "STORE"
             with m.Else():
                 m.next = "END"
-        with m.State("END"):  # there is room: nothing here waits for the end of another task
+        with m.State("END"):  # there is room: no job waits for the end of another task
             m.d.sync += [
                 self.ended.valid.eq(1),
                 self.ended.p.task.eq(self.task),
                 self.ended.p.context.eq(self._of),
             ]
             m.d.comb += self._queues.leave.valid.eq(self.task.is_queue)
-            with m.If(self.task.is_queue):  # there is nothing to be put right in its record
+            with m.If(self.task.is_queue):  # nothing to restore in its QMD
                 m.d.sync += self.ended.p.task.resumed.eq(0)
             with m.If(self._holds):
                 m.next = "CLOSE"
@@ -450,7 +458,7 @@ class Tasks(wiring.Component):
                 m.next = "IDLE"
 
     def _write(self, m: Module) -> None:
-        """Something is written into the record."""
+        """Write a field of the QMD."""
         request, answer = self._stores.request, self._stores.answer
         with m.State("STORE"):
             m.d.comb += request.valid.eq(1)
@@ -461,7 +469,8 @@ class Tasks(wiring.Component):
                 self._written(m)
 
     def _written(self, m: Module) -> None:
-        """Go on. A counter that cannot be put back was seen to be writable just before."""
+        """Continue after a write. A failed RESTORE is ignored: the counter was writable just
+        before."""
         status, last = self._stores.answer.status, self._stores.answer.last
         restores = self._store == Stored.RESTORE
         with m.If((status != MemoryStatus.OK) & ~restores):
@@ -508,7 +517,7 @@ class Tasks(wiring.Component):
         ]
 
     def _see_room(self, m: Module) -> None:
-        """A launch may go into a slot. While its record is read no list changes."""
+        """Whether a launch may go into a slot. The lists do not change while its QMD is read."""
         best, level = self._levels.highest, self._metadata.needs.priority
         first, room = Signal(), self._slots.free.valid
         runs = self.active & ~self.leave & (self._of == self.context)
@@ -570,7 +579,7 @@ class Tasks(wiring.Component):
         ]
 
     def _queue(self, m: Module) -> None:
-        """Everything about queues, one request after another."""
+        """Queue operations, one request after another."""
         queues, add = self._queues, self.port.add
         for op in QueueOp:
             self._ask_queue(m, op)
@@ -643,7 +652,7 @@ class Tasks(wiring.Component):
                 m.next = "IDLE"
 
     def _close(self, m: Module) -> None:
-        """The row is free."""
+        """Free the row."""
         close, slots = self.port.close, self._slots
         m.d.comb += [close.p.eq(self._row), slots.closed.row.eq(self._row)]
         with m.State("CLOSE"):

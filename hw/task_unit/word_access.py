@@ -1,4 +1,4 @@
-"""Eight bytes of memory, read or written."""
+"""Reads and writes of single 8-byte words."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,8 +13,8 @@ WORD_BYTES = 8
 
 
 def word_request(config: Config) -> data.StructLayout:
-    """The word at `va`, rounded down to 8 bytes, which is a physical address if `physical`; to be
-    written are its bytes of `strobe`."""
+    """An access to the word at `va`, rounded down to 8 bytes, which is a physical address if
+    `physical`; a write stores the bytes enabled by `strobe`."""
     return data.StructLayout({
         "asid": config.asid_bits,
         "va": VA_BITS,
@@ -26,14 +26,15 @@ def word_request(config: Config) -> data.StructLayout:
 
 
 class WordAccess(wiring.Component):
-    """One access at a time: it is offered to memory in the next cycle, a word that is written once
-    that was taken, and answered one cycle after memory has answered.
+    """One access at a time: offered to memory in the next cycle, write data after the request is
+    accepted, answered one cycle after the response.
 
     Members
     -------
-    request : an access; the next one is taken when it was answered.
-    answer : strobe: how it ended, and what was read.
-    read, write : the memory.
+    request : in, an access; accepted after the answer to the previous one.
+    answer : out, strobe: status and data.
+    read : out, the memory.
+    write : out, the memory.
     """
 
     def __init__(self, config: Config) -> None:
@@ -77,7 +78,7 @@ class WordAccess(wiring.Component):
         return m
 
     def _lanes(self, m: Module, word: data.View) -> None:
-        """Where the word lies in a beat."""
+        """Align the word within a beat."""
         read, write = self.read, self.write
         count = self._config.beat_bytes // WORD_BYTES
         lane = word.va[3 : self._config.offset_bits]

@@ -7,7 +7,7 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
 from signalbox.hw.config import Config
-from signalbox.hw.sm.block_table import Blocks
+from signalbox.hw.sm.block_table import BlockTable
 from signalbox.hw.sm.controller import SmController
 from signalbox.tb.proofs.formal import (
     Abstract,
@@ -47,7 +47,9 @@ class BarrierProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = SmController(CONFIG)
-        with patch("signalbox.hw.sm.controller.Blocks", lambda config: Abstract(Blocks(config))):
+        with patch(
+            "signalbox.hw.sm.controller.BlockTable", lambda config: Abstract(BlockTable(config))
+        ):
             self._turn = Inside(dut).signal("turn")
         self._dut, self._blocks, self._warps = dut, dut._blocks, dut._warps
         m.submodules.dut = wrap(dut)

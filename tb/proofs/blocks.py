@@ -6,7 +6,7 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 from amaranth.lib import data
 
-from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.placement.sm_table import Rank
 from signalbox.hw.records.placement import row_blocks
 from signalbox.tb.proofs.formal import (
@@ -46,7 +46,7 @@ class BlocksProof(Proof):
     long = True
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = Placement(TWO_SMS)
+        self._dut = dut = GlobalController(TWO_SMS)
         dut.kernels = Abstract(dut.kernels)
         numbering, choice = Inside(dut.numbering), dut.choice
         self._inside = inside = Inside(dut)

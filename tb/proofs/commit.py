@@ -5,7 +5,7 @@ from typing import Any
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
 
-from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.placement.sm_table import Rank
 from signalbox.tb.proofs.formal import (
     Abstract,
@@ -40,7 +40,7 @@ class CommitProof(Proof):
     breaks = ("freeze",)  # what forgets everything at once stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = Placement(TWO_SMS)
+        self._dut = dut = GlobalController(TWO_SMS)
         dut.kernels, dut.numbering = Abstract(dut.kernels), Abstract(dut.numbering)
         Inside(dut)
         m.submodules.dut = wrap(dut)

@@ -8,9 +8,9 @@ from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.placement.block_numbers import Numbering
-from signalbox.hw.placement.row_order import KernelOrder
-from signalbox.hw.placement.sm_choice import Choice
+from signalbox.hw.placement.block_numbers import BlockNumbers
+from signalbox.hw.placement.row_order import RowOrder
+from signalbox.hw.placement.sm_choice import SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow
 from signalbox.hw.records.placement import LEVEL_BITS, coordinates, kernel_needs
 from signalbox.tb.proofs.formal import (
@@ -158,7 +158,7 @@ class OrderProof(Proof):
     cover = 8
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = KernelOrder(CONFIG)
+        dut = RowOrder(CONFIG)
         m.submodules.dut = wrap(dut)
         for name in ("open", "close", "refill", "empty", "priority", "walk", "restart"):
             arbitrary(m, getattr(dut, name), name)
@@ -192,7 +192,7 @@ class OrderProof(Proof):
     def _is(event: Any, row: Value) -> Value:
         return event.valid & (event.row == row)
 
-    def _row(self, m: Module, dut: KernelOrder, name: str) -> dict[str, Any]:
+    def _row(self, m: Module, dut: RowOrder, name: str) -> dict[str, Any]:
         """What is known of a row, beside the list; `at`: its places there."""
         row = Signal(CONFIG.row_bits, name=name)
         open_, filled, walked = (Signal(name=f"{name}_{one}") for one in ("is", "filled", "walked"))
@@ -228,7 +228,7 @@ class OrderProof(Proof):
         return {"row": row, "open": open_, "priority": priority, "at": at, "ready": ready,
                 "walked": walked, "filled": filled, "walks": walks}  # fmt: skip
 
-    def _shape(self, m: Module, dut: KernelOrder) -> None:
+    def _shape(self, m: Module, dut: RowOrder) -> None:
         """Entries without a gap, sorted by priority, each of another row; a free one for each that
         opens, which is not there yet."""
         there = Cat(one.there & (one.row == dut.open.row) for one in dut.entries)
@@ -239,7 +239,7 @@ class OrderProof(Proof):
             m.d.comb += Assert(~other.there | (one.there & (one.priority >= other.priority)))
         m.d.comb += Assume(~(dut.open.valid & dut.entries[CONFIG.rows - 1].there))
 
-    def _walks(self, m: Module, dut: KernelOrder, one: dict, other: dict, before: Value) -> None:
+    def _walks(self, m: Module, dut: RowOrder, one: dict, other: dict, before: Value) -> None:
         with m.If(dut.next.valid & (dut.next.row == other["row"]) & one["ready"]):
             m.d.comb += [Assert(~before), Assert(other["ready"])]
         opens = self._is(dut.open, one["row"])
@@ -260,7 +260,7 @@ class ChoiceProof(Proof):
     cover = 6
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Choice(CONFIG)
+        dut = SmChoice(CONFIG)
         m.submodules.dut = wrap(dut)
         for n, one in enumerate(dut.candidates):
             arbitrary(m, one, f"candidate_{n}")
@@ -308,7 +308,7 @@ class NumberingProof(Proof):
     cover = 12
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Numbering(CONFIG)
+        dut = BlockNumbers(CONFIG)
         self._counts = Inside(dut)
         self._raster = Inside(self._counts.submodule("raster"))
         self._fresh_bits, self._looked = dut._fresh, dut._row
@@ -348,7 +348,7 @@ class NumberingProof(Proof):
             Cover(mine & (since > 3) & dut.take & (at.y == 1)),
         ]
 
-    def _model(self, m: Module, dut: Numbering, mine: Value, opens: Value) -> tuple:
+    def _model(self, m: Module, dut: BlockNumbers, mine: Value, opens: Value) -> tuple:
         """Count, grid and next place of the row."""
         count, grid, at = Signal(32), Signal(coordinates), Signal(coordinates, name="next_at")
         with m.If(opens):
@@ -365,7 +365,7 @@ class NumberingProof(Proof):
             m.d.sync += count.eq(dut.change.count)
         return count, grid, at
 
-    def _ports(self, m: Module, dut: Numbering, mine: Value, count: Signal, at: Any) -> None:
+    def _ports(self, m: Module, dut: BlockNumbers, mine: Value, count: Signal, at: Any) -> None:
         """What is promised."""
         with m.If(mine & (self._since > 1)):
             m.d.comb += [

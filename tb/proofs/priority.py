@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth import Module, Mux, Signal, Value
 
-from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.controller import GlobalController
 from signalbox.tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
 from signalbox.tb.proofs.placement import TWO_SMS
 
@@ -23,7 +23,7 @@ class Kernels:
     """
 
     def __init__(self, m: Module, wrap: Wrap) -> None:
-        self.dut = dut = Placement(TWO_SMS)
+        self.dut = dut = GlobalController(TWO_SMS)
         dut.rows = [Abstract(row) for row in dut.rows]
         rounds, dut.choice = dut.choice.rounds, Abstract(dut.choice)
         dut.choice.rounds = rounds

@@ -11,7 +11,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.task_unit import queue_table
-from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueuePlace, Queues
+from signalbox.hw.task_unit.queue_table import QueueNext, QueueOp, QueuePlace, QueueTable
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -75,7 +75,7 @@ class QueuesProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         config = Config(contexts=CONTEXTS, queues=self.places, slots=4, sms=1)
         with patch.multiple(queue_table, **NARROW):
-            self._dut = dut = Queues(config)
+            self._dut = dut = QueueTable(config)
             inside = Inside(dut)
         self._state, self._inside = inside.machine("queues"), inside
         table = inside.submodule("table")

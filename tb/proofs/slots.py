@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.hdl import Cat, Value
 
 from signalbox.hw.config import Config
-from signalbox.hw.task_unit.slot_table import RowState, Slots
+from signalbox.hw.task_unit.slot_table import RowState, SlotTable
 from signalbox.tb.proofs.formal import (
     Assert,
     Assume,
@@ -37,7 +37,7 @@ class SlotsProof(Proof):
     cover = 20
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = Slots(CONFIG)
+        self._dut = dut = SlotTable(CONFIG)
         self._inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         self._states = [Value.cast(state) for state in dut.states]

@@ -8,11 +8,11 @@ from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.sm.block_order import Order
-from signalbox.hw.sm.block_table import Blocks
-from signalbox.hw.sm.early_choice import Follow
+from signalbox.hw.sm.block_order import BlockOrder
+from signalbox.hw.sm.block_table import BlockTable
+from signalbox.hw.sm.early_choice import EarlyChoice
 from signalbox.hw.sm.resources import Resources, capacity
-from signalbox.hw.sm.warp_slots import Warps
+from signalbox.hw.sm.warp_slots import WarpSlots
 from signalbox.tb.proofs.formal import (
     AnyConst,
     Assert,
@@ -48,7 +48,7 @@ class OrderProof(Proof):
     cover = 8
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Order(SLOTS, choices=1)
+        dut = BlockOrder(SLOTS, choices=1)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         for name in ("arrive", "last_of"):
@@ -80,7 +80,9 @@ class OrderProof(Proof):
             ]
 
     @staticmethod
-    def _specify(m: Module, dut: Order, coming: Signal, used: Signal, pair: list[Signal]) -> Value:
+    def _specify(
+        m: Module, dut: BlockOrder, coming: Signal, used: Signal, pair: list[Signal]
+    ) -> Value:
         """Priorities of the two, and who came first: whether the first of them precedes. All that
         the design keeps agrees with it."""
         priorities = [Signal(6, name=f"priority_{n}") for n in range(2)]
@@ -120,7 +122,7 @@ class WarpsProof(Proof):
     cover = 10
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Warps(CONFIG)
+        dut = WarpSlots(CONFIG)
         users = Inside(dut).submodule("users").read_port(domain="comb")
         m.submodules.dut = wrap(dut)
         for name in ("start", "end"):
@@ -204,7 +206,7 @@ class ChoiceProof(Proof):
     breaks = ("forget",)  # what is frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Blocks(CONFIG)
+        dut = BlockTable(CONFIG)
         inside = Inside(dut)
         order, needs = inside.submodule("order"), inside.submodule("needs")
         coming = Inside(order).signal("priority")
@@ -256,7 +258,7 @@ class ChoiceProof(Proof):
         self._stays(m, dut, choices, quiet)
 
     @staticmethod
-    def _told(m: Module, dut: Blocks, placed: Value, slot: int, kept: data.View) -> None:
+    def _told(m: Module, dut: BlockTable, placed: Value, slot: int, kept: data.View) -> None:
         """What is told of a block that is chosen is its own."""
         needs, barrier = kept.needs, kept.needs.barrier
         with m.If(dut.valid[slot] | placed[slot]):
@@ -281,10 +283,10 @@ class ChoiceProof(Proof):
                 ]
 
     @staticmethod
-    def _precedes(order: Order, one: int, other: int) -> Value:
+    def _precedes(order: BlockOrder, one: int, other: int) -> Value:
         return ~order.turned[one, other] if one < other else order.turned[other, one]
 
-    def _rights(self, order: Order, tables: Sequence[Value]) -> list[Value]:
+    def _rights(self, order: BlockOrder, tables: Sequence[Value]) -> list[Value]:
         """The first one of each of two tables, and the last one of the third."""
         found = []
         for n, table in enumerate(tables):
@@ -299,7 +301,9 @@ class ChoiceProof(Proof):
             found.append(Cat(table[slot] & ~better[slot].any() for slot in range(SLOTS)))
         return found
 
-    def _ordered(self, m: Module, dut: Blocks, order: Order, coming: Value, picked: Value) -> None:
+    def _ordered(
+        self, m: Module, dut: BlockTable, order: BlockOrder, coming: Value, picked: Value
+    ) -> None:
         """What is known of the order of blocks in the table, and of the slot picked ahead."""
         m.d.comb += [
             Assert(~(picked & (picked - 1)).any() & (dut.arrive.ready == picked.any())),
@@ -317,7 +321,9 @@ class ChoiceProof(Proof):
             around = Cat(self._precedes(order, *pair) for pair in circle).all()
             m.d.comb += Assert(~((dut.valid == (1 << SLOTS) - 1) & around))
 
-    def _follows(self, m: Module, dut: Blocks, order: Order, follows: Sequence[Follow]) -> None:
+    def _follows(
+        self, m: Module, dut: BlockTable, order: BlockOrder, follows: Sequence[EarlyChoice]
+    ) -> None:
         """Who follows is the right one of those that were not chosen in the cycle before."""
         tables, held = (dut.waiting, dut.partial, dut.entire), []
         for n, follow in enumerate(follows):
@@ -342,7 +348,7 @@ class ChoiceProof(Proof):
         m.d.comb += Assert(~rest.any() | follows[2].following.any())
 
     @staticmethod
-    def _stays(m: Module, dut: Blocks, choices: tuple, quiet: Signal) -> None:
+    def _stays(m: Module, dut: BlockTable, choices: tuple, quiet: Signal) -> None:
         for n, choice in enumerate(choices):
             valid, place = Signal(name=f"valid_{n}"), Signal(SLOTS, name=f"place_{n}")
             used = ~(dut.urgent.begun & (choice is dut.going))
@@ -364,7 +370,7 @@ class EndProof(Proof):
     breaks = ("forget",)  # what is frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Blocks(CONFIG)
+        dut = BlockTable(CONFIG)
         inside = Inside(dut)
         needs = inside.submodule("needs").read_port(domain="comb")
         names = inside.submodule("names").read_port(domain="comb")

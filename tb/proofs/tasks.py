@@ -8,7 +8,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.records.launch import LaunchAction, Refusal
 from signalbox.hw.task_unit.next_action import Job
 from signalbox.hw.task_unit.task_lists import ListOutcome
-from signalbox.hw.task_unit.task_unit import Tasks
+from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]
@@ -37,7 +37,7 @@ class TasksProof(Proof):
     breaks = ("forget",)  # what is frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        self._dut = dut = Tasks(CONFIG)
+        self._dut = dut = TaskUnit(CONFIG)
         for part in PARTS:
             setattr(dut, f"_{part}", Abstract(getattr(dut, f"_{part}")))
         inside = Inside(dut)
@@ -75,7 +75,7 @@ class TasksProof(Proof):
                 arbitrary(m, signal, "_".join(map(str, path)))
 
     def _settle(self, m: Module) -> Value:
-        """Whether the choices of the slots count what has changed (see `Slots`): only then are
+        """Whether the choices of the slots count what has changed (see `SlotTable`): only then are
         they used."""
         slots = self._dut._slots
         age = Signal(2, init=2, name="age")

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from signalbox.driver.workload.reader import load
-from signalbox.hw.compute.engine import Compute
+from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb import workload
 from signalbox.tb.runner import choose_seed, simulate
 from signalbox.tb.sim import top
@@ -33,7 +33,9 @@ def test_compute() -> None:
     found = []
     for apart in (False, True):
         options = {"simulator": "verilator", "name": "sim-apart", "seed": seed, "apart": apart}
-        found.append(ends(simulate(Compute(TIMING), "signalbox.tb.work.cocotb_timing", **options)))
+        found.append(
+            ends(simulate(ComputeEngine(TIMING), "signalbox.tb.work.cocotb_timing", **options))
+        )
     assert len(found[0]) == 3
     assert found[0] == found[1]
 

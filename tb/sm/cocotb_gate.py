@@ -8,7 +8,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.sm.memory_gate import Gate
+from signalbox.hw.sm.memory_gate import MemoryGate
 from signalbox.tb.goals import Rounds
 from signalbox.tb.reset import reset
 
@@ -28,7 +28,7 @@ class Streams:
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.numbers = dut, Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        members = Gate(CONFIG).signature.members
+        members = MemoryGate(CONFIG).signature.members
         core = members["core"].signature.members
         self.given = core["read_request"].signature.members["payload"].shape
         read = members["read"].signature.members["request"].signature

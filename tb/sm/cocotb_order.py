@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from signalbox.hw.sm.block_order import Order
+from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.tb.goals import Rounds
 from signalbox.tb.reset import reset
 
@@ -40,7 +40,7 @@ class Bench:
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.numbers = dut, Random(cocotb.RANDOM_SEED)
-        members = Order(SLOTS, CHOICES).signature.members
+        members = BlockOrder(SLOTS, CHOICES).signature.members
         self.arrival, self.levels = members["arrive"].shape, members["levels"].shape
         self.table: dict[int, Block] = {}
         self.comes: tuple[int, Block] | None = None

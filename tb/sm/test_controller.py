@@ -3,9 +3,9 @@
 import pytest
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.sm.block_order import Order
+from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.hw.sm.controller import SmController
-from signalbox.hw.sm.memory_gate import Gate
+from signalbox.hw.sm.memory_gate import MemoryGate
 from signalbox.tb.runner import simulate
 from signalbox.tb.sm.bench import Size, config
 from signalbox.tb.tiers import tiers
@@ -48,7 +48,7 @@ def test_rules(simulator: str) -> None:
 @pytest.mark.parametrize("slots", tiers([2, 5, 32], smoke=[5], nightly=[2, 32]))
 def test_order(simulator: str, slots: int) -> None:
     simulate(
-        Order(slots, choices=2),
+        BlockOrder(slots, choices=2),
         "signalbox.tb.sm.cocotb_order",
         simulator=simulator,
         name=f"sm-order-{slots}",
@@ -59,7 +59,7 @@ def test_order(simulator: str, slots: int) -> None:
 @pytest.mark.parametrize("name", tiers(["tiny", "default"], smoke=["tiny"]))
 def test_gate(simulator: str, name: str) -> None:
     simulate(
-        Gate(CONFIGS[name]),
+        MemoryGate(CONFIGS[name]),
         "signalbox.tb.sm.cocotb_gate",
         simulator=simulator,
         name=f"sm-gate-{name}",

@@ -4,7 +4,7 @@ import pytest
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from signalbox.hw.compute.engine import Compute
+from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
 from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.port import CoreError, SmPort
@@ -35,7 +35,7 @@ def test_default():
 
 
 def test_own_core_in_every_sm():
-    (design,) = {sm.design for sm in Compute(CONFIG, OwnCore).sms}
+    (design,) = {sm.design for sm in ComputeEngine(CONFIG, OwnCore).sms}
     assert isinstance(design.core, OwnCore)
 
 

@@ -1,4 +1,4 @@
-"""Drives a `Placement`, is its SMs, and checks every block that it places (PLACE-1 … 10).
+"""Drives a `GlobalController`, is its SMs, and checks every block that it places (PLACE-1 … 10).
 
 The model has its own tables, from what was asked and what SMs gave back, one state per cycle; it
 knows of the design only how many cycles a decision takes.
@@ -13,7 +13,7 @@ from typing import Any
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
-from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.controller import GlobalController
 from signalbox.tb.reset import reset
 
 __all__ = ["AFFINITY", "DEEP", "LOWER", "WARP", "WHOLE", "WIDE", "Bench", "Kernel", "rounds"]
@@ -182,7 +182,7 @@ class Left:
 
 
 class Bench:
-    """One `Placement`, cycle by cycle.
+    """One `GlobalController`, cycle by cycle.
 
     Members
     -------
@@ -219,7 +219,7 @@ class Bench:
         self._sm_state = [(0, 0, 0, 0, 0)] * config.sms
         self._heard = [(0, 0)] * config.sms
         """Highest level and number of blocks received that each SM told of in the last cycle."""
-        members = Placement(config).signature.members
+        members = GlobalController(config).signature.members
         port = members["port"].signature.members
         self.shapes = {
             name: port[name].signature.members["payload"].shape

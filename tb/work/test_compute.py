@@ -2,14 +2,14 @@
 
 import pytest
 
-from signalbox.hw.compute.engine import Compute
+from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.tb.runner import simulate
 from signalbox.tb.work.configs import COMPUTE, TIMING
 
 
 def test_compute(simulator: str) -> None:
     simulate(
-        Compute(COMPUTE),
+        ComputeEngine(COMPUTE),
         "signalbox.tb.work.cocotb_compute",
         simulator=simulator,
         name="work-compute",
@@ -19,7 +19,7 @@ def test_compute(simulator: str) -> None:
 
 def test_timing(simulator: str) -> None:
     simulate(
-        Compute(TIMING),
+        ComputeEngine(TIMING),
         "signalbox.tb.work.cocotb_timing",
         simulator=simulator,
         name="work-timing",
@@ -32,7 +32,7 @@ def test_timing(simulator: str) -> None:
 def test_smoke(simulator: str) -> None:
     """One test of the engine with every change."""
     simulate(
-        Compute(COMPUTE),
+        ComputeEngine(COMPUTE),
         "signalbox.tb.work.cocotb_compute",
         simulator=simulator,
         name="work-compute",

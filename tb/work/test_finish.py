@@ -3,14 +3,14 @@
 import pytest
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.task_unit.task_end import Finish
+from signalbox.hw.task_unit.task_end import TaskEnd
 from signalbox.tb.runner import simulate
 
 
 @pytest.mark.smoke
 def test_finish(simulator: str) -> None:
     simulate(
-        Finish(CONFIGS["default"]),
+        TaskEnd(CONFIGS["default"]),
         "signalbox.tb.work.cocotb_finish",
         simulator=simulator,
         name="work-finish",

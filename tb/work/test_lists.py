@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.hw.task_unit.task_lists import Lists
+from signalbox.hw.task_unit.task_lists import TaskLists
 from signalbox.tb.runner import simulate
 from signalbox.tb.tiers import tiers
 from signalbox.tb.work.configs import LISTS
@@ -11,7 +11,7 @@ from signalbox.tb.work.configs import LISTS
 @pytest.mark.parametrize("name", tiers(LISTS, smoke=["tiny"]))
 def test_lists(simulator: str, name: str) -> None:
     simulate(
-        Lists(LISTS[name]),
+        TaskLists(LISTS[name]),
         "signalbox.tb.work.cocotb_lists",
         simulator=simulator,
         name=f"work-lists-{name}",

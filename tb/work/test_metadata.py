@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.hw.task_unit.qmd_reader import Metadata
+from signalbox.hw.task_unit.qmd_reader import QmdReader
 from signalbox.tb.runner import simulate
 from signalbox.tb.tiers import tiers
 from signalbox.tb.work.configs import METADATA
@@ -11,7 +11,7 @@ from signalbox.tb.work.configs import METADATA
 @pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"]))
 def test_metadata(simulator: str, name: str) -> None:
     simulate(
-        Metadata(METADATA[name]),
+        QmdReader(METADATA[name]),
         "signalbox.tb.work.cocotb_metadata",
         simulator=simulator,
         name=f"work-metadata-{name}",

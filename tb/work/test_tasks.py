@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.hw.task_unit.task_unit import Tasks
+from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.tb.runner import simulate
 from signalbox.tb.tiers import tiers
 from signalbox.tb.work.configs import TASKS
@@ -13,7 +13,7 @@ from signalbox.tb.work.configs import TASKS
 def run(simulator: str, tests: str, name: str, **options: Any) -> None:
     """Run `tb.work.cocotb_{tests}` on the configuration of that name."""
     simulate(
-        Tasks(TASKS[name]),
+        TaskUnit(TASKS[name]),
         f"signalbox.tb.work.cocotb_{tests}",
         simulator=simulator,
         name=f"work-{tests}-{name}",

@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
-from signalbox.hw.placement.controller import Placement
+from signalbox.hw.placement.controller import GlobalController
 from signalbox.tb.bench.recorded import DOCS, compare, document, recording
 from signalbox.tb.bench.scenes import collect
 from signalbox.tb.runner import simulate
@@ -23,7 +23,7 @@ SIZES = {"sm_warps": 8, "sm_blocks": 4, "sm_registers": 4096, "sm_shared": 16 * 
 
 def place(simulator: str, tests: str, config: Config, name: str, **options: Any) -> Path:
     return simulate(
-        Placement(config),
+        GlobalController(config),
         f"signalbox.tb.work.{tests}",
         simulator=simulator,
         name=f"work-{name}",
@@ -49,7 +49,7 @@ def test_random_of_many(simulator: str) -> None:
 
 @pytest.mark.parametrize("name", ["tiny", "default"])
 def test_exports(name: str) -> None:
-    assert "module dut" in export.verilog(Placement(CONFIGS[name]), "dut")
+    assert "module dut" in export.verilog(GlobalController(CONFIGS[name]), "dut")
 
 
 @pytest.mark.smoke

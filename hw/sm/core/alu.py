@@ -6,29 +6,34 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.sm.core.records import Control, Left, Right
 
-__all__ = ["STEPS", "Lane", "lane_step"]
+__all__ = ["STEPS", "AluLane", "lane_step"]
 
 STEPS = 4
-"""Cycles from operands to result."""
+"""Latency from operands to result."""
 
 lane_step = data.StructLayout({"control": Control, "shift": 5, "high": 1, "sign": 1})
-"""What the row in one step of the lanes is about. `shift`: of an address. `high`: the second part
-of an address, with the carry of the row in the step behind. `sign`: of an address in memory, that
-of the offset."""
+"""Operation in one pipeline step of the lanes. `shift`: of an address. `high`: second half of an
+address, adding the carry of the first half, one step ahead. `sign`: of the offset of a memory
+address."""
 
 
-class Lane(wiring.Component):
-    """One row's thread per cycle, in four steps: prepare, multiply, add, choose.
+class AluLane(wiring.Component):
+    """One thread per cycle, in four pipeline steps: prepare, multiply, add, select.
 
-    Everything is a sum of `left` and `right`, which the first step makes; products come in the
-    third. Comparisons look at a difference.
+    Every result is a sum of `left` and `right`, prepared in the first step; products arrive in the
+    third. Comparisons use a difference.
 
     Members
     -------
-    steps : the rows that are in the four steps.
-    a, b, c : operands, for the first step. upper : high word of an address in memory, likewise.
-    result, nonzero, third, address : 4 cycles later: the result, whether `a` was not 0, `c`, and
-    the high word of the sum with `upper`.
+    steps : in, operations in the four steps.
+    a : in, operand for the first step.
+    b : in, likewise.
+    c : in, likewise.
+    upper : in, high word of a memory address, for the first step.
+    result : out, 4 cycles later.
+    nonzero : out, `a` was not 0; 4 cycles later.
+    third : out, `c`; 4 cycles later.
+    address : out, high word of the sum with `upper`; 4 cycles later.
     """
 
     def __init__(self) -> None:
@@ -74,7 +79,7 @@ class Lane(wiring.Component):
         return Mux(is_logic, logic, Mux(either, other, plain))
 
     def _shifted(self) -> Value:
-        """32 bits of 64: a left shift is a right shift of what has zeros behind it."""
+        """A 64-bit funnel shift: a left shift is a right shift of the word with zeros below it."""
         step = self.steps[0]
         control = step.control
         word = Mux(control.address, self.b, self.a)
@@ -99,7 +104,7 @@ class Lane(wiring.Component):
         m.d.sync += [self._sum.eq(left + right + carry), self._other.eq(right)]
 
     def _finish(self, m: Module, left: Signal) -> None:
-        """`_other` is the inverted right operand of a difference."""
+        """For a difference, `_other` is the inverted right operand."""
         control, total, other = self.steps[3].control, self._sum, self._other
         differ = left[31] == other[31]
         less = Mux(control.signed & differ, left[31], ~total[32])

@@ -1,4 +1,4 @@
-"""From the addresses of a row to accesses: lanes whose words lie in one line go together."""
+"""Coalescer: merges the lanes of a row that access the same line."""
 
 from collections.abc import Iterable
 
@@ -11,11 +11,11 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.onehot import lowest, select
 from signalbox.hw.sm.core.records import access_row, bits, dest_bits
 
-__all__ = ["Gather", "access", "checked_row", "first_failure", "gathered_words", "of_lowest"]
+__all__ = ["Coalescer", "access", "checked_row", "first_failure", "gathered_words", "of_lowest"]
 
 
 def checked_row(config: Config) -> data.StructLayout:
-    """A row of a memory instruction; if it has a `cause`, no lane is active."""
+    """A row of a memory instruction; with a `cause`, no lane is active."""
     return data.StructLayout({
         "row": access_row(config),
         "cause": CoreCause,
@@ -24,9 +24,9 @@ def checked_row(config: Config) -> data.StructLayout:
 
 
 def access(config: Config, words: int) -> data.StructLayout:
-    """One line of `words` words. `mask`: the lanes that it concerns, none if there is nothing to be
-    accessed; `places`: each lane's word. `data`, `strobe`: words to be stored, and which. `last` of
-    its instruction. `va`: of the line, or with a `cause` that of the failure."""
+    """An access to one line of `words` words. `mask`: its lanes, 0 for no access; `places`: word of
+    each lane. `data`, `strobe`: words to be stored, and their enables. `last`: last access of its
+    instruction. `va`: address of the line, or with a `cause` that of the failure."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "row": config.row_bits,
@@ -44,7 +44,7 @@ def access(config: Config, words: int) -> data.StructLayout:
 
 
 def gathered_words(m: Module, row: data.View, one: data.View, words: Value) -> None:
-    """What goes to a row of the register file, when the `words` of a line have been read."""
+    """Distribute the `words` of a line that was read to the lanes of a register file row."""
     count = len(words) // 32
     line = Signal(data.ArrayLayout(32, count), name="line")
     m.d.comb += [line.eq(words), row.dest.eq(one.dest), row.mask.eq(one.mask)]
@@ -59,8 +59,9 @@ def gathered_words(m: Module, row: data.View, one: data.View, words: Value) -> N
 def first_failure(
     m: Module, out: stream.Interface, one: data.View, cause: Value, ends: Value
 ) -> None:
-    """Of the accesses of an instruction, which end in order, the first failure goes `out`: payload
-    of the completion, in the cycle in which the last one `ends`. `cause`: of the access `one`."""
+    """First failure among the accesses of an instruction, which end in order: payload of `out` in
+    the cycle in which the last access ends. `one` is the current access, `cause` its result, `ends`
+    a strobe at its end."""
     kept = Signal(out.payload.shape())
     earlier = kept.cause != CoreCause.NONE
     m.d.comb += [
@@ -75,16 +76,16 @@ def first_failure(
 
 
 def of_lowest(m: Module, bits: Value, words: Iterable[Value], name: str) -> Value:
-    """The word whose bit is the lowest one set, 0 if none is."""
+    """The word of the lowest bit set, 0 if none."""
     first = Signal(len(bits), name=name)
     m.d.comb += first.eq(lowest(bits))
     return select(first, words)
 
 
-class Gather(wiring.Component):
-    """An access per cycle for rows that need only one, else one every other cycle. Of lanes that
-    store to one word, the highest wins. A row without active lanes makes an access only when it
-    is the last of its instruction, or failed.
+class Coalescer(wiring.Component):
+    """One access per cycle for rows that need a single one, otherwise one every other cycle. Among
+    lanes storing to the same word, the highest wins. A row without active lanes produces an access
+    only if it is the last of its instruction, or failed.
 
     Parameters
     ----------
@@ -92,8 +93,9 @@ class Gather(wiring.Component):
 
     Members
     -------
-    i : rows. o : accesses, in their order. taken : strobe; an instruction's last row has been
-    taken.
+    i : in, rows.
+    o : out, accesses in order.
+    taken : out, strobe: the last row of an instruction was accepted.
     """
 
     def __init__(self, config: Config, words: int) -> None:
@@ -157,7 +159,7 @@ class Gather(wiring.Component):
         places = [lane.va[2 : self._low] for lane in source.lanes]
         m.d.comb += [out.places[n].eq(place) for n, place in enumerate(places)]
         for word in range(self._words):
-            # From the other side, for the highest lane is wanted.
+            # Reversed, so that the highest lane wins.
             mine = Signal(len(match), name=f"mine{word}")
             datas = [lane.data for lane in source.lanes][::-1]
             m.d.comb += [

@@ -1,4 +1,4 @@
-"""A small cache for what kernels only read: instructions, arguments (ASID-1)."""
+"""Small read-only cache for instructions and kernel arguments (ASID-1)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
@@ -9,13 +9,13 @@ from signalbox.hw.records.memory import MemoryStatus, read_beat
 from signalbox.hw.sm.core.records import bits
 from signalbox.hw.sm.port import core_request
 
-__all__ = ["LINE_BYTES", "LineCache", "line_look"]
+__all__ = ["LINE_BYTES", "ReadOnlyCache", "cache_lookup"]
 
 LINE_BYTES = 64
 
 
-def line_look(config: Config) -> data.StructLayout:
-    """A word that `warp` of `row` wants."""
+def cache_lookup(config: Config) -> data.StructLayout:
+    """Look-up of a word by `warp` of `row`."""
     return data.StructLayout({
         "valid": 1,
         "warp": config.warp_bits,
@@ -24,25 +24,31 @@ def line_look(config: Config) -> data.StructLayout:
     })
 
 
-class LineCache(wiring.Component):
-    """Direct-mapped lines of 64 bytes, tagged by kernel row and address, filled one at a time.
+class ReadOnlyCache(wiring.Component):
+    """Direct-mapped, 64-byte lines, tagged by kernel row and address; one outstanding fill.
 
-    The answer comes in the cycle after the look-up. Whoever misses looks again when `open`. A line
-    that has come stays until the warp that made it come (`keeper`) has looked again, so that each
-    fill lets somebody go on. A fill that fails tells only that warp.
+    The answer comes in the cycle after the look-up. A warp that misses repeats its look-up when
+    `open`. A filled line is kept until the warp that requested it has looked it up again, so every
+    fill makes progress. A failed fill is reported to that warp only.
 
     Parameters
     ----------
-    lines : a power of two. word : bits of a word, 32 or 64.
+    lines : number of lines, a power of two.
+    word : width of a word, 32 or 64.
 
     Members
     -------
-    look : a look-up. hit, word : its answer; or `failed`, how its line could not be read.
-    wanted : with the answer: a miss may fetch the line. leave : with the answer: the warp looks no
-        more. open : no line is on its way.
-    drop : lines of `row` count no more, not even one that is on its way (behind the SM port there
-        is none then: who waits for a line, killed or not, ends after it has come).
-    request, beat : reads; every beat is taken at once.
+    look : in, a look-up.
+    hit : out, in the next cycle: the line is valid.
+    word : out, in the next cycle: the word.
+    failed : out, in the next cycle: status of a failed fill.
+    wanted : in, with the answer: a miss may start a fill.
+    leave : in, with the answer: the warp does not repeat its look-up.
+    open : out, no fill is outstanding.
+    drop : in, invalidate the lines of `row`, including an outstanding fill. Behind the SM port
+        there is none then: a warp waiting for a line, killed or not, ends only after the fill.
+    request : out, reads.
+    beat : in, beats, all accepted at once.
     """
 
     def __init__(self, config: Config, lines: int, word: int) -> None:
@@ -51,7 +57,7 @@ class LineCache(wiring.Component):
         row = data.StructLayout({"valid": 1, "row": config.row_bits})
         beat = data.StructLayout({"valid": 1, "beat": read_beat(config)})
         super().__init__({
-            "look": In(line_look(config)),
+            "look": In(cache_lookup(config)),
             "hit": Out(1),
             "word": Out(word),
             "failed": Out(MemoryStatus),
@@ -68,9 +74,9 @@ class LineCache(wiring.Component):
         self._low, self._index = bits(LINE_BYTES), bits(self._lines)
         self._valid = Signal(self._lines)
         self._rows = Signal(data.ArrayLayout(self._config.row_bits, self._lines))
-        self._asked = Signal(line_look(self._config))
-        self._line = Signal(line_look(self._config))
-        """What is fetched, or was last, and for whom."""
+        self._asked = Signal(cache_lookup(self._config))
+        self._line = Signal(cache_lookup(self._config))
+        """The current or last fill and its warp."""
         tag = data.StructLayout({"row": self._config.row_bits, "tag": VA_BITS - self._tag_at})
         m.submodules.tags = self._tags = memory.Memory(shape=tag, depth=self._lines, init=[])
         depth = self._lines * self._beats
@@ -94,7 +100,7 @@ class LineCache(wiring.Component):
         low = config.offset_bits
         m.d.sync += [
             asked.eq(look),
-            # As it was when the line was read: one that is complete in this cycle was not yet.
+            # As of the read of the line; a fill completed in this cycle does not count.
             valid.eq(self._valid.bit_select(self._index_of(look), 1)),
         ]
         m.d.comb += [

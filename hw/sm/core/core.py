@@ -1,4 +1,4 @@
-"""The core in one piece (ASID-1, ASID-27)."""
+"""The supplied core: all units connected (ASID-1, ASID-27)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
@@ -8,25 +8,25 @@ from signalbox.hw.config import Config
 from signalbox.hw.records.placement import KernelWord, coordinates
 from signalbox.hw.sm.core.execute import Execute
 from signalbox.hw.sm.core.fetch import Fetch
-from signalbox.hw.sm.core.kernel_rows import KernelTable
-from signalbox.hw.sm.core.load_store import Memory
-from signalbox.hw.sm.core.read_port import Reads
+from signalbox.hw.sm.core.kernel_rows import KernelRows
+from signalbox.hw.sm.core.load_store import LoadStoreUnit
+from signalbox.hw.sm.core.read_port import ReadArbiter
 from signalbox.hw.sm.core.records import context, place
-from signalbox.hw.sm.core.register_file import Registers
+from signalbox.hw.sm.core.register_file import RegisterFile
 from signalbox.hw.sm.core.retire import Retire
-from signalbox.hw.sm.core.shared_memory import Shared
-from signalbox.hw.sm.core.warp_exit import Ending
-from signalbox.hw.sm.core.warp_scheduler import Warps
-from signalbox.hw.sm.core.warp_start import Start
-from signalbox.hw.sm.core.warp_waits import Barriers, Waits
+from signalbox.hw.sm.core.shared_memory import SharedMemory
+from signalbox.hw.sm.core.warp_exit import WarpExit
+from signalbox.hw.sm.core.warp_scheduler import WarpScheduler
+from signalbox.hw.sm.core.warp_start import WarpStart
+from signalbox.hw.sm.core.warp_waits import Barriers, WarpWaits
 from signalbox.hw.sm.port import SmPort
 
 __all__ = ["Core"]
 
 
 class Core(wiring.Component):
-    """Executes warps in order, each with one instruction under way, all of them beside each other
-    (`hw/sm/README.md`). All that a warp accesses goes out with its kernel row.
+    """In-order core: each warp has at most one instruction in flight, many warps overlap
+    (`hw/sm/README.md`). All accesses of a warp carry its kernel row.
 
     Members are those of `SmPort`, seen from the core.
     """
@@ -38,18 +38,18 @@ class Core(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.kernels = self._kernels = KernelTable(config)
+        m.submodules.kernels = self._kernels = KernelRows(config)
         m.submodules.fetch = self._fetch = Fetch(config)
-        m.submodules.warps = self._warps = Warps(config)
-        m.submodules.waits = self._waits = Waits(config)
+        m.submodules.warps = self._warps = WarpScheduler(config)
+        m.submodules.waits = self._waits = WarpWaits(config)
         m.submodules.barriers = self._barriers = Barriers(config)
         m.submodules.execute = self._execute = Execute(config)
-        m.submodules.registers = self._registers = Registers(config)
+        m.submodules.registers = self._registers = RegisterFile(config)
         m.submodules.retire = self._retire = Retire(config)
-        m.submodules.memory = self._memory = Memory(config)
-        m.submodules.shared = self._shared = Shared(config)
-        m.submodules.start = self._start = Start(config)
-        m.submodules.ending = self._ending = Ending(config, 3)
+        m.submodules.memory = self._memory = LoadStoreUnit(config)
+        m.submodules.shared = self._shared = SharedMemory(config)
+        m.submodules.start = self._start = WarpStart(config)
+        m.submodules.ending = self._ending = WarpExit(config, 3)
         self._blocks(m)
         self._contexts(m)
         self._turns(m)
@@ -60,7 +60,7 @@ class Core(wiring.Component):
         return m
 
     def _blocks(self, m: Module) -> None:
-        """A block begins; kernel words."""
+        """Start of blocks; kernel words."""
         config, begin, shared = self._config, self.begin, self._shared
         fetch, kernels, barriers = self._fetch, self._kernels, self._barriers
         m.submodules.blocks = blocks = memory.Memory(
@@ -89,7 +89,7 @@ class Core(wiring.Component):
         m.d.sync += [barriers.begin.valid.eq(begins), barriers.begin.slot.eq(begin.p.slot)]
 
     def _contexts(self, m: Module) -> None:
-        """Where warps are and whose: the pipeline writes first, a start waits."""
+        """Contexts and places of warps: the pipeline writes first, a starting warp waits."""
         config, start, done = self._config, self._start, self._retire.write
         depth = config.sm_warps
         m.submodules.contexts = contexts = memory.Memory(
@@ -117,7 +117,7 @@ class Core(wiring.Component):
         ]
 
     def _turns(self, m: Module) -> None:
-        """Warps wait, become ready, are picked."""
+        """Warp scheduling: wait, wake, pick."""
         warps, fetch, waits, next_ = self._warps, self._fetch, self._waits, self._retire.next
         m.d.comb += [
             warps.admit.eq(fetch.admit),
@@ -158,7 +158,7 @@ class Core(wiring.Component):
         connect(m, memory_.result, registers.loads[0])
         connect(m, shared.result, registers.loads[1])
         rests = Signal()
-        """After a row that did not begin one begins."""
+        """One row pauses for a waiting memory result; never two in consecutive cycles."""
         m.d.sync += rests.eq(registers.waiting & ~rests)
         m.d.comb += [
             kernels.row[0].eq(fetch.row),
@@ -203,7 +203,7 @@ class Core(wiring.Component):
         connect(m, ending.give, self._registers.give)
 
     def _bus(self, m: Module) -> None:
-        m.submodules.reads = reads = Reads(self._config, 3)
+        m.submodules.reads = reads = ReadArbiter(self._config, 3)
         fetch, own = self._fetch, self._memory
         connect(m, fetch.program.request, reads.ask[0])
         connect(m, fetch.constants.request, reads.ask[1])

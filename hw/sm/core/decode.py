@@ -1,4 +1,4 @@
-"""Which instructions there are, and whether a kernel may execute one (`isa.INSTRUCTIONS`)."""
+"""Instruction decoder and legality check (`isa.INSTRUCTIONS`)."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from signalbox.hw.sm.core.kernel_rows import kernel_traits
 from signalbox.hw.sm.core.records import Control, Left, Right
 from signalbox.hw.sm.isa import INSTRUCTIONS, LAYOUT, MASKS, Instruction, Opcode, Operand, Special
 
-__all__ = ["Controls", "Forms", "holds"]
+__all__ = ["Decoder", "InstructionCheck", "holds"]
 
 
 def holds(m: Module, op: Value, which: Callable[[Instruction], bool], name: str) -> Signal:
-    """Whether `op` is one of the instructions of which `which` holds."""
+    """Whether `op` is an instruction for which `which` holds."""
     found = Signal(name=name)
     codes = [one.opcode for one in INSTRUCTIONS if which(one)]
     with m.Switch(op):
@@ -28,13 +28,16 @@ def _uses(*operands: Operand) -> Callable[[Instruction], bool]:
     return lambda one: any(operand in one.operands for operand in operands)
 
 
-class Forms(wiring.Component):
-    """Checks an instruction against the table and the kernel. Combinational.
+class InstructionCheck(wiring.Component):
+    """Checks an instruction against the instruction table and its kernel. Combinational.
 
     Members
     -------
-    word : the instruction. traits : of its kernel. depth : masks that its warp has kept.
-    wrong : it must not be executed. stack : for its masks, it must not.
+    word : in, the instruction.
+    traits : in, properties of its kernel.
+    depth : in, lane masks on the warp's stack.
+    wrong : out, illegal instruction.
+    stack : out, overflow or underflow of the mask stack.
     """
 
     def __init__(self, config: Config) -> None:
@@ -81,7 +84,7 @@ class Forms(wiring.Component):
         return m
 
     def _outside(self) -> Value:
-        """Whether a word of the arguments is none."""
+        """Whether a word is outside of the arguments."""
         value = self.word.value
         return value[:2].any() | (value[4:] >= self.traits.units)
 
@@ -118,7 +121,7 @@ _COMPARISONS = {
 
 
 def _control(opcode: Opcode) -> data.Const:
-    """What a lane does in an instruction; of an address (LEA), for its low word."""
+    """Lane control of an instruction; of an address (LEA), for its low word."""
     left = Left.ZERO
     if opcode in {Opcode.ADD, Opcode.SUB, Opcode.LEA, Opcode.LEAS, *_COMPARISONS, *_MEMORY}:
         left = Left.A
@@ -139,15 +142,19 @@ def _control(opcode: Opcode) -> data.Const:
     })
 
 
-class Controls(wiring.Component):
-    """What lanes do in an instruction. Combinational.
+class Decoder(wiring.Component):
+    """Decodes an instruction. Combinational.
 
     Members
     -------
-    op, control : the instruction, and what it means.
-    writes : it has a result at once. pair : in two steps, the second for the high word.
-    whole : it concerns all lanes, row by row; else one step does. memory : it accesses memory
-    (`shared`: of the block), `store` or load.
+    op : in, the instruction.
+    control : out, lane control.
+    writes : out, writes a register from the pipeline.
+    pair : out, two steps per row, the second for the high word.
+    whole : out, processes all rows; otherwise a single step.
+    memory : out, accesses memory.
+    shared : out, accesses shared memory.
+    store : out, a store; otherwise a load.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The pipeline: instructions of warps, a row of lanes per cycle."""
+"""Execution pipeline: one row of lanes per cycle."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.sm.core.alu import STEPS, Lane
+from signalbox.hw.sm.core.alu import STEPS, AluLane
 from signalbox.hw.sm.core.coalescer import of_lowest
-from signalbox.hw.sm.core.decode import Controls
+from signalbox.hw.sm.core.decode import Decoder
 from signalbox.hw.sm.core.records import (
     Control,
     access_row,
@@ -28,22 +28,28 @@ from signalbox.hw.sm.isa import Opcode
 __all__ = ["Execute"]
 
 _LANES, _END = 3, 3 + STEPS
-"""Stages: 0 asks for registers, 1 knows where they are, 2 has them; then the lanes; the last."""
+"""Stages: 0 requests registers, 1 has their locations, 2 has their values; then the lanes;
+`_END`."""
 
 
 class Execute(wiring.Component):
-    """Takes a row per cycle; rows never wait inside. An instruction retires 8 cycles after its last
-    row began. A warp has one instruction here at most.
+    """Takes one row per cycle; rows never stall inside. An instruction retires 8 cycles after its
+    last row starts. A warp has at most one instruction here.
 
     Members
     -------
-    i : instructions; those of memory come only when there is room for their rows.
-    pause : no row may begin in this cycle; so a later cycle has no result.
-    look, dest, words, write, result : of the register file.
-    threads, thread : places of a row's threads, asked 1 cycle before.
-    row : of a memory instruction, with `shared`, to whom; taken at once.
-    retired : what has ended; memory instructions end later.
-    ahead : that instruction, 1 cycle earlier.
+    i : in, instructions; a memory instruction only if there is room for its rows.
+    pause : in, no row may start in this cycle, so that a later cycle has no result.
+    look : out, see `RegisterFile`.
+    dest : in, see `RegisterFile`.
+    words : in, see `RegisterFile`.
+    write : out, see `RegisterFile`.
+    result : out, see `RegisterFile`.
+    threads : out, a row of threads.
+    thread : in, their positions in the block, 1 cycle later.
+    row : out, a row of a memory instruction, with `shared` for shared memory; always accepted.
+    retired : out, completed instructions; memory instructions complete later.
+    ahead : out, the warp of `retired`, 1 cycle earlier.
     """
 
     def __init__(self, config: Config) -> None:
@@ -92,8 +98,8 @@ class Execute(wiring.Component):
         return m
 
     def _begin(self, m: Module) -> None:
-        """Stage 0: one row of the current instruction, and which registers it wants."""
-        m.submodules.controls = controls = Controls()
+        """Stage 0: one row of the current instruction, and its registers."""
+        m.submodules.controls = controls = Decoder()
         step, current, busy = self._steps[0], Signal(instruction(self._config)), Signal()
         line, high, ends = Signal(5), Signal(), Signal()
         pair_now = controls.pair & ~high
@@ -117,7 +123,7 @@ class Execute(wiring.Component):
             m.d.sync += [current.eq(self.i.payload), busy.eq(self.i.valid), line.eq(0), high.eq(0)]
         self._ask(m, step, controls)
 
-    def _ask(self, m: Module, step: data.View, controls: Controls) -> None:
+    def _ask(self, m: Module, step: data.View, controls: Decoder) -> None:
         what, look = step.what, self.look
         long = controls.memory & ~controls.shared
         m.d.comb += [
@@ -132,20 +138,20 @@ class Execute(wiring.Component):
         ]
 
     def _special(self, lane: int) -> Value:
-        """A special register that lanes do not share."""
+        """A special register that differs between lanes."""
         config, step, one = self._config, self._steps[2], self.thread[lane]
         value = step.what.value
         number = Value.cast(step.line) * config.lanes + lane
         first = Mux(value[0], one.y, one.x)
         return Mux(value[1], Mux(value[0], number, one.z), first)
 
-    def _lanes(self, m: Module) -> list[Lane]:
-        """Stage 2 chooses operands; the lanes begin in the next one."""
+    def _lanes(self, m: Module) -> list[AluLane]:
+        """Stage 2 selects operands; the lanes start in the next one."""
         step, lanes = self._steps[2], []
         special = step.what.op == Opcode.S2R
         fixed = step.what.immediate | step.memory
         for n in range(self._config.lanes):
-            m.submodules[f"lane{n}"] = lane = Lane()
+            m.submodules[f"lane{n}"] = lane = AluLane()
             words = [words[n] for words in self.words]
             operand = Mux(special, self._special(n), Mux(fixed, step.what.value, words[1]))
             operands = [Signal(32, name=f"{name}{n}") for name in ("a", "b", "c", "upper")]
@@ -170,7 +176,7 @@ class Execute(wiring.Component):
             target.sign.eq(step.what.value[31]),
         ]
 
-    def _end(self, m: Module, lanes: list[Lane]) -> None:
+    def _end(self, m: Module, lanes: list[AluLane]) -> None:
         step, config = self._steps[_END], self._config
         mask, line = Signal(config.lanes), step.line[: max(1, self._line.bit_length())]
         m.d.comb += mask.eq(step.what.at.context.mask.word_select(line, config.lanes))
@@ -197,8 +203,8 @@ class Execute(wiring.Component):
             ]
         self._retire(m, step, mask, lanes)
 
-    def _retire(self, m: Module, step: data.View, mask: Value, lanes: list[Lane]) -> None:
-        """Collect what rows say about the warp."""
+    def _retire(self, m: Module, step: data.View, mask: Value, lanes: list[AluLane]) -> None:
+        """Collect results of all rows for the warp."""
         out, found = self.retired, Signal()
         nonzero = Cat(lane.nonzero for lane in lanes) & mask
         word = of_lowest(m, mask, [lane.result for lane in lanes], "first_lane")

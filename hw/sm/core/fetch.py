@@ -1,4 +1,4 @@
-"""From a warp's turn to its checked instruction, words of constant memory included."""
+"""Instruction fetch: from a picked warp to a checked instruction, including constants."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -9,8 +9,8 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.records.memory import MemoryStatus, read_beat
 from signalbox.hw.records.placement import KernelWord, coordinates
-from signalbox.hw.sm.core.constant_cache import LineCache
-from signalbox.hw.sm.core.decode import Forms, holds
+from signalbox.hw.sm.core.constant_cache import ReadOnlyCache
+from signalbox.hw.sm.core.decode import InstructionCheck, holds
 from signalbox.hw.sm.core.kernel_rows import kernel_traits, word_look
 from signalbox.hw.sm.core.records import instruction, warp_place
 from signalbox.hw.sm.core.warp_scheduler import warp_event, warp_outcome
@@ -20,20 +20,20 @@ from signalbox.hw.sm.port import core_request
 __all__ = ["CONSTANT_LINES", "PROGRAM_LINES", "Fetch", "last_words"]
 
 PROGRAM_LINES, CONSTANT_LINES = 32, 8
-"""Lines of 64 bytes that the core keeps of programs and of arguments."""
+"""64-byte lines of the program and constant caches."""
 
 _BASE = ("valid", "dead", "dying", "odd", "at")
 _WORD = ("missed", "status", "word")
-"""What travels with a warp: it is not to execute anything, for its memory has failed; its address
-is no instruction's; then its instruction, or why there is none."""
+"""Pipeline payload of a warp: it must not execute (`dead`), because its memory access failed
+(`dying`); its pc is misaligned (`odd`); its instruction, or the reason for its absence."""
 
 _DEPTH = 16
-"""Instructions under way from the turn of their warp to their execution."""
+"""Instructions in flight from pick to execution."""
 
 
 def last_words(config: Config) -> data.StructLayout:
-    """Why a warp ends, with the address of its instruction and the one that it accessed. `dying`:
-    for its access to memory, as told when that ended."""
+    """Reason for the end of a warp, with the address of its instruction and the address accessed.
+    `dying`: its memory access failed, as reported at the end of the access."""
     return data.StructLayout({
         "valid": 1,
         "dying": 1,
@@ -47,20 +47,30 @@ def last_words(config: Config) -> data.StructLayout:
 
 
 class Fetch(wiring.Component):
-    """One warp per cycle, 7 cycles from its turn to the queue of instructions. Nothing ever waits
-    on this way: what lacks something comes again later.
+    """One warp per cycle, 7 cycles from pick to the instruction queue. The pipeline never stalls: a
+    warp that lacks a line or room is picked again later.
 
     Members
     -------
-    pick, admit : the warp whose turn it is; whether there may be one.
-    at : that warp, 1 cycle later.
-    kill, dying : kernel rows, and warps, that execute nothing more.
-    row, traits, look, word, slot, block : of the kernel table and the blocks' places.
-    room : for the rows of an instruction on memory, and on shared memory. reserve : it is taken.
-    outcome, last : what became of the warp; why it ends, if it does.
-    o : instructions.
-    drop : the row's lines count no more. program, constants : reads, and their beats.
-    open_program, open_constants : as of `LineCache`.
+    pick : in, the picked warp.
+    admit : out, a warp may be picked.
+    at : in, the picked warp, 1 cycle later.
+    kill : in, per kernel row: execute nothing more.
+    dying : in, per warp: execute nothing more.
+    row : out, see `KernelRows`.
+    traits : in, see `KernelRows`.
+    look : out, see `KernelRows`.
+    word : in, see `KernelRows`.
+    slot : out, a block slot.
+    block : in, position of its block, 1 cycle later.
+    room : in, room for the rows of an instruction on memory, on shared memory.
+    reserve : out, strobe: the room is used.
+    outcome : out, outcome of a picked warp.
+    last : out, reason for its end, if it ends.
+    o : out, instructions.
+    drop : in, invalidate the lines of a row.
+    program : out, reads and beats of the program cache; `open` see `ReadOnlyCache`.
+    constants : out, likewise of the constant cache.
     """
 
     def __init__(self, config: Config) -> None:
@@ -99,8 +109,8 @@ class Fetch(wiring.Component):
         base = {"valid": 1, "dead": 1, "dying": 1, "odd": 1, "at": warp_place(config)}
         word = {"missed": 1, "status": MemoryStatus, "word": LAYOUT}
         late = {"wrong": 1, "stack": 1, "constant": 1, "va": VA_BITS}
-        m.submodules.program = self._programs = LineCache(config, PROGRAM_LINES, 64)
-        m.submodules.constants = self._constants = LineCache(config, CONSTANT_LINES, 32)
+        m.submodules.program = self._programs = ReadOnlyCache(config, PROGRAM_LINES, 64)
+        m.submodules.constants = self._constants = ReadOnlyCache(config, CONSTANT_LINES, 32)
         for port, cache in ((self.program, self._programs), (self.constants, self._constants)):
             m.d.comb += [
                 port.request.valid.eq(cache.request.valid),
@@ -122,7 +132,7 @@ class Fetch(wiring.Component):
         return m
 
     def _ask(self, m: Module) -> None:
-        """The context is there; the instruction is looked up."""
+        """The context has arrived; look up the instruction."""
         picked, at, asked, look = Signal(), self.at, self._asked, self._programs.look
         dying = self.dying.bit_select(at.warp, 1)
         m.d.sync += [
@@ -142,7 +152,7 @@ class Fetch(wiring.Component):
         ]
 
     def _find(self, m: Module) -> None:
-        """The instruction is there, or not, and so is what is known of the kernel."""
+        """The instruction, or a miss, and the kernel properties have arrived."""
         cache, asked, found = self._programs, self._asked, self._found
         leaves = asked.dead | asked.odd
         m.d.comb += [cache.wanted.eq(~leaves), cache.leave.eq(leaves)]
@@ -155,7 +165,7 @@ class Fetch(wiring.Component):
         ]
 
     def _check(self, m: Module) -> None:
-        m.submodules.forms = forms = Forms(self._config)
+        m.submodules.forms = forms = InstructionCheck(self._config)
         found, checked = self._found, self._checked
         op = found.word.code[:7]
         m.d.comb += [
@@ -174,7 +184,7 @@ class Fetch(wiring.Component):
         ]
 
     def _constant(self, m: Module) -> None:
-        """Constants and special registers are looked up."""
+        """Look up constants and special registers."""
         checked, look, special = self._checked, self._constants.look, self._checked.word.value
         m.d.sync += self._final.eq(checked)
         m.d.comb += [
@@ -196,7 +206,7 @@ class Fetch(wiring.Component):
                 m.d.comb += self.look.word.eq(KernelWord.GRID_REST)
 
     def _shared_special(self, m: Module) -> Value:
-        """The special register that all lanes share."""
+        """A special register that is the same in all lanes."""
         final, value, clock = self._final, Signal(32), Signal(32)
         m.d.sync += clock.eq(clock + 1)
         low, high = self.word[:16], self.word[16:]
@@ -259,7 +269,7 @@ class Fetch(wiring.Component):
         self._queue(m, goes, final, op)
 
     def _cause(self, final: data.View, constants: Value) -> Value:
-        """Why the warp cannot execute this instruction."""
+        """Reason why the warp cannot execute this instruction."""
         unread = Mux(final.missed, final.status, constants)
         bus, fault = unread == MemoryStatus.BUS, unread == MemoryStatus.FAULT
         wrong = final.odd | ~final.missed & final.wrong
@@ -268,7 +278,7 @@ class Fetch(wiring.Component):
         return Mux(wrong, CoreCause.INSTRUCTION, stack)
 
     def _queue(self, m: Module, goes: Value, final: data.View, op: Value) -> None:
-        """Into the queue; there is room for all that were picked."""
+        """Enqueue the instruction; there is room for all picked warps."""
         shape = instruction(self._config)
         m.submodules.queue = queue = SyncFIFOBuffered(width=shape.size, depth=_DEPTH)
         entering, what, inside = Signal(), Signal(shape), Signal(range(_DEPTH + 1))
@@ -292,7 +302,7 @@ class Fetch(wiring.Component):
             self.o.payload.eq(queue.r_data),
             queue.r_en.eq(self.o.ready),
         ]
-        # A grant that is being used now shows in `pick` only in the next cycle.
+        # A grant being used now appears in `pick` only in the next cycle.
         m.d.sync += [
             inside.eq(inside + self.pick.valid - taken - left),
             self.admit.eq(inside < _DEPTH - 4),

@@ -1,4 +1,4 @@
-"""What the core keeps of each kernel row."""
+"""The core's copy of the kernel words."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, memory, wiring
@@ -7,12 +7,12 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.records.placement import KernelWord, kernel_word
 
-__all__ = ["KernelTable", "kernel_traits", "word_look"]
+__all__ = ["KernelRows", "kernel_traits", "word_look"]
 
 
 def kernel_traits(config: Config) -> data.StructLayout:
-    """Of a kernel: `registers` of a thread, whether it has barriers, its warps per block, address
-    of its arguments and their size in units of 16 bytes."""
+    """Properties of a kernel: `registers` per thread, use of barriers, warps per block, address of
+    its arguments and their size in units of 16 bytes."""
     return data.StructLayout({
         "registers": 9,
         "barrier": 1,
@@ -23,7 +23,7 @@ def kernel_traits(config: Config) -> data.StructLayout:
 
 
 def word_look(config: Config) -> data.StructLayout:
-    """One word of a row."""
+    """Look-up of one word of a row."""
     return data.StructLayout({"word": KernelWord, "row": config.row_bits})
 
 
@@ -36,14 +36,16 @@ _TRAITS = (
 )
 
 
-class KernelTable(wiring.Component):
-    """Kernel words by row. Every answer comes 1 cycle after its question.
+class KernelRows(wiring.Component):
+    """Kernel words by row, with two read ports of each kind; latency 1 cycle.
 
     Members
     -------
-    kernel : words as they are sent.
-    row, traits : for each of two who ask, of which kernel; what is known of it.
-    look, word : for each of two who ask, a single word.
+    kernel : in, kernel words.
+    row : in, row of each port.
+    traits : out, properties of its kernel.
+    look : in, a word of each port.
+    word : out, its value.
     """
 
     def __init__(self, config: Config) -> None:
@@ -76,7 +78,7 @@ class KernelTable(wiring.Component):
             m.d.comb += [port.addr.eq(look), word.eq(port.data)]
 
     def _traits(self, m: Module) -> None:
-        """Words that are wanted all at once, each in a memory of its own."""
+        """Words read together, each in its own memory."""
         found: list[dict[KernelWord, Signal]] = [{}, {}]
         for word in _TRAITS:
             store = memory.Memory(shape=32, depth=self._config.rows, init=[])

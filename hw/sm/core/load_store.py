@@ -1,4 +1,4 @@
-"""Loads and stores of memory (ASID-1)."""
+"""Load/store unit (ASID-1)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -9,34 +9,39 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.lib.stream import StreamRegister
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
-from signalbox.hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
-from signalbox.hw.sm.core.memory_rows import Rows
+from signalbox.hw.sm.core.coalescer import Coalescer, access, first_failure, gathered_words
+from signalbox.hw.sm.core.memory_rows import MemoryRows
 from signalbox.hw.sm.core.read_port import OUTSTANDING
 from signalbox.hw.sm.core.records import access_row, completion, result_row
 from signalbox.hw.sm.port import core_request
 
-__all__ = ["Memory"]
+__all__ = ["LoadStoreUnit"]
 
 
 def _cause(one: data.View, status: Value) -> Value:
-    """How an access ended."""
+    """Result of an access."""
     bus = Mux(status == MemoryStatus.BUS, CoreCause.MEMORY_BUS, CoreCause.MEMORY_FAULT)
     read = Mux(one.mask.any() & (status != MemoryStatus.OK), bus, CoreCause.NONE)
     return Mux(one.cause == CoreCause.NONE, read, one.cause)
 
 
-class Memory(wiring.Component):
-    """Accesses of one beat, in the order of the instructions; loads and stores end each in their
-    order. An instruction ends with its last access, so a warp's stores are visible before it goes
-    on. A load asks when there is room for its beat, and a store with its beat at hand.
+class LoadStoreUnit(wiring.Component):
+    """Single-beat accesses in program order; loads and stores complete in order, independently of
+    each other. An instruction completes with its last access, so a warp's stores are visible before
+    it continues. A load is issued when there is room for its beat, a store together with its beat.
 
     Members
     -------
-    row, room, reserve : as of `Rows`.
-    ask, beat : reads, of one beat.
-    request, data, done : writes, likewise.
-    result : loaded words.
-    ends : instructions that have ended: loads, stores.
+    room : out, see `MemoryRows`.
+    reserve : in, see `MemoryRows`.
+    row : in, see `MemoryRows`.
+    ask : out, reads of one beat.
+    beat : in, their beats.
+    request : out, writes of one beat.
+    data : out, their beats.
+    done : in, their responses.
+    result : out, loaded words.
+    ends : out, completed instructions: loads, stores.
     """
 
     def __init__(self, config: Config) -> None:
@@ -59,10 +64,11 @@ class Memory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.rows = rows = Rows(self._config, shared=False)
-        m.submodules.gather = gather = Gather(self._config, self._config.beat_dwords)
+        m.submodules.rows = rows = MemoryRows(self._config, shared=False)
+        m.submodules.gather = gather = Coalescer(self._config, self._config.beat_dwords)
         connect(m, rows.o, gather.i)
-        # Their `ready` does not depend on `valid`: what ends may be tied to what is written.
+        # Their `ready` is independent of `valid`, since completion and writeback may depend on each
+        # other.
         self._ends = []
         for n, name in enumerate(("loaded", "stored")):
             m.submodules[name] = register = StreamRegister(completion(self._config))
@@ -86,7 +92,7 @@ class Memory(wiring.Component):
         m.d.comb += [target.p.row.eq(one.row), target.p.va.eq(one.va), target.p.beats.eq(0)]
 
     def _load(self, m: Module, one: data.View, wanted: Value) -> Value:
-        """Whether the access is taken."""
+        """Returns whether the access is accepted."""
         shape = access(self._config, 1)
         kept = {name: one[name] for name in ("warp", "last", "cause", "va", "dest", "mask")}
         layout = data.StructLayout({
@@ -116,7 +122,7 @@ class Memory(wiring.Component):
         return taken
 
     def _loaded(self, m: Module, order: Value, head: data.View, beats: Value, beat: data.View):
-        """The oldest load: its beat is there, its words are written, it ends."""
+        """Oldest load: its beat arrives, its words are written, it completes."""
         ends, result = self._ends[0], self.result
         real, here, moves = head.mask.any(), Signal(), Signal()
         good = real & (beat.status == MemoryStatus.OK)
@@ -132,7 +138,7 @@ class Memory(wiring.Component):
         first_failure(m, ends, head, _cause(head, beat.status), moves)
 
     def _store(self, m: Module, one: data.View, wanted: Value) -> Value:
-        """Whether the access is taken."""
+        """Returns whether the access is accepted."""
         config = self._config
         layout = data.StructLayout({
             name: self._access[name].shape for name in ("warp", "last", "cause", "va", "mask")

@@ -1,4 +1,4 @@
-"""Rows of memory instructions on their way from the pipeline: room, and what is wrong with them."""
+"""Queue of rows of memory instructions, with address check."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -10,24 +10,26 @@ from signalbox.hw.errors import CoreCause
 from signalbox.hw.sm.core.coalescer import checked_row, of_lowest
 from signalbox.hw.sm.core.records import QUEUED, access_row, row_count
 
-__all__ = ["Rows"]
+__all__ = ["MemoryRows"]
 
 
-class Rows(wiring.Component):
-    """A queue with room for all rows of `QUEUED` instructions, which are counted beforehand. In
+class MemoryRows(wiring.Component):
+    """A queue with room for all rows of `QUEUED` instructions; room is reserved in advance. In
     order.
 
     Parameters
     ----------
-    shared : of shared memory, whose addresses are offsets into the block's, of `limit` units of
-        1024 bytes; else of memory, with addresses of 49 bits.
+    shared : shared memory, addressed by offsets into the block's `limit` units of 1024 bytes;
+        otherwise global memory with 49-bit addresses.
 
     Members
     -------
-    room : for one more instruction. reserve : it is used.
-    i : rows of instructions that have room.
-    limit : of the block of the row that comes.
-    o : rows. taken : strobe; an instruction's last row has been used.
+    room : out, there is room for one more instruction.
+    reserve : in, strobe: it is used.
+    i : in, rows of instructions with reserved room.
+    limit : in, of the block of the arriving row.
+    o : out, rows.
+    taken : in, strobe: the last row of an instruction was used.
     """
 
     def __init__(self, config: Config, *, shared: bool) -> None:

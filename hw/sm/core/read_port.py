@@ -1,4 +1,4 @@
-"""One read port for all that the core reads."""
+"""Arbiter for the core's read port."""
 
 from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import data, stream, wiring
@@ -13,20 +13,22 @@ from signalbox.hw.records.memory import read_beat
 from signalbox.hw.sm.core.records import bits
 from signalbox.hw.sm.port import core_request
 
-__all__ = ["OUTSTANDING", "Reads"]
+__all__ = ["OUTSTANDING", "ReadArbiter"]
 
 OUTSTANDING = 32
-"""Bursts under way."""
+"""Outstanding bursts."""
 
 
-class Reads(wiring.Component):
-    """Requests in turn; beats to whoever asked, as they come. All of them are taken at once, so
-    clients ask only for what they have room for.
+class ReadArbiter(wiring.Component):
+    """Round-robin arbiter; beats return in order to the requesting client, without back-pressure,
+    so a client requests only beats it has room for.
 
     Members
     -------
-    ask : of each client. beats : to each client.
-    request, beat : of the port.
+    ask : in, requests per client.
+    beats : out, beats per client.
+    request : out, requests of the port.
+    beat : in, beats of the port.
     """
 
     def __init__(self, config: Config, clients: int) -> None:

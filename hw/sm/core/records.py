@@ -1,4 +1,4 @@
-"""Records inside of the core."""
+"""Records inside the core."""
 
 from amaranth.lib import data, enum
 
@@ -29,31 +29,31 @@ __all__ = [
 ]
 
 QUEUED = 4
-"""Instructions of each kind of memory that may wait with all their rows."""
+"""Instructions per memory type that may be queued with all their rows."""
 
 
 def bits(count: int) -> int:
-    """Width of an index into `count` things, never 0."""
+    """Width of an index into `count` items, never 0."""
     return max(1, (count - 1).bit_length())
 
 
 def row_count(config: Config) -> int:
-    """Cycles that an instruction of a warp takes: so many rows of `lanes` threads."""
+    """Rows of `lanes` threads per instruction, one per cycle."""
     return WARP_THREADS // config.lanes
 
 
 def dest_bits(config: Config) -> int:
-    """Bits of the place of one register of one row in the register file."""
+    """Width of the location of one row of one register in the register file."""
     return bits(config.register_units) + 2 + (row_count(config) - 1).bit_length()
 
 
 def place(config: Config) -> data.StructLayout:
-    """Whose a warp is: kernel row, block slot, number in the block."""
+    """Owner of a warp: kernel row, block slot, and its number in the block."""
     return data.StructLayout({"row": config.row_bits, "slot": config.block_bits, "index": 6})
 
 
 def context(config: Config) -> data.StructLayout:
-    """Where a warp is: the next instruction, active lanes, how many masks are kept."""
+    """Execution state of a warp: next instruction, active lanes, depth of the mask stack."""
     return data.StructLayout({"pc": VA_BITS, "mask": WARP_THREADS, "depth": range(MASKS + 1)})
 
 
@@ -67,8 +67,8 @@ def warp_place(config: Config) -> data.StructLayout:
 
 
 def instruction(config: Config) -> data.StructLayout:
-    """A checked instruction of a warp; registers by number, `value` as in `isa.LAYOUT`; loads of
-    constants and special registers that all lanes share have become moves of a value."""
+    """A checked instruction of a warp; registers by number, `value` as in `isa.LAYOUT`. Loads of
+    constants and of special registers common to all lanes have become moves of a value."""
     return data.StructLayout({
         "at": warp_place(config),
         "op": Opcode,
@@ -102,12 +102,13 @@ class Right(enum.Enum, shape=3):
 
 
 class Control(data.Struct):
-    """What a lane does in an instruction (`lane.Lane`).
+    """Lane control of an instruction (`hw.sm.core.alu`).
 
-    right_shift : of the word shifted, else left. address : it is B, by `c` bits; else A, by B bits.
-    arithmetic : its sign comes in. carry : into the adder. compare : the result is whether a
-    comparison holds: `equal`, `less`, either, or with `invert` not so. pick : it is the left one if
-    that holds, else the right one. signed : of comparisons.
+    right_shift : shift right, otherwise left. address : shift B by `c` bits, otherwise A by B bits.
+    arithmetic : shift in the sign. carry : carry into the adder. compare : the result is the
+    outcome of a comparison. pick : the result is the left operand if the comparison holds,
+    otherwise the right one. equal : comparison for equal. less : comparison for less; may be
+    combined with `equal`. invert : invert the comparison. signed : signed comparison.
     """
 
     left: Left
@@ -125,8 +126,8 @@ class Control(data.Struct):
 
 
 def access_row(config: Config) -> data.StructLayout:
-    """One row of a memory instruction: `va` and data of each lane that is active. `dest`: where a
-    load puts its words. `last` row of the instruction."""
+    """One row of a memory instruction: `va` and data of each active lane. `dest`: destination of a
+    load. `last`: last row of the instruction."""
     lane = data.StructLayout({"active": 1, "va": 64, "data": 32})
     return data.StructLayout({
         "warp": config.warp_bits,
@@ -139,7 +140,7 @@ def access_row(config: Config) -> data.StructLayout:
 
 
 def result_row(config: Config) -> data.StructLayout:
-    """Words for the lanes of `mask` of a row of the register file."""
+    """Words for the lanes of `mask` of a register file row."""
     return data.StructLayout({
         "dest": dest_bits(config),
         "mask": config.lanes,
@@ -148,13 +149,13 @@ def result_row(config: Config) -> data.StructLayout:
 
 
 def completion(config: Config) -> data.StructLayout:
-    """A memory instruction of `warp` has ended; well, if `cause` is NONE."""
+    """A memory instruction of `warp` has completed, successfully if `cause` is NONE."""
     return data.StructLayout({"warp": config.warp_bits, "cause": CoreCause, "va": VA_BITS})
 
 
 def retired(config: Config) -> data.StructLayout:
-    """The last row of an instruction has left the lanes. `nonzero`: active lanes whose operand a
-    was not 0; `word`: result of the lowest active lane."""
+    """The last row of an instruction has left the lanes. `nonzero`: active lanes with operand a not
+    0; `word`: result of the lowest active lane."""
     return data.StructLayout({
         "valid": 1,
         "at": warp_place(config),
@@ -166,17 +167,17 @@ def retired(config: Config) -> data.StructLayout:
 
 
 def context_write(config: Config) -> data.StructLayout:
-    """A warp has a new context."""
+    """Strobe: new context of a warp."""
     return data.StructLayout({"valid": 1, "warp": config.warp_bits, "context": context(config)})
 
 
 THREAD_BITS = 11
-"""Bits of a thread's coordinate in its block, which has at most 2,048 threads."""
+"""Width of a thread's coordinate in its block, which has at most 2,048 threads."""
 
 thread = data.StructLayout({"x": THREAD_BITS, "y": THREAD_BITS, "z": THREAD_BITS})
-"""Place of a thread in its block."""
+"""Position of a thread in its block."""
 
 
 def thread_look(config: Config) -> data.StructLayout:
-    """One row of a warp's threads."""
+    """Look-up of one row of a warp's threads."""
     return data.StructLayout({"line": bits(row_count(config)), "warp": config.warp_bits})

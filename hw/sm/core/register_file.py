@@ -1,4 +1,4 @@
-"""Register file: rows of `lanes` words, in units that a map finds."""
+"""Register file: rows of `lanes` words, in units located through a map."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, memory, stream, wiring
@@ -7,15 +7,15 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.sm.core.records import dest_bits, result_row, row_count
-from signalbox.hw.sm.core.unit_allocator import Units
+from signalbox.hw.sm.core.unit_allocator import UnitAllocator
 
-__all__ = ["UNIT_REGISTERS", "Registers", "register_look"]
+__all__ = ["UNIT_REGISTERS", "RegisterFile", "register_look"]
 
 UNIT_REGISTERS = 4
-"""Registers of each thread in a unit."""
+"""Registers per thread in a unit."""
 
 _MOST = 64
-"""Units of a warp: 256 registers."""
+"""Most units per warp: 256 registers."""
 
 
 def register_look(config: Config) -> data.StructLayout:
@@ -27,24 +27,30 @@ def register_look(config: Config) -> data.StructLayout:
     })
 
 
-class Registers(wiring.Component):
-    """Reads three registers of a row per cycle, and writes one.
+class RegisterFile(wiring.Component):
+    """Reads three registers of a row and writes one per cycle.
 
-    Results of the pipeline are written at once; those of memory in other cycles, in turn.
+    Pipeline results are written at once; memory results in the remaining cycles, round robin.
 
     Members
     -------
-    take, busy, owner, give : units of warps, as of `Units`.
-    look : the registers of a row. dest : the place of the fourth, 1 cycle later. words : the first
-    three, 2 cycles later.
-    write, result : the pipeline's result.
-    loads : results of memory, from two sides. waiting : one of them is not taken.
+    take : in, see `UnitAllocator`; units per warp.
+    busy : out, likewise.
+    owner : out, likewise.
+    give : in, likewise.
+    look : in, registers of a row.
+    dest : out, location of the fourth, 1 cycle later.
+    words : out, values of the first three, 2 cycles later.
+    write : in, write `result`.
+    result : in, pipeline result.
+    loads : in, memory results, from two units.
+    waiting : out, a memory result is waiting.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         row = data.ArrayLayout(32, config.lanes)
-        self._units = Units(config.register_units, config.sm_warps, _MOST, 4)
+        self._units = UnitAllocator(config.register_units, config.sm_warps, _MOST, 4)
         units = self._units.signature.members
         result = result_row(config)
         super().__init__({

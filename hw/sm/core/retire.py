@@ -1,4 +1,4 @@
-"""What becomes of a warp after an instruction: next one, lane masks, whether it waits."""
+"""Retires instructions: next pc, lane masks, wait state."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
@@ -12,8 +12,8 @@ __all__ = ["Retire", "warp_next"]
 
 
 def warp_next(config: Config) -> data.StructLayout:
-    """What a warp does next, bit by bit: goes on, waits at the barrier or for `word` cycles; or
-    neither: its access to memory is under way."""
+    """State of a warp after an instruction, one bit each: ready, at the barrier, waiting for `word`
+    cycles; or none: its memory access is outstanding."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "slot": config.block_bits,
@@ -25,13 +25,14 @@ def warp_next(config: Config) -> data.StructLayout:
 
 
 class Retire(wiring.Component):
-    """Branches are per warp; masks are kept on a stack of each warp.
+    """Branches are per warp; each warp has a stack of lane masks.
 
     Members
     -------
-    ahead : whose instruction comes in the next cycle.
-    retired : the instruction.
-    write : the warp's new context. next : what it does next; both in the same cycle.
+    ahead : in, warp of the next cycle's instruction.
+    retired : in, the instruction.
+    write : out, new context of the warp; combinational.
+    next : out, next state of the warp; combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -70,7 +71,7 @@ class Retire(wiring.Component):
         return m
 
     def _masks(self, m: Module) -> Signal:
-        """The stack; the mask kept last."""
+        """The mask stack. Returns its top."""
         depth, number = self._config.sm_warps * MASKS, bits(MASKS)
         m.submodules.stack = stack = memory.Memory(shape=WARP_THREADS, depth=depth, init=[])
         read, write, done = stack.read_port(), stack.write_port(), self.retired

@@ -6,31 +6,36 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import SHARED_UNIT, Config
 from signalbox.hw.lib.stream import StreamRegister
-from signalbox.hw.sm.core.coalescer import Gather, access, first_failure, gathered_words
-from signalbox.hw.sm.core.memory_rows import Rows
+from signalbox.hw.sm.core.coalescer import Coalescer, access, first_failure, gathered_words
+from signalbox.hw.sm.core.memory_rows import MemoryRows
 from signalbox.hw.sm.core.records import access_row, bits, completion, result_row
-from signalbox.hw.sm.core.unit_allocator import Units
+from signalbox.hw.sm.core.unit_allocator import UnitAllocator
 from signalbox.hw.sm.port import block_begin
 
-__all__ = ["Shared"]
+__all__ = ["SharedMemory"]
 
 
-class Shared(wiring.Component):
-    """Lines of `lanes` words, one access per cycle; units of 1024 bytes, which blocks find through
-    a map. What lies there was left by others: nothing is cleared. An access waits until its block
-    has all its units.
+class SharedMemory(wiring.Component):
+    """Lines of `lanes` words, one access per cycle; units of 1024 bytes, located through a map per
+    block. The memory is not cleared between blocks. An access waits until its block has all its
+    units.
 
     Members
     -------
-    begin : strobe, when `free`: a block begins. finish : per slot, its block is over. clear : per
-    slot, its units are being given back, a new block has to wait.
-    row, room, reserve : as of `Rows`.
-    result, ends : loaded words, instructions that have ended.
+    begin : in, strobe, only while `free`: a block begins.
+    free : out, a block may begin.
+    finish : in, strobe per slot: its block is over.
+    clear : out, per slot: its units are being returned, a new block must wait.
+    room : out, see `MemoryRows`.
+    reserve : in, see `MemoryRows`.
+    row : in, see `MemoryRows`.
+    result : out, loaded words.
+    ends : out, completed instructions.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._units = Units(config.shared_units, config.sm_blocks, config.shared_units, 1)
+        self._units = UnitAllocator(config.shared_units, config.sm_blocks, config.shared_units, 1)
         super().__init__({
             "begin": In(data.StructLayout({"valid": 1, "what": block_begin(config)})),
             "free": Out(1),
@@ -47,8 +52,8 @@ class Shared(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.units = self._units
-        m.submodules.rows = rows = Rows(config, shared=True)
-        m.submodules.gather = gather = Gather(config, config.lanes)
+        m.submodules.rows = rows = MemoryRows(config, shared=True)
+        m.submodules.gather = gather = Coalescer(config, config.lanes)
         connect(m, rows.o, gather.i)
         m.submodules.cut = cut = StreamRegister(access(config, config.lanes))
         connect(m, gather.o, cut.i)
@@ -80,7 +85,7 @@ class Shared(wiring.Component):
             units.give.payload.eq(slot),
             self.clear.eq(leaving | self.finish),
         ]
-        # One slot after the other is looked at, until one is found.
+        # Scan the slots until one is found.
         m.d.sync += leaving.eq(leaving | self.finish)
         with m.If(~busy):
             m.d.sync += busy.eq(leaving.bit_select(slot, 1))
@@ -93,7 +98,7 @@ class Shared(wiring.Component):
                     m.d.sync += leaving[n].eq(0)
 
     def _access(self, m: Module, one: stream.Interface) -> None:
-        """Three steps: which unit, which line, the words. They move together."""
+        """Three pipeline steps, unit, line, words, which move together."""
         config, units = self._config, self._units
         low = 2 + (config.lanes - 1).bit_length()
         inside = bits(SHARED_UNIT)
@@ -112,7 +117,7 @@ class Shared(wiring.Component):
             units.look[0].owner.eq(one.p.slot),
             units.look[0].number.eq(one.p.va[inside:]),
             one.ready.eq(moves & settled),
-            # The map answers once; steps may stand still.
+            # The map answers once; the steps may stall.
             unit.eq(Mux(fresh, units.unit[0], kept)),
         ]
         m.d.sync += [fresh.eq(moves), kept.eq(unit)]

@@ -1,4 +1,4 @@
-"""Storage that is given out in units and found through a map, so that it never falls apart."""
+"""Allocator of storage units, located through a map, which avoids fragmentation."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
@@ -7,27 +7,32 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.sm.core.records import bits
 
-__all__ = ["Units"]
+__all__ = ["UnitAllocator"]
 
 
-class Units(wiring.Component):
+class UnitAllocator(wiring.Component):
     """A list of free units, and a map from (owner, number) to unit.
 
-    Units are taken and given back one per cycle, beside each other. Whoever takes has counted that
-    there will be enough; it then waits for what is being given back. An owner gives back all that
-    it has, and takes again only after that.
+    Units are allocated and freed concurrently, one of each per cycle. The requester ensures that
+    there will be enough units; the allocation waits for units being freed. An owner frees all its
+    units before it allocates again.
 
     Parameters
     ----------
-    count : units. owners : who may have some. most : units of one owner.
+    count : units.
+    owners : number of owners.
+    most : most units of one owner.
     reads : read ports of the map.
 
     Members
     -------
-    take : `owner` is to have `count` units, 0 too; accepted at once, `busy` until it has them.
-    owner : who is taking, while `busy`.
-    give : gives back all of an owner; accepted when that is done.
-    look, unit : of each read port (owner, number); the unit, 1 cycle later.
+    take : in, allocate `count` units to `owner`, possibly 0; accepted at once, `busy` until
+        complete.
+    busy : out, an allocation is in progress.
+    owner : out, its owner.
+    give : in, free all units of an owner; accepted when complete.
+    look : in, (owner, number) of each read port.
+    unit : out, the unit, 1 cycle later.
     """
 
     def __init__(self, count: int, owners: int, most: int, reads: int) -> None:
@@ -78,7 +83,7 @@ class Units(wiring.Component):
             m.d.sync += self._have[asked.owner].eq(asked.count)
 
     def _give(self, m: Module) -> None:
-        """Reset fills the list; then owners give back."""
+        """After reset, fill the list; then free the units of owners."""
         free, port = self._free, self._map.read_port()
         filled = Signal(range(self._count + 1))
         number, have = Signal(range(self._most + 1)), Signal(range(self._most + 1))
@@ -105,5 +110,5 @@ class Units(wiring.Component):
                 m.next = "LOOK"
 
     def settled(self, owner: Value) -> Value:
-        """Whether `owner` has all the units that it takes."""
+        """Whether `owner` has all units of its allocation."""
         return ~(self.busy & (self.owner == owner))

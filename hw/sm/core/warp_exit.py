@@ -1,4 +1,4 @@
-"""How a warp ends: its fault is told, its registers are given back, its end is told."""
+"""End of a warp: report its fault, free its registers, report its end."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
@@ -13,20 +13,24 @@ from signalbox.hw.sm.core.records import completion
 from signalbox.hw.sm.core.warp_scheduler import warp_event
 from signalbox.hw.sm.port import core_fault
 
-__all__ = ["Ending"]
+__all__ = ["WarpExit"]
 
 _WHERE = ("dying", "row", "cause", "at", "va")
 
 
-class Ending(wiring.Component):
-    """One warp at a time, in turn.
+class WarpExit(wiring.Component):
+    """One warp at a time, round robin.
 
     Members
     -------
-    ending : warps that have left the pipeline. last : why, when they do.
-    ends, failed : memory instructions that have ended, of several sides; and one per cycle of them,
-    passed on.
-    fault, end : of the SM port. give : registers of the warp. ended : strobe; it is gone.
+    ending : in, per warp: it has left the pipeline.
+    last : in, reason, when it leaves.
+    ends : in, completed memory instructions of several units.
+    failed : out, one of these per cycle.
+    fault : out, see `SmPort`.
+    end : out, see `SmPort`.
+    give : out, free the registers of a warp.
+    ended : out, strobe: the warp is gone.
     """
 
     def __init__(self, config: Config, sides: int) -> None:
@@ -71,7 +75,7 @@ class Ending(wiring.Component):
         return m
 
     def _end(self, m: Module, why, where) -> None:
-        """Fault, registers, end: each waits for the one before."""
+        """Fault, registers, end, in this order."""
         config = self._config
         m.submodules.turns = turns = RoundRobin(config.sm_warps)
         warp, fault = Signal(config.warp_bits), self.fault.p

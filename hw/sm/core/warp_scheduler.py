@@ -1,4 +1,4 @@
-"""Which warps can go on, and whose turn it is."""
+"""Warp scheduler: tracks ready warps and picks one per cycle."""
 
 from functools import reduce
 from operator import or_
@@ -15,20 +15,21 @@ from signalbox.hw.sm.core.records import completion
 from signalbox.hw.sm.core.retire import warp_next
 from signalbox.hw.sm.core.warp_waits import one_hot
 
-__all__ = ["HELD", "Warps", "warp_event", "warp_outcome"]
+__all__ = ["HELD", "WarpScheduler", "warp_event", "warp_outcome"]
 
 HELD = ("program", "constants", "memory", "shared")
-"""What a fetched instruction may have to wait for: a line of either cache, room for its rows."""
+"""Reasons for which a fetched instruction may be held: a line of either cache, room for its
+rows."""
 
 
 def warp_event(config: Config) -> data.StructLayout:
-    """Something happened to a warp."""
+    """Strobe for one warp."""
     return data.StructLayout({"valid": 1, "warp": config.warp_bits})
 
 
 def warp_outcome(config: Config) -> data.StructLayout:
-    """What became of a warp that was picked: its instruction executes, or none of it and the warp
-    `ended`, or waits (one bit of `held`) and is fetched again."""
+    """Outcome of a picked warp: its instruction executes; or it does not, because the warp has
+    `ended` or is held (one bit of `held`) and fetches it again."""
     return data.StructLayout({
         "valid": 1,
         "warp": config.warp_bits,
@@ -37,19 +38,24 @@ def warp_outcome(config: Config) -> data.StructLayout:
     })
 
 
-class Warps(wiring.Component):
-    """A bit per warp and state. A warp is picked when it is ready, in turn; until then it has
-    nothing under way.
+class WarpScheduler(wiring.Component):
+    """One bit per warp and state. Ready warps are picked round robin; a ready warp has nothing in
+    flight.
 
     Members
     -------
-    admit : one may be picked. pick : it was.
-    started, next, done, wake : why warps become ready: they start, their instruction has ended, its
-    access to memory has, they wait no more.
-    outcome : what became of one that was picked.
-    open : what `HELD` names is worth another try.
-    dying : its memory has failed; it is to end instead of its next instruction.
-    ending, ended : it has left the pipeline; it is gone (strobe).
+    admit : in, a warp may be picked.
+    pick : out, the picked warp.
+    started : in, strobe: the warp starts and becomes ready.
+    next : in, its instruction retires; it may become ready.
+    done : in, strobe: its memory access has completed and it becomes ready.
+    wake : in, per warp: its wait is over and it becomes ready.
+    outcome : in, outcome of a picked warp.
+    open : in, per reason of `HELD`: held warps may retry.
+    dying : out, per warp: its memory access failed; it ends instead of executing its next
+        instruction.
+    ending : out, per warp: it has left the pipeline.
+    ended : in, strobe: the warp is gone.
     """
 
     def __init__(self, config: Config) -> None:
@@ -99,7 +105,7 @@ class Warps(wiring.Component):
         return m
 
     def _held(self, m: Module) -> Value:
-        """Those whose instruction is fetched again."""
+        """Held warps that fetch their instruction again."""
         count, outcome = self._config.sm_warps, self.outcome
         every = []
         for name in HELD:

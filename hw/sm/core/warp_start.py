@@ -1,4 +1,4 @@
-"""How a warp starts: registers, places of its threads, first instruction."""
+"""Start of a warp: registers, thread positions, first instruction."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
@@ -17,7 +17,7 @@ from signalbox.hw.sm.core.records import (
 )
 from signalbox.hw.sm.port import warp_start
 
-__all__ = ["Start"]
+__all__ = ["WarpStart"]
 
 _WORDS = (
     KernelWord.PROGRAM_LOW,
@@ -27,20 +27,26 @@ _WORDS = (
 )
 
 
-class Start(wiring.Component):
-    """One warp at a time, 40 cycles: the block's coordinates are walked through from the warp's
-    first thread, one per cycle. Where that one is follows from the warp before, if that was the
-    last one to start; else it is divided out, 25 cycles more. Registers are taken meanwhile.
+class WarpStart(wiring.Component):
+    """One warp at a time, in 40 cycles: steps through the block's coordinates from the warp's first
+    thread on, one per cycle. The first position continues from the previous warp if that was the
+    last one started, otherwise it is computed by division, in 25 more cycles. Registers are
+    allocated meanwhile.
 
     Members
     -------
-    start : warps, taken at their beginning.
-    take, count : strobe: `start` is to get registers. free : it may. got : it has them.
-    look, word : of the kernel table.
-    place : strobe with `start`'s warp: its place.
-    write, free_write : its first context, in a cycle in which that is possible; it runs.
-    forget : a block begins; of the warps before nothing follows.
-    threads, thread : places of a row's threads, 1 cycle later.
+    start : in, warps; accepted when they start.
+    take : out, strobe: allocate the registers of `start`.
+    free : in, an allocation may start.
+    got : in, the allocation is complete.
+    look : out, see `KernelRows`.
+    word : in, see `KernelRows`.
+    place : out, with `take`: place of the warp.
+    write : out, its first context, which makes it ready.
+    free_write : in, `write` is possible in this cycle.
+    forget : in, strobe: a block begins; do not continue from the previous warp.
+    threads : in, a row of threads.
+    thread : out, their positions, 1 cycle later.
     """
 
     def __init__(self, config: Config) -> None:
@@ -67,7 +73,7 @@ class Start(wiring.Component):
         self._at, self._lane = Signal(thread), Signal(5)
         after = data.StructLayout({"valid": 1, "slot": self._config.block_bits, "index": 7})
         self._after = Signal(after)
-        """Warp whose first thread is `_at`, if any."""
+        """Warp whose first thread is at `_at`, if any."""
         self._mask, self._number = Signal(WARP_THREADS), Signal(range(len(_WORDS) + 1))
         start, warp = self.start, self._warp
         follows = (
@@ -111,7 +117,7 @@ class Start(wiring.Component):
         return m
 
     def _read_words(self, m: Module) -> None:
-        """One per cycle, each there in the next."""
+        """One word per cycle, each available in the next."""
         for n, word in enumerate(_WORDS):
             with m.If(self._number == n):
                 m.d.comb += self.look.word.eq(word)
@@ -128,7 +134,8 @@ class Start(wiring.Component):
         m.d.sync += self._number.eq(self._number + 1)
 
     def _divide(self, m: Module) -> None:
-        """Two divisions, a bit per cycle: the first thread by the width, rows by the height."""
+        """Two divisions, one bit per cycle: the first thread by the width, the lines by the
+        height."""
         rest, quotient = Signal(THREAD_BITS + 1), Signal(THREAD_BITS)
         step, second = Signal(range(THREAD_BITS + 1)), Signal()
         divisor = Mux(second, self._size[1], self._size[0])
@@ -160,7 +167,7 @@ class Start(wiring.Component):
                 m.d.sync += self._at.x.eq(rest)
 
     def _walk(self, m: Module, walks: Value) -> None:
-        """A thread per cycle: its place; whether the block has it."""
+        """One thread per cycle: its position, and whether it is inside the block."""
         config, at, warp, size = self._config, self._at, self._warp, self._size
         x_ends, y_ends = at.x + 1 == size[0], at.y + 1 == size[1]
         m.submodules.places = places = memory.Memory(

@@ -1,4 +1,4 @@
-"""Warps that wait: for a time, or for the other warps of their block."""
+"""Waiting warps: for a time, or at a barrier."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, memory, wiring
@@ -8,26 +8,27 @@ from signalbox.hw.config import Config
 from signalbox.hw.sm.core.records import warp_place
 from signalbox.hw.sm.core.retire import warp_next
 
-__all__ = ["Barriers", "Waits", "block_event", "one_hot"]
+__all__ = ["Barriers", "WarpWaits", "block_event", "one_hot"]
 
 _TIME_BITS = 33
 
 
 def one_hot(valid: Value, number: Value, width: int) -> Value:
-    """Bit `number` of `width` if `valid`, else none."""
+    """Bit `number` of `width` if `valid`, otherwise 0."""
     return Cat(valid & (number == n) for n in range(width))
 
 
-class Waits(wiring.Component):
-    """Each cycle one warp is looked at, in turn: whether its time is over, or its kernel was
-    killed. So a warp waits as long as it asked for, and up to `sm_warps` + 4 cycles more.
+class WarpWaits(wiring.Component):
+    """Checks one warp per cycle, round robin: its time has expired, or its kernel was killed. So a
+    warp waits for the requested time and up to `sm_warps` + 4 cycles more.
 
     Members
     -------
-    at, next : a warp that begins to wait, with its place.
-    release : per block slot, strobe: its barrier is complete.
-    kill : per kernel row.
-    wake : warps that go on.
+    at : in, place of a warp that starts to wait.
+    next : in, its wait.
+    release : in, strobe per block slot: its barrier is complete.
+    kill : in, per kernel row.
+    wake : out, per warp: its wait is over.
     """
 
     def __init__(self, config: Config) -> None:
@@ -60,8 +61,8 @@ class Waits(wiring.Component):
         return m
 
     def _look(self, m: Module, timed: Signal, barred: Signal) -> Value:
-        """The warp that is found to wait no more. What is read of it counts only if it waited
-        already when it was read."""
+        """A warp whose wait is over. The value read is valid only if the warp was already waiting
+        at the read."""
         config, next_ = self._config, self.next
         now, turn, before = Signal(_TIME_BITS), Signal(config.warp_bits), Signal(config.warp_bits)
         late, stopped, was = Signal(), Signal(), Signal(2)
@@ -92,18 +93,21 @@ class Waits(wiring.Component):
 
 
 def block_event(config: Config) -> data.StructLayout:
-    """Something happened in the block of a slot."""
+    """Strobe for the block of a slot."""
     return data.StructLayout({"valid": 1, "slot": config.block_bits})
 
 
 class Barriers(wiring.Component):
-    """Counts of each block: warps that have not ended, and those that wait at the barrier.
+    """Counts, per block, warps that have not ended and warps at the barrier.
 
     Members
     -------
-    begin : a block begins, with so many `warps`.
-    arrive, leave : one of its warps waits at the barrier; has ended.
-    release : per slot: all that have not ended wait; they go on. 1 cycle after the last came.
+    begin : in, strobe: a block begins.
+    warps : in, with `begin`: its number of warps.
+    arrive : in, strobe: one of its warps arrives at the barrier.
+    leave : in, strobe: one of its warps ends.
+    release : out, strobe per slot, 1 cycle after the last arrival: all warps left are at the
+        barrier and continue.
     """
 
     def __init__(self, config: Config) -> None:

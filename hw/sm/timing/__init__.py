@@ -1,1 +1,1 @@
-"""A core that takes time and accesses memory, and computes nothing (`hw/sm/README.md`)."""
+"""Timing core: spends time and accesses memory, without computing (`hw/sm/README.md`)."""

@@ -1,4 +1,4 @@
-"""Accesses of the timing core under way (ASID-1, ASID-27)."""
+"""Outstanding accesses of the timing core (ASID-1, ASID-27)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -15,12 +15,12 @@ __all__ = ["Loads", "Stores"]
 
 
 def _depth(config: Config) -> int:
-    """Accesses of each kind under way: one per warp."""
+    """Most outstanding accesses of each kind: one per warp."""
     return max(2, config.sm_warps)
 
 
 def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> None:
-    """What becomes of the warp of `head`."""
+    """Wake the warp of `head`."""
     bus = Mux(status == MemoryStatus.BUS, CoreCause.MEMORY_BUS, CoreCause.MEMORY_FAULT)
     m.d.comb += [
         wake.warp.eq(head.warp),
@@ -31,14 +31,17 @@ def _wake(m: Module, wake: data.View, head: data.View, status: MemoryStatus) -> 
 
 
 class Loads(wiring.Component):
-    """Reads: records of tasks, which go first, and a beat for each load, whose data are dropped.
-    As many are under way as there are warps. Requests leave a register; one per cycle.
+    """Reads: task records, which have priority, and one beat per load, whose data are dropped. At
+    most as many outstanding reads as warps. Requests are registered, one per cycle.
 
     Members
     -------
-    ask, beat : the record's.
-    load : loads. wake : their warps, when their beat has come.
-    request, answer : of the port.
+    ask : in, read of a task record.
+    beat : out, its beats.
+    load : in, loads.
+    wake : out, their warps, when the beat has arrived.
+    request : out, see `SmPort`.
+    answer : in, see `SmPort`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -93,13 +96,16 @@ class Loads(wiring.Component):
 
 
 class Stores(wiring.Component):
-    """Writes of one beat, full of the pattern. As many are under way as there are warps. Request
-    and beat leave registers; one per cycle.
+    """Writes of one beat, filled with the pattern. At most as many outstanding writes as warps.
+    Requests and beats are registered, one per cycle.
 
     Members
     -------
-    store : stores. wake : their warps, when what they wrote is visible.
-    request, beat, done : of the port.
+    store : in, stores.
+    wake : out, their warps, when the data are visible.
+    request : out, see `SmPort`.
+    beat : out, see `SmPort`.
+    done : in, see `SmPort`.
     """
 
     def __init__(self, config: Config) -> None:

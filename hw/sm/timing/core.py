@@ -1,4 +1,4 @@
-"""The timing core in one piece (ASID-1, ASID-27)."""
+"""The timing core: all units connected (ASID-1, ASID-27)."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -8,18 +8,18 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.shared import Shared
 from signalbox.hw.sm.port import SmPort
 from signalbox.hw.sm.timing.accesses import Loads, Stores
-from signalbox.hw.sm.timing.kernel_rows import Tasks
+from signalbox.hw.sm.timing.kernel_rows import KernelRows
 from signalbox.hw.sm.timing.steps import Steps
 from signalbox.hw.sm.timing.timer import Timer
-from signalbox.hw.sm.timing.warp_exit import Ending
-from signalbox.hw.sm.timing.warp_start import Start
+from signalbox.hw.sm.timing.warp_exit import WarpExit
+from signalbox.hw.sm.timing.warp_start import WarpStart
 
 __all__ = ["TimingCore"]
 
 
 class TimingCore(wiring.Component):
-    """Warps compute for a time and access memory, as their task's record says, and nothing else
-    (`hw/sm/README.md`). All that a warp accesses goes out with its kernel row.
+    """Warps only spend time and access memory, as specified by the record of their task
+    (`hw/sm/README.md`). All accesses of a warp carry its kernel row.
 
     Members are those of `SmPort`, seen from the core.
     """
@@ -31,13 +31,13 @@ class TimingCore(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.tasks = tasks = Tasks(config)
-        m.submodules.start = start = Start(config)
+        m.submodules.tasks = tasks = KernelRows(config)
+        m.submodules.start = start = WarpStart(config)
         m.submodules.timer = timer = Shared(Timer(config, 3), "timer")
         m.submodules.steps = steps = Steps(config)
         m.submodules.loads = loads = Loads(config)
         m.submodules.stores = stores = Stores(config)
-        m.submodules.ending = ending = Ending(config)
+        m.submodules.ending = ending = WarpExit(config)
         connect(m, flipped(self.begin), start.begin)
         connect(m, flipped(self.start), start.start)
         m.d.comb += [

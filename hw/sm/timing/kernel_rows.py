@@ -1,4 +1,4 @@
-"""What the timing core keeps of each kernel row: words of the task unit, and the task's record."""
+"""The timing core's copy of the kernel words and task record of each row."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, memory, stream, wiring
@@ -11,15 +11,15 @@ from signalbox.hw.records.placement import KernelWord, kernel_word
 from signalbox.hw.sm.port import core_request
 from signalbox.hw.sm.timing.layouts import RECORD_BYTES, RECORD_WORDS
 
-__all__ = ["Place", "Tasks"]
+__all__ = ["KernelRows", "Place"]
 
 _UNITS = RECORD_BYTES // 16
-"""The record in the units in which the size of a constant buffer is told."""
+"""Size of the record in units of constant buffer sizes."""
 
 
 class Place(enum.Enum, shape=4):
-    """Words of a row. Those of the record lie where the core has no use for the task unit's, which
-    come before it is read."""
+    """Words of a row. Those of the record replace kernel words that the core does not use, which
+    arrive before the record is read."""
 
     ACCESSES = 0
     STRIDE = 1
@@ -36,18 +36,22 @@ class Place(enum.Enum, shape=4):
     WARP_BYTES = 15
 
 
-class Tasks(wiring.Component):
-    """One memory of 16 words per row. A row's record is read when it is wanted first; new words of
-    the row drop it, even while it is on its way.
+class KernelRows(wiring.Component):
+    """One memory of 16 words per row. A row's record is read when first needed; new kernel words of
+    the row invalidate it, including an outstanding read.
 
     Members
     -------
-    kernel : words as they are sent.
-    row, want : of whom the record is wanted; both stay until it is known.
-    known, cause : of `row` since a cycle before: it is there, or with a cause known why not.
-    look, word : a word of `row`, 2 cycles later, when `known`.
-    request, beat : the read. A beat is taken after as many cycles as it has words of the record,
-        later only for words that are sent meanwhile.
+    kernel : in, kernel words.
+    row : in, a row; stable with `want` until `known`.
+    want : in, the record of the row is needed.
+    known : out, the record of the previous cycle's `row` has been read, or has failed.
+    cause : out, its failure, if any.
+    look : in, a word of `row`.
+    word : out, its value, 2 cycles later, while `known`.
+    request : out, the read.
+    beat : in, its beats, each accepted after one cycle per word of the record; kernel words
+        arriving meanwhile delay it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -76,7 +80,7 @@ class Tasks(wiring.Component):
         return m
 
     def _words(self, m: Module) -> None:
-        """Words that are sent go before those of the record."""
+        """Kernel words have priority over those of the record."""
         kernel, depth = self.kernel, self._config.rows << 4
         m.submodules.words = words = memory.Memory(shape=32, depth=depth, init=[])
         write, read = words.write_port(), words.read_port()
@@ -91,7 +95,7 @@ class Tasks(wiring.Component):
         m.d.sync += self.word.eq(read.data)
 
     def _lane(self) -> Value:
-        """The word of the beat that is next."""
+        """The next word of the beat."""
         lane = self._count
         if self._config.beat_bytes > RECORD_BYTES:
             lane = Cat(lane, self._low[5])
@@ -102,14 +106,14 @@ class Tasks(wiring.Component):
         return self._config.offset_bits - 2
 
     def _know(self, m: Module) -> None:
-        """Whether a row's record is known, and why it is not there. Words that are sent drop it,
-        the row's first ones too, so nothing has to be cleared at reset."""
+        """State of each row's record. Kernel words invalidate it, including the first ones of a
+        row, so no state needs to be cleared at reset."""
         kernel = self.kernel
         shape = data.StructLayout({"known": 1, "cause": CoreCause})
         m.submodules.states = states = memory.Memory(shape=shape, depth=self._config.rows, init=[])
         write, read = states.write_port(), states.read_port()
         self._dropped = Signal()
-        """Since the fetch began."""
+        """The record was invalidated since the fetch began."""
         m.d.comb += [
             read.addr.eq(self.row),
             self.known.eq(read.data.known),
@@ -170,7 +174,7 @@ class Tasks(wiring.Component):
                 m.next = "IDLE"
 
     def _fill(self, m: Module) -> None:
-        """A word of the beat per cycle; of a bad beat none."""
+        """One word of the beat per cycle; none of a failed beat."""
         beat, failed = self.beat, Signal()
         fault = beat.p.status == MemoryStatus.FAULT
         m.d.comb += [

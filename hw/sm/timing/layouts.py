@@ -1,4 +1,4 @@
-"""What software writes for the timing core, what that writes, and records inside of it."""
+"""Software interface of the timing core, and its internal records."""
 
 from amaranth.lib import data
 
@@ -28,13 +28,13 @@ timing_record = data.StructLayout({
     "block_bytes": 32,
     "warp_bytes": 32,
 })
-"""A task, in the first 32 bytes of its constant buffer 0, which begins at a multiple of 32. What
-each means: `hw/sm/README.md`. Of `base` 49 bits count."""
+"""A task, in the first 32 bytes of its constant buffer 0, which is 32-byte aligned. Meaning of the
+fields: `hw/sm/README.md`. Only 49 bits of `base` are used."""
 
 RECORD_BYTES = timing_record.size // 8
 
 RECORD_WORDS = timing_record.size // 32
-"""The core reads it by words; only `base` lies in two of them."""
+"""The core reads the record by words; only `base` spans two."""
 
 store_pattern = data.StructLayout({
     "number": 32,
@@ -43,23 +43,24 @@ store_pattern = data.StructLayout({
     "reserved": 9,
     "written": 1,
 })
-"""What a store writes, again and again up to the end of the bus beat: the block's number in the
-grid; which access of the warp; which warp of the block; and 1."""
+"""Pattern of a store, repeated up to the end of the bus beat: block number in the grid, access
+number of the warp, warp number in the block, and a 1."""
 
 
 def warp_facts(config: Config) -> data.StructLayout:
-    """What stays of a warp: its block's number in the grid, its own in the block, the cycles that
-    it computes at a time."""
+    """Constants of a warp: block number in the grid, warp number in the block, cycles per
+    computation."""
     return data.StructLayout({"number": 32, "index": 6, "wait": 32})
 
 
 def warp_place(config: Config) -> data.StructLayout:
-    """Where a warp is: at its last access, or before its `first` one; `count` of them so far."""
+    """Progress of a warp: address of its last access, or of its `first` one before that; number of
+    accesses made."""
     return data.StructLayout({"va": VA_BITS, "first": 1, "count": 16})
 
 
 def warp_wake(config: Config) -> data.StructLayout:
-    """A warp computes for `wait` cycles, or with a `cause` has failed; then they are 0."""
+    """A warp computes for `wait` cycles; or with a `cause`, its access failed and `wait` is 0."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "row": config.row_bits,
@@ -69,7 +70,7 @@ def warp_wake(config: Config) -> data.StructLayout:
 
 
 def warp_fire(config: Config) -> data.StructLayout:
-    """A warp whose time is over; `dead`, its row was killed."""
+    """A warp whose time has expired; `dead`: its row was killed."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "row": config.row_bits,
@@ -79,7 +80,7 @@ def warp_fire(config: Config) -> data.StructLayout:
 
 
 def warp_access(config: Config) -> data.StructLayout:
-    """One beat at `va`; of a store, what it writes. Then its warp computes for `wait` cycles."""
+    """One beat at `va`, with the pattern of a store. Then its warp computes for `wait` cycles."""
     return data.StructLayout({
         "warp": config.warp_bits,
         "row": config.row_bits,

@@ -1,4 +1,4 @@
-"""What a warp does when its time is over: its next access, or its end."""
+"""Next step of a warp whose time has expired: an access, or its end."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal
 from amaranth.lib import memory, stream, wiring
@@ -13,13 +13,22 @@ __all__ = ["Steps"]
 
 
 class Steps(wiring.Component):
-    """One warp per cycle, out of a register; it waits there until its access or end is taken.
+    """One warp per cycle, held in a register until its access or end is accepted.
 
     Members
     -------
-    warp, word, put_stride, put_accesses, facts, place, keep, free : of `Start`.
-    fire : warps whose time is over.
-    load, store, last : what they do.
+    warp : in, see `WarpStart`.
+    word : in, see `WarpStart`.
+    put_stride : in, see `WarpStart`.
+    put_accesses : in, see `WarpStart`.
+    facts : in, see `WarpStart`.
+    place : in, see `WarpStart`.
+    keep : in, see `WarpStart`.
+    free : out, see `WarpStart`.
+    fire : in, warps whose time has expired.
+    load : out, their loads.
+    store : out, their stores.
+    last : out, their ends.
     """
 
     def __init__(self, config: Config) -> None:
@@ -49,8 +58,8 @@ class Steps(wiring.Component):
         return m
 
     def _keep(self, m: Module) -> None:
-        """What a warp does is kept as it starts, where it is as it goes on too. That goes first; a
-        warp that starts does not wait for ever, for its own turns are free."""
+        """Constants are written at the start of a warp, its progress also at each access. The
+        access has priority; a starting warp is not starved, since its own cycles are free."""
         stride, self._stride = self._store(m, "strides", 32)
         count, self._count = self._store(m, "counts", 17)
         facts, self._facts = self._store(m, "facts", warp_facts(self._config))
@@ -70,7 +79,8 @@ class Steps(wiring.Component):
         ]
 
     def _store(self, m: Module, name: str, shape: ShapeLike) -> tuple[memory.WritePort, Signal]:
-        """Something of every warp: how it is written, what was read of the warp in `_warp`."""
+        """A table with one entry per warp. Returns its write port, and the entry of the warp in
+        `_warp`."""
         store = memory.Memory(shape=shape, depth=self._config.sm_warps, init=[])
         m.submodules[name] = store
         read = store.read_port()
@@ -99,8 +109,8 @@ class Steps(wiring.Component):
             m.d.sync += [self._valid.eq(self.fire.valid), warp.eq(self.fire.payload)]
 
     def _tell(self, m: Module) -> None:
-        """An access is of a whole beat. Of a failure the address is that of the record, if no
-        access was made."""
+        """An access covers a whole beat. Before the first access, the address of a failure is that
+        of the record."""
         warp, facts, place, low = self._warp, self._facts, self._place, self._config.offset_bits
         for access in (self.load.p, self.store.p):
             m.d.comb += [

@@ -1,4 +1,4 @@
-"""When warps have computed long enough."""
+"""Computing time of warps."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
@@ -13,23 +13,23 @@ from signalbox.hw.sm.timing.layouts import warp_fire, warp_wake
 __all__ = ["Timer"]
 
 _TIME_BITS = 33
-"""One more than of the longest time."""
+"""One more than the width of the longest time."""
 
 
 class Timer(wiring.Component):
-    """Each cycle one warp is looked at, in turn: whether its time is over, or its row was killed.
-    All of them are looked at in as many cycles as there are warps, rounded up to a power of two.
-    While `fire` is not taken the turn stands still.
+    """Checks one warp per cycle, round robin: its time has expired, or its row was killed. A full
+    turn takes as many cycles as there are warps, rounded up to a power of two. The turn stalls
+    while `fire` is not accepted.
 
     Parameters
     ----------
-    sources : of `wakes`.
+    sources : number of `wakes`.
 
     Members
     -------
-    wakes : warps that begin to compute, or have failed; one per cycle is taken.
-    kill : per kernel row.
-    fire : warps whose time is over.
+    wakes : in, warps that start to compute, or have failed; one per cycle is accepted.
+    kill : in, per kernel row.
+    fire : out, warps whose time has expired.
     """
 
     def __init__(self, config: Config, sources: int) -> None:
@@ -61,7 +61,7 @@ class Timer(wiring.Component):
         return m
 
     def _begin(self, m: Module, write: memory.WritePort) -> Value:
-        """The warp that begins, a bit of all."""
+        """The starting warp, one-hot."""
         m.submodules.turns = turns = RoundRobin(self._sources)
         words = [wake.p.as_value() for wake in self.wakes]
         wake, valid = Signal(warp_wake(self._config)), Signal()
@@ -81,8 +81,8 @@ class Timer(wiring.Component):
         return _bit(valid, wake.warp)
 
     def _look(self, m: Module, read: memory.ReadPort) -> Value:
-        """The warp whose time is over, a bit of all. What is read of a warp counts only if it
-        computed already when it was read."""
+        """The warp whose time has expired, one-hot. The value read is valid only if the warp was
+        already computing at the read."""
         fire, found = self.fire, read.data
         turn, warp, was = Signal(self._config.warp_bits), Signal(self._config.warp_bits), Signal()
         moves, late = Signal(), Signal()

@@ -1,4 +1,4 @@
-"""How a warp ends: its fault is told, then its end."""
+"""End of a warp: report its fault, then its end."""
 
 from amaranth.hdl import Module
 from amaranth.lib import data, stream, wiring
@@ -8,20 +8,22 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
 from signalbox.hw.sm.port import core_fault
 
-__all__ = ["Ending", "warp_last"]
+__all__ = ["WarpExit", "warp_last"]
 
 
 def warp_last(config: Config) -> data.StructLayout:
-    """A warp that ends; well, if the cause of its fault is NONE."""
+    """A warp that ends, successfully if the cause of its fault is NONE."""
     return data.StructLayout({"warp": config.warp_bits, "fault": core_fault(config)})
 
 
-class Ending(wiring.Component):
-    """One warp at a time, out of a register.
+class WarpExit(wiring.Component):
+    """One warp at a time, registered.
 
     Members
     -------
-    last : warps that end. fault, end : of the SM port.
+    last : in, warps that end.
+    fault : out, see `SmPort`.
+    end : out, see `SmPort`.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""How blocks and warps begin: where a warp's accesses lie, and how long it computes."""
+"""Start of blocks and warps: address of the first access, computing time."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
@@ -10,23 +10,34 @@ from signalbox.hw.sm.port import block_begin, warp_start
 from signalbox.hw.sm.timing.kernel_rows import Place
 from signalbox.hw.sm.timing.layouts import warp_facts, warp_place, warp_wake
 
-__all__ = ["Start"]
+__all__ = ["WarpStart"]
 
 
-class Start(wiring.Component):
-    """One block or warp at a time; it is taken at its end. Products are added up, a bit of a factor
-    per cycle, as many as it has: of a block its place in the grid, then its number; of a warp its
-    number in the block. So a warp takes 10 cycles, and 1 for each bit of its number after the
-    third; a block 19, and 1 for each bit of a factor after its first; longer when the record has to
-    be read first.
+class WarpStart(wiring.Component):
+    """One block or warp at a time, accepted when complete. Products are computed serially, one bit
+    of a factor per cycle, up to its highest bit set: for a block, its line and its number in the
+    grid and its offset; for a warp, its offset in the block. So a warp takes 10 cycles plus 1 for
+    each bit of its number after the third; a block 19 plus 1 for each bit of a factor after its
+    first; longer if the record must be read first.
 
     Members
     -------
-    begin, start : of the SM port.
-    row, want, known, cause, look, word : of `Tasks`.
-    warp : who starts. facts, place : what is to be kept of it; with `keep` they are, if `free`.
-    put_stride, put_accesses : strobe: so is `word`.
-    wake : the warp begins to compute.
+    begin : in, see `SmPort`.
+    start : in, see `SmPort`.
+    row : out, see `KernelRows`.
+    want : out, see `KernelRows`.
+    known : in, see `KernelRows`.
+    cause : in, see `KernelRows`.
+    look : out, see `KernelRows`.
+    word : in, see `KernelRows`.
+    warp : out, the starting warp.
+    facts : out, its constants.
+    place : out, its first progress.
+    keep : out, store `facts` and `place`, when `free`.
+    free : in, they can be stored.
+    put_stride : out, strobe: store `word` as the stride.
+    put_accesses : out, strobe: store `word` as the number of accesses.
+    wake : out, the warp starts to compute.
     """
 
     def __init__(self, config: Config) -> None:
@@ -74,7 +85,7 @@ class Start(wiring.Component):
         return m
 
     def _blocks(self, m: Module) -> None:
-        """Of the block in each slot, its number and where its accesses begin."""
+        """Per slot: number of its block and address of its first access."""
         shape = data.StructLayout({"number": 32, "va": VA_BITS})
         m.submodules.blocks = blocks = memory.Memory(
             shape=shape, depth=self._config.sm_blocks, init=[]
@@ -89,7 +100,7 @@ class Start(wiring.Component):
         ]
 
     def _product(self, m: Module) -> None:
-        """`_done` is told 3 cycles after `_multiply` at the earliest, when `word` has changed."""
+        """`_done` comes at least 3 cycles after `_multiply`, when `word` has changed."""
         self._sum, self._addend, self._factor = Signal(VA_BITS), Signal(VA_BITS), Signal(32)
         self._done, self._begins, begun = Signal(), Signal(), Signal()
         m.d.sync += [
@@ -101,13 +112,13 @@ class Start(wiring.Component):
         ]
 
     def _multiply(self, m: Module, add: Value, factor: Value | int, by: Value, state: str) -> None:
-        """Begin with `add` + `factor` · `by`."""
+        """Start computing `add` + `factor` · `by`."""
         m.d.comb += self._begins.eq(1)
         m.d.sync += [self._sum.eq(add), self._factor.eq(factor), self._addend.eq(by)]
         m.next = state
 
     def _sequence(self, m: Module) -> None:
-        """A word that is looked up in one state is there in the one after the next."""
+        """A word looked up in one state is available in the state after the next."""
         begin, start, is_block = self.begin, self.start, self._is_block
         with m.FSM():
             with m.State("IDLE"):
@@ -132,8 +143,8 @@ class Start(wiring.Component):
             self._warp_states(m)
 
     def _block_states(self, m: Module) -> None:
-        """(z · height + y) · width + x is its number; its accesses begin at base + number · block
-        bytes, or for a fault where the record is."""
+        """Its number is (z · height + y) · width + x; its first access is at base + number · block
+        bytes, or for a fault at the record."""
         failed, at, total, word, done = (
             self._failed,
             self.begin.p.at,
@@ -166,8 +177,8 @@ class Start(wiring.Component):
             m.next = "IDLE"
 
     def _warp_states(self, m: Module) -> None:
-        """Its accesses begin at those of the block + index · warp bytes; it computes for cycles,
-        and the part of spread that `_mixed` leaves."""
+        """Its first access is at that of the block + index · warp bytes; its computing time is
+        `cycles` plus the part of `spread` selected by `_mixed`."""
         wait, mixed = self.facts.wait, self._mixed(m)
         with m.State("WARP"):
             m.d.comb += self.look.eq(Place.ACCESSES)
@@ -195,7 +206,7 @@ class Start(wiring.Component):
                 m.next = "IDLE"
 
     def _mixed(self, m: Module) -> Value:
-        """Block and warp, stirred; 2 cycles after they are there."""
+        """Hash of block and warp numbers; valid 2 cycles after these."""
         first, second = Signal(32), Signal(32)
         seed = Cat(self.start.p.index, self._block.number)[:32]
         folded = first ^ (first >> 6)
