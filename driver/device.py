@@ -1,12 +1,12 @@
-"""A Signalbox as a CUDA-like device: streams with priorities, copies, launches, events.
+"""A Signalbox as a CUDA-like device: streams with priorities, copies, kernel launches, events.
 
     device = await Device.open(machine, PriorityPolicy(levels=2))
     stream = await device.stream(priority=-1)
     await stream.memcpy_async(dst, src, size)
     await stream.synchronize()
 
-Streams run in address spaces: the device's own one (`Device.space`), or others (`create_space`).
-Everything that the hardware can be built with is read from its registers, nothing is assumed.
+Streams run in address spaces: the device's own (`Device.space`), or others (`create_space`). All
+build parameters are read from the hardware's registers; nothing is assumed.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.fence import FencePools
 from signalbox.driver.memory.mmu_registers import MmuRegisters
 from signalbox.driver.memory.physical import Buffer, Memory
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceError, DeviceInfo
 from signalbox.driver.platform.machine import Machine
 from signalbox.driver.runtime.channel_pool import ChannelPool
@@ -39,28 +39,32 @@ from signalbox.hw.config import SLOT_BYTES
 __all__ = ["Device", "DeviceError", "DeviceInfo"]
 
 _RESERVED_BYTES = 4096
-"""The first page stays unused, so that address 0 is nobody's."""
+"""The first page of physical memory stays unused, so that no buffer has address 0."""
 
 _FAULT_BYTES = 4096
-"""Size of the fault buffer."""
+"""Size of the fault buffer, in bytes."""
 
 _LEVELS = 6
-"""Stream priorities by default, if there are channels enough (section 7)."""
+"""Default number of stream priorities, given enough channels and counters (section 7)."""
 
 
 class Device:
-    """One opened machine. Made by `open`.
+    """One open machine. Created by `Device.open`.
 
     Members
     -------
-    info : sizes of what was built.
-    memory : its allocator.
-    policy : how streams become channels.
-    spaces : all address spaces, and their ASIDs. space : the one in which streams run, and buffers
-        are mapped, unless told otherwise.
-    faults : accesses that were not translated.
-    compute : its compute engine, None without one; `engine` raises then.
-    channels : those in use, by number; `channel()` opens one.
+    control : control port.
+    info : build parameters.
+    memory : allocator of physical memory.
+    policy : maps streams to channels.
+    spaces : address spaces and their ASIDs.
+    space : default address space of streams and buffers.
+    faults : log of translation faults.
+    fences : fence pools of the address spaces.
+    compute : compute engine, or None; `engine` raises instead.
+    channels : open channels by number; `channel()` opens one.
+    completion : interrupts, and waiting for fences.
+    clock : converts PTIMER values to cycles.
     """
 
     def __init__(
@@ -72,12 +76,12 @@ class Device:
         compute: ComputeSettings,
     ) -> None:
         self.machine = machine
-        self.control = Control(machine)
+        self.control = ControlPort(machine)
         self.info = info
         self.policy = policy
         self.memory = Memory(machine, info.memory_bytes, base=_RESERVED_BYTES)
-        # One for the lists of tasks, if there is one to spare; the last, for instance blocks have
-        # no room for high ones.
+        # Reserve an ASID for the task lists if there is more than one: the last, as instance blocks
+        # only have room for low ASIDs.
         own = [info.asids - 1] if info.compute and info.asids > 1 else []
         mmu = MmuRegisters(self.control)
         self.spaces = AddressSpaces(mmu, self.memory, info.asids, reserved=own)
@@ -111,20 +115,23 @@ class Device:
         settings: ChannelSettings | None = None,
         compute: ComputeSettings | None = None,
     ) -> "Device":
-        """Enumerate the machine, bind the policy and switch interrupts on. What an earlier owner
-        left is switched off and cleared: channels that use memory, errors, interrupts.
+        """Enumerate the machine, bind the policy and enable interrupts. State of an earlier owner
+        is cleared first: active channels, errors, interrupts.
 
-        `settings` are those of every channel, `compute` those of the compute engine. Without a
-        policy streams have up to six priorities.
+        Parameters
+        ----------
+        policy : defaults to a `PriorityPolicy` of up to six levels.
+        settings : default settings of channels.
+        compute : settings of the compute engine.
 
-        Raises `DeviceError` for a machine that is no known Signalbox, `PolicyError` for a policy
-        that needs more than the machine has, `PlacementError` for an environment variable,
-        `ChannelActive` for a channel that does not come to rest, `TaskListError` for tasks that do
-        not, `FaultBufferError` for an earlier owner's fault record that does not end.
+        Raises `DeviceError` for an unsupported machine, or one with too few counting semaphores;
+        `PolicyError` if the policy does not fit the channels; `PlacementError` for a bad
+        environment variable; `ChannelActive`, `TaskListError` or `FaultBufferError` if a channel, a
+        task or a fault record of an earlier owner does not end.
         """
-        control = Control(machine)
+        control = ControlPort(machine)
         info = await DeviceInfo.read(control)
-        # Before anything is written to memory, for they may use it.
+        # Stop all channels before the first write to memory, which they may be using.
         for index in range(info.channels):
             await stop(control, index)
         if policy is None:
@@ -138,12 +145,12 @@ class Device:
         return device
 
     async def close(self) -> None:
-        """Switch channels and interrupts off, clear these, unbind and end all address spaces and
-        give the memory of all that back; buffers stay. No call comes after it.
+        """Close all channels and address spaces, disable and clear interrupts, and free the
+        driver's own memory. Buffers are not freed. The device cannot be used afterwards.
 
-        Raises `ChannelActive` for a channel that does not come to rest; the others are closed, and
-        nothing else. `FaultBufferError` for a fault record that does not end: the memory of the
-        fault buffer is not given back.
+        Raises `ChannelActive` if a channel does not stop; the other channels are closed, but
+        nothing else is. Raises `FaultBufferError` if a fault record does not end; the fault buffer
+        is not freed then.
         """
         await self.completion.disable()
         active = None
@@ -166,7 +173,8 @@ class Device:
         self._fault_buffer.free()
 
     async def _take_over(self) -> None:
-        """Clear what an earlier owner has left, now that its channels are at rest."""
+        """Clear the state of an earlier owner, whose channels have stopped, and set up faults and
+        compute engine."""
         halted = await self.completion.halted()
         for index in range(self.info.channels):
             if halted >> index & 1:
@@ -179,7 +187,8 @@ class Device:
             await self.compute.open()
 
     async def _bind_policy(self) -> None:
-        """Give the policy its counting semaphores: the first ones on chip, all 0."""
+        """Bind the policy to the machine, with the first on-chip semaphores as its counting
+        semaphores, all 0. Raises `DeviceError`, `PolicyError`."""
         wanted = self.policy.semaphores
         if wanted > self.info.counters:
             raise DeviceError(
@@ -202,9 +211,9 @@ class Device:
         read_only: bool = False,
         name: str = "",
     ) -> Buffer:
-        """A buffer of device memory, whole pages, mapped in `space`, else the device's.
+        """Allocate a buffer of whole pages, mapped in `space` (default: the device's).
 
-        `space.map(buffer)` maps it in another one too. Raises `OutOfMemory`, `MapError`.
+        `AddressSpace.map` maps it in further spaces. Raises as `AddressSpace.allocate`.
         """
         return await (space or self.space).allocate(size, read_only=read_only, name=name)
 
@@ -216,32 +225,32 @@ class Device:
         read_only: bool = False,
         name: str = "",
     ) -> Buffer:
-        """A new buffer that holds `array`; otherwise as `allocate`."""
+        """Allocate a buffer and fill it with `array`; otherwise as `allocate`."""
         buffer = await self.allocate(array.nbytes, space=space, read_only=read_only, name=name)
         buffer.write(array)
         return buffer
 
     async def free(self, buffer: Buffer) -> None:
-        """Unmap a buffer wherever it is mapped, and give its memory back."""
+        """Unmap a buffer from all spaces and free it. Raises `MemoryUseError` if already freed."""
         for space in self.spaces:
             await space.unmap_all(buffer)
         buffer.free()
 
     def create_space(self, name: str = "", *, context: Context | None = None) -> AddressSpace:
-        """A new address space, for streams and buffers of their own; its tasks run in `context`,
-        else with those of others. Raises `OutOfMemory`, `ContextError`."""
+        """Create an address space. Its tasks run in `context`; by default `Contexts` chooses one.
+        Raises `OutOfMemory`; with `context`, `ContextError` and `DeviceError`."""
         space = self.spaces.create(name)
         if context is not None:
             self._services.engine.contexts.choose(space, context)
         return space
 
     async def close_space(self, space: AddressSpace) -> None:
-        """Close the streams and channels of a space, unbind it and unmap what is in it.
+        """Close an address space with its streams and channels. Buffers are not freed.
 
-        Buffers stay. Raises `ChannelError`, `ChannelActive`, `SpaceError`.
+        Raises `ChannelError`, `ChannelActive`, `SpaceError`.
         """
         if space is self.space:
-            raise SpaceError(f"{space} is the device's own: it ends with the device")
+            raise SpaceError(f"{space} is the device's own: it is closed with the device")
         for stream in [each for each in self._streams if each.space is space]:
             await stream.close()
         for index in [each.index for each in self.channels.values() if each.space is space]:
@@ -252,40 +261,41 @@ class Device:
         self.fences.of(space).end()
 
     def semaphore_address(self, slot: int) -> int:
-        """Virtual address of an on-chip semaphore."""
+        """Virtual address of an on-chip semaphore. Raises `DeviceError` if there is none."""
         if not 0 <= slot < self.info.semaphores:
             raise DeviceError(f"semaphore {slot} is outside 0 … {self.info.semaphores - 1}")
         return self.info.window + slot * SLOT_BYTES
 
     @property
     def engine(self) -> ComputeEngine:
-        """The compute engine. Raises `DeviceError` without one."""
+        """The compute engine. Raises `DeviceError` if there is none."""
         return self._services.engine
 
     # Time
 
     async def time_ns(self) -> int:
-        """PTIMER now."""
+        """Current PTIMER value, in ns."""
         return await self.control.time_ns()
 
     def cycle_of(self, time_ns: int) -> int:
-        """The machine's cycle (`Machine.now`) of a PTIMER value, such as an event's."""
+        """Machine cycle (as `Machine.now`) at a PTIMER value in ns, such as that of an event."""
         return self.clock.cycle_of(time_ns)
 
     # Streams
 
     @property
     def priority_range(self) -> tuple[int, int]:
-        """(least, greatest) stream priority: 0 and a number at or below it, as in CUDA."""
+        """(least, greatest) stream priority: 0 and a number at or below 0, as in CUDA."""
         return self.channels.priority_range
 
     async def stream(
         self, priority: int = 0, *, space: AddressSpace | None = None, name: str = ""
     ) -> Stream:
-        """A new stream in `space`, else the device's. A lower `priority` is more urgent; it is
-        clamped to `priority_range`.
+        """Create a stream in `space` (default: the device's). A lower `priority` is more urgent; it
+        is clamped to `priority_range`.
 
-        Raises `DeviceError` when other spaces have all channels of that priority; `OutOfAsids`.
+        Raises as `ChannelPool.for_priority`: `DeviceError` if other spaces hold all channels of
+        that priority, `OutOfAsids`, `OutOfMemory`, …
         """
         space, name = space or self.space, name or f"stream {len(self._streams)}"
         fences = self.fences.of(space)
@@ -299,22 +309,24 @@ class Device:
         return stream
 
     async def _closed(self, stream: Stream) -> None:
-        """A stream has ended: its channel is closed when no other one is in it."""
+        """Remove a closed stream, and close its channel if no other stream uses it."""
         self._streams.remove(stream)
         self.fences.of(stream.space).give(stream.fence)
         if all(each.channel is not stream.channel for each in self._streams):
             await self.channels.close(stream.channel.index)
 
     def event(self, *, interrupt: bool = True) -> Event:
-        """A new event. Only one made with `interrupt` can be waited for by the CPU."""
+        """Create an event. The CPU can wait only for events created with `interrupt`."""
         return Event(self._services, interrupt=interrupt)
 
     async def channel(self, index: int, space: AddressSpace | None = None) -> Channel:
-        """A hardware channel in `space`, else the device's. See `ChannelPool.open`."""
+        """A hardware channel in `space` (default: the device's), opened if necessary. See
+        `ChannelPool.open`."""
         return await self.channels.open(index, space or self.space)
 
     async def synchronize(self) -> None:
-        """Wait until all streams have ended what was submitted. Raises `ChannelError`."""
+        """Wait until everything submitted to all streams has ended. Raises as
+        `Completion.wait_fence`."""
         fences = [await stream.record_fence() for stream in self._streams]
         for fence, value in fences:
             await self.completion.wait_fence(fence, value, tuple(self.channels.values()))

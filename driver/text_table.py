@@ -1,4 +1,4 @@
-"""Numbers and aligned tables as plain text, for reports."""
+"""Formatting of numbers and aligned tables as plain text, for reports."""
 
 from collections.abc import Sequence
 
@@ -6,23 +6,24 @@ __all__ = ["counted", "number", "table", "times"]
 
 
 def number(value: float) -> str:
-    """A whole number with separators."""
+    """A number rounded to an integer, with thousands separators."""
     return f"{value:,.0f}"
 
 
 def counted(count: int, one: str, several: str = "") -> str:
-    """A number of things: "1 copy", "2,000 copies"; `several` where it is not `one` with an s."""
+    """A count with its noun: "1 copy", "2,000 copies". `several` is the plural if it is not `one`
+    plus "s"."""
     return f"{number(count)} {one if count == 1 else several or one + 's'}"
 
 
 def times(baseline: float, value: float) -> str:
-    """How many times smaller `value` is."""
+    """Ratio of `baseline` to `value`, "-" if `value` is 0."""
     return f"{baseline / value:.2f}x" if value else "-"
 
 
 def table(rows: Sequence[Sequence[object]], *heads: Sequence[object]) -> str:
-    """Rows as aligned text: the first column to the left, numbers to the right. A head that spans
-    several columns is followed by None for each further one."""
+    """Rows as aligned text: the first column left-aligned, the others right-aligned. A heading that
+    spans several columns is followed by None for each further column."""
     cells = [[str(cell) for cell in row] for row in rows]
     lowest = [str(cell) for cell in heads[-1]]
     columns = range(len(lowest))
@@ -50,7 +51,7 @@ def table(rows: Sequence[Sequence[object]], *heads: Sequence[object]) -> str:
 
 
 def _spans(head: Sequence[object]) -> list[tuple[int, str, int]]:
-    """Column, title and number of columns of the parts of a head."""
+    """(first column, title, number of columns) of each part of a heading."""
     starts = [column for column, cell in enumerate(head) if cell is not None]
     ends = [*starts[1:], len(head)]
     return [(start, str(head[start]), end - start) for start, end in zip(starts, ends, strict=True)]

@@ -17,11 +17,11 @@ from typing import TextIO
 
 from signalbox.driver.text_table import counted, number, table
 from signalbox.driver.workload import report
-from signalbox.driver.workload.entries import WorkloadError
 from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.replay import Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
 from signalbox.hw import options
+from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw.config import Config
 from signalbox.hw.options import program
 from signalbox.hw.sm.port import CoreError

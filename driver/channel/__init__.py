@@ -1,1 +1,1 @@
-"""Hardware channels: ring, settings, priority policies, and copies that have failed."""
+"""Hardware channels: ring, settings, priority policies, recovery of failed copies."""

@@ -1,4 +1,4 @@
-"""One hardware channel: its ring, its pushbuffer memory, its doorbell and its errors.
+"""A hardware channel: ring, pushbuffer memory, doorbell and errors.
 
 Order of a submission (spec page 60, 3.5): write the segment, write the ring entry, write
 USERD.GP_PUT, ring the doorbell.
@@ -28,7 +28,7 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.driver.memory.translation_fault import TranslationFault
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import USERD_BYTES, GpEntry, HostMethod, Userd, pack
@@ -37,19 +37,19 @@ from signalbox.hw.page_tables import AccessType
 __all__ = ["Channel", "ChannelResources", "clear_errors", "stop"]
 
 POLL_CYCLES = 200
-"""Cycles between looks at GP_GET while a ring or its pushbuffer memory is full, and at a channel
-that was switched off."""
+"""Cycles between two polls, of GP_GET while the ring or its pushbuffer memory is full, and of a
+channel that is being disabled."""
 
 STOP_CYCLES = 100_000
-"""Cycles after which a channel that was switched off must be done with its memory."""
+"""Cycles within which a disabled channel must stop using its memory."""
 
 _DWORD = 4
 _ENTRY_BYTES = 8
 
 
-async def stop(control: Control, index: int) -> None:
-    """Switch a channel off and wait until the hardware is done with its memory, at most
-    `STOP_CYCLES`. Raises `ChannelActive`."""
+async def stop(control: ControlPort, index: int) -> None:
+    """Disable a channel and wait until the hardware no longer uses its memory. Raises
+    `ChannelActive` after `STOP_CYCLES`."""
     await control.write_channel(index, "CONTROL", ENABLE=0)
     waited = 0
     while (await control.read_channel_fields(index, "STATUS"))["ACTIVE"]:
@@ -59,23 +59,23 @@ async def stop(control: Control, index: int) -> None:
         waited += POLL_CYCLES
 
 
-async def clear_error(control: Control, index: int) -> None:
-    """Clear a channel's error, if it has one; if it is switched on, it goes on."""
+async def clear_error(control: ControlPort, index: int) -> None:
+    """Clear a channel's error, if there is one. An enabled channel then resumes."""
     for name in ("INTR_0", "INTR_1"):
         pending = await control.read_channel(index, name)
         if pending:
             await control.write_channel(index, name, pending)
 
 
-async def clear_errors(control: Control, index: int) -> None:
-    """Clear all errors of a channel that is switched off: behind one there may be another."""
+async def clear_errors(control: ControlPort, index: int) -> None:
+    """Clear all errors of a disabled channel; clearing one may reveal the next."""
     while (await control.read_channel_fields(index, "STATUS"))["HALTED"]:
         await clear_error(control, index)
 
 
 @dataclass
 class _Segment:
-    """Pushbuffer bytes of one ring entry; `entry` counts all entries since the start."""
+    """Pushbuffer bytes `start` … `end` - 1, in use by ring entry number `entry` since the start."""
 
     entry: int
     start: int
@@ -84,9 +84,9 @@ class _Segment:
 
 @dataclass(frozen=True)
 class ChannelResources:
-    """What the channels of a device have in common; without a compute engine, no `compute`."""
+    """Resources shared by the channels of a device. `compute` is None without a compute engine."""
 
-    control: Control
+    control: ControlPort
     memory: Memory
     spaces: AddressSpaces
     faults: FaultLog
@@ -94,12 +94,13 @@ class ChannelResources:
 
 
 class Channel:
-    """A channel that is switched on. Made by `Device.channel`. Everything that it does is in the
-    address space `space`, whose ASID it keeps from `open` to `close`; so its context. `tasks` are
-    those that it launched.
+    """An enabled channel. Created by `ChannelPool.open`.
 
-    Several tasks may submit; each submission is one ring entry, so none is torn. They take turns
-    in the order in which they came, also while the ring is full.
+    All its accesses are in address space `space`. It holds the space's ASID, and its place in a
+    context, from `open` to `close`. `tasks` are the compute tasks it has launched.
+
+    Several callers may submit. Each submission is one ring entry, so submissions never interleave;
+    they are served in order of arrival, also while the ring is full.
     """
 
     def __init__(
@@ -127,12 +128,12 @@ class Channel:
         self._lock = FairLock(self.machine)
 
     async def open(self, first: Pushbuffer) -> None:
-        """Map its memory, write the registers and switch the channel on; it begins with `first`. To
-        be called once. What other tasks submit meanwhile waits for its turn: GP_GET is still that
-        of the channel's last start.
+        """Map the channel's memory, write its registers and enable it, with `first` as its first
+        submission. Call once. Submissions of other callers wait meanwhile, as GP_GET is still that
+        of the channel's previous start.
 
-        Raises `ChannelActive` when what it did before does not end, `OutOfAsids`, `OutOfMemory`;
-        then its memory is given back.
+        Raises `ChannelActive` if earlier work of the channel does not end; `OutOfAsids`;
+        `OutOfAddresses`; `OutOfMemory`. Its memory is freed then.
         """
         async with self.turn():
             try:
@@ -147,7 +148,7 @@ class Channel:
             await self.ring_doorbell()
 
     async def _join(self, asid: int) -> "Context | None":
-        """Have a context for tasks, if there is one."""
+        """Join a context for compute tasks; None if there is none."""
         compute = self._resources.compute
         if compute is None:
             return None
@@ -156,7 +157,7 @@ class Channel:
         return context
 
     async def _allocate(self) -> None:
-        """Ring, USERD and memory for pushbuffers; the machine writes only USERD, and so no copy
+        """Allocate ring, USERD and pushbuffer memory. Only USERD is mapped writable, so no copy
         can damage the others."""
         settings = self.settings
         self._ring = await self._map(settings.ring_entries * _ENTRY_BYTES, "ring")
@@ -174,7 +175,7 @@ class Channel:
     async def _start(self, asid: int, context: int) -> None:
         ring, userd, settings = self.space.at(self._ring), self.space.at(self._userd), self.settings
         limit = settings.ring_entries.bit_length() - 1
-        # A start while it is active would hold up the control port, doorbells of all channels too.
+        # Enabling an active channel would stall the control port, and with it all doorbells.
         await stop(self.control, self.index)
         await self._write("GP_BASE", ring & 0xFFFF_FFFF)
         await self._write("GP_BASE_HI", OFFSET=ring >> 32, LIMIT2=limit)
@@ -192,14 +193,14 @@ class Channel:
         await self._write("CONTROL", ENABLE=1)
 
     async def close(self) -> None:
-        """Switch the channel off and give its memory back, once the hardware is done with it. Its
-        errors no longer ask for the interrupt. Raises `ChannelActive`."""
+        """Disable the channel, clear its errors, and free its memory once the hardware no longer
+        uses it. Raises `ChannelActive`."""
         await stop(self.control, self.index)
         await clear_errors(self.control, self.index)
         await self._free()
 
     async def _free(self) -> None:
-        """Unmap and free its memory, and need neither context nor ASID any more."""
+        """Unmap and free the channel's memory; leave its context and release its ASID."""
         self.tasks.end()
         for buffer in self._buffers:
             await self.space.unmap_all(buffer)
@@ -213,7 +214,7 @@ class Channel:
             self._asid = None
 
     async def set_slice(self, cycles: int) -> None:
-        """Change the time slice, 1 … 2^31 cycles."""
+        """Set the time slice, 1 … 2^31 cycles. Raises `ValueError`."""
         if not 1 <= cycles <= 1 << 31:
             raise ValueError(f"cycles = {cycles} is outside 1 … 2^31")
         await self._write("SLICE", cycles)
@@ -222,16 +223,16 @@ class Channel:
 
     @property
     def largest_segment(self) -> int:
-        """Most dwords of one submission."""
+        """Maximum number of dwords of one submission."""
         return self.settings.pushbuffer_bytes // 4 // _DWORD
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Have the ring to oneself for `enqueue`; who asked first is first."""
+        """Lock on the ring, to be held for `enqueue`; granted in order of arrival."""
         return self._lock
 
     async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
-        """Put a pushbuffer on the channel, in turn, and ring its doorbell; as `enqueue`. An empty
-        one is nothing."""
+        """Submit a pushbuffer and ring the doorbell. Does nothing if it is empty. Otherwise as
+        `enqueue`, within a `turn`."""
         dwords = commands.dwords if isinstance(commands, Pushbuffer) else list(commands)
         if not dwords:
             return
@@ -240,13 +241,15 @@ class Channel:
         await self.ring_doorbell()
 
     async def enqueue(self, dwords: Sequence[int], *, sync: bool = False) -> None:
-        """Put a pushbuffer on the ring, in one's `turn`; it is heard of with the next doorbell.
-        Waits while the ring or its memory is full.
+        """Put a pushbuffer on the ring, within a `turn`. The hardware sees it at the next doorbell.
+        Waits while the ring or its pushbuffer memory is full.
 
-        `sync`: it is not fetched before everything earlier was executed (SYNC = WAIT).
+        Parameters
+        ----------
+        sync : fetch the segment only after everything earlier has been executed (SYNC = WAIT).
 
-        Raises `ChannelError` when the channel is halted and so will never have room,
-        `ValueError` for a pushbuffer above `largest_segment`.
+        Raises `ChannelError` if there is no room and the channel is halted, `ValueError` for more
+        dwords than `largest_segment`.
         """
         if len(dwords) > self.largest_segment:
             raise ValueError(
@@ -261,8 +264,8 @@ class Channel:
         self._push(self.space.at(self._arena) + start, dwords, sync)
 
     async def submit_segment(self, va: int, dwords: Sequence[int], *, sync: bool = False) -> None:
-        """Put a pushbuffer on the channel that the caller has put at a virtual address of the
-        channel's space, where it must stay until it was executed."""
+        """Submit a segment that the caller has written to virtual address `va` of the channel's
+        space. It must stay there until it has been executed. Raises `ChannelError` as `enqueue`."""
         async with self.turn():
             while self._full():
                 await self._recycle()
@@ -270,11 +273,11 @@ class Channel:
         await self.ring_doorbell()
 
     async def ring_doorbell(self) -> None:
-        """Tell the hardware that GP_PUT has moved."""
+        """Ring the channel's doorbell, so that the hardware reads GP_PUT."""
         await self.control.write("DOORBELL", CHID=self.index)
 
     def _push(self, va: int, dwords: Sequence[int], sync: bool) -> None:
-        """Write the entry of the segment at `va`, and GP_PUT."""
+        """Write the ring entry of the segment at `va`, then GP_PUT."""
         entries = self.settings.ring_entries
         entry = pack(GpEntry, address=va // _DWORD, length=len(dwords), sync_wait=sync)
         self._copies.submitted(self._submitted, dwords)
@@ -288,7 +291,8 @@ class Channel:
         return self._submitted - self._started >= self.settings.ring_entries - 1
 
     def _place(self, size: int) -> int | None:
-        """Offset of free pushbuffer memory, None when there is none or the ring is full."""
+        """Offset of `size` free bytes of pushbuffer memory; None if there are none, or if the ring
+        is full."""
         if self._full():
             return None
         if not self._segments:
@@ -301,10 +305,11 @@ class Channel:
         return last if last + size < first else None
 
     async def _recycle(self) -> None:
-        """Learn how far the channel is and forget segments that it has left; wait when none.
+        """Free the segments that the channel has finished; wait if there is no progress. Raises
+        `ChannelError` if the channel is halted.
 
-        GP_GET passes an entry when its processing starts (1.1), so a segment is left only when
-        GP_GET has passed the entry behind it.
+        GP_GET passes an entry when its processing starts (1.1), so a segment is finished only once
+        GP_GET has passed the next entry.
         """
         if self.failure is not None:
             raise self.failure
@@ -317,14 +322,14 @@ class Channel:
             await self.machine.wait_cycles(POLL_CYCLES)
 
     async def update(self) -> int:
-        """Read GP_GET; number of entries whose processing has started, since the channel began."""
+        """Read GP_GET. Returns the number of entries started since the channel was enabled."""
         get = await self.control.read_channel(self.index, "GP_GET")
         self._started += (get - self._started) % self.settings.ring_entries
         return self._started
 
     async def progress(self) -> int:
-        """A number that changes while the channel executes methods, or is the time while its
-        copies and tasks run."""
+        """A number that keeps changing while the channel executes methods, or has copies or tasks
+        running."""
         status = await self.control.read_channel_fields(self.index, "STATUS")
         if status["COPIES"] or status["TASKS"]:
             return self.machine.now()
@@ -332,14 +337,14 @@ class Channel:
 
     @property
     def submitted(self) -> int:
-        """Number of entries submitted since the channel began."""
+        """Number of entries submitted since the channel was enabled."""
         return self._submitted
 
     async def drain(self, *, poll: int = POLL_CYCLES, patience: int = 100_000) -> None:
-        """Wait until everything submitted was executed, whatever it was, by looking at the status
-        every `poll` cycles. Streams have better ways; this one needs nothing of the commands.
+        """Wait until everything submitted has been executed, by polling the status every `poll`
+        cycles. Unlike a fence, this needs no support from the submitted commands.
 
-        Raises `ChannelError` when the channel halts, `ChannelTimeout` when it executes nothing for
+        Raises `ChannelError` if the channel halts, `ChannelTimeout` if it executes nothing for
         `patience` cycles.
         """
         waited, seen = 0, -1
@@ -363,7 +368,7 @@ class Channel:
     # Errors
 
     async def check(self) -> ChannelError | None:
-        """The error that halts the channel, if any, with the translation fault behind it."""
+        """The error that halts the channel, if any, with the translation fault that caused it."""
         if self.failure is None:
             failure = await read_error(self.control, self.index)
             if failure is not None and self._asid is not None:
@@ -372,7 +377,8 @@ class Channel:
         return self.failure
 
     async def _explain(self, failure: ChannelError, asid: int) -> ChannelError:
-        """All that is known of an error; a task that failed takes note."""
+        """Complete an error with the task or the translation fault that caused it. A task that has
+        failed is marked as such."""
         compute, faults = self._resources.compute, self._resources.faults
         if failure.of_task and compute is not None:
             error = await compute.explain(failure, asid, self.tasks, faults)
@@ -384,14 +390,15 @@ class Channel:
         return failure
 
     async def resume(self) -> None:
-        """Retry what failed, and go on. The machine executes a held method again. It keeps nothing
-        of a failed copy, so the driver repeats that (`driver.channel.copy_replay`). A failed task
-        is over: the channel goes on behind it.
+        """Retry the failed operation and resume the channel.
 
-        A copy that still cannot be translated leaves the channel halted, with `failure` saying
-        what is missing now. If another copy has failed since (`ChannelError.more`), the channel
-        stays halted, now for that one. Raises `RepeatError` for a copy that cannot be repeated;
-        `skip` goes on behind it.
+        The machine executes a held method again. It keeps no state of a failed copy, so the driver
+        repeats the copy itself (`driver.channel.copy_replay`). A failed task is not retried; the
+        channel continues after it.
+
+        If the copy still faults, the channel stays halted and `failure` describes the new fault. If
+        another copy has failed meanwhile (`ChannelError.more`), the channel stays halted for that
+        one. Raises `RepeatError` if the copy cannot be repeated; `skip` then continues after it.
         """
         failure = await self.check()
         if failure is not None and failure.repeatable:
@@ -402,10 +409,10 @@ class Channel:
         await self._clear()
 
     async def _repeat(self, failure: ChannelError) -> ChannelError | None:
-        """Repeat the copy that failed; the error that is left."""
+        """Repeat the failed copy. Returns the error that remains, or None."""
         copy = await self._failed(failure)
         if copy is None:
-            raise RepeatError(f"channel {self.index}: the copy that failed is not known as a whole")
+            raise RepeatError(f"channel {self.index}: the failed copy is not fully known")
         if failure.cause is not Cause.COPY_SEMAPHORE:
             try:
                 move(copy, self.space, self._resources.memory)
@@ -420,18 +427,20 @@ class Channel:
         return None
 
     async def _failed(self, failure: ChannelError) -> LaunchedCopy | None:
-        """The copy behind an error, if it is one and known."""
+        """The copy that caused an error; None for other errors and unknown copies."""
         if not failure.of_copy:
             return None
         executed = await self.control.read_channel(self.index, "METHODS")
         return self._copies.failed(executed, failure.data, failure.va)
 
     async def skip(self) -> None:
-        """Clear the error; the held method becomes a NOP (2.4), the channel goes on behind it."""
+        """Clear the error and continue after the failed operation; a held method becomes a NOP
+        (2.4)."""
         await self.replace(HostMethod.NOP, 0)
 
     async def replace(self, method: int, data: int, subchannel: int = 0) -> None:
-        """Clear the error; `method` (byte offset) is executed in place of the held one."""
+        """Clear the error and resume. `method` (byte offset) is executed instead of the held one,
+        if there is one."""
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         if held["VALID"]:
             failure = await self.check()

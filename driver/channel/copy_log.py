@@ -1,6 +1,6 @@
-"""The copies that a channel was given, so that one that failed can be told apart and repeated.
+"""Log of the copies launched by a channel, so that a failed one can be identified and repeated.
 
-The machine remembers of a copy that failed its LAUNCH_DMA and the address, no more.
+The machine keeps only the LAUNCH_DMA data and the address of a failed copy.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, LaunchTransfe
 __all__ = ["CopyLog", "LaunchedCopy"]
 
 _MOST_RUNNING = 16
-"""More copies of a channel than can be under way."""
+"""Upper bound of the copies of one channel that can be in flight."""
 
 _PAGE = 4096
 
@@ -23,8 +23,15 @@ _ADDRESSES = 1 << VA_BITS
 
 @dataclass(frozen=True)
 class LaunchedCopy:
-    """One LAUNCH_DMA: the channel's method `number` since its start, in its ring entry `entry`,
-    with the copy class's methods as they then were."""
+    """One LAUNCH_DMA.
+
+    Members
+    -------
+    number : number of the method since the channel's start.
+    entry : number of its ring entry since the channel's start.
+    word : LAUNCH_DMA data.
+    methods : data of the copy class's other methods at that time, by byte offset.
+    """
 
     number: int
     entry: int
@@ -32,7 +39,7 @@ class LaunchedCopy:
     methods: dict[int, int]
 
     def field(self, name: str) -> int:
-        """A field of LAUNCH_DMA."""
+        """Value of a field of LAUNCH_DMA."""
         field = CopyLaunch.as_shape()[name]
         width = field.width if isinstance(field.width, int) else 0
         return self.word >> field.offset & (1 << width) - 1
@@ -46,29 +53,29 @@ class LaunchedCopy:
 
     @property
     def sources(self) -> list[tuple[int, int]]:
-        """(address, bytes) of every line that it reads."""
+        """(address, bytes) of every line read."""
         return self._lines(*self._source)
 
     @property
     def destinations(self) -> list[tuple[int, int]]:
-        """(address, bytes) of every line that it writes."""
+        """(address, bytes) of every line written."""
         return self._lines(*self._destination)
 
     @property
     def _source(self) -> tuple[int, int]:
-        """Address and pitch."""
+        """Source address and pitch."""
         start = self._address(CeMethod.OFFSET_IN_LOWER, CeMethod.OFFSET_IN_UPPER)
         return start, self._number(CeMethod.PITCH_IN)
 
     @property
     def _destination(self) -> tuple[int, int]:
-        """Address and pitch."""
+        """Destination address and pitch."""
         start = self._address(CeMethod.OFFSET_OUT_LOWER, CeMethod.OFFSET_OUT_UPPER)
         return start, self._number(CeMethod.PITCH_OUT)
 
     @property
     def _shape(self) -> tuple[int, int]:
-        """Bytes of a line, and lines; of what copies nothing, none."""
+        """Bytes per line, and number of lines; (0, 0) for a launch that copies nothing."""
         if self.field("transfer") == LaunchTransfer.NONE:
             return 0, 0
         lines = self._number(CeMethod.LINE_COUNT) if self.field("multi_line") else 1
@@ -80,18 +87,18 @@ class LaunchedCopy:
 
     @property
     def semaphore(self) -> int:
-        """Address of the semaphore that it releases at its end, if it does."""
+        """Address of the semaphore released at the end; meaningful only if LAUNCH_DMA has one."""
         return self._address(CeMethod.SET_SEMAPHORE_B, CeMethod.SET_SEMAPHORE_A)
 
     @property
     def payload(self) -> int:
-        """What it releases that with."""
+        """Payload of that release."""
         high = CeMethod.SET_SEMAPHORE_PAYLOAD_UPPER if self.field("wide") else None
         return self._number(CeMethod.SET_SEMAPHORE_PAYLOAD, high)
 
     def touches(self, va: int) -> bool:
-        """Whether the page of a virtual address is one of those from its first to its last byte,
-        or its semaphore's."""
+        """Whether the page of a virtual address lies in the range from the first to the last byte
+        of source or destination, or holds the copy's semaphore."""
         width, lines = self._shape
         ends = [
             (start, (lines - 1) * pitch + width)
@@ -106,10 +113,10 @@ class LaunchedCopy:
 
 
 class CopyLog:
-    """Copies of one channel since its start, as far as they may still fail.
+    """Copies of one channel that may still fail.
 
-    A copy is known when the pushbuffer that launches it was submitted through the channel, and no
-    method group that matters for it spans two submissions.
+    A copy is known if its pushbuffer was submitted through the channel, and none of its method
+    groups spans two submissions.
     """
 
     def __init__(self) -> None:
@@ -120,7 +127,7 @@ class CopyLog:
         self._over = -1
 
     def submitted(self, entry: int, dwords: Sequence[int]) -> None:
-        """Ring entry number `entry` brings these dwords."""
+        """Record the copies in the dwords of ring entry number `entry`."""
         for item in decode(dwords, objects=self._objects):
             if not isinstance(item, Method):
                 continue
@@ -135,20 +142,21 @@ class CopyLog:
             self._methods += 1
 
     def left(self, entry: int) -> None:
-        """All ring entries below `entry` were executed: their copies have been launched."""
+        """Drop copies that can no longer fail, as all ring entries below `entry` have executed."""
         copies = self._copies
         while len(copies) > _MOST_RUNNING and copies[_MOST_RUNNING].entry < entry:
             copies.popleft()
 
     def replaced(self, executed: int) -> None:
-        """The method behind the first `executed` ones is not executed, but another."""
+        """Drop the copy launched by method number `executed`, which was replaced by another
+        method."""
         self._copies = deque(each for each in self._copies if each.number != executed)
 
     def failed(self, executed: int, word: int, va: int) -> LaunchedCopy | None:
-        """The copy with LAUNCH_DMA `word` that failed at `va`, when `executed` methods have been;
-        None for one that is not known.
+        """The copy with LAUNCH_DMA data `word` that failed at `va`, after `executed` methods; None
+        if unknown.
 
-        It is the last one, or one of those that the last ones were pipelined behind.
+        Candidates are the last copy and the copies that it is pipelined behind.
         """
         launched = [each for each in self._copies if self._over < each.number < executed]
         running: list[LaunchedCopy] = []
@@ -159,6 +167,6 @@ class CopyLog:
         return next((x for x in reversed(running) if x.word == word and x.touches(va)), None)
 
     def over(self, copy: LaunchedCopy | None) -> None:
-        """The channel goes on behind a copy that failed."""
+        """Note that the channel continues after a failed copy."""
         if copy is not None:
             self._over = copy.number

@@ -1,15 +1,15 @@
-"""Carries out a copy in the machine's place, once what it failed for was repaired.
+"""Repeats a failed copy in software, once the cause of the failure has been repaired.
 
-A copy engine keeps nothing of a copy that has failed, and the channel goes on behind it when its
-error is cleared. So before that the driver moves the bytes itself, through the mappings of the
-channel's address space, and releases the copy's semaphore: what follows finds all as if the copy
-had been good. Its interrupt (INTR_COPY) is not raised.
+A copy engine keeps no state of a failed copy, and the channel continues after it when its error is
+cleared. Before that, the driver therefore moves the bytes itself, through the mappings of the
+channel's address space, and releases the copy's semaphore, as if the copy had succeeded. The copy's
+interrupt (INTR_COPY) is not raised.
 """
 
 from signalbox.driver.channel.copy_log import LaunchedCopy
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.methods import LaunchSemaphore
 from signalbox.hw.page_tables import AccessType
@@ -20,16 +20,16 @@ _PAGE = 4096
 
 
 class RepeatError(Exception):
-    """A copy that failed cannot be repeated; the message says why."""
+    """A failed copy cannot be repeated; the message says why."""
 
 
 def move(copy: LaunchedCopy, space: AddressSpace, memory: Memory) -> None:
-    """Copy all bytes. Raises `TranslationFault`, `RepeatError`; then none were."""
+    """Copy all bytes. Raises `TranslationFault` or `RepeatError` before any byte is copied."""
     sources = _spans(copy.sources, copy.field("src_physical"), space, AccessType.READ)
     targets = _spans(copy.destinations, copy.field("dst_physical"), space, AccessType.WRITE)
     for address, size in (*sources, *targets):
         if address + size > memory.size:
-            raise RepeatError(f"the copy goes past the {memory.size} bytes of physical memory")
+            raise RepeatError(f"the copy runs past the {memory.size} bytes of physical memory")
     data, at = b"".join(memory.machine.memory_read(*span) for span in sources), 0
     for address, size in targets:
         memory.machine.memory_write(address, data[at : at + size])
@@ -39,7 +39,7 @@ def move(copy: LaunchedCopy, space: AddressSpace, memory: Memory) -> None:
 def _spans(
     lines: list[tuple[int, int]], physical: int, space: AddressSpace, access: AccessType
 ) -> list[tuple[int, int]]:
-    """Where lines lie in physical memory, in pieces."""
+    """(physical address, bytes) of lines, split at page boundaries. Raises `TranslationFault`."""
     if physical:
         return lines
     found = []
@@ -51,7 +51,7 @@ def _spans(
     return found
 
 
-async def release(copy: LaunchedCopy, space: AddressSpace, control: Control) -> None:
+async def release(copy: LaunchedCopy, space: AddressSpace, control: ControlPort) -> None:
     """Release the semaphore of a copy, if it has one. Raises `TranslationFault`, `RepeatError`."""
     kind, va = copy.field("semaphore"), copy.semaphore
     if kind == LaunchSemaphore.NONE:
@@ -61,7 +61,9 @@ async def release(copy: LaunchedCopy, space: AddressSpace, control: Control) -> 
     stamped, wide = kind == LaunchSemaphore.FOUR_WORDS, bool(copy.field("wide"))
     if WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES:
         if stamped:
-            raise RepeatError("the copy ends with a time on chip, which only the machine can give")
+            raise RepeatError(
+                "the copy ends with an on-chip timestamp, which only the machine can write"
+            )
         slot = (va - WINDOW_BASE) // SLOT_BYTES
         high = 0 if wide else await control.read_semaphore(slot) >> 32 << 32
         await control.write_semaphore(slot, high | copy.payload)

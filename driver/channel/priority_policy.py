@@ -1,7 +1,7 @@
-"""How stream priorities become channels, and what surrounds a copy (COPY-20 … COPY-24).
+"""Policies that map stream priorities to channels and wrap copies (COPY-20 … COPY-24).
 
-A policy is any object with the members of `Policy`; give it to `Device.open`. It is the only
-place that knows priorities: the hardware has none (COPY-21).
+A policy is any object with the members of `Policy`; pass it to `Device.open`. Priorities exist only
+here: the hardware has none (COPY-21).
 """
 
 from collections.abc import Collection, Sequence
@@ -20,55 +20,62 @@ __all__ = [
 
 
 class PolicyError(ValueError):
-    """A policy that the device at hand cannot carry out, or a stream for which it has no channel;
-    the message names the numbers."""
+    """A policy does not fit the device, or has no usable channel for a stream; the message gives
+    the numbers."""
 
 
 class Policy(Protocol):
-    """Mapping from streams to channels, and the commands around their copies.
+    """Maps streams to channels, and wraps their copies in commands.
 
     Members
     -------
-    stream_priorities : how many priorities streams may have: 0 (least urgent) down to
-        1 - `stream_priorities` (CUDA: a lower number is more urgent).
-    semaphores : how many on-chip counting semaphores the policy needs.
+    stream_priorities : number of stream priorities, 0 (least urgent) down to
+        1 - `stream_priorities` (as in CUDA, a lower number is more urgent).
+    semaphores : number of on-chip counting semaphores that the policy needs.
     """
 
     stream_priorities: int
     semaphores: int
 
     def bind(self, channels: int, semaphores: Sequence[int]) -> None:
-        """Take a device with `channels` channels; `semaphores` are the addresses of as many
-        counting semaphores as asked for, all 0. Raises `PolicyError`."""
+        """Set up the policy for a device.
+
+        Parameters
+        ----------
+        channels : number of channels of the device.
+        semaphores : addresses of the counting semaphores requested, all of value 0.
+
+        Raises `PolicyError` if the device does not suffice.
+        """
         ...
 
     def channel(self, priority: int, usable: Collection[int]) -> int:
-        """Channel, one of `usable`, for a stream that has just been given `priority`, inside the
-        range (COPY-22). Raises `PolicyError` when none of that priority is usable."""
+        """Choose one of the `usable` channels for a stream of `priority`, which is in range
+        (COPY-22). Raises `PolicyError` if no channel of that priority is usable."""
         ...
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
-        """Append what precedes a copy in `channel`."""
+        """Append the commands that precede a copy in `channel`."""
         ...
 
     def after_copy(self, channel: int, commands: Pushbuffer) -> None:
-        """Append what follows a copy in `channel`."""
+        """Append the commands that follow a copy in `channel`."""
         ...
 
 
 class LevelledChannels:
-    """Channels that belong to internal priorities 1 (lowest) … `levels`; nothing around copies.
+    """Assigns channels to internal priorities 1 (lowest) … `levels`; adds no commands to copies.
 
     Parameters
     ----------
-    levels : P of COPY-20.
-    channels_per_level : how many channels each level has, lowest level first; else the device's
-        channels are dealt out evenly.
-    stream_priorities : how many priorities streams may have, at least 1; else `levels`. They are
-        spread over the levels in order, the most urgent on the highest.
+    levels : number of internal priorities, P of COPY-20.
+    channels_per_level : number of channels of each level, lowest level first; defaults to an even
+        split of the device's channels.
+    stream_priorities : number of stream priorities, at least 1; defaults to `levels`. They are
+        spread over the levels in order, the most urgent on the highest level.
 
-    Streams of one level take its channels in turn, those that they can use. Channel numbers start
-    with the lowest level.
+    Streams of one level are assigned its usable channels in rotation. The lowest level has the
+    lowest channel numbers. Raises `PolicyError` for bad arguments.
     """
 
     semaphores = 0
@@ -140,7 +147,7 @@ class LevelledChannels:
                 self._next[index] = (members.index(channel) + 1) % len(members)
                 return channel
         names = ", ".join(map(str, members))
-        raise PolicyError(f"of the channels of priority {priority} ({names}) none is usable")
+        raise PolicyError(f"none of the channels of priority {priority} ({names}) is usable")
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
         """Nothing."""
@@ -150,19 +157,19 @@ class LevelledChannels:
 
 
 class NoPriorityPolicy(LevelledChannels):
-    """Bare copies: issue order and time slices only, the baseline of COPY-24. Streams go to the
-    same channels as under a `PriorityPolicy` made with the same arguments."""
+    """Bare copies, ordered only by issue order and time slices: the baseline of COPY-24. Channels
+    are assigned as by a `PriorityPolicy` with the same arguments."""
 
 
 class PriorityPolicy(LevelledChannels):
-    """Priorities by counting semaphores, exactly COPY-20 … COPY-23.
+    """Priorities by counting semaphores, exactly as in COPY-20 … COPY-23.
 
-    S(p), for p = 2 … `levels`, counts the unexecuted copies of priority p. A copy of priority N
-    waits until S(N + 1) … S(`levels`) are all 0, and is counted in S(N) from its turn to its end.
+    S(p), for p = 2 … `levels`, counts the outstanding copies of priority p. A copy of priority N
+    waits until S(N + 1) … S(`levels`) are all 0, and is counted in S(N) from then to its end.
 
-    Only the highest level is counted while it waits for an engine: the acquires of the levels in
-    between stand before their increments and are decided only once an engine is free (COPY-13), so
-    those levels compete with lower ones by age. `CountFirstPolicy` cures that.
+    Only the highest level is counted while it waits for an engine. At intermediate levels the
+    acquires come before the increment and are decided only once an engine is free (COPY-13), so
+    these levels compete with lower ones by age. `CountFirstPolicy` avoids that.
     """
 
     def __init__(
@@ -179,7 +186,7 @@ class PriorityPolicy(LevelledChannels):
         return self.addresses[level - 2]
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
-        """Acquire S(p) == 0 for every higher p, in rising order; then increment S(N)."""
+        """Acquire S(p) == 0 for every higher p, in ascending order; then increment S(N)."""
         self._acquire(channel, commands)
         self._count(channel, commands)
 
@@ -200,12 +207,12 @@ class PriorityPolicy(LevelledChannels):
 
 
 class CountFirstPolicy(PriorityPolicy):
-    """As `PriorityPolicy`, but a copy is counted before it waits for the levels above: increment
-    S(N), acquires, copy, decrement. The increment needs no engine (COPY-3), so a copy of any level
-    holds back all lower ones from its arrival on. Levels wait for higher ones only, so there is
-    no deadlock."""
+    """As `PriorityPolicy`, but counts a copy before it waits for the levels above: increment S(N),
+    acquires, copy, decrement. The increment needs no engine (COPY-3), so a copy of any level holds
+    back all lower levels as soon as it arrives. Levels wait only for higher ones, so there is no
+    deadlock."""
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
-        """Increment S(N); then acquire S(p) == 0 for every higher p, in rising order."""
+        """Increment S(N); then acquire S(p) == 0 for every higher p, in ascending order."""
         self._count(channel, commands)
         self._acquire(channel, commands)

@@ -1,4 +1,4 @@
-"""How a channel is set up: slice, ring, pushbuffer memory, rights, time-out of acquires."""
+"""Channel settings: time slice, ring, pushbuffer memory, privileges, acquire timeout."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,19 @@ __all__ = ["ChannelSettings"]
 
 @dataclass(frozen=True)
 class ChannelSettings:
-    """How a channel is set up.
+    """Settings of a channel. Raises `ValueError` for values out of range.
 
     Members
     -------
-    slice_cycles : 1 … 2^31, its time slice.
-    ring_entries : a power of two, 2 … 2^20; one is always empty.
-    pushbuffer_bytes : memory for segments; one segment is at most a quarter of it.
+    slice_cycles : time slice, 1 … 2^31 cycles.
+    ring_entries : ring size, a power of two in 2 … 2^20; one entry is always empty.
+    pushbuffer_bytes : memory for segments, a multiple of 16 from 64 up; one segment takes at most
+        a quarter of it.
     privileged : whether privileged methods are allowed.
-    acquire_timeout_ns : time-out of acquires, 0 for none; rounded up.
-    early_waits : waits for events of other streams need no copy engine, only the acquires of a
-        priority policy do (COPY-13); without it, every acquire before a copy needs one.
+    acquire_timeout_ns : timeout of acquires in ns, rounded up; 0 for none.
+    early_waits : whether waits for events of other streams are executed without a free copy
+        engine, which only the acquires of a priority policy then need (COPY-13). If False, every
+        acquire before a copy needs one.
     """
 
     slice_cycles: int = 2000
@@ -37,12 +39,13 @@ class ChannelSettings:
             raise ValueError(f"ring_entries = {entries} is not a power of two in 2 … 2^20")
         if self.pushbuffer_bytes < 64 or self.pushbuffer_bytes % 16:
             raise ValueError(
-                f"pushbuffer_bytes = {self.pushbuffer_bytes} is not a multiple of 16 from 64 on"
+                f"pushbuffer_bytes = {self.pushbuffer_bytes} is not a multiple of 16, at least 64"
             )
 
     @property
     def acquire(self) -> int:
-        """The ACQUIRE register: the public retry period (2 << 2 cycles), and the time-out."""
+        """Value of the ACQUIRE register: the public retry period (2 << 2 cycles) and the timeout.
+        Raises `ValueError` if the timeout is too long."""
         units = -(-self.acquire_timeout_ns // 1024)
         exponent = max(0, units.bit_length() - 16)
         mantissa = -(-units >> exponent)

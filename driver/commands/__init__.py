@@ -1,1 +1,1 @@
-"""Command streams: pushbuffers written, and read back as text."""
+"""Command streams: encoding and disassembly of pushbuffers."""

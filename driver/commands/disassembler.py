@@ -1,4 +1,4 @@
-"""Dwords of a pushbuffer as methods that a person can read: for errors, traces and reports."""
+"""Disassembler for pushbuffers, for errors, traces and reports."""
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,23 +47,29 @@ __all__ = [
 ]
 
 ENGINE_METHODS = 0x100
-"""First method that goes to the object of its subchannel; lower ones are the host's (1.2)."""
+"""First method sent to the object of the subchannel; lower methods are host methods (1.2)."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method of a decoded pushbuffer; `position` is the dword that completed it."""
+    """One method of a decoded pushbuffer.
+
+    Members
+    -------
+    position : index of the dword that completes the method.
+    address : byte offset of the method.
+    object_class : class bound to the subchannel; 0 if unknown.
+    """
 
     position: int
     subchannel: int
     address: int
     data: int
     object_class: int = 0
-    """The class that the subchannel is known to hold."""
 
     @property
     def text(self) -> str:
-        """The method in words."""
+        """The method as text."""
         name = method_name(self.address, self.object_class)
         text = f"subchannel {self.subchannel} {name} = {self.data:#010x}"
         detail = method_detail(self.address, self.data, self.object_class)
@@ -72,7 +78,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Directive:
-    """A header that brings no method: END_PB_SEGMENT, a group of no dwords, …"""
+    """A header without a method: END_PB_SEGMENT, a group of no dwords, …"""
 
     position: int
     dword: int
@@ -80,14 +86,14 @@ class Directive:
 
     @property
     def text(self) -> str:
-        """The header in words."""
+        """The header as text."""
         return f"{self.dword:#010x}: {self.meaning}"
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """A dword that is not a method header, or a group that the dwords end within, which lacks
-    `missing` of them."""
+    """An invalid method header, or a group that is cut off by the end of the segment and lacks
+    `missing` dwords."""
 
     position: int
     dword: int
@@ -96,7 +102,7 @@ class Malformed:
 
     @property
     def text(self) -> str:
-        """What is wrong."""
+        """The header and what is wrong with it."""
         return f"{self.dword:#010x}: {self.reason}"
 
 
@@ -115,7 +121,7 @@ _FIELDS: dict[int, dict[int, type[data.Struct]]] = {
         ComputeMethod.SET_REPORT_SEMAPHORE_D: ReportSemaphore,
     },
 }
-"""Bit fields of methods, by class."""
+"""Bit fields of methods, by class and method."""
 
 _NAMES: dict[int, type[enum.IntEnum]] = {
     ObjectClass.COPY: CeMethod,
@@ -134,7 +140,7 @@ _VALUES: dict[type[data.Struct], dict[str, type[enum.IntEnum]]] = {
     LegacySemaphore: _COPY_VALUES,
     ReportSemaphore: {"operation": ReportOp, "reduction": ReleaseOp},
 }
-"""Names of the values of some of their fields."""
+"""Names of field values, by layout and field."""
 
 _INLINE = range(
     ComputeMethod.LOAD_INLINE_QMD_DATA, ComputeMethod.LOAD_INLINE_QMD_DATA + QMD_BYTES, 4
@@ -142,8 +148,8 @@ _INLINE = range(
 
 
 def method_name(address: int, object_class: int = ObjectClass.COPY) -> str:
-    """Name of the method at byte offset `address`, or the offset when it has none. `object_class`
-    is that of its subchannel, 0 for an unknown one."""
+    """Name of the method at byte offset `address`, or the offset if it has no name. `object_class`
+    is the class bound to the subchannel; 0 if unknown."""
     known = HostMethod if address < ENGINE_METHODS else _NAMES.get(object_class)
     if known is ComputeMethod and address in _INLINE:
         return f"LOAD_INLINE_QMD_DATA({_INLINE.index(address)})"
@@ -154,7 +160,7 @@ def method_name(address: int, object_class: int = ObjectClass.COPY) -> str:
 
 
 def fields(layout: type[data.Struct], word: int) -> dict[str, int]:
-    """Values of a record's fields that are not 0."""
+    """Non-zero fields of a record."""
     return {name: value for name, value in unpack(layout, word).items() if value}
 
 
@@ -166,7 +172,8 @@ def _field_text(layout: type[data.Struct], name: str, value: int) -> str:
 
 
 def _semaphore_text(found: dict[str, int]) -> list[str]:
-    """The operation of a SEM_EXECUTE, which stands at 0 too and so cannot be left out."""
+    """Take operation and reduction of a SEM_EXECUTE from `found`, as text. They are shown even if
+    0, as 0 is an operation too."""
     operation, reduction = found.pop("operation", 0), found.pop("reduction", 0)
     if operation not in set(SemOp):
         return [f"operation {operation}"]
@@ -178,13 +185,13 @@ def _semaphore_text(found: dict[str, int]) -> list[str]:
 
 
 def _mem_op_text(found: dict[str, int]) -> list[str]:
-    """The operation of a MEM_OP_D."""
+    """Take the operation of a MEM_OP_D from `found`, as text."""
     operation = found.pop("operation", 0)
     return [MemOp(operation).name if operation in set(MemOp) else f"operation {operation}"]
 
 
 def method_detail(address: int, value: int, object_class: int = ObjectClass.COPY) -> str:
-    """Bit fields of a method's data in words, empty for plain numbers."""
+    """Bit fields of a method's data as text; empty if the data is a plain number."""
     layout = _HOST_FIELDS.get(address) or _FIELDS.get(object_class, {}).get(address)
     if layout is None:
         return _action(address, value) if object_class == ObjectClass.COMPUTE else ""
@@ -198,7 +205,7 @@ def method_detail(address: int, value: int, object_class: int = ObjectClass.COPY
 
 
 def _action(address: int, value: int) -> str:
-    """The action of a SEND_SIGNALING_PCAS2_B."""
+    """Name of the action of a SEND_SIGNALING_PCAS2_B; empty for other methods."""
     known = address == ComputeMethod.SEND_SIGNALING_PCAS2_B and value in set(PcasAction)
     return PcasAction(value).name if known else ""
 
@@ -206,10 +213,10 @@ def _action(address: int, value: int) -> str:
 def decode(
     dwords: Sequence[int], *, objects: Mapping[int, int] | None = None
 ) -> Iterator[Method | Directive | Malformed]:
-    """Methods of one segment, in order; what cannot be decoded comes as `Malformed`.
+    """Decode one segment, in order. Dwords that cannot be decoded are yielded as `Malformed`.
 
-    `objects` are the classes that subchannels are known to hold at the start; SET_OBJECT adds to
-    them. Decoding goes on with the next dword after a malformed header.
+    `objects` gives the classes bound to subchannels at the start; SET_OBJECT updates them. After a
+    malformed header, decoding continues with the next dword.
     """
     bound = dict(objects or {})
     position = 0
@@ -219,7 +226,7 @@ def decode(
         sec_op = head >> 29
         if sec_op == SecOp.END_PB_SEGMENT:
             skipped = len(dwords) - position
-            behind = f", which skips the {skipped} dwords behind it" if skipped else ""
+            behind = f", which skips the {skipped} dwords after it" if skipped else ""
             yield Directive(start, head, f"END_PB_SEGMENT{behind}")
             return
         if reason := _header_fault(head):
@@ -241,7 +248,7 @@ def decode(
 
 
 def _header_fault(head: int) -> str:
-    """Why a dword is no method header; empty when it is one."""
+    """Why a dword is not a valid method header; empty if it is one."""
     sec_op, tert_op, count, address = head >> 29, head >> 16 & 3, head >> 16 & 0x1FFF, head & 0xFFF
     if sec_op == SecOp.RESERVED6:
         return "reserved header form"
@@ -259,7 +266,7 @@ def _header_fault(head: int) -> str:
 
 
 def _method(bound: dict[int, int], position: int, head: int, index: int, value: int) -> Method:
-    """Method `index` of the group that `head` opens; SET_OBJECT updates `bound`."""
+    """Method `index` of the group with header `head`. SET_OBJECT updates `bound`."""
     sec_op, subchannel = head >> 29, head >> 13 & 7
     steps: dict[int, int] = {SecOp.INC_METHOD: index, SecOp.ONE_INC: min(index, 1)}
     address = ((head & 0xFFF) + steps.get(sec_op, 0)) * 4
@@ -269,13 +276,13 @@ def _method(bound: dict[int, int], position: int, head: int, index: int, value: 
 
 
 def disassemble(dwords: Sequence[int], *, objects: Mapping[int, int] | None = None) -> str:
-    """`decode` as text, one method a line, equal ones `folded`."""
+    """Decode a segment as text, one method per line, with repeated lines `folded`."""
     found = decode(dwords, objects=objects)
     return "\n".join(folded((f"{item.position:5}", item.text) for item in found))
 
 
 def folded(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Lines of a place and a text; those in a row with the same text as one."""
+    """Format (place, text) pairs as lines, merging consecutive pairs with the same text."""
     for text, group in groupby(lines, key=lambda line: line[1]):
         places = [place for place, _ in group]
         more = f"  … × {len(places)}, the last at {places[-1].strip()}" if places[1:] else ""

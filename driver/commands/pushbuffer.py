@@ -1,7 +1,7 @@
-"""Pushbuffers: method headers, host methods, methods of the copy and the compute class as dwords.
+"""Encoder for pushbuffers: method headers, host methods, methods of the copy and compute classes.
 
-Encodings are those of spec page 60, sections 1.2, 2, 4 and 5.1, through `hw.methods`. Every value
-is range-checked: one that does not fit its field raises `ValueError` naming the field.
+Encodings follow spec page 60, sections 1.2, 2, 4 and 5.1, through `hw.methods`. Values are
+range-checked: a value that does not fit its field raises a `ValueError` that names the field.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 HOST_SUBCHANNEL = 0
-"""Subchannel on which the driver puts host methods; they ignore it (1.2)."""
+"""Subchannel of host methods, which ignore it (1.2)."""
 
 COMPUTE_SUBCHANNEL = 1
 """Subchannel of the compute class by convention (1.2)."""
@@ -50,18 +50,19 @@ COPY_SUBCHANNEL = 4
 """Subchannel of the copy class by convention (1.2)."""
 
 IMMEDIATE_LIMIT = 1 << 13
-"""Data of an IMMD_DATA_METHOD is below this."""
+"""Exclusive upper bound of the data of an IMMD_DATA_METHOD."""
 
 
 ACK_GLOBALLY = 1
-"""ACK_TYPE of MEM_OP_C: what follows waits until all have forgotten. The machine always does."""
+"""ACK_TYPE of MEM_OP_C: later methods wait until every TLB has acknowledged. The machine always
+does so."""
 
 _LINEAR = {"transfer": int(LaunchTransfer.NON_PIPELINED), "src_pitch": 1, "dst_pitch": 1}
 """LAUNCH_DMA fields of a linear virtual copy."""
 
 
 def _dword(value: int, what: str) -> int:
-    """`value` as an int, refused when it does not fit 32 bits."""
+    """`value` as an int. Raises `ValueError` if it does not fit 32 bits."""
     number = int(value)
     if not 0 <= number < 1 << 32:
         raise ValueError(f"{what} = {number:#x} does not fit its 32 bits")
@@ -69,7 +70,7 @@ def _dword(value: int, what: str) -> int:
 
 
 def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
-    """(upper, lower) dword of a number of at most `bits` bits."""
+    """(upper, lower) dword of `value`. Raises `ValueError` if it does not fit `bits` bits."""
     number = int(value)
     if not 0 <= number < 1 << bits:
         raise ValueError(f"{what} = {number:#x} does not fit its {bits} bits")
@@ -77,7 +78,7 @@ def _halves(value: int, bits: int, what: str) -> tuple[int, int]:
 
 
 def _page(address: int, bits: int, what: str) -> tuple[int, int]:
-    """Bits 32 and up, and 31:12, of the address of a page."""
+    """Bits 32 and up, and bits 31:12, of a page address. Raises `ValueError`."""
     upper, lower = _halves(address, bits, what)
     if lower % 4096:
         raise ValueError(f"{what} = {address:#x} is not a multiple of 4096")
@@ -85,7 +86,8 @@ def _page(address: int, bits: int, what: str) -> tuple[int, int]:
 
 
 def _shifted(record: int) -> int:
-    """A task record's address as SEND_PCAS_A has it: 40 bits, without the lower 8."""
+    """Address of a task record as encoded in SEND_PCAS_A: 40 bits, shifted right by 8. Raises
+    `ValueError`."""
     if record % QMD_BYTES:
         raise ValueError(f"record {record:#x} is not a multiple of {QMD_BYTES}")
     if not 0 <= record < 1 << 40:
@@ -95,10 +97,14 @@ def _shifted(record: int) -> int:
 
 @dataclass(frozen=True)
 class CopyFence:
-    """Semaphore that the copy engine releases when the last byte of a copy is visible (4).
+    """Semaphore released by the copy engine once the last byte of a copy is visible (4).
 
-    `timestamp` writes the four-word structure with the time, which must lie on 16 bytes;
-    `reduction` makes it a reduction of a 32-bit unsigned word.
+    Members
+    -------
+    address : virtual byte address; a multiple of 16 with `timestamp`.
+    payload : 32 bits.
+    timestamp : whether to write the four-word structure, including the time.
+    reduction : combine the payload with a 32-bit unsigned word instead of writing it.
     """
 
     address: int
@@ -110,8 +116,8 @@ class CopyFence:
 class Pushbuffer:
     """Dwords of one pushbuffer segment, appended method by method.
 
-    Every call appends and returns the pushbuffer itself, so calls can be chained. `dwords` is the
-    result; `to_bytes()` gives what lies in memory.
+    Every method appends and returns the pushbuffer, so calls can be chained. `dwords` holds the
+    result, `to_bytes()` returns it as stored in memory.
     """
 
     def __init__(self) -> None:
@@ -121,7 +127,7 @@ class Pushbuffer:
         return len(self.dwords)
 
     def to_bytes(self) -> bytes:
-        """The segment as it lies in memory, little endian."""
+        """The segment as stored in memory, little endian."""
         return b"".join(dword.to_bytes(4, "little") for dword in self.dwords)
 
     # Headers (1.2)
@@ -154,7 +160,7 @@ class Pushbuffer:
         return self
 
     def immediate(self, subchannel: int, method: int, value: int) -> "Pushbuffer":
-        """IMMD_DATA_METHOD: one method whose `value`, below 2¹³, stands in the header."""
+        """IMMD_DATA_METHOD: one method with its `value`, below 2¹³, in the header."""
         self._header(SecOp.IMMD_DATA_METHOD, subchannel, method, value)
         return self
 
@@ -164,12 +170,12 @@ class Pushbuffer:
         return self
 
     def raw(self, *dwords: int) -> "Pushbuffer":
-        """Dwords as they are; zero is the NOP between groups."""
+        """Append dwords unchanged. Zero is a NOP between groups."""
         self.dwords.extend(_dword(dword, "dword") for dword in dwords)
         return self
 
     def method(self, subchannel: int, method: int, value: int) -> "Pushbuffer":
-        """One method in its shortest form."""
+        """One method, in its shortest encoding."""
         if 0 <= value < IMMEDIATE_LIMIT:
             return self.immediate(subchannel, method, value)
         return self.inc(subchannel, method, value)
@@ -177,7 +183,7 @@ class Pushbuffer:
     # Host methods (2)
 
     def host(self, method: HostMethod, value: int = 0) -> "Pushbuffer":
-        """One host method with its plain data: NOP, ILLEGAL, SET_REFERENCE, …"""
+        """One host method with plain data: NOP, ILLEGAL, SET_REFERENCE, …"""
         return self.method(HOST_SUBCHANNEL, method, value)
 
     def set_object(
@@ -199,9 +205,9 @@ class Pushbuffer:
         reduction: Reduction = Reduction.IMIN,
         unsigned: bool = False,
     ) -> "Pushbuffer":
-        """SEM_ADDR, SEM_PAYLOAD and SEM_EXECUTE in one group (2.1): 6 dwords.
+        """SEM_ADDR, SEM_PAYLOAD and SEM_EXECUTE in one group (2.1), 6 dwords.
 
-        `address` is a 40-bit virtual address; its bits 1:0 are not encodable and must be 0.
+        `address` is a 40-bit virtual byte address, a multiple of 4.
         """
         upper, lower = _halves(address, 40, "semaphore address")
         if lower % 4:
@@ -229,7 +235,7 @@ class Pushbuffer:
         wide: bool = False,
         switch: bool = True,
     ) -> "Pushbuffer":
-        """Block the channel until the condition `operation` holds (2.2)."""
+        """Block the channel until the semaphore meets the condition of `operation` (2.2)."""
         return self.semaphore(operation, address, payload, wide=wide, switch=switch)
 
     def release(
@@ -241,8 +247,8 @@ class Pushbuffer:
         timestamp: bool = False,
         wfi: bool = True,
     ) -> "Pushbuffer":
-        """Write `payload`, and with `timestamp` the time 8 bytes on, after the channel's earlier
-        work has ended (`wfi`)."""
+        """Write `payload`; with `wfi`, only after the channel's earlier work has completed.
+        `timestamp` also writes the time, at `address` + 8."""
         return self.semaphore(
             SemOp.RELEASE, address, payload, wide=wide, timestamp=timestamp, wfi=wfi
         )
@@ -258,7 +264,7 @@ class Pushbuffer:
         timestamp: bool = False,
         wfi: bool = False,
     ) -> "Pushbuffer":
-        """Combine `payload` with the semaphore (2.2)."""
+        """Combine `payload` with the semaphore's value (2.2)."""
         return self.semaphore(
             SemOp.REDUCTION,
             address,
@@ -271,19 +277,19 @@ class Pushbuffer:
         )
 
     def add(self, address: int, amount: int) -> "Pushbuffer":
-        """REDUCTION IADD of `amount`, 1 or -1 say, to a 32-bit unsigned semaphore."""
+        """REDUCTION IADD: add `amount`, which may be negative, to a 32-bit unsigned semaphore."""
         return self.reduce(address, amount & 0xFFFF_FFFF if amount < 0 else amount)
 
     def non_stall_interrupt(self, handle: int = 0) -> "Pushbuffer":
-        """Raise the channel's notification interrupt; the channel goes on."""
+        """Raise the channel's notification interrupt, without stopping the channel."""
         return self.host(HostMethod.NON_STALL_INTERRUPT, handle)
 
     def wait_idle(self) -> "Pushbuffer":
-        """WFI of all scopes: for what any channel has under way."""
+        """WFI of all scopes: wait for the work of all channels."""
         return self.host(HostMethod.WFI, 1)
 
     def wait_own(self) -> "Pushbuffer":
-        """WFI of the channel's own work."""
+        """WFI: wait for the channel's own work only."""
         return self.host(HostMethod.WFI, 0)
 
     def yield_slice(self, operation: YieldOp = YieldOp.RUNLIST_TIMESLICE) -> "Pushbuffer":
@@ -293,21 +299,27 @@ class Pushbuffer:
     def mem_op(
         self, operation: MemOp, a: int = 0, b: int = 0, c: int = 0, **trigger: int
     ) -> "Pushbuffer":
-        """MEM_OP_A … D as one group (2.5); privileged channels only. `trigger`: further fields of
-        `hw.methods.MemOpD`."""
+        """MEM_OP_A … D as one group (2.5). Privileged channels only. `trigger` sets further fields
+        of `hw.methods.MemOpD`."""
         d = pack(MemOpD, operation=operation, **trigger)
         return self.inc(HOST_SUBCHANNEL, HostMethod.MEM_OP_A, a, b, c, d)
 
     def invalidate(self, pdb: int | None = None, address: int | None = None) -> "Pushbuffer":
-        """Forget translations, after the channel's earlier work (2.5); privileged channels only.
+        """Invalidate translations after the channel's earlier work (2.5). Privileged channels only.
 
-        Of all address spaces, or of those whose page directory lies at `pdb` (physical, a multiple
-        of 4 KiB): all, or only the page, of whatever size, in which the virtual `address` lies.
-        What follows waits until nothing older is used any more.
+        Later methods wait until no old translation is in use.
+
+        Parameters
+        ----------
+        pdb : page directory base (physical byte address, multiple of 4096) of the address spaces to
+            invalidate; None for all spaces.
+        address : virtual address in the page, of any size, to invalidate; None for all pages.
+
+        Raises `ValueError` for an `address` without `pdb`.
         """
         if pdb is None:
             if address is not None:
-                raise ValueError(f"address = {address:#x} of no address space: give pdb too")
+                raise ValueError(f"address = {address:#x} without an address space: give pdb too")
             c = pack(MemOpC, pdb_all=1, ack_type=ACK_GLOBALLY)
             return self.mem_op(MemOp.MMU_TLB_INVALIDATE, c=c)
         pdb_hi, pdb_lo = _page(pdb, 59, "page directory")
@@ -321,7 +333,7 @@ class Pushbuffer:
     # Copy class (4)
 
     def _copy_fence(self, fence: CopyFence | None) -> dict[str, int]:
-        """Set the semaphore of a copy; gives the LAUNCH_DMA fields that release it."""
+        """Set the semaphore of a copy. Returns the LAUNCH_DMA fields that release it."""
         if fence is None:
             return {}
         upper, lower = _halves(fence.address, 49, "copy semaphore address")
@@ -344,8 +356,8 @@ class Pushbuffer:
     def copy(
         self, dst: int, src: int, size: int, fence: CopyFence | None = None, **launch: int
     ) -> "Pushbuffer":
-        """Copy `size` bytes, a linear virtual copy (LAUNCH_DMA 0x182). `launch` adds or replaces
-        fields of `CopyLaunch`."""
+        """Linear virtual copy of `size` bytes (LAUNCH_DMA 0x182). `launch` adds or replaces fields
+        of `CopyLaunch`."""
         length, addresses = _dword(size, "copy size"), self._copy_addresses(dst, src)
         fence_fields = self._copy_fence(fence)
         self.inc(COPY_SUBCHANNEL, CeMethod.OFFSET_IN_UPPER, *addresses)
@@ -363,7 +375,7 @@ class Pushbuffer:
         fence: CopyFence | None = None,
         **launch: int,
     ) -> "Pushbuffer":
-        """Copy `height` lines of `width` bytes that lie `…_pitch` bytes apart."""
+        """Copy `height` lines of `width` bytes; the pitches are bytes from line to line."""
         fence_fields = self._copy_fence(fence)
         self.inc(
             COPY_SUBCHANNEL,
@@ -377,15 +389,15 @@ class Pushbuffer:
         return self.launch(**(_LINEAR | {"multi_line": 1} | fence_fields | launch))
 
     def copy_release(self, fence: CopyFence) -> "Pushbuffer":
-        """Release a semaphore by the copy engine without a copy (LAUNCH_DMA 0x14)."""
+        """Release a semaphore from the copy engine, without a copy (LAUNCH_DMA 0x14)."""
         return self.launch(**self._copy_fence(fence))
 
     # Compute class (5.1)
 
     def launch_task(self, record: int) -> "Pushbuffer":
-        """Launch the task whose record lies at a virtual address, a multiple of 256 of 40 bits.
+        """Launch the task with its record at virtual address `record`: 40 bits, a multiple of 256.
 
-        What follows does not wait for it, but for `wait_own`, releases with `wfi`, and copies.
+        Later methods do not wait for the task, except `wait_own`, releases with `wfi`, and copies.
         """
         self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, _shifted(record))
         return self.method(
@@ -393,7 +405,7 @@ class Pushbuffer:
         )
 
     def launch_inline(self, record: int, content: bytes) -> "Pushbuffer":
-        """Write a record's 256 bytes to where it is to lie, then launch it as `launch_task`."""
+        """Write the 256 bytes of a record to address `record`, then launch it as `launch_task`."""
         if len(content) != QMD_BYTES:
             raise ValueError(f"a record has {QMD_BYTES} bytes, not {len(content)}")
         words = [int.from_bytes(content[at : at + 4], "little") for at in range(0, QMD_BYTES, 4)]
@@ -402,16 +414,18 @@ class Pushbuffer:
         return self.launch_task(record)
 
     def append(self, record: int, start: int, count: int) -> "Pushbuffer":
-        """Tell the open queue task of `record` that its entries from number `start` on are there,
-        `count` of them, 1 … 255. They have to follow those before them."""
+        """Append `count` (1 … 255) entries, starting at entry number `start`, to the open queue
+        task of `record`. They must directly follow the earlier entries."""
         if not 1 <= count < 1 << 8:
             raise ValueError(f"count = {count}: 1 … 255")
         return self._increment_put(record, start, count)
 
     def close_queue(self, record: int, start: int) -> "Pushbuffer":
-        """No entries follow the `start` that were appended to the queue task: it ends when all are
-        done. So an INCREMENT_PUT of no entries is understood here; the public class does not say
-        how a queue ends."""
+        """Close the queue task of `record` after `start` entries; it ends when all are done.
+
+        Encoded as an INCREMENT_PUT of no entries: the public class does not define how a queue
+        ends.
+        """
         return self._increment_put(record, start, 0)
 
     def _increment_put(self, record: int, start: int, count: int) -> "Pushbuffer":
@@ -422,7 +436,7 @@ class Pushbuffer:
         )
 
     def decrement_dependence(self, record: int) -> "Pushbuffer":
-        """Count a record's dependence counter down; at 0 its task is launched."""
+        """Decrement a record's dependence counter; at 0 its task is launched."""
         self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, _shifted(record))
         return self.method(
             COMPUTE_SUBCHANNEL,
@@ -431,13 +445,13 @@ class Pushbuffer:
         )
 
     def limit_slots(self, count: int) -> "Pushbuffer":
-        """Tasks of the channel's context hold no more than `count` slots; 0: all there are."""
+        """Limit the slots held by tasks of the channel's context to `count`; 0 lifts the limit."""
         if not 0 <= count < 1 << 8:
             raise ValueError(f"count = {count}: 0 … 255")
         return self.method(COMPUTE_SUBCHANNEL, ComputeMethod.SET_CWD_SLOT_COUNT, count)
 
     def wait_tasks(self) -> "Pushbuffer":
-        """WAIT_FOR_IDLE of the compute class: until the channel's tasks are over."""
+        """WAIT_FOR_IDLE of the compute class: wait until the channel's tasks have ended."""
         return self.method(COMPUTE_SUBCHANNEL, ComputeMethod.WAIT_FOR_IDLE, 0)
 
     def report(
@@ -449,8 +463,11 @@ class Pushbuffer:
         reduction: ReleaseOp | None = None,
         signed: bool = False,
     ) -> "Pushbuffer":
-        """Write `payload`, and with `timestamp` the time 8 bytes on, once the channel's tasks are
-        over; with a `reduction`, combine it with what is there. 40 bits of address."""
+        """Write `payload` once the channel's tasks have ended; with `reduction`, combine it with
+        the value there. `timestamp` also writes the time, at `address` + 8.
+
+        `address` is a 40-bit virtual byte address.
+        """
         upper, lower = _halves(address, 40, "report semaphore address")
         operation = pack(
             ReportSemaphore,

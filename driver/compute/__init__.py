@@ -1,1 +1,1 @@
-"""The compute engine: contexts, task records and their memory, launches, occupancy."""
+"""Compute engine: contexts, task records and their memory, launches, occupancy."""

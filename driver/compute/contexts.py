@@ -1,6 +1,6 @@
-"""Resource manager of contexts: which address spaces run side by side (ASID-21, ASID-22).
+"""Resource manager for contexts: decides which address spaces run concurrently (ASID-21, ASID-22).
 
-Address spaces of one context have their tasks on the SMs at once; contexts take turns.
+Tasks of all address spaces of one context share the SMs; contexts are time-sliced.
 """
 
 from collections.abc import Iterator
@@ -10,30 +10,30 @@ from signalbox.driver.compute.instance_block import INSTANCE_BYTES, InstanceBloc
 from signalbox.driver.compute.placement import AUTO, placement
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.instance_block import SUBCONTEXTS
 from signalbox.hw.qmd import Placement
 
 __all__ = ["Context", "ContextBroken", "ContextError", "Contexts", "OutOfContexts"]
 
 _POLL_CYCLES = 50
-"""Cycles between looks whether a context has begun to run."""
+"""Cycles between two polls of a context switch."""
 
 _PATIENCE_CYCLES = 200_000
-"""After so many cycles it is given up."""
+"""Cycles after which a context switch counts as hung."""
 
 
 class ContextError(Exception):
-    """A context is not in the state that the call needs."""
+    """A context is in the wrong state for the call."""
 
 
 class OutOfContexts(ContextError):
-    """No context has room for an address space; the message names those that have them."""
+    """No context can take an address space; the message says how the contexts are used."""
 
 
 @dataclass
 class ContextBroken(Exception):
-    """A context cannot run, and its tasks wait. `Contexts.mend` lets it be tried again."""
+    """A context cannot run, and its tasks wait. `Contexts.mend` makes the machine retry."""
 
     context: int
     name: str
@@ -44,19 +44,21 @@ class ContextBroken(Exception):
         return (
             f"context {self.context} {self.name!r} cannot run: its instance block at physical "
             f"{self.instance:#x} cannot be read, or one of its address spaces cannot be bound: "
-            f"{', '.join(self.spaces) or 'none'}. Contexts.mend() lets it be tried again."
+            f"{', '.join(self.spaces) or 'none'}. Contexts.mend() makes the machine retry."
         )
 
 
 @dataclass(eq=False)
 class Context:
-    """Made by `Contexts`.
+    """A context in use. Created by `Contexts`.
 
     Members
     -------
-    number : of the machine's context. placement : of its tasks that leave it open.
-    chosen : address spaces are put here only by `Contexts.choose`.
-    broken : why it cannot run.
+    number : number of the hardware context.
+    placement : default placement of its tasks.
+    block : its instance block.
+    chosen : whether address spaces join it only through `Contexts.choose`.
+    broken : why it cannot run, or None.
     """
 
     number: int
@@ -72,8 +74,14 @@ class Context:
 
 @dataclass
 class _Member:
-    """An address space in use: where its tasks run, by how many channels, and whether one has
-    launched any: only then it stands in the instance block."""
+    """An address space in use.
+
+    Members
+    -------
+    context : context of its tasks.
+    users : number of open channels.
+    entered : whether it has launched a task, and so is in the instance block.
+    """
 
     context: Context
     users: int = 0
@@ -81,20 +89,21 @@ class _Member:
 
 
 class Contexts:
-    """The contexts of one machine, and which address spaces they have.
+    """Contexts of one machine, and the address spaces in each.
 
-    An address space is in one context while channels use it. By itself it goes to the first one
-    with fewer than `spaces_each`, so that all run side by side; `choose` puts it elsewhere.
+    An address space is in one context while channels use it. By default it joins the first context
+    with fewer than `spaces_each`, so that all spaces run concurrently; `choose` selects another.
 
     Parameters
     ----------
-    count : how many the machine has.
-    default : placement of those for which nothing else is said.
+    count : number of contexts of the machine.
+    default : placement of contexts that have none of their own.
+    spaces_each : maximum number of address spaces that join one context by default.
     """
 
     def __init__(
         self,
-        control: Control,
+        control: ControlPort,
         memory: Memory,
         count: int,
         *,
@@ -113,7 +122,7 @@ class Contexts:
         self._wishes: dict[AddressSpace, Context] = {}
 
     async def open(self) -> None:
-        """Tell the machine where the instance blocks are; it holds no task."""
+        """Set up all contexts of the machine, which must hold no task."""
         for number, block in enumerate(self._free):
             await self._write(number, "INSTANCE_LO", block.address & 0xFFFF_FFFF)
             await self._write(number, "INSTANCE_HI", block.address >> 32)
@@ -121,45 +130,45 @@ class Contexts:
         await self._control.write("CONTEXT_BROKEN", (1 << len(self._free)) - 1)
 
     def free(self) -> None:
-        """Give the memory back, once nothing runs any more."""
+        """Free the instance blocks, once nothing runs any more."""
         self._buffer.free()
 
     def __iter__(self) -> Iterator[Context]:
-        """All contexts that were opened, by number."""
+        """All contexts in use, by number."""
         return iter([context for context in self._contexts if context is not None])
 
     # -- contexts ----------------------------------------------------------------------------------
 
     async def create(self, name: str = "", *, wanted: Placement | str | None = None) -> Context:
-        """A context for address spaces that are put there with `choose`; `wanted` as `place`.
+        """Create a context for address spaces assigned by `choose`; `wanted` as in `place`.
 
         Raises `OutOfContexts`, `PlacementError`.
         """
         policy = self._default if wanted is None else placement(wanted)
         context = self._new(name, chosen=True)
         if context is None:
-            raise OutOfContexts(f"no context for {name!r}: {self._held()}")
+            raise OutOfContexts(f"no context for {name!r}: {self._describe_use()}")
         await self.place(context, policy)
         return context
 
     async def end(self, context: Context) -> None:
-        """Give a created context back. Raises `ContextError` while it has address spaces."""
+        """Free a created context. Raises `ContextError` while it has address spaces."""
         if spaces := self.spaces(context):
             raise ContextError(f"{context} is in use by {', '.join(map(str, spaces))}")
         self._wishes = {s: wish for s, wish in self._wishes.items() if wish is not context}
         await self._end(context)
 
     async def place(self, context: Context, wanted: Placement | str) -> None:
-        """How blocks of its tasks are spread over SMs that are launched from now on, unless the
-        task itself says it. Raises `PlacementError`."""
+        """Set the placement of tasks launched from now on that have none of their own. Raises
+        `PlacementError`."""
         context.placement = placement(wanted)
         await self._write(context.number, "PLACEMENT", context.placement)
 
     def policy(self, space: AddressSpace) -> Placement:
-        """How blocks of a task of a space that has entered its context are spread (ASID-32).
+        """Placement of the tasks of a space that has entered its context (ASID-32).
 
-        The machine knows that too, but looks only when a context begins to run; one that runs alone
-        goes on for ever, while the driver changes what it has.
+        The machine evaluates AUTO only when a context starts to run. A context that runs alone
+        never restarts, although its address spaces change, so the driver decides here.
         """
         context = self._members[space].context
         if context.placement is not AUTO:
@@ -169,16 +178,16 @@ class Contexts:
         return Placement.DEEP if count > 1 else Placement.WIDE
 
     def spaces(self, context: Context) -> list[AddressSpace]:
-        """Address spaces that a context has now."""
+        """Address spaces currently in a context."""
         return [space for space, member in self._members.items() if member.context is context]
 
     def of(self, space: AddressSpace) -> Context | None:
-        """The context of an address space in use."""
+        """The context of an address space; None if it is not in use."""
         member = self._members.get(space)
         return member.context if member else None
 
     async def _end(self, context: Context) -> None:
-        """Whoever opens it next finds it as new; from now on somebody may."""
+        """Free a context and reset its placement and error for the next user."""
         self._contexts[context.number] = None
         if context.placement is not self._default:
             await self.place(context, self._default)
@@ -197,8 +206,8 @@ class Contexts:
     # -- address spaces ----------------------------------------------------------------------------
 
     def choose(self, space: AddressSpace, context: Context) -> None:
-        """Tasks of a space run in a context from now on. Raises `ContextError` while channels of
-        the space are open."""
+        """Run the tasks of a space in a given context from now on. Raises `ContextError` while
+        channels of the space are open, or if the context was ended."""
         if space in self._members:
             raise ContextError(f"{space} is in {self._members[space].context} and in use")
         if self._contexts[context.number] is not context:
@@ -206,7 +215,7 @@ class Contexts:
         self._wishes[space] = context
 
     def join(self, space: AddressSpace) -> Context | None:
-        """A channel of a space begins: the context of its tasks, None when all are taken."""
+        """Add a channel of a space. Returns the context of its tasks; None if all are taken."""
         member = self._members.get(space)
         if member is None:
             context = self._wishes.get(space) or self._with_room()
@@ -217,22 +226,22 @@ class Contexts:
         return member.context
 
     def enter(self, space: AddressSpace) -> None:
-        """A task of a space is going to be launched. Raises `OutOfContexts` for one that has no
-        context, or an ASID that none can have."""
+        """Enter a space in its instance block, before its first task is launched. Raises
+        `OutOfContexts` if it has no context, or its ASID is too large for any."""
         member, asid = self._members.get(space), space.asid
         if member is None:
-            raise OutOfContexts(f"no context for tasks of {space}: {self._held()}")
+            raise OutOfContexts(f"no context for tasks of {space}: {self._describe_use()}")
         if member.entered:
             return
         assert asid is not None, "a channel has it"
         if asid >= SUBCONTEXTS:
-            raise OutOfContexts(f"no context can have {space}: ASIDs 0 … {SUBCONTEXTS - 1} only")
+            raise OutOfContexts(f"no context can hold {space}: ASIDs 0 … {SUBCONTEXTS - 1} only")
         member.context.block.add(asid, space.base)
         member.entered = True
 
     async def leave(self, space: AddressSpace) -> None:
-        """A channel of a space has ended. With the last one the space leaves its context, and the
-        machine is not going to bind it any more. Raises `ContextError` when that takes too long."""
+        """Remove a channel of a space. With the last one the space leaves its context; on return
+        the machine no longer binds it. Raises `ContextError` if that takes too long."""
         member = self._members.get(space)
         if member is None:
             return
@@ -248,24 +257,24 @@ class Contexts:
             await self._end(context)
 
     def forget(self, space: AddressSpace) -> None:
-        """A space was closed."""
+        """Drop the choice of a closed space."""
         self._wishes.pop(space, None)
 
     def _with_room(self) -> Context | None:
-        """One that takes any address space."""
+        """A context that takes any address space and has room; None if there is none."""
         for context in self:
             if not context.chosen and len(self.spaces(context)) < self._spaces_each:
                 return context
         return self._new("", chosen=False)
 
-    def _held(self) -> str:
-        """Who has the contexts, in words."""
+    def _describe_use(self) -> str:
+        """Use of the contexts, for messages."""
         held = [f"{one} has {len(self.spaces(one))} address spaces" for one in self]
         return f"of {len(self._contexts)} contexts {', '.join(held) or 'none is open'}"
 
     async def _settle(self) -> None:
-        """Wait until no context is about to run: one that is may still read what its instance
-        block was."""
+        """Wait until no context is being switched in: it may still read its old instance block.
+        Raises `ContextError`."""
         waited = 0
         while True:
             state = await self._control.read_fields("TASK_STATE")
@@ -279,7 +288,7 @@ class Contexts:
     # -- errors ------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Take note of contexts that cannot run."""
+        """Record the contexts that cannot run."""
         broken = (await self._control.read_fields("CONTEXT_BROKEN"))["CONTEXT"]
         for context in self:
             if broken >> context.number & 1 and context.broken is None:
@@ -288,7 +297,7 @@ class Contexts:
                 context.broken = ContextBroken(context.number, context.name, spaces, address)
 
     async def mend(self, context: Context) -> None:
-        """Let a context be tried again that could not run."""
+        """Make the machine retry a context that could not run."""
         context.broken = None
         await self._control.write("CONTEXT_BROKEN", CONTEXT=1 << context.number)
 

@@ -1,10 +1,10 @@
-"""The compute engine: kernels, prepared launches, contexts (ASID-22, ASID-32, PLACE-27).
+"""Compute engine: loads kernels, prepares launches, manages contexts (ASID-22, ASID-32, PLACE-27).
 
     task = await engine.prepare(launch, space)
     pushbuffer.launch_task(task.record)
 
-`Stream.launch` does both. A task is identified by its record: one record is one task until that
-has ended.
+`Stream.launch` does both. A task is identified by its record, which belongs to one task until that
+task has ended.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.fence import FencePool
 from signalbox.driver.memory.physical import Memory
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.driver.platform.info import DeviceInfo
 from signalbox.hw.errors import Cause
@@ -40,14 +40,15 @@ __all__ = ["ComputeEngine", "ComputeSettings"]
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """How the compute engine is set up.
+    """Settings of the compute engine.
 
     Members
     -------
-    waiting : tasks of one priority that may wait in each context.
-    slice_cycles : cycles that a context runs while others wait.
-    placement : of contexts; else what the environment variable SIGNALBOX_PLACEMENT says.
-    spaces_each : address spaces that go to one context by themselves.
+    waiting : maximum number of waiting tasks of one priority in each context.
+    slice_cycles : time slice of a context, in cycles.
+    placement : default placement of contexts; None for that of the environment variable
+        SIGNALBOX_PLACEMENT.
+    spaces_each : maximum number of address spaces that join one context by default.
     """
 
     waiting: int = 64
@@ -57,7 +58,7 @@ class ComputeSettings:
 
     @property
     def policy(self) -> Placement:
-        """The placement. Raises `PlacementError`."""
+        """Default placement of contexts. Raises `PlacementError`."""
         return from_environment() if self.placement is None else placement(self.placement)
 
 
@@ -66,13 +67,13 @@ class ComputeEngine:
 
     Members
     -------
-    contexts : which address spaces run side by side.
-    warp_faults : warps that could not go on.
+    contexts : contexts and their address spaces.
+    warp_faults : faults of warps.
     """
 
     def __init__(
         self,
-        control: Control,
+        control: ControlPort,
         memory: Memory,
         spaces: AddressSpaces,
         info: DeviceInfo,
@@ -95,8 +96,8 @@ class ComputeEngine:
         self._programs: dict[tuple[AddressSpace, bytes], Program] = {}
 
     def _own_space(self) -> AddressSpace | None:
-        """The address space of the lists, which no application reaches; None on a machine with one
-        ASID, where it is that of whoever has it."""
+        """Create a protected address space for the task lists; None on a machine with one ASID,
+        where they are mapped in the space that has it."""
         if not self._spaces.reserved:
             return None
         return self._spaces.create("system", asid=max(self._spaces.reserved))
@@ -104,7 +105,7 @@ class ComputeEngine:
     # -- life --------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Tell the machine of lists and contexts; it has no task. Raises `TaskListError`."""
+        """Set up task lists and contexts. Raises `TaskListError` if the machine still has tasks."""
         await self._lists.rest()
         if self._system is not None:
             await self._lists.place(self._system, await self._spaces.acquire(self._system))
@@ -113,19 +114,20 @@ class ComputeEngine:
         await self._control.write("TASK_STATUS", WARP_FAULT=1, LOST=1)
 
     def release(self) -> None:
-        """The machine has no task any more, and its channels are closed."""
+        """Release the ASID of the task lists, once the machine has no tasks and all channels are
+        closed."""
         if self._system is not None:
             self._spaces.release(self._system)
 
     def free(self) -> None:
-        """Give all memory back, once all address spaces are closed."""
+        """Free all memory, once all address spaces are closed."""
         for space in {*self._pools, *(space for space, _ in self._programs)}:
             self.forget(space)
         self._lists.free()
         self.contexts.free()
 
     def forget(self, space: AddressSpace) -> None:
-        """A space was closed: its programs and records go."""
+        """Free programs and task records of a closed space."""
         if pool := self._pools.pop(space, None):
             pool.end()
         for key in [key for key in self._programs if key[0] is space]:
@@ -135,20 +137,21 @@ class ComputeEngine:
     # -- channels ----------------------------------------------------------------------------------
 
     async def join(self, space: AddressSpace, asid: int) -> Context | None:
-        """A channel of a space, which has `asid`, is going to be opened; the context of its tasks,
-        None when all are taken."""
+        """Add a channel of a space, before it is enabled; `asid` is the space's. Returns the
+        context of its tasks; None if all are taken. Raises as `TaskLists.place`."""
         if self._system is None:
             await self._lists.place(space, asid)
         return self.contexts.join(space)
 
     async def leave(self, space: AddressSpace) -> None:
-        """A channel of a space is closed and at rest. Raises `ContextError`."""
+        """Remove a channel of a space, once it is disabled and idle. Raises `ContextError`."""
         await self.contexts.leave(space)
 
     async def explain(
         self, error: ChannelError, asid: int, tasks: Tasks, faults: FaultLog
     ) -> TaskError:
-        """All that is known of a task's error of a channel of address space `asid`."""
+        """Complete a channel's error with the task, warp and translation fault that caused it;
+        `asid` is that of the channel's space."""
         task = tasks.find(error.va)
         warp, place, kernel = None, "", task.name if task else ""
         fields = await self._control.read_channel_fields(error.channel, "CAUSE")
@@ -168,9 +171,8 @@ class ComputeEngine:
     # -- kernels -----------------------------------------------------------------------------------
 
     def occupancy(self, kernel: Kernel, block: Extent, shared: int = 0) -> Occupancy:
-        """How many blocks of a kernel an SM holds at once, with `shared` bytes beside what the
-        kernel needs. Raises `BlockError`, which names the resource that one block is too big for.
-        """
+        """Number of blocks of a kernel that fit an SM at once; `shared` is additional shared memory
+        per block, in bytes. Raises `BlockError` if not even one block fits."""
         one = KernelLaunch(
             kernel=kernel, grid=(1, 1, 1), block=sizes(block), args={}, shared=shared
         )
@@ -178,8 +180,8 @@ class ComputeEngine:
         return occupancy(self._info, **needs)
 
     async def load(self, kernel: Kernel, space: AddressSpace) -> Program:
-        """A kernel in an address space; put there when it is not yet, until the space is closed.
-        Raises as `AddressSpace.allocate`."""
+        """Load a kernel into an address space, once; it stays until the space is closed. Raises as
+        `AddressSpace.allocate`."""
         key, text = (space, kernel.program), kernel.program
         async with self._lock:
             if key not in self._programs:
@@ -190,10 +192,11 @@ class ComputeEngine:
         return self._programs[key]
 
     async def prepare(self, launch: KernelLaunch, space: AddressSpace) -> Task:
-        """Put a launch into the memory of an address space: program, arguments and record.
+        """Write program, arguments and task record of a launch to memory of an address space.
 
-        Returns the task, to be submitted by its `record`, or given up with `Task.discard`. Raises
-        `BlockError`, `OutOfContexts`, `OutOfMemory`, `ValueError` for wrong arguments.
+        Returns the task, to be launched by its `record` or dropped with `Task.discard`. Raises
+        `BlockError`, `OutOfContexts`, `OutOfMemory`, `OutOfAddresses`, `ValueError` for wrong
+        arguments.
         """
         kernel = launch.kernel
         self.occupancy(kernel, launch.block, launch.shared)
@@ -227,7 +230,7 @@ class ComputeEngine:
         size: int,
         release: Release,
     ) -> TaskRecord:
-        """The record, behind which the arguments lie."""
+        """The task record; its `size` bytes of arguments directly follow it in memory."""
         open_ = launch.placement is AUTO
         policy = self.contexts.policy(program.space) if open_ else launch.placement
         return TaskRecord(
@@ -248,7 +251,7 @@ class ComputeEngine:
     # -- errors ------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Take note of what the machine tells of tasks and contexts."""
+        """Serve the compute engine's interrupt: read warp faults, lost tasks, broken contexts."""
         await self.warp_faults.read()
         if (await self._control.read_fields("TASK_STATUS"))["LOST"]:
             self._lost = True
@@ -256,12 +259,12 @@ class ComputeEngine:
         await self.contexts.look()
 
     def tell(self) -> None:
-        """Raise `TaskListError` if the machine lost a task, once."""
+        """Raise `TaskListError`, once, if the machine has lost a task."""
         lost, self._lost = self._lost, False
         if lost:
             raise TaskListError("the machine lost a task: it could not read it from its list")
 
     def broken(self, spaces: Sequence[AddressSpace]) -> ContextBroken | None:
-        """Why tasks of one of these address spaces cannot run."""
+        """Error of the first broken context of these address spaces, or None."""
         contexts = (self.contexts.of(space) for space in spaces)
         return next((one.broken for one in contexts if one is not None and one.broken), None)

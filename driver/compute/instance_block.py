@@ -1,4 +1,4 @@
-"""Instance blocks: which address spaces a context has, written into memory (ASID-21, ASID-22)."""
+"""Instance blocks: the address spaces of a context, as stored in memory (ASID-21, ASID-22)."""
 
 from signalbox.driver.memory.physical import Buffer
 from signalbox.hw.instance_block import SC_BASES, SC_STEP, SC_VALID, SUBCONTEXTS, PageDirectoryBase
@@ -10,10 +10,10 @@ INSTANCE_BYTES = 4096
 
 
 class InstanceBlock:
-    """The block at byte `offset` of a buffer, at first without address spaces.
+    """Instance block at byte `offset` of a buffer, initially without address spaces.
 
-    The machine reads it whenever its context begins to run, so every change is whole at any moment:
-    a page directory stands before it is valid.
+    The machine may read it at any time, so it is always consistent: a page directory base is
+    written before its valid bit is set.
     """
 
     def __init__(self, buffer: Buffer, offset: int) -> None:
@@ -27,7 +27,8 @@ class InstanceBlock:
         return self._buffer.at(self._offset)
 
     def add(self, asid: int, base: int) -> None:
-        """The context has `asid`, whose page directory lies at physical byte address `base`."""
+        """Add `asid` with page directory base `base`, a physical byte address. Raises
+        `ValueError`."""
         if not 0 <= asid < SUBCONTEXTS:
             raise ValueError(f"ASID {asid} is outside 0 … {SUBCONTEXTS - 1}")
         word = pack(PageDirectoryBase, version2=1, big_page_64k=1, base=base >> 12)
@@ -35,7 +36,7 @@ class InstanceBlock:
         self._mark(self._valid | 1 << asid)
 
     def remove(self, asid: int) -> None:
-        """The context has it no more."""
+        """Remove `asid`."""
         self._mark(self._valid & ~(1 << asid))
 
     def _mark(self, valid: int) -> None:

@@ -1,4 +1,4 @@
-"""A kernel launch: kernel, grid, block and arguments, before it has memory (PLACE-27)."""
+"""Kernel launches: kernel, grid, block and arguments, before memory is allocated (PLACE-27)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from signalbox.hw.qmd import Placement
 __all__ = ["Extent", "KernelLaunch", "sizes"]
 
 Extent = int | Sequence[int]
-"""Sizes in x, y, z; those that are left out are 1."""
+"""Sizes in x, y, z; missing ones are 1."""
 
 
 def sizes(extent: Extent) -> tuple[int, int, int]:
-    """All three sizes. Raises `ValueError`."""
+    """Expand an extent to three sizes. Raises `ValueError`."""
     given = (extent,) if isinstance(extent, int) else tuple(extent)
     if not 1 <= len(given) <= 3:
-        raise ValueError(f"{extent} has {len(given)} sizes: there are 1 … 3")
+        raise ValueError(f"{extent} has {len(given)} sizes, not 1 … 3")
     x, y, z = (*given, 1, 1, 1)[:3]
     return int(x), int(y), int(z)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLaunch:
-    """One launch, as `Stream.launch` describes it; arguments are numbers already."""
+    """One launch; members as the parameters of `Stream.launch`, with arguments as numbers."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
@@ -39,6 +39,7 @@ class KernelLaunch:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block: the kernel's, and `shared` more; in whole units."""
+        """Shared memory of a block in bytes: that of the kernel plus `shared`, rounded up to whole
+        allocation units."""
         size = prod(self.block) * self.kernel.shared_per_thread + self.shared
         return -(-size // SHARED_UNIT) * SHARED_UNIT

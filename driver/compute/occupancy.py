@@ -1,4 +1,4 @@
-"""How many blocks of a kernel an SM holds at once (PLACE-2, PLACE-27).
+"""Occupancy: number of blocks of a kernel that fit an SM at once (PLACE-2, PLACE-27).
 
 occupancy(Config(), registers=8, block=(64, 1, 1), shared=1024)
 Occupancy(blocks=8, warps=16, limits=('warps', 'registers', 'block slots'))
@@ -15,7 +15,7 @@ __all__ = ["BlockError", "Needs", "Occupancy", "SmSizes", "needs", "occupancy"]
 
 
 class SmSizes(Protocol):
-    """What an SM has, as `hw.config.Config` and `driver.platform.info.DeviceInfo` say it."""
+    """Resources of an SM; `hw.config.Config` and `driver.platform.info.DeviceInfo` have them."""
 
     @property
     def sm_warps(self) -> int:
@@ -39,8 +39,8 @@ class SmSizes(Protocol):
 
 
 class BlockError(ValueError):
-    """A block that no SM of the machine can hold; the message names the resource, `check` is the
-    public number of what the hardware would say."""
+    """A block does not fit any SM of the machine, or a launch is malformed. The message names the
+    resource; `check` is the SKEDCHECK code that the hardware would report."""
 
     def __init__(self, check: SkedCheck, message: str) -> None:
         super().__init__(message)
@@ -49,8 +49,14 @@ class BlockError(ValueError):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a block takes of an SM, as the hardware counts it: hardware warps, registers and bytes
-    of shared memory, both in whole units."""
+    """Resources that a block takes of an SM.
+
+    Members
+    -------
+    warps : hardware warps.
+    registers : 32-bit registers, in whole allocation units.
+    shared : bytes of shared memory, in whole allocation units.
+    """
 
     warps: int
     registers: int
@@ -59,7 +65,8 @@ class Needs:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`blocks` fit an SM at once, with `warps` in all; what there is no more of for another one."""
+    """`blocks` fit an SM at once, with `warps` in total. `limits` names the resources that limit
+    their number."""
 
     blocks: int
     warps: int
@@ -67,16 +74,22 @@ class Occupancy:
 
 
 def needs(registers: int, block: tuple[int, int, int], shared: int) -> Needs:
-    """What a block of that many threads takes, with so many registers each.
+    """Resources of a block.
 
-    Raises `BlockError` for a shape that no machine has.
+    Parameters
+    ----------
+    registers : registers per thread.
+    block : threads in x, y, z.
+    shared : bytes of shared memory per block.
+
+    Raises `BlockError` if the block exceeds the limits of every machine.
     """
     if not 1 <= registers <= MOST_REGISTERS:
         raise BlockError(
             SkedCheck.REGISTER_COUNT, f"{registers} registers per thread: 1 … {MOST_REGISTERS}"
         )
     if min(block) < 1:
-        raise BlockError(SkedCheck.DIMENSION_ZERO, f"a block of {block} threads has none")
+        raise BlockError(SkedCheck.DIMENSION_ZERO, f"a block of {block} threads is empty")
     threads = prod(block)
     if threads > MOST_THREADS:
         raise BlockError(
@@ -90,9 +103,9 @@ def needs(registers: int, block: tuple[int, int, int], shared: int) -> Needs:
 def occupancy(
     config: SmSizes, *, registers: int, block: tuple[int, int, int], shared: int = 0
 ) -> Occupancy:
-    """How many such blocks an empty SM holds, and what limits them.
+    """Number of such blocks that fit an empty SM, and the resources that limit it.
 
-    Raises `BlockError` when it holds none.
+    Raises `BlockError` if not even one fits.
     """
     need = needs(registers, block, shared)
     room = {
@@ -111,5 +124,5 @@ def occupancy(
 
 
 def _whole(amount: int, unit: int) -> int:
-    """Rounded up to whole units."""
+    """`amount` rounded up to whole units."""
     return -(-amount // unit) * unit

@@ -1,4 +1,4 @@
-"""How blocks are spread over SMs, as users say it (ASID-32): an environment variable, or a name."""
+"""Placement of blocks on SMs: names and environment variable (ASID-32)."""
 
 import os
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from signalbox.hw.qmd import Placement
 __all__ = ["AUTO", "NAMES", "VARIABLE", "PlacementError", "from_environment", "placement"]
 
 VARIABLE = "SIGNALBOX_PLACEMENT"
-"""Environment variable that says how contexts place blocks for which nothing else is said."""
+"""Environment variable with the default placement of contexts."""
 
 AUTO = Placement.CONTEXT
-"""Of a context: deep when it has several address spaces, else wide. Of a task: as its context."""
+"""For a context: deep if it has several address spaces, else wide. For a task: as its context."""
 
 NAMES = {
     "auto": AUTO,
@@ -19,25 +19,25 @@ NAMES = {
     "deep": Placement.DEEP,
     "affinity": Placement.AFFINITY,
 }
-"""What placements are called."""
+"""Placements by name."""
 
 
 class PlacementError(ValueError):
-    """No placement has that name; the message lists those that there are."""
+    """Unknown placement name; the message lists the known ones."""
 
 
 def placement(wanted: Placement | str) -> Placement:
-    """A placement by its name, or itself. Raises `PlacementError`."""
+    """Look up a placement by name; a `Placement` is returned as is. Raises `PlacementError`."""
     if isinstance(wanted, Placement):
         return wanted
     found = NAMES.get(wanted.strip().lower())
     if found is None:
-        raise PlacementError(f"{wanted!r} is no placement: there are {', '.join(NAMES)}")
+        raise PlacementError(f"{wanted!r} is not a placement: choose from {', '.join(NAMES)}")
     return found
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Placement:
-    """The placement that the environment asks for, else `AUTO`. Raises `PlacementError`."""
+    """Placement named by the environment variable, `AUTO` if unset. Raises `PlacementError`."""
     environment = os.environ if environment is None else environment
     try:
         return placement(environment.get(VARIABLE) or "auto")

@@ -1,4 +1,4 @@
-"""A kernel in the memory of an address space."""
+"""A kernel loaded into an address space."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,8 @@ __all__ = ["Program"]
 
 @dataclass(eq=False)
 class Program:
-    """`kernel`, whose instructions are in `buffer`, mapped in `space`. Made by `Compute.load`."""
+    """`kernel`, with its instructions in `buffer`, mapped in `space`. Created by
+    `ComputeEngine.load`."""
 
     kernel: Kernel
     space: AddressSpace
@@ -23,9 +24,10 @@ class Program:
         return self.space.at(self.buffer)
 
     def holds(self, at: int) -> bool:
-        """Whether an instruction at a virtual address is the program's, or follows its last one."""
+        """Whether a virtual address is that of an instruction of the program, or directly after
+        the last one."""
         return self.va <= at <= self.va + len(self.kernel.program)
 
     def line(self, at: int) -> str:
-        """Where the instruction at a virtual address comes from, in words."""
+        """Source line of the instruction at a virtual address, as text."""
         return self.kernel.line(at - self.va)

@@ -1,4 +1,4 @@
-"""Task records: QMD V03_00 in 256 bytes (HOST-10), from what a launch says.
+"""Task records: encoding of a launch as QMD V03_00, 256 bytes (HOST-10).
 
 record = TaskRecord(program=0x1000, registers=8, grid=(4, 1, 1), block=(64, 1, 1))
 record.pack(config)                                     256 bytes
@@ -28,15 +28,15 @@ _FOUR_WORDS, _ONE_WORD = 0, 1
 
 @dataclass(frozen=True)
 class Release:
-    """What is written when a task is complete.
+    """Semaphore release on completion of a task.
 
     Members
     -------
-    va : where; 40 bits.
-    payload : the value; `wide`: of 64 bits.
-    timestamp : four words, with the time; else the value alone.
-    reduction : combine the value with what is there; `signed` as a signed number.
-    interrupt : tell the CPU.
+    va : 40-bit virtual byte address.
+    payload : value to write, 32 bits; 64 bits if `wide`.
+    timestamp : write the four-word structure, including the time, instead of the value alone.
+    reduction : combine the payload with the value in memory, as signed numbers if `signed`.
+    interrupt : raise an interrupt.
     """
 
     va: int
@@ -48,7 +48,7 @@ class Release:
     interrupt: bool = False
 
     def fields(self, number: int) -> dict[str, int]:
-        """Fields of the record's release `number`."""
+        """Fields of release `number` of a record."""
         values = {
             "ADDRESS_LOWER": self.va & 0xFFFF_FFFF,
             "ADDRESS_UPPER": self.va >> 32,
@@ -71,14 +71,19 @@ class TaskRecord:
 
     Members
     -------
-    program : its virtual address, a multiple of 8. registers : of each thread.
-    grid, block : sizes in x, y, z.
-    arguments, argument_bytes : constant buffer 0; whole 16 bytes.
-    shared : bytes of shared memory per block. barrier : whether its warps wait for each other.
-    priority : of the device, 63 the most urgent. head : before others of its priority.
-    placement : how its blocks are spread over SMs; CONTEXT leaves it to the context.
-    releases : up to three, carried out in this order when the task is complete.
-    dependent : virtual address of the record of a task to which `action` is then done.
+    program : virtual address of the first instruction, a multiple of 8.
+    registers : registers per thread.
+    grid : blocks in x, y, z.
+    block : threads in x, y, z.
+    arguments : virtual address of constant buffer 0.
+    argument_bytes : its size, a multiple of 16 bytes.
+    shared : bytes of shared memory per block.
+    barrier : whether the program uses barriers.
+    priority : 0 … 63, 63 being the most urgent.
+    head : whether to queue it before waiting tasks of its priority.
+    placement : placement of its blocks on SMs; CONTEXT for that of the context.
+    releases : up to three, executed in this order on completion.
+    dependent : virtual address of the record of the task on which `action` is then performed.
     """
 
     program: int
@@ -97,10 +102,10 @@ class TaskRecord:
     action: DependentAction = DependentAction.SCHEDULE
 
     def pack(self, config: SmSizes) -> bytes:
-        """The record, for a machine of this configuration.
+        """Encode the record for a machine of this configuration.
 
-        Raises `BlockError` for what its hardware would refuse, `ValueError` for a value that has
-        no place in the record.
+        Raises `BlockError` if the hardware would refuse it, `ValueError` for a value that does not
+        fit the record.
         """
         self._check(config)
         word = 0
@@ -114,22 +119,22 @@ class TaskRecord:
     def _check(self, config: SmSizes) -> None:
         occupancy(config, registers=self.registers, block=self.block, shared=self.shared)
         if min(self.grid) < 1:
-            raise BlockError(SkedCheck.DIMENSION_ZERO, f"a grid of {self.grid} blocks has none")
+            raise BlockError(SkedCheck.DIMENSION_ZERO, f"a grid of {self.grid} blocks is empty")
         if prod(self.grid) >= _MOST_BLOCKS:
             raise ValueError(f"a grid of {self.grid} has 2^32 blocks or more")
         if self.program % 8:
-            raise BlockError(SkedCheck.PROGRAM, f"program {self.program:#x}: no multiple of 8")
+            raise BlockError(SkedCheck.PROGRAM, f"program {self.program:#x}: not a multiple of 8")
         if self.argument_bytes % 16:
-            raise ValueError(f"argument_bytes = {self.argument_bytes}: no multiple of 16")
+            raise ValueError(f"argument_bytes = {self.argument_bytes}: not a multiple of 16")
         if not 0 <= self.priority < PRIORITIES:
             raise ValueError(f"priority = {self.priority}: 0 … {PRIORITIES - 1}")
         if len(self.releases) > len(RELEASES):
             raise ValueError(f"{len(self.releases)} releases: {len(RELEASES)} at most")
         if self.dependent is not None and self.dependent % QMD_BYTES:
-            raise ValueError(f"dependent {self.dependent:#x}: no multiple of {QMD_BYTES}")
+            raise ValueError(f"dependent {self.dependent:#x}: not a multiple of {QMD_BYTES}")
         for va in (self.program, self.arguments):
             if not 0 <= va < 1 << VA_BITS:
-                raise ValueError(f"address {va:#x} is past {VA_BITS} bits")
+                raise ValueError(f"address {va:#x} does not fit {VA_BITS} bits")
 
     def _fields(self) -> dict[str, int]:
         major, minor = QMD_VERSION

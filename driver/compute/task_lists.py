@@ -1,8 +1,8 @@
-"""Memory of the lists in which tasks wait for a slot (ASID-23): the driver's to give."""
+"""Task lists: driver-allocated memory in which tasks wait for a slot (ASID-23)."""
 
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Memory
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.config import PRIORITIES
 
@@ -12,19 +12,23 @@ _ENTRY_BYTES = 8
 _MOST_LOG_SIZE = 20
 
 _POLL_CYCLES = 50
-"""Cycles between looks whether the compute engine is at rest."""
+"""Cycles between two polls for an idle compute engine."""
 
 _PATIENCE_CYCLES = 200_000
-"""After so many cycles it is given up."""
+"""Cycles after which the compute engine counts as hung."""
 
 
 class TaskListError(Exception):
-    """The compute engine does not come to rest, so its lists cannot be moved."""
+    """The compute engine does not become idle, so its lists cannot be moved; or it has lost a task
+    from a list."""
 
 
 def log_size(slots: int, waiting: int) -> int:
-    """Binary logarithm of the places of each list, so that `waiting` tasks have room beside those
-    that may come back from `slots` slots: as many as there are, and a quarter more."""
+    """Binary logarithm of the number of entries of a list.
+
+    A list has room for `waiting` tasks and those evicted from `slots` slots: 5/4 entries per slot.
+    Raises `ValueError`.
+    """
     size = (slots + slots // 4 + waiting - 1).bit_length()
     if waiting < 1 or size > _MOST_LOG_SIZE:
         raise ValueError(f"waiting = {waiting}: 1 … {(1 << _MOST_LOG_SIZE) - slots - slots // 4}")
@@ -32,15 +36,16 @@ def log_size(slots: int, waiting: int) -> int:
 
 
 class TaskLists:
-    """All lists of a machine, in one buffer that is mapped in one address space at a time.
+    """All task lists of a machine, in one buffer, used through one address space at a time.
 
     Parameters
     ----------
-    slots, contexts : of the machine. waiting : tasks of a level that may wait in each context.
+    slots, contexts : numbers of task slots and contexts of the machine.
+    waiting : maximum number of waiting tasks of one priority in each context.
     """
 
     def __init__(
-        self, control: Control, memory: Memory, *, slots: int, contexts: int, waiting: int
+        self, control: ControlPort, memory: Memory, *, slots: int, contexts: int, waiting: int
     ) -> None:
         self._control = control
         self._lock = FairLock(control.machine)
@@ -50,8 +55,8 @@ class TaskLists:
         self._space: AddressSpace | None = None
 
     async def place(self, space: AddressSpace, asid: int) -> None:
-        """From now on they are in `space`, which has `asid` as long as they are. Nothing to do when
-        they are there already. Raises `TaskListError`, `OutOfMemory`, `OutOfAddresses`."""
+        """Move the lists to `space`, unless they are already there. It must keep `asid` as long as
+        they are in it. Raises `TaskListError`, `OutOfMemory`, `OutOfAddresses`."""
         async with self._lock:
             if self._space is space:
                 return
@@ -74,5 +79,5 @@ class TaskLists:
             waited += _POLL_CYCLES
 
     def free(self) -> None:
-        """Give the memory back, once no address space has it any more."""
+        """Free the memory, once no address space maps it."""
         self._buffer.free()

@@ -1,4 +1,4 @@
-"""Memory of launches: records and arguments, cut from pages of their address space (HOST-10)."""
+"""Memory for task records and arguments, allocated from pages of their address space (HOST-10)."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 14
 
 @dataclass
 class _Chunk:
-    """Pages of the pool, and what is free of them."""
+    """Pages of a pool, and their free ranges."""
 
     buffer: Buffer
     ranges: Ranges
@@ -24,7 +24,7 @@ class _Chunk:
 
 @dataclass(frozen=True)
 class TaskMemory:
-    """`size` bytes from virtual address `va` on, a multiple of 256."""
+    """`size` bytes at virtual address `va`, a multiple of 256."""
 
     pool: "TaskPool"
     chunk: _Chunk
@@ -33,28 +33,31 @@ class TaskMemory:
 
     @property
     def va(self) -> int:
-        """Virtual address."""
+        """Virtual address of the first byte."""
         return self.pool.space.at(self.chunk.buffer, self.offset)
 
     def write(self, content: bytes) -> None:
-        """Put bytes at the start."""
+        """Write bytes at the start."""
         self.chunk.buffer.write(content, self.offset)
 
     def free(self) -> None:
-        """Give it back, once the machine does not use it any more."""
+        """Free the memory, once the machine no longer uses it."""
         self.chunk.ranges.give(self.offset, self.size)
 
 
 class TaskPool:
-    """Of one address space. The machine writes where an evicted task goes on into its record, so
-    the pages are writable; they are kept until the space is closed."""
+    """Task memory of one address space. Pages are kept until the space is closed.
+
+    They are mapped writable: the machine saves the resume point of an evicted task in its record.
+    """
 
     def __init__(self, space: AddressSpace, machine: Machine) -> None:
         self.space, self._lock = space, FairLock(machine)
         self._chunks: list[_Chunk] = []
 
     async def take(self, size: int) -> TaskMemory:
-        """So many bytes, on a multiple of 256. Raises as `AddressSpace.allocate`."""
+        """Allocate `size` bytes, rounded up to a multiple of 256. Raises as
+        `AddressSpace.allocate`."""
         size = -(-size // QMD_BYTES) * QMD_BYTES
         async with self._lock:
             for chunk in self._chunks:
@@ -74,11 +77,11 @@ class TaskPool:
 
     @property
     def used(self) -> int:
-        """Bytes that launches have now."""
+        """Bytes currently allocated."""
         return sum(chunk.buffer.size - chunk.ranges.total for chunk in self._chunks)
 
     def end(self) -> None:
-        """Give the pages back, once the space is closed."""
+        """Free the pages, once the space is closed."""
         for chunk in self._chunks:
             chunk.buffer.free()
         self._chunks.clear()

@@ -1,4 +1,4 @@
-"""Tasks that were launched, and how each has ended (HOST-10)."""
+"""Launched tasks and their outcome (HOST-10)."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,24 +12,27 @@ __all__ = ["Task", "Tasks", "Waiter"]
 
 
 class Waiter(Protocol):
-    """Where a task was submitted, as far as waiting for its end goes. `str` names the place."""
+    """The stream and channel of a task, as needed to wait for its end. `str` gives its name."""
 
     async def fence(self) -> None:
-        """Submit a fence behind the task."""
+        """Submit a fence after the task."""
         ...
 
     async def wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait until `done()`. Raises `ChannelError` when the task's channel has halted."""
+        """Wait until `done()`. Raises `ChannelError` if the task's channel halts."""
         ...
 
 
 class Task:
-    """One launch. Made by `Stream.launch`.
+    """One launch. Created by `ComputeEngine.prepare`, for `Stream.launch`.
 
     Members
     -------
-    program : its kernel, in its address space. record : virtual address of its record.
-    failure : why it is over without being complete.
+    program : the loaded kernel.
+    memory : record and arguments.
+    fence : released on completion.
+    record : virtual address of the task record.
+    failure : why the task ended without completing, or None.
     """
 
     def __init__(
@@ -49,22 +52,22 @@ class Task:
         return f"task {self.name!r} (record {self.record:#x}){place}"
 
     def submitted(self, waiter: Waiter) -> None:
-        """It is being submitted; `waiter` waits for its end."""
+        """Note that the task is being submitted; `waiter` is used to wait for its end."""
         self._waiter = waiter
 
     def discard(self) -> None:
-        """Give its memory and its fence back; the machine does not use them, or never did."""
+        """Free memory and fence, which the machine must not be using."""
         self.memory.free()
         self._fences.give(self.fence)
 
     @property
     def name(self) -> str:
-        """Name of its kernel."""
+        """Name of the kernel."""
         return self.program.kernel.name
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, complete or not, as far as the driver knows."""
+        """Whether the task is known to have ended, completed or not."""
         if self._ended or self.failure is not None or self._complete:
             return True
         return self._behind is not None and self._behind[0].reached(self._behind[1])
@@ -74,7 +77,7 @@ class Task:
         return self.fence.reached(self._value)
 
     def query(self) -> bool:
-        """Whether it is over. Raises `TaskError` or `TaskLost` when it failed."""
+        """Whether the task has ended. Raises `TaskError` or `TaskLost` if it failed."""
         if not self.over:
             return False
         self.end()
@@ -83,8 +86,8 @@ class Task:
         return True
 
     async def synchronize(self) -> None:
-        """Wait until it is over. Raises `ChannelError` when its channel halted, for this task or
-        something else; `TaskError` or `TaskLost` when the task has failed."""
+        """Wait until the task has ended. Raises `ChannelError` if its channel halts for any reason,
+        `TaskError` or `TaskLost` if the task failed."""
         waiter = self._waiter
         assert waiter is not None, "it was submitted"
         if not self.over and self._behind is None:
@@ -94,17 +97,18 @@ class Task:
 
     @property
     def time_ns(self) -> int:
-        """PTIMER of its end; 0 while it is not over, or when it failed."""
+        """PTIMER of its completion, in ns; 0 before that, or if the task failed."""
         if self._ended:
             return self._time
         return self.fence.time_ns if self._complete else 0
 
     def fenced(self, fence: Fence, value: int) -> None:
-        """`fence` is released with `value` after its end."""
+        """Note that `fence` is released with `value` after the task has ended."""
         self._behind = self._behind or (fence, value)
 
     def end(self) -> None:
-        """It is over: its memory is given back."""
+        """Note that the task has ended, and free its memory. A task that has neither completed nor
+        failed counts as lost."""
         if self._ended:
             return
         if self.failure is None and not self._complete:
@@ -115,7 +119,7 @@ class Task:
 
 
 class Tasks:
-    """Those of one channel that may not be over, in the order of their launches."""
+    """Tasks of one channel that may still be running, in order of launch."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
@@ -124,27 +128,27 @@ class Tasks:
         return len(self._tasks)
 
     def launched(self, task: Task) -> None:
-        """A task was submitted. What is over by now is forgotten."""
+        """Add a submitted task, and drop those that have ended."""
         self.reap()
         self._tasks[task.record] = task
 
     def fenced(self, fence: Fence, value: int) -> None:
-        """A fence was submitted that is released when all of them are over."""
+        """Note that `fence` is released with `value` after all current tasks have ended."""
         for task in self._tasks.values():
             task.fenced(fence, value)
 
     def find(self, record: int) -> Task | None:
-        """The task of a record."""
+        """The task with a record at this address, or None."""
         return self._tasks.get(record)
 
     def failed(self, error: TaskError) -> None:
-        """A task failed, or its launch was given up."""
+        """Note the failure of a task, or that its launch was skipped."""
         task = self.find(error.record)
         if task is not None and not task.over:
             task.failure = error
 
     def reap(self) -> None:
-        """End the first ones, as far as they are over."""
+        """End the leading tasks that are over."""
         for record, task in list(self._tasks.items()):
             if not task.over:
                 return
@@ -152,7 +156,7 @@ class Tasks:
             del self._tasks[record]
 
     def end(self) -> None:
-        """The channel is switched off and at rest."""
+        """End all tasks, once the channel is disabled and idle."""
         for task in self._tasks.values():
             task.end()
         self._tasks.clear()

@@ -1,1 +1,1 @@
-"""Errors of channels, tasks and warps, and the records of translation faults behind them."""
+"""Errors of channels, tasks and warps, and the translation faults that cause them."""

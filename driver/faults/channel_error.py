@@ -1,12 +1,12 @@
-"""Why a channel halted, in words, with what to do about it (COPY-12, HOST-6). See
-`driver.faults.task_error` for what tasks add."""
+"""Channel errors: cause of a halt, and how to continue (COPY-12, HOST-6). Errors of tasks have more
+details: `driver.faults.task_error`."""
 
 from dataclasses import dataclass
 
 from signalbox.driver.commands.disassembler import method_detail, method_name
 from signalbox.driver.commands.pushbuffer import COMPUTE_SUBCHANNEL
 from signalbox.driver.memory.translation_fault import TranslationFault
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.errors import CODE_OF, Cause
 from signalbox.hw.methods import ObjectClass
 from signalbox.hw.registers import WAITS
@@ -18,47 +18,47 @@ _MEANING = {
     Cause.ENTRY_OPCODE: "a ring entry without a segment has an opcode other than NOP",
     Cause.ENTRY_RANGE: "a pushbuffer segment runs past the 40-bit address space",
     Cause.HEADER_RESERVED: "a pushbuffer header has a reserved form or bit",
-    Cause.HEADER_OBSOLETE: "a pushbuffer header has a form of older parts",
+    Cause.HEADER_OBSOLETE: "a pushbuffer header has an obsolete form",
     Cause.HEADER_RANGE: "a method group runs past the last method address",
     Cause.METHOD_UNDEFINED: "there is no such host method",
     Cause.METHOD_ILLEGAL: "the method ILLEGAL was executed",
     Cause.METHOD_PRIVILEGED: "the method needs a privileged channel",
     Cause.OBJECT_UNBOUND: "no object is bound to the subchannel: SET_OBJECT comes first",
     Cause.OBJECT_SOFTWARE: "the subchannel holds a software object, which the CPU must execute",
-    Cause.OBJECT_CLASS: "SET_OBJECT names a class that was not built",
+    Cause.OBJECT_CLASS: "SET_OBJECT names a class that this machine does not have",
     Cause.COPY_METHOD: "the copy class has no such method",
     Cause.COPY_ZERO: "a copy of no bytes",
     Cause.COPY_MODE: "block-linear, remap or another copy mode that is not modelled",
     Cause.SEM_UNDERFLOW: "a counting semaphore would fall below 0",
     Cause.SEM_OVERFLOW: "a counting semaphore would pass its width",
-    Cause.SEM_UNKNOWN: "no semaphore was built at this address on chip",
+    Cause.SEM_UNKNOWN: "there is no on-chip semaphore at this address",
     Cause.SEM_ALIGNMENT: (
-        "misaligned semaphore: 32 bits lie on 4 bytes, 64 bits on 8, a timestamped one on 16"
+        "misaligned semaphore: 32 bits are aligned to 4 bytes, 64 bits to 8, timestamped ones to 16"
     ),
-    Cause.SEM_UNSUPPORTED: "operation, width and sign of the semaphore do not go together",
+    Cause.SEM_UNSUPPORTED: "unsupported combination of semaphore operation, width and sign",
     Cause.SEM_BUS: "the bus refused an access to the semaphore",
     Cause.SEM_FAULT: "the semaphore's address is not mapped",
-    Cause.ACQUIRE_TIMEOUT: "an acquire waited longer than the channel's time-out",
+    Cause.ACQUIRE_TIMEOUT: "an acquire waited longer than the channel's timeout",
     Cause.COPY_READ_BUS: "the bus refused a read of the copy",
     Cause.COPY_READ_FAULT: "the copy's source is not mapped",
     Cause.COPY_WRITE_BUS: "the bus refused a write of the copy",
     Cause.COPY_WRITE_FAULT: "the copy's destination is not mapped",
-    Cause.COPY_SEMAPHORE: "the copy is complete, its semaphore release was refused",
-    Cause.USERD_WRITE: "GP_GET or REF could not be written: USERD refused by the bus or not mapped",
+    Cause.COPY_SEMAPHORE: "the copy is complete, but its semaphore release was refused",
+    Cause.USERD_WRITE: "GP_GET or REF could not be written: bus error, or USERD is not mapped",
     Cause.FETCH_BUS: "the bus refused a read of USERD, ring or pushbuffer",
     Cause.FETCH_FAULT: "USERD, ring or pushbuffer is not mapped",
-    Cause.COMPUTE_MODE: "a compute method asks for what is not modelled",
+    Cause.COMPUTE_MODE: "a compute method requests a mode that is not modelled",
     Cause.INLINE_BUS: "the bus refused the write of an inline task record",
     Cause.INLINE_FAULT: "the address of an inline task record is not mapped",
     Cause.TASK_BUS: "the bus refused a read of the task's record",
     Cause.TASK_FAULT: "the task's record is not mapped",
-    Cause.TASK_MODEL: "the task's record is of another version, or uses what is not modelled",
+    Cause.TASK_MODEL: "the task's record has another version, or uses features not modelled",
     Cause.TASK_CHECK: "a check of the task's record failed",
-    Cause.TASK_FULL: "as many tasks of that priority wait as there is room for",
+    Cause.TASK_FULL: "the list of waiting tasks of that priority is full",
     Cause.TASK_LISTS: "the memory of the task lists could not be accessed",
-    Cause.TASK_KERNEL: "a warp of the task could not go on",
-    Cause.TASK_RELEASE: "the task is complete, a release at its end was refused",
-    Cause.TASK_QUEUE: "its record is no open queue, or the context has no place for another one",
+    Cause.TASK_KERNEL: "a warp of the task faulted",
+    Cause.TASK_RELEASE: "the task is complete, but a release at its end was refused",
+    Cause.TASK_QUEUE: "the record is not an open queue, or the context cannot open another one",
 }
 
 _WITH_ADDRESS = {
@@ -77,30 +77,33 @@ _NO_METHOD = {
 
 _COPY_FAULTS = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT}
 _COPY_ENDS = _COPY_FAULTS | {Cause.COPY_READ_BUS, Cause.COPY_WRITE_BUS, Cause.COPY_SEMAPHORE}
-"""Causes of copies that had begun."""
+"""Causes of failed copies, as opposed to refused ones."""
 
 _TASKS = {cause for cause in Cause if cause.name.startswith("TASK_")}
 
-_NEXT_HELD = ". Channel.resume() tries it again, Channel.skip() goes on behind it."
-_NEXT_COPY = ". Channel.resume() repeats the copy, Channel.skip() goes on behind it."
-_NEXT = ". Channel.resume() goes on behind it."
+_NEXT_HELD = ". Channel.resume() tries it again, Channel.skip() continues after it."
+_NEXT_COPY = ". Channel.resume() repeats the copy, Channel.skip() continues after it."
+_NEXT = ". Channel.resume() continues after it."
 
 
 @dataclass
 class ChannelError(Exception):
-    """A channel halted; all other channels go on.
+    """A channel has halted. Other channels continue.
 
     Members
     -------
-    channel : its number.
-    cause : what exactly was wrong; `code` is the public interrupt.
-    method, subchannel, data : the method to blame (byte offset), None when there is none.
-    held : it is tried again when the channel resumes; otherwise the channel goes on behind it.
-    va : address of the error, where the cause has one.
-    more : another copy or task of the channel has failed since; clearing this error shows that one.
-    fault : the access that was not translated, of the causes ..._FAULT, USERD_WRITE and
-        COPY_SEMAPHORE, and of tasks; None when it was none, or its record was lost.
-    object_class : of the subchannel, 0 for none; None when it is the one that the driver binds.
+    channel : channel number.
+    cause : exact cause; `hw.errors.CODE_OF` gives the public interrupt.
+    method : method that caused the error, a byte offset; None if there is none.
+    subchannel, data : subchannel and data of the method; `data` is the header if that is invalid.
+    held : whether the method is retried on resume; otherwise the channel continues after it.
+    va : address of the error, for causes that have one.
+    more : whether another copy or task of the channel has failed since; clearing this error
+        reveals that one.
+    fault : translation fault behind the causes ..._FAULT, USERD_WRITE, COPY_SEMAPHORE and TASK_...;
+        None if there was none, or if its record was lost.
+    object_class : class bound to the subchannel, 0 for none; None for the class that the driver
+        binds.
     """
 
     channel: int
@@ -116,28 +119,28 @@ class ChannelError(Exception):
 
     @property
     def repeatable(self) -> bool:
-        """Whether it is a copy's that can be repeated once its pages are mapped as it needs."""
+        """Whether a copy failed that can be repeated once its pages are mapped."""
         released = self.cause is Cause.COPY_SEMAPHORE and self.fault is not None
         return self.cause in _COPY_FAULTS or released
 
     @property
     def of_copy(self) -> bool:
-        """Whether a copy had begun, and failed."""
+        """Whether a copy failed after its launch."""
         return self.cause in _COPY_ENDS
 
     @property
     def of_task(self) -> bool:
-        """Whether it is a task's, refused or failed; `va` is that of its record."""
+        """Whether a task was refused or failed; `va` is then the address of its record."""
         return self.cause in _TASKS
 
     @property
     def details(self) -> list[str]:
-        """What else is known, in words."""
+        """Further details as text, for subclasses."""
         return []
 
     @property
     def reason(self) -> str:
-        """What was wrong and where."""
+        """Description of the error, without the advice on how to continue."""
         code = CODE_OF[self.cause].name if self.cause in CODE_OF else "no public code"
         parts = [f"channel {self.channel} halted with {self.cause.name} ({code}): "]
         parts.append(_MEANING.get(self.cause, "unknown cause"))
@@ -159,7 +162,7 @@ class ChannelError(Exception):
 
     @property
     def _class(self) -> int:
-        """Whose method it is if it is not the host's."""
+        """Class of the method, unless it is a host method."""
         if self.object_class is not None:
             return self.object_class
         compute = self.of_task or self.subchannel == COMPUTE_SUBCHANNEL
@@ -167,7 +170,7 @@ class ChannelError(Exception):
 
     @property
     def at_header(self) -> bool:
-        """Whether a header is to blame, which is in `data`."""
+        """Whether a method header caused the error; `data` is that header."""
         return self.cause in _HEADERS
 
     def __str__(self) -> str:
@@ -178,7 +181,7 @@ class ChannelError(Exception):
 
 @dataclass
 class ChannelTimeout(Exception):
-    """A channel made no progress for `cycles`; the message says what it waits for."""
+    """A channel made no progress for `cycles`. `wait` is the reason in its STATUS register."""
 
     channel: int
     cycles: int
@@ -194,7 +197,7 @@ class ChannelTimeout(Exception):
 
 @dataclass
 class ChannelActive(Exception):
-    """A channel still used its memory `cycles` after it was switched off."""
+    """A channel still uses its memory `cycles` after it was switched off."""
 
     channel: int
     cycles: int
@@ -206,8 +209,8 @@ class ChannelActive(Exception):
         )
 
 
-async def read_error(control: Control, channel: int) -> ChannelError | None:
-    """The error that `channel` is halted by, None when it is not."""
+async def read_error(control: ControlPort, channel: int) -> ChannelError | None:
+    """Read the error that halts a channel; None if it is not halted."""
     word = await control.read_channel_fields(channel, "CAUSE")
     cause = Cause(word["CAUSE"])
     if cause is Cause.NONE:

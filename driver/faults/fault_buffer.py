@@ -1,4 +1,4 @@
-"""The machine's fault buffer: a ring of fault records in memory (HOST-11, spec page 60, 6.4)."""
+"""Fault buffer of the machine: a ring of fault records in memory (HOST-11, spec page 60, 6.4)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,42 +11,43 @@ from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 __all__ = ["FaultBuffer", "FaultBufferError", "FaultBufferOverflow", "FaultPointers"]
 
 _VALID_BYTE, _VALID_BIT = FAULT_RECORD_BYTES - 1, 1 << 7
-"""Where VALID is in a record: its last bit."""
+"""Position of VALID in a record: its last bit."""
 
 
 class FaultPointers(Protocol):
-    """Registers of the ring, in records: empty while GET is PUT, which the machine advances."""
+    """Registers of the ring. Pointers are record numbers; the ring is empty while GET equals PUT.
+    The machine advances PUT, the driver GET."""
 
     async def get(self) -> int:
-        """GET: the record that is read next."""
+        """GET: next record to read."""
         ...
 
     async def put(self) -> int:
-        """PUT: the record that the machine writes next."""
+        """PUT: next record that the machine will write."""
         ...
 
     async def set_get(self, index: int) -> None:
-        """Give the records before `index` back to the machine."""
+        """Return the records before `index` to the machine."""
         ...
 
     async def overflowed(self) -> bool:
-        """Whether the machine has dropped records because the ring was full, or was switched off
-        while it wrote one. Stays so."""
+        """Whether the machine has dropped records, because the ring was full or was disabled during
+        a write. Sticky."""
         ...
 
     async def clear_overflow(self) -> None:
-        """The machine may write records again."""
+        """Clear the overflow flag. The machine writes records again."""
         ...
 
 
 class FaultBufferError(Exception):
-    """The ring is not as the machine leaves it; the message says how."""
+    """The fault buffer is in an invalid state, or does not respond; the message says how."""
 
 
 @dataclass
 class FaultBufferOverflow(Exception):
-    """The machine has dropped fault records, it does not say which; `faults` are those that it has
-    kept. Who was halted by a lost one is found by the state of the channels."""
+    """The machine has dropped fault records. `faults` are the ones it kept. Channels that were
+    halted by a dropped fault can be found by their state."""
 
     faults: list[TranslationFault]
     records: int
@@ -59,13 +60,15 @@ class FaultBufferOverflow(Exception):
 
 
 class FaultBuffer:
-    """Reads the fault records in `buffer` and gives them back to the machine.
+    """Reads fault records and returns them to the machine.
 
     Parameters
     ----------
-    buffer : memory of the ring, whole records of 32 bytes, at least 2.
-    pointers : its registers.
-    owner : the address space of an ASID and a page directory base in bytes, if known.
+    buffer : memory of the ring, at least 2 records of 32 bytes.
+    pointers : registers of the ring.
+    owner : maps an ASID and a page directory base (byte address) to an address space, if known.
+
+    Raises `ValueError` if the buffer is too small or not a whole number of records.
     """
 
     def __init__(
@@ -82,11 +85,11 @@ class FaultBuffer:
             )
 
     async def read(self) -> list[TranslationFault]:
-        """All faults since the last call, the oldest first.
+        """All faults since the last call, oldest first.
 
-        Raises `FaultBufferOverflow`, with those faults, when others were dropped;
-        `FaultBufferError` for a pointer outside the ring, or a record next in turn that is not
-        valid: then nothing is given back.
+        Raises `FaultBufferOverflow`, with those faults, if others were dropped; `FaultBufferError`
+        if a pointer is outside the ring or the next record is not valid, in which case no record is
+        returned to the machine.
         """
         put = self._checked("PUT", await self._pointers.put())
         get = first = self._checked("GET", await self._pointers.get())
@@ -98,7 +101,7 @@ class FaultBuffer:
             await self._pointers.set_get(get)
         elif get != put:
             raise FaultBufferError(f"record {get} of the fault buffer is not valid, PUT is {put}")
-        # Only after room was made: dropping goes on while the ring is full.
+        # Clear it only after making room: the machine drops records while the ring is full.
         if await self._pointers.overflowed():
             await self._pointers.clear_overflow()
             raise FaultBufferOverflow(faults, self.records)
@@ -112,7 +115,7 @@ class FaultBuffer:
         return index
 
     def _take(self, index: int) -> TranslationFault | None:
-        """The fault of a record, whose VALID is cleared; None when it is not valid."""
+        """Decode a record and clear its VALID bit; None if it is not valid."""
         at = index * FAULT_RECORD_BYTES
         record = self._buffer.read(shape=FAULT_RECORD_BYTES, offset=at).tobytes()
         fault = decode(record, self._owner)

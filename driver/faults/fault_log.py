@@ -1,4 +1,4 @@
-"""Which translation fault halted which channel: records of the machine, and who they belong to."""
+"""Log of translation faults; matches them with the channel errors that they caused."""
 
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from signalbox.hw.page_tables import AccessType
 __all__ = ["FaultLog"]
 
 _KEPT = 64
-"""So many faults are kept that belong to no channel's error, or not yet; the newest ones."""
+"""Maximum number of faults kept without a matching channel error; the oldest are dropped."""
 
 _PAGE = 4096
 
@@ -38,17 +38,17 @@ _REQUESTERS = {
     Cause.TASK_KERNEL: range(128),
     Cause.TASK_RELEASE: range(SEMAPHORES, SEMAPHORES + 1),
 }
-"""Clients that may have made the access, of every cause that a fault can be behind."""
+"""HUB clients that may have made the faulting access, for every cause that may be a fault."""
 
 _WITHOUT_ADDRESS = {Cause.FETCH_FAULT, Cause.USERD_WRITE, Cause.TASK_LISTS, Cause.TASK_RELEASE}
-"""Causes of which the channel does not know the address."""
+"""Causes whose channel error does not hold the faulting address."""
 
 _BOTH_WAYS = {Cause.TASK_LISTS, Cause.TASK_KERNEL}
-"""Causes of reads and of writes."""
+"""Causes that may be a read or a write."""
 
 
 class FaultLog:
-    """Reads the fault buffer, and finds in it what is behind a channel's error."""
+    """Reads the fault buffer and finds the translation fault behind a channel error."""
 
     def __init__(self, machine: Machine, buffer: FaultBuffer, registers: FaultRegisters) -> None:
         self._buffer, self._registers = buffer, registers
@@ -58,11 +58,11 @@ class FaultLog:
 
     @property
     def unclaimed(self) -> tuple[TranslationFault, ...]:
-        """Faults that belong to no channel's error, or not yet, oldest first."""
+        """Faults not matched with a channel error so far, oldest first."""
         return tuple(self._faults)
 
     async def read(self) -> None:
-        """Take note of what the machine has recorded, and clear its interrupt."""
+        """Read new records and clear the interrupt. Losses are kept for `tell`."""
         async with self._lock:
             if await self._registers.acknowledge():
                 self._lost = FaultBufferError("the machine could not write a fault record")
@@ -75,7 +75,7 @@ class FaultLog:
                 self._lost = error
 
     def tell(self) -> None:
-        """Raise `FaultBufferOverflow` or `FaultBufferError` if faults were lost, once."""
+        """Raise `FaultBufferOverflow` or `FaultBufferError`, once, if faults were lost."""
         lost, self._lost = self._lost, None
         if lost is not None:
             raise lost
@@ -87,12 +87,18 @@ class FaultLog:
         touches: Callable[[int], bool] | None = None,
         va: int | None = None,
     ) -> TranslationFault | None:
-        """Fault behind an error of a channel of address space `asid`; None when there is none, or
-        its record was lost.
+        """Find and remove the fault behind an error; None if there is none, or if its record was
+        lost.
 
-        Each burst of a copy or task has a fault of its own, so others are forgotten with it: those
-        of a failed copy at addresses that it `touches`, and those of a task on the same page.
-        `va` is the accessed address where that of the error means something else.
+        Every burst of a copy or task may fault, so further faults of the same failure are removed
+        too: those at addresses that the failed copy `touches`, and those of a task on the same
+        page.
+
+        Parameters
+        ----------
+        asid : ASID of the channel's address space.
+        touches : whether the failed copy accesses a virtual address; None for other errors.
+        va : accessed address, if `error.va` is something else.
         """
         if error.cause not in _REQUESTERS:
             return None
@@ -115,8 +121,8 @@ class FaultLog:
 
 
 def _fits(fault: TranslationFault, asid: int, cause: Cause) -> bool:
-    """Whether a fault can be behind an error."""
-    if not fault.hub:  # an SM, whose numbers are others
+    """Whether a fault can have caused an error."""
+    if not fault.hub:  # an SM, with client numbers of its own
         return fault.asid == asid and cause is Cause.TASK_KERNEL
     if fault.asid != asid or fault.client not in _REQUESTERS[cause]:
         return False

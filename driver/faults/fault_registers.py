@@ -1,28 +1,28 @@
-"""Registers of the fault buffer (6.4): `FaultPointers` of a machine."""
+"""Registers of the fault buffer (6.4): the `FaultPointers` of a machine."""
 
 from signalbox.driver.faults.fault_buffer import FaultBufferError
 from signalbox.driver.memory.physical import Buffer
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES
 
 __all__ = ["FaultRegisters"]
 
 _POLL_CYCLES = 8
-"""Cycles between looks whether a record is over."""
+"""Cycles between two polls for the end of a record."""
 
 _PATIENCE_CYCLES = 200_000
-"""After so many cycles it is given up."""
+"""Cycles after which the write of a record counts as hung."""
 
 
 class FaultRegisters:
-    """Where the machine records faults, and how far it and the driver are."""
+    """Location, size, pointers and status of the fault buffer. Implements `FaultPointers`."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlPort) -> None:
         self._control = control
 
     async def enable(self, buffer: Buffer) -> None:
-        """Record faults in `buffer`, whole pages of physical memory, from its start on. Faults of
-        an earlier owner are forgotten. Raises what `disable` does."""
+        """Record faults in `buffer`, whole pages of physical memory, starting empty. Raises as
+        `disable`."""
         await self.disable()
         await self._control.write("FAULT_BUFFER_LO", buffer.address & 0xFFFF_FFFF)
         await self._control.write("FAULT_BUFFER_HI", buffer.address >> 32)
@@ -31,10 +31,10 @@ class FaultRegisters:
         await self._control.write("FAULT_SIZE", RECORDS=records, ENABLE=1)
 
     async def disable(self) -> None:
-        """Record none from now on; the interrupt is cleared. The memory of the buffer is not
-        written any more when it returns: it waits for a record that was under way, which is lost.
+        """Stop recording and clear the interrupt. Waits for a record that is being written, which
+        is lost; afterwards the buffer's memory is no longer written.
 
-        Raises `FaultBufferError` for one that does not end.
+        Raises `FaultBufferError` if that record does not end.
         """
         await self._control.write("FAULT_SIZE", 0)
         waited = 0
@@ -46,8 +46,8 @@ class FaultRegisters:
         await self._control.write("FAULT_STATUS", FAULT=1, OVERFLOW=1, BUS=1)
 
     async def acknowledge(self) -> bool:
-        """Clear the interrupt, but for an overflow's; whether a record could not be written.
-        Records that come from now on raise it again."""
+        """Clear the interrupt, except that of an overflow; later records raise it again. Returns
+        whether a record could not be written."""
         status = await self._control.read_fields("FAULT_STATUS")
         if status["FAULT"] or status["BUS"]:
             await self._control.write("FAULT_STATUS", FAULT=status["FAULT"], BUS=status["BUS"])

@@ -1,4 +1,4 @@
-"""Why a channel halted for a task, in words (HOST-10): the kernel, its record, what was wrong."""
+"""Errors of tasks that halt their channel, with kernel, record and cause (HOST-10)."""
 
 from dataclasses import dataclass, fields
 
@@ -9,17 +9,17 @@ from signalbox.hw.qmd import SkedCheck
 __all__ = ["TaskError", "TaskLost"]
 
 _CHECKS = {
-    SkedCheck.LOCAL_MEMORY: "it asks for local memory, which this machine lacks",
+    SkedCheck.LOCAL_MEMORY: "it requests local memory, which this machine does not have",
     SkedCheck.REGISTER_COUNT: "registers per thread outside 1 … 255",
     SkedCheck.THREADS: "a block of more than 1024 threads",
-    SkedCheck.PROGRAM: "the program is not on a multiple of 8",
+    SkedCheck.PROGRAM: "the program address is not a multiple of 8",
     SkedCheck.SHARED_MEMORY: "a block needs more shared memory than an SM has",
-    SkedCheck.DIMENSION_ZERO: "a grid or a block without extent",
+    SkedCheck.DIMENSION_ZERO: "a dimension of the grid or block is 0",
     SkedCheck.REGISTERS: "a block needs more registers than an SM has",
-    SkedCheck.QUEUE_GET_PUT: "more entries in a queue than it has room for, or it is closed",
-    SkedCheck.QUEUE_SIZE: "the size of a queue: a power of two, not less than a block takes",
-    SkedCheck.RESUME: "it goes on outside its grid",
-    SkedCheck.SPAN: "entries that do not follow those before them were appended to a queue",
+    SkedCheck.QUEUE_GET_PUT: "a queue has more entries than it can hold, or is closed",
+    SkedCheck.QUEUE_SIZE: "the size of a queue is not a power of two, or less than a block takes",
+    SkedCheck.RESUME: "its resume point is outside its grid",
+    SkedCheck.SPAN: "entries appended to a queue do not follow the earlier ones",
     SkedCheck.WARPS: "a block needs more warps than an SM has",
     SkedCheck.DEPENDENCE: "the dependence counter",
 }
@@ -27,15 +27,15 @@ _CHECKS = {
 
 @dataclass
 class TaskError(ChannelError):
-    """A channel halted since a task was refused, or failed.
+    """A channel has halted because a task was refused or failed.
 
     Members
     -------
-    kernel : name of the kernel; empty for a task that was not launched by `Stream.launch`.
-    check : what is wrong with the record, by its public number; NONE with other causes.
-    warp : the warp that could not go on; None with other causes, or when the machine told only of
-        other tasks'.
-    place : where its instruction comes from, in words, if known.
+    kernel : name of the kernel; empty for a task not launched by `Stream.launch`.
+    check : failed check of the record, by its public number; NONE for other causes.
+    warp : the warp that faulted; None for other causes, or if the machine recorded only warps of
+        other tasks.
+    place : source line of its instruction as text; empty if unknown.
     """
 
     kernel: str = ""
@@ -47,7 +47,7 @@ class TaskError(ChannelError):
     def of(
         cls, error: ChannelError, kernel: str, check: int, warp: WarpFault | None, place: str
     ) -> "TaskError":
-        """What `error` is about."""
+        """Build a `TaskError` from `error` and what is known of its task."""
         known = SkedCheck(check) if check in set(SkedCheck) else SkedCheck.NONE
         values = {field.name: getattr(error, field.name) for field in fields(ChannelError)}
         return cls(**values, kernel=kernel, check=known, warp=warp, place=place)
@@ -71,14 +71,14 @@ class TaskError(ChannelError):
 
 @dataclass
 class TaskLost(Exception):
-    """Nothing tells how a task has ended: it failed while more errors of its channel were waiting
-    than the machine keeps, its channel was closed, or the machine lost it."""
+    """A task has ended in an unknown way: it failed while the machine could record no more errors
+    of its channel, its channel was closed, or the machine lost it."""
 
     kernel: str
     record: int
 
     def __str__(self) -> str:
         return (
-            f"task {self.kernel!r} (record {self.record:#x}) is over without its release: it "
+            f"task {self.kernel!r} (record {self.record:#x}) has ended without its release: it "
             "failed, was stopped with its channel, or was lost"
         )

@@ -1,27 +1,27 @@
-"""Warps that could not go on, as the machine's registers tell of them."""
+"""Warp faults, as recorded in the machine's registers."""
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.errors import CoreCause
 
 __all__ = ["WarpFault", "WarpFaults"]
 
 _KEPT = 64
-"""So many are kept that belong to no task's error yet; the newest ones."""
+"""Maximum number of faults kept without a matching task error; the oldest are dropped."""
 
 _MEANING = {
-    CoreCause.INSTRUCTION: "not an instruction, or an operand that the kernel does not have",
+    CoreCause.INSTRUCTION: "invalid instruction, or an operand that the kernel does not have",
     CoreCause.PROGRAM_BUS: "the bus refused a read of the program or the arguments",
     CoreCause.PROGRAM_FAULT: "program or arguments are not mapped",
     CoreCause.MEMORY_BUS: "the bus refused the access",
-    CoreCause.MEMORY_FAULT: "the address is not mapped for that",
+    CoreCause.MEMORY_FAULT: "the address is not mapped for such an access",
     CoreCause.MEMORY_ALIGNMENT: "the address is not a multiple of 4",
     CoreCause.SHARED_RANGE: "past the block's shared memory, or not a multiple of 4",
-    CoreCause.MASK_STACK: "too many lane masks, or one taken that is not there",
+    CoreCause.MASK_STACK: "overflow or underflow of the lane mask stack",
 }
 
 _ACCESSES = {
@@ -31,18 +31,19 @@ _ACCESSES = {
     CoreCause.PROGRAM_BUS,
     CoreCause.PROGRAM_FAULT,
 }
-"""Causes with an address that was accessed."""
+"""Causes that have an accessed address."""
 
 
 @dataclass(frozen=True)
 class WarpFault:
-    """A warp could not go on.
+    """A warp that has faulted.
 
     Members
     -------
-    cause : why; the bare number where there is no such cause.
-    sm, asid : where it ran.
-    at : virtual address of its instruction. va : that it accessed, None where it did not.
+    cause : cause; a plain number if unknown.
+    sm, asid : SM and ASID in which it ran.
+    at : virtual address of the instruction.
+    va : accessed virtual address; None if there was no access.
     """
 
     cause: CoreCause | int
@@ -52,7 +53,7 @@ class WarpFault:
     va: int | None
 
     def text(self, place: str = "") -> str:
-        """In words; `place`: where the instruction comes from."""
+        """Description of the fault; `place` is the source line of the instruction."""
         name, why = f"cause {self.cause}", ""
         if isinstance(self.cause, CoreCause):
             name = self.cause.name
@@ -63,20 +64,20 @@ class WarpFault:
 
 
 class WarpFaults:
-    """Reads what the machine tells of the first warp since it was read last."""
+    """Collects warp faults. The machine records only the first fault since the last `read`."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlPort) -> None:
         self._control = control
         self._lock = FairLock(control.machine)
         self._faults: deque[WarpFault] = deque(maxlen=_KEPT)
 
     @property
     def unclaimed(self) -> tuple[WarpFault, ...]:
-        """Those that belong to no task's error, or not yet, oldest first."""
+        """Faults not matched with a task error so far, oldest first."""
         return tuple(self._faults)
 
     async def read(self) -> None:
-        """Take note of a fault, so that the machine tells of the next one."""
+        """Read the recorded fault, if there is one, so that the machine can record the next."""
         async with self._lock:
             if not (await self._control.read_fields("TASK_STATUS"))["WARP_FAULT"]:
                 return
@@ -90,8 +91,10 @@ class WarpFaults:
             self._faults.append(WarpFault(cause, word["SM"], word["ASID"], at, accessed))
 
     async def claim(self, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
-        """The fault of a task of `asid` whose instructions are `mine` by their address, None when
-        the machine tells of none. All of that kind are forgotten: a task's warps may have several.
+        """Find the fault of a task of `asid`; None if the machine recorded none. `mine` tells
+        whether an instruction address belongs to the task.
+
+        All its faults are removed: several warps of a task may fault.
         """
         await self.read()
         found = [fault for fault in self._faults if fault.asid == asid and mine(fault.at)]

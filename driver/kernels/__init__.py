@@ -1,1 +1,1 @@
-"""Kernels for the SM cores: assembler, supplied kernels, tasks of the timing core."""
+"""Kernels for the SM cores: assembler, kernel library, tasks of the timing core."""

@@ -1,12 +1,12 @@
-"""Programs of the supplied core: text to bytes, and back.
+"""Assembler and disassembler for the supplied core.
 
     .const N 5              a named constant
     loop:                   a label
         add r1, r1, N       # a comment
 
-Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers are decimal or
-0x…, negative ones too; special registers are written as `tid.x`; `not d, a` is `xor d, a, -1`;
-`nop` moves nothing.
+Instructions are those of `hw/sm/isa.py`. Registers are `r0` … `r254`; numbers are decimal or 0x…,
+with an optional minus sign; special registers are written like `tid.x`. `not d, a` stands for
+`xor d, a, -1`, `nop` for `mov r0, r0`.
 """
 
 import re
@@ -37,11 +37,11 @@ _SPECIALS = {one.name.lower().replace("_", "."): one for one in Special}
 
 
 class AssemblerError(ValueError):
-    """A text that is no program; the message names line and cause."""
+    """A program text is not valid; the message gives line and cause."""
 
 
 def assemble(text: str, constants: Mapping[str, int] | None = None) -> bytes:
-    """The program that `text` says; `constants` are further named ones.
+    """Assemble a program. `constants` defines additional named constants.
 
     Raises `AssemblerError`.
     """
@@ -59,12 +59,13 @@ def assemble(text: str, constants: Mapping[str, int] | None = None) -> bytes:
 
 
 def source_lines(text: str, constants: Mapping[str, int] | None = None) -> list[tuple[int, str]]:
-    """Number and text of the line that each instruction of `text` comes from."""
+    """Line number and line, without comment, of each instruction. Raises `AssemblerError`."""
     return _statements(text, {}, dict(constants or {}))
 
 
 def _statements(text: str, labels: dict[str, int], names: dict[str, int]) -> list[tuple[int, str]]:
-    """Line number and text of each instruction; what lines name is added to `labels`, `names`."""
+    """Line number and text of each instruction. Labels and constants that the text defines are
+    added to `labels` and `names`. Raises `AssemblerError`."""
     statements: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
         rest = re.split(r"[#;]", line)[0].strip()
@@ -78,7 +79,8 @@ def _statements(text: str, labels: dict[str, int], names: dict[str, int]) -> lis
 
 
 def disassemble(program: bytes) -> list[str]:
-    """One line per instruction; what is none is shown as `.word`. Targets are byte addresses."""
+    """Disassemble a program, one line per instruction; invalid ones are shown as `.word`. Branch
+    targets are byte offsets."""
     words = [
         int.from_bytes(program[at : at + INSTRUCTION_BYTES], "little")
         for at in range(0, len(program), INSTRUCTION_BYTES)
@@ -87,7 +89,7 @@ def disassemble(program: bytes) -> list[str]:
 
 
 def registers(program: bytes) -> int:
-    """How many registers a thread of `program` needs."""
+    """Number of registers per thread that a program needs."""
     most = 0
     for at in range(0, len(program), INSTRUCTION_BYTES):
         fields = unpack(LAYOUT, int.from_bytes(program[at : at + INSTRUCTION_BYTES], "little"))
@@ -110,11 +112,12 @@ _REGISTER_FIELDS = {
     Operand.GLOBAL: ("a", True),
     Operand.SHARED: ("a", False),
 }
-"""Where operands name registers, and whether a pair."""
+"""Field that holds the register number of an operand, and whether it is a register pair."""
 
 
 def _take_names(rest: str, labels: dict[str, int], names: dict[str, int], index: int) -> str:
-    """The line without its labels; nothing is left of one that names a constant."""
+    """Record the labels or the constant of a line; returns the rest, the instruction. Raises
+    `ValueError`."""
     while found := _LABEL.match(rest):
         _unused(found[1], labels, names)
         labels[found[1]] = index * INSTRUCTION_BYTES
@@ -136,7 +139,7 @@ def _unused(name: str, labels: Mapping[str, int], names: Mapping[str, int]) -> N
 
 
 def _number(text: str, names: Mapping[str, int]) -> int:
-    """Value of a number or a named constant, as an unsigned 32-bit word."""
+    """Value of a number or named constant, as an unsigned 32-bit word. Raises `ValueError`."""
     sign = -1 if text.startswith("-") else 1
     plain = text.removeprefix("-")
     if plain in names:
@@ -165,7 +168,7 @@ def _pair(text: str) -> int:
 
 
 class _Statement:
-    """One instruction of the text, `at` bytes in; `word` is its encoding."""
+    """One instruction at byte offset `at`; `word` is its encoding. Raises `ValueError`."""
 
     def __init__(
         self, text: str, names: Mapping[str, int], labels: Mapping[str, int], at: int
@@ -230,7 +233,7 @@ class _Statement:
 
 
 def _split(text: str) -> tuple[str, list[str]]:
-    """Name and operands, of which short forms are written out."""
+    """Name and operands of an instruction, with the short forms `not` and `nop` expanded."""
     name, _, rest = text.partition(" ")
     operands: Sequence[str] = [one.strip() for one in rest.split(",")] if rest.strip() else []
     name = name.lower()

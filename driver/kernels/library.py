@@ -1,6 +1,6 @@
-"""Kernels for the supplied core: assembly texts, parameters and resources.
+"""Kernels for the supplied core: assembly text, parameters and resources.
 
-Arguments are words, and pointers of two words, in the order in which `parameters` names them.
+Arguments are 32-bit words and 64-bit pointers, in the order of `parameters`.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,16 @@ __all__ = ["CHASE", "KERNELS", "MATMUL", "REDUCE", "SAXPY", "SCAN", "SPIN", "VEC
 
 @dataclass(frozen=True)
 class Kernel:
-    """A program and its needs.
+    """A program and its resource needs.
 
     Members
     -------
-    name : of the kernel.
-    text : the program; each parameter is a named constant, its offset among the arguments.
-    parameters : names, with the bytes of each: 4, or 8 for a pointer, 8 bytes aligned.
-    shared_per_thread : bytes of the block's shared memory per thread of it.
-    barrier : whether it has barriers.
+    name : name for messages.
+    text : assembly text; each parameter is a named constant, its byte offset in the arguments.
+    parameters : size of each parameter in bytes, by name: 4, or 8 for a pointer. Each is aligned
+        to its size.
+    shared_per_thread : bytes of shared memory per thread of a block.
+    barrier : whether it uses barriers.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Kernel:
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """Where each parameter lies among the arguments."""
+        """Byte offset of each parameter in the arguments."""
         offsets, at = {}, 0
         for name, size in self.parameters.items():
             offsets[name] = at = -(-at // size) * size
@@ -43,16 +44,16 @@ class Kernel:
 
     @cached_property
     def program(self) -> bytes:
-        """Its instructions."""
+        """The assembled program. Raises `AssemblerError`."""
         return assemble(self.text, self.offsets)
 
     @cached_property
     def registers(self) -> int:
-        """Registers of each thread."""
+        """Registers per thread."""
         return registers(self.program)
 
     def line(self, offset: int) -> str:
-        """Where the instruction at byte `offset` of the program comes from, in words."""
+        """Source line of the instruction at byte `offset` of the program, as text."""
         lines = source_lines(self.text, self.offsets)
         if offset % INSTRUCTION_BYTES or not 0 <= offset // INSTRUCTION_BYTES < len(lines):
             return f"byte {offset} of {self.name!r}"
@@ -60,9 +61,9 @@ class Kernel:
         return f"line {number} of {self.name!r}: {' '.join(text.split())}"
 
     def arguments(self, **values: int) -> bytes:
-        """Constant buffer 0 with these values, in whole 16 bytes.
+        """Encode constant buffer 0 with these values, padded to a multiple of 16 bytes.
 
-        Raises `ValueError` unless each parameter has a value that fits.
+        Raises `ValueError` unless every parameter has a value that fits.
         """
         if set(values) != set(self.parameters):
             raise ValueError(f"{self.name} takes {', '.join(self.parameters)}, not {set(values)}")
@@ -87,7 +88,7 @@ _INDEX = """
     mad   r0, r0, r1, r2            # index in the grid
     ldc   r1, [N]
     sltu  r1, r0, r1
-    push  r1                        # inside of the vectors
+    push  r1                        # inside the vectors
 """
 
 _POINTERS = {"A": 8, "B": 8, "C": 8, "N": 4}
@@ -149,7 +150,7 @@ MATMUL = Kernel(
     sltu  r3, r0, r2
     sltu  r4, r1, r2
     and   r3, r3, r4
-    push  r3                        # inside of the matrix
+    push  r3                        # inside the matrix
     bnone r3, end
     ldc   r4, [A]
     ldc   r5, [4]
@@ -178,7 +179,7 @@ end:
     """,
     _POINTERS,
 )
-"""C = A · B of N × N words; a thread per element, x the column, y the row."""
+"""C = A · B, N × N words each; one thread per element, x is the column, y the row."""
 
 REDUCE = Kernel(
     "reduction",
@@ -201,9 +202,9 @@ REDUCE = Kernel(
     bar
 next:
     sleu  r4, r1, 1
-    bany  r4, sums                  # one is left
+    bany  r4, sums                  # one value is left
     add   r5, r1, 1
-    shr   r5, r5, 1                 # so many stay
+    shr   r5, r5, 1                 # half of the values, rounded up, remain
     add   r10, r0, r5
     sltu  r4, r10, r1
     push  r4
@@ -291,7 +292,7 @@ next:
     """,
     {"NEXT": 8, "OUT": 8, "STEPS": 4},
 )
-"""OUT[t] = where STEPS ≥ 1 steps through NEXT lead from t."""
+"""OUT[t] = index reached from t by STEPS ≥ 1 steps of i → NEXT[i]."""
 
 SPIN = Kernel(
     "spin",
@@ -302,6 +303,6 @@ SPIN = Kernel(
     """,
     {"CYCLES": 4},
 )
-"""Each warp lasts CYCLES cycles at least."""
+"""Each warp runs for at least CYCLES cycles."""
 
 KERNELS = (VECTOR_ADD, SAXPY, MATMUL, REDUCE, SCAN, CHASE, SPIN)

@@ -1,8 +1,8 @@
-"""Tasks of machines with timing cores: how long warps compute, what they access.
+"""Tasks for machines with timing cores: computing time and memory accesses of their warps.
 
 task = TimingTask(cycles=1000, spread=0xFF, accesses=4, base=0x10_0000, warp_bytes=64)
 task.pack()                             constant buffer 0, at a multiple of 32
-task.computes(number=3, warp=0)         cycles, before, between and after its accesses
+task.computes(number=3, warp=0)         cycles before, between and after the warp's accesses
 """
 
 from dataclasses import asdict, dataclass
@@ -28,20 +28,23 @@ TIMING = Kernel(
         "WARP_BYTES": 4,
     },
 )
-"""For `Stream.launch`: a task as a kernel, whose arguments are its record; it loads."""
+"""A timing task as a kernel for `Stream.launch`: its arguments are the fields of the record. Its
+accesses are reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingTask:
-    """What every warp of a grid does: it computes, then `accesses` times accesses memory and
-    computes again, each time equally long.
+    """Behaviour of every warp of a grid: it computes, then `accesses` times accesses memory and
+    computes again, for the same time each.
 
     Members
     -------
-    cycles, spread : it computes `cycles`, and up to `spread` more, a mask: 2^n - 1 spreads evenly.
-    accesses : how many, of a bus beat each. store : writes, else reads.
-    base : address of the first access of the first warp.
-    block_bytes, warp_bytes, stride : distances from block to block, from warp to warp of a block,
+    cycles, spread : computing time in cycles: `cycles`, plus a pseudorandom number masked with
+        `spread`; 2^n - 1 gives an even distribution.
+    accesses : number of accesses of one bus beat.
+    store : whether accesses are writes.
+    base : virtual address of the first access of the first warp.
+    block_bytes, warp_bytes, stride : bytes from block to block, from warp to warp of a block, and
         from access to access.
     """
 
@@ -55,9 +58,9 @@ class TimingTask:
     stride: int = 0
 
     def pack(self) -> bytes:
-        """Its record, for the beginning of constant buffer 0.
+        """Encode the record, which goes to the start of constant buffer 0.
 
-        Raises `ValueError` for a value that has no place in it.
+        Raises `ValueError` for a value that does not fit.
         """
         if not 0 <= self.base < 1 << VA_BITS:
             raise ValueError(f"base = {self.base:#x}: 0 … 2^{VA_BITS} - 1")
@@ -72,8 +75,7 @@ class TimingTask:
         return word.to_bytes(RECORD_BYTES, "little")
 
     def computes(self, number: int, warp: int) -> int:
-        """Cycles that a warp of block `number`, counted along x, then y, then z, computes at a
-        time."""
+        """Cycles that a warp computes at a time; block `number` counts along x, then y, then z."""
         mixed = (number << 6 | warp) & _WORD
         mixed = mixed * 0x401 & _WORD
         mixed ^= mixed >> 6
@@ -82,10 +84,10 @@ class TimingTask:
         return self.cycles + (mixed & self.spread)
 
     def duration(self, number: int, warp: int) -> int:
-        """Cycles that it computes in all; its accesses take their time besides."""
+        """Cycles that a warp computes in total, without the time of its accesses."""
         return (self.accesses + 1) * self.computes(number, warp)
 
     def address(self, number: int, warp: int, access: int) -> int:
-        """Where it accesses memory; a whole beat from this address rounded down."""
+        """Virtual address of an access, which covers the whole bus beat that contains it."""
         at = self.base + number * self.block_bytes + warp * self.warp_bytes + access * self.stride
         return at % (1 << VA_BITS)

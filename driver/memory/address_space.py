@@ -1,4 +1,4 @@
-"""An address space: what is mapped where, and what the machine must forget (ASID-6 … ASID-9)."""
+"""Address spaces: mappings, page tables and TLB invalidation (ASID-6 … ASID-9)."""
 
 from bisect import bisect_right, insort
 from collections.abc import Generator, Iterator
@@ -15,44 +15,45 @@ from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
 
-__all__ = ["PAGEWISE", "AddressSpace", "OutOfAddresses", "SpaceError"]
+__all__ = ["PAGE_INVALIDATION_LIMIT", "AddressSpace", "OutOfAddresses", "SpaceError"]
 
-PAGEWISE = 16
-"""Up to so many changed pages are invalidated one by one; more, with their whole ASID. As many as
-a first-level TLB holds: what a change of more pages spares is little beside what it takes."""
+PAGE_INVALIDATION_LIMIT = 16
+"""Maximum number of pages that one change invalidates individually; a larger change invalidates the
+whole ASID. The size of a first-level TLB: beyond it, keeping the other entries gains less than the
+extra invalidations cost."""
 
 _LOWEST = PAGE_SIZES[-1]
-"""Where addresses are allocated from: below, address 0 is nobody's unless it is chosen."""
+"""Lowest address allocated by default. Address 0 and its surroundings are used only on request."""
 
 
 _RING_BITS = 40
-"""Bits of an address in a ring, in a ring entry, and of a host semaphore."""
+"""Width of the address of a ring, of a segment in a ring entry, and of a host semaphore."""
 
 
 class SpaceError(Exception):
-    """An address space, or a mapping, is not in the state that the call needs."""
+    """An address space or a mapping is in the wrong state for the call."""
 
 
 class OutOfAddresses(MapError):
-    """No free range of virtual addresses is large enough; the message names the sizes."""
+    """No free range of virtual addresses is large enough; the message gives the sizes."""
 
 
 class AddressSpace:
-    """Virtual addresses 0 … `size` - 1 and their page tables. Made by `AddressSpaces.create`.
+    """Virtual addresses 0 … `size` - 1 and their page tables. Created by `AddressSpaces.create`.
 
-    Each change returns when the machine has acknowledged it, so what was unmapped may be freed or
-    mapped anew at once. Changes of several tasks take turns. One that was broken off, by an error
-    of the machine or because its task was cancelled, stands in the tables, but the machine may not
-    know: addresses, buffers and tables are kept from use until `settle`, or until a later change
-    was acknowledged.
+    Each change returns once the machine has acknowledged it, so unmapped memory and addresses can
+    be reused at once. Changes are serialized. A change that is interrupted, by a machine error or
+    because its task is cancelled, remains in the page tables, but TLBs may still hold the old
+    translations. Its addresses, buffers and tables stay reserved until `settle` or a later change
+    is acknowledged.
 
     Members
     -------
-    name : for messages.
-    size : bytes, whole pages of 4 KiB. The window of on-chip semaphores inside is never mapped.
-    asid : ASID that it is bound to, or being bound; None while the machine knows nothing of it.
-        Set by `AddressSpaces`.
-    closed : its tables are gone. Set by `end`.
+    name : name for messages.
+    size : bytes, a multiple of 4 KiB. The window of on-chip semaphores inside is never mapped.
+    asid : ASID that the space is bound to, or being bound to; None while unbound. Set by
+        `AddressSpaces`.
+    closed : whether the page tables have been freed. Set by `end`.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class AddressSpace:
     ) -> None:
         if not 0 < size <= 1 << VA_BITS or size % PAGE_SIZES[0]:
             raise ValueError(
-                f"size = {size:#x} is not whole pages of {PAGE_SIZES[0]} bytes up to 2^{VA_BITS}"
+                f"size = {size:#x} is not a multiple of {PAGE_SIZES[0]} bytes up to 2^{VA_BITS}"
             )
         self._mmu, self._memory, self.name, self.size = mmu, memory, name, size
         self.asid: int | None = None
@@ -70,10 +71,10 @@ class AddressSpace:
         self._addresses = Ranges(0, size)
         if size > WINDOW_BASE:
             self._addresses.take(WINDOW_BASE, min(WINDOW_BYTES, size - WINDOW_BASE))
-        # By address; and those that the machine may still remember.
+        # Current mappings, by address; unmapped ones that TLBs may still hold.
         self._mappings: list[Mapping] = []
-        self._of_buffer: dict[Buffer, list[Mapping]] = {}
-        self._leaving: list[Mapping] = []
+        self._by_buffer: dict[Buffer, list[Mapping]] = {}
+        self._retiring: list[Mapping] = []
         self._unsettled = False
 
     def __str__(self) -> str:
@@ -86,18 +87,21 @@ class AddressSpace:
 
     @property
     def base(self) -> int:
-        """Its page directory base, a physical byte address."""
+        """Page directory base, a physical byte address."""
         return self._tables.root
 
     @property
     def limit(self) -> int:
-        """Its last virtual address."""
+        """Last virtual address."""
         return self.size - 1
 
     @property
     def upper(self) -> int:
-        """Where the driver puts what channels need for themselves, out of the way of other
-        addresses: the upper half of what ring entries and semaphores can reach."""
+        """Lowest address for the driver's own mappings (rings, pushbuffers, fences).
+
+        They go to the upper half of the addresses that ring entries and host semaphores can hold,
+        out of the way of other mappings.
+        """
         return min(self.size, 1 << _RING_BITS) // 2
 
     # -- changes -----------------------------------------------------------------------------------
@@ -115,17 +119,20 @@ class AddressSpace:
         atomics: bool = True,
         name: str = "",
     ) -> Mapping:
-        """Map a buffer, or `size` bytes from a physical address on.
+        """Map a buffer, or `size` bytes of physical memory.
 
         Parameters
         ----------
-        va : first virtual address; else the lowest free one that suits, at `above` or higher.
-        page_size : 4 KiB, 64 KiB or 2 MiB; else the largest of which addresses and size are
-            multiples.
+        memory : a buffer, or a physical byte address.
+        size : bytes; defaults to all of the buffer's `room`.
+        va : first virtual address; defaults to the lowest suitable free address from `above` up.
+        page_size : 4 KiB, 64 KiB or 2 MiB; defaults to the largest that divides both addresses and
+            the size.
 
-        Raises `MapError` for a range that is not whole pages, not free, or outside address space or
-        memory; `OutOfAddresses`; `OutOfMemory` when there is no room for a table. Then nothing has
-        been mapped. `SpaceError` for a space that was closed.
+        Raises `MapError` if the range is not page-aligned, not free, or outside the address space
+        or physical memory; `OutOfAddresses`; `OutOfMemory` if there is no room for a page table;
+        `SpaceError` if the space is closed; `MemoryUseError` if the buffer is freed or too small.
+        Nothing is mapped then.
         """
         buffer = memory if isinstance(memory, Buffer) else None
         permissions = {"read_only": read_only, "privileged": privileged, "atomics": atomics}
@@ -135,20 +142,21 @@ class AddressSpace:
                 size = buffer.room if buffer else 0
             pa = _physical(memory, size)
             page_size = page_size or _largest_page(pa, size, va)
-            with self._named():
+            with self._naming_errors():
                 va = self._find(va, size, page_size, above)
                 replaced = self._tables.map(va, pa, size, page_size=page_size, **permissions)
             name = name or (buffer.name if buffer else "")
             mapping = Mapping(self, va, pa, size, page_size, buffer, name, **permissions)
-            self._enter(mapping)
+            self._add(mapping)
             if replaced:
-                await self._forget(replaced)
+                await self._invalidate(replaced)
         return mapping
 
     async def allocate(
         self, size: int, *, above: int = _LOWEST, read_only: bool = False, name: str = ""
     ) -> Buffer:
-        """A new buffer, whole pages, mapped here; raises as `map` and `Memory.allocate`."""
+        """Allocate a buffer of whole pages and map it here. Raises as `map` and
+        `Memory.allocate_pages`."""
         buffer = self._memory.allocate_pages(size, name=name)
         try:
             await self.map(buffer, above=above, read_only=read_only)
@@ -165,8 +173,10 @@ class AddressSpace:
         above: int = _LOWEST,
         read_only: bool = False,
     ) -> Mapping:
-        """Map the memory behind a mapping of another space, or of this one at a second address
-        (ASID-6), with its permissions; `read_only` takes writes away. Otherwise as `map`."""
+        """Map the memory of a mapping, from this or another space, here as well (ASID-6).
+
+        Permissions are inherited; `read_only` removes write access. Otherwise as `map`.
+        """
         mapping.at(0)
         return await self.map(
             mapping.pa if mapping.buffer is None else mapping.buffer,
@@ -180,85 +190,84 @@ class AddressSpace:
         )
 
     async def unmap(self, mapping: Mapping) -> None:
-        """Unmap; afterwards the memory behind may be freed.
+        """Remove a mapping. Its memory may be freed afterwards.
 
-        Raises `SpaceError` for a mapping that is not of this space, or was unmapped.
+        Raises `SpaceError` if the mapping is in another space, or already unmapped.
         """
         async with self._lock:
-            self._check_mine(mapping)
+            self._check_mapping(mapping)
             pages = self._tables.unmap(mapping.va, mapping.size)
             mapping.unmapped = True
             self._remove(mapping)
-            self._leaving.append(mapping)
-            await self._forget(pages)
+            self._retiring.append(mapping)
+            await self._invalidate(pages)
 
     async def protect(self, mapping: Mapping, *, read_only: bool) -> None:
-        """Allow or forbid writes. Raises `SpaceError` as `unmap`."""
+        """Allow or forbid writes to a mapping. Raises as `unmap`."""
         async with self._lock:
-            self._check_mine(mapping)
+            self._check_mapping(mapping)
             changed = self._tables.protect(mapping.va, mapping.size, read_only=read_only)
             mapping.read_only = read_only
             if changed:
-                await self._forget(changed)
+                await self._invalidate(changed)
 
     async def settle(self) -> None:
-        """Make good what a change that was broken off has left to do; nothing when there is
-        none."""
+        """Complete the invalidation of an interrupted change, if there is one."""
         async with self._lock:
             if self._unsettled:
-                await self._forget([])
+                await self._invalidate([])
 
     async def end(self) -> None:
-        """Unmap everything and give the tables back. Only for `AddressSpaces.close`, once the
-        machine has acknowledged that nothing is bound."""
+        """Unmap everything and free the page tables. Only for `AddressSpaces.close`, once the
+        machine has acknowledged the unbind."""
         async with self._lock:
             self._check_open()
             self.closed = True
             for mapping in self._mappings:
                 mapping.unmapped = True
-            self._leaving += self._mappings
+            self._retiring += self._mappings
             self._mappings.clear()
-            self._of_buffer.clear()
-            self._let_go()
+            self._by_buffer.clear()
+            self._release_retiring()
             self._tables.free()
 
     async def unmap_all(self, buffer: Buffer) -> None:
         """Unmap every mapping of a buffer."""
-        for mapping in tuple(self._of_buffer.get(buffer, ())):
+        for mapping in tuple(self._by_buffer.get(buffer, ())):
             await self.unmap(mapping)
 
     # -- questions ---------------------------------------------------------------------------------
 
     def at(self, buffer: Buffer, offset: int = 0, size: int = 0) -> int:
-        """Virtual address of byte `offset` of a buffer, in its first mapping here; `size` bytes
-        from there must lie inside.
+        """Virtual address of byte `offset` of a buffer, in its first mapping in this space.
 
-        Raises `MemoryUseError`, also when the buffer is not mapped here.
+        `size` bytes from there must lie inside buffer and mapping. Raises `MemoryUseError`, also if
+        the buffer is not mapped here.
         """
         buffer.at(offset, size)
         return self.mapping(buffer).at(offset, size)
 
     def mapping(self, buffer: Buffer) -> Mapping:
-        """First mapping of a buffer in this space. Raises `MemoryUseError` when there is none."""
-        if buffer not in self._of_buffer:
+        """First mapping of a buffer in this space. Raises `MemoryUseError` if there is none."""
+        if buffer not in self._by_buffer:
             raise MemoryUseError(f"{buffer} is not mapped in {self}: map it there first")
-        return self._of_buffer[buffer][0]
+        return self._by_buffer[buffer][0]
 
     def has(self, buffer: Buffer) -> bool:
         """Whether a buffer is mapped in this space."""
-        return buffer in self._of_buffer
+        return buffer in self._by_buffer
 
     def find(self, va: int) -> Mapping | None:
-        """The mapping in which a virtual address lies."""
+        """The mapping that contains a virtual address, or None."""
         before = self._before(va)
         return before if before is not None and va < before.end else None
 
     def translate(
         self, va: int, access: AccessType = AccessType.READ, *, privileged: bool = False
     ) -> int:
-        """Physical address of a virtual one, if such an access to it is allowed.
+        """Translate a virtual address to a physical one.
 
-        Raises `TranslationFault` where the machine would fault.
+        Raises `TranslationFault` if the machine would fault on such an access.
         """
         mapping = self.find(va)
         if mapping is None:
@@ -270,20 +279,20 @@ class AddressSpace:
         raise TranslationFault(self.name, self.asid, va, access, cause, context=self.describe(va))
 
     def describe(self, va: int) -> str:
-        """What lies at a virtual address, in words, for messages."""
+        """Describe a virtual address and the mapping at or below it, for messages."""
         if self._in_window(va, 1):
-            return f"{va:#x} lies in the window of on-chip semaphores, which is no memory"
+            return f"{va:#x} lies in the window of on-chip semaphores, which is not memory"
         before = self._before(va)
         if before is None:
             return f"nothing is mapped up to {va:#x}"
         if va < before.end:
             return f"{va:#x} lies in {before.what}"
-        return f"{va:#x} lies {va - before.end} bytes behind {before.what}"
+        return f"{va:#x} lies {va - before.end} bytes past the end of {before.what}"
 
     # -- addresses ---------------------------------------------------------------------------------
 
     def _find(self, va: int | None, size: int, page_size: int, above: int) -> int:
-        """A free range: that at `va`, or any."""
+        """Start of a free range: `va` if given, else the first suitable one."""
         if size <= 0:
             raise MapError(f"size = {size}: a mapping has at least one page")
         if va is not None:
@@ -292,8 +301,9 @@ class AddressSpace:
         found = self._addresses.find(size, page_size, lowest=above)
         if found is None:
             raise OutOfAddresses(
-                f"no {size} bytes on a multiple of {page_size}: {self._addresses.total} of "
-                f"{self.size} bytes of addresses are free, {self._addresses.largest} in one piece"
+                f"no free range of {size} bytes aligned to {page_size}: {self._addresses.total} of "
+                f"{self.size} bytes of addresses are free, the largest range has "
+                f"{self._addresses.largest}"
             )
         return found
 
@@ -310,25 +320,25 @@ class AddressSpace:
         if before is not None and va < before.end:
             raise MapError(f"{size} bytes at {va:#x} overlap {before.what}")
         raise MapError(
-            f"{size} bytes at {va:#x} were unmapped, which the machine has not acknowledged"
+            f"{size} bytes at {va:#x} were unmapped, but the machine has not acknowledged it"
         )
 
     def _in_window(self, va: int, size: int) -> bool:
         return va < WINDOW_BASE + WINDOW_BYTES and WINDOW_BASE < va + size
 
     def _before(self, va: int) -> Mapping | None:
-        """The last mapping that begins at or below `va`."""
+        """The last mapping that starts at or below `va`."""
         number = bisect_right(self._mappings, va, key=attrgetter("va"))
         return self._mappings[number - 1] if number else None
 
     # -- invalidation ------------------------------------------------------------------------------
 
-    async def _forget(self, pages: list[Page]) -> None:
-        """Make the machine forget what it remembers of `pages`. What left before is then free."""
+    async def _invalidate(self, pages: list[Page]) -> None:
+        """Invalidate the translations of `pages`, then free everything that waited for it."""
         asid = self.asid
         if asid is not None:
-            # With an earlier invalidation that did not end, nobody knows what is remembered.
-            whole = self._unsettled or len(pages) > PAGEWISE
+            # After an invalidation that did not complete, any page of the ASID may be stale.
+            whole = self._unsettled or len(pages) > PAGE_INVALIDATION_LIMIT
             self._unsettled = True
             if whole:
                 await self._mmu.invalidate_asid(asid)
@@ -337,32 +347,32 @@ class AddressSpace:
                     await self._mmu.invalidate_page(asid, page.va)
         self._unsettled = False
         self._tables.release()
-        self._let_go()
+        self._release_retiring()
 
-    def _enter(self, mapping: Mapping) -> None:
-        """It is mapped: its addresses are taken, its buffer cannot be freed."""
+    def _add(self, mapping: Mapping) -> None:
+        """Record a new mapping: its addresses are in use, its buffer cannot be freed."""
         self._addresses.take(mapping.va, mapping.size)
         insort(self._mappings, mapping, key=attrgetter("va"))
         if mapping.buffer is not None:
-            self._of_buffer.setdefault(mapping.buffer, []).append(mapping)
+            self._by_buffer.setdefault(mapping.buffer, []).append(mapping)
             mapping.buffer.mappings.append(mapping)
 
     def _remove(self, mapping: Mapping) -> None:
-        """It is no longer mapped; the machine may remember it still."""
+        """Take a mapping off the list of current ones. TLBs may still hold its translations."""
         self._mappings.remove(mapping)
         if mapping.buffer is not None:
-            left = self._of_buffer[mapping.buffer]
+            left = self._by_buffer[mapping.buffer]
             left.remove(mapping)
             if not left:
-                del self._of_buffer[mapping.buffer]
+                del self._by_buffer[mapping.buffer]
 
-    def _let_go(self) -> None:
-        """The machine remembers nothing of what left."""
-        for mapping in self._leaving:
+    def _release_retiring(self) -> None:
+        """Free the addresses and buffers of unmapped mappings: no TLB holds them any more."""
+        for mapping in self._retiring:
             self._addresses.give(mapping.va, mapping.size)
             if mapping.buffer is not None:
                 mapping.buffer.mappings.remove(mapping)
-        self._leaving.clear()
+        self._retiring.clear()
 
     # -- checks ------------------------------------------------------------------------------------
 
@@ -370,15 +380,15 @@ class AddressSpace:
         if self.closed:
             raise SpaceError(f"{self} was closed")
 
-    def _check_mine(self, mapping: Mapping) -> None:
+    def _check_mapping(self, mapping: Mapping) -> None:
         if mapping.space is not self:
-            raise SpaceError(f"{mapping} is none of {self}")
+            raise SpaceError(f"{mapping} does not belong to {self}")
         if mapping.unmapped:
             raise SpaceError(f"{mapping} was unmapped")
 
     @contextmanager
-    def _named(self) -> Generator[None, None, None]:
-        """Errors of the tables say of which space they are."""
+    def _naming_errors(self) -> Generator[None, None, None]:
+        """Prefix errors of the page tables with the name of this space."""
         try:
             yield
         except MapError as error:
@@ -386,17 +396,18 @@ class AddressSpace:
 
 
 def _physical(memory: Buffer | int, size: int) -> int:
-    """Physical address of what is to be mapped, whose first `size` bytes a buffer must have."""
+    """Physical address of the memory to map. Raises `MemoryUseError` if a buffer has no `size`
+    bytes."""
     if isinstance(memory, int):
         return memory
     start = memory.at(0)
     if size > memory.room:
-        raise MemoryUseError(f"{size} bytes are more than the {memory.room} of {memory}")
+        raise MemoryUseError(f"{size} bytes are more than the {memory.room} bytes of {memory}")
     return start
 
 
 def _refusal(mapping: Mapping, access: AccessType, privileged: bool) -> FaultType | None:
-    """Why the machine would refuse an access, None when it would not."""
+    """Fault that the machine would raise for an access; None if it is allowed."""
     atomic = access in {AccessType.ATOMIC_STRONG, AccessType.ATOMIC_WEAK}
     if mapping.privileged and not privileged:
         return FaultType.PRIV
@@ -408,6 +419,6 @@ def _refusal(mapping: Mapping, access: AccessType, privileged: bool) -> FaultTyp
 
 
 def _largest_page(pa: int, size: int, va: int | None) -> int:
-    """The largest page size of which addresses and size are multiples, or the smallest."""
+    """Largest page size that divides both addresses and the size, else the smallest one."""
     bits = pa | size | (va or 0)
     return next((each for each in reversed(PAGE_SIZES) if bits % each == 0), PAGE_SIZES[0])

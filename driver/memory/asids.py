@@ -1,4 +1,4 @@
-"""Resource manager of address spaces: who has which ASID (ASID-2, ASID-8, ASID-22)."""
+"""Resource manager for address spaces: assigns ASIDs to them (ASID-2, ASID-8, ASID-22)."""
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -13,25 +13,24 @@ from signalbox.hw.config import VA_BITS
 __all__ = ["AddressSpaces", "OutOfAsids"]
 
 _NAMED = 4
-"""So many holders of ASIDs are named in a message."""
+"""Maximum number of ASID holders named in a message."""
 
 
 class OutOfAsids(Exception):
-    """All ASIDs are held by spaces in use; the message names some."""
+    """Every ASID belongs to a space in use; the message names some of the spaces."""
 
 
 class AddressSpaces:
-    """The address spaces of one machine, and which of them the machine knows.
+    """Address spaces of one machine, and their ASIDs.
 
-    There may be more spaces than ASIDs. A space is bound when it is acquired first, and stays so
-    until another needs its ASID: the one is taken that was in use last longest ago, never that of
-    a space in use. Binding makes the machine forget what it remembers of the ASID, so nobody sees
-    what an earlier holder had mapped.
+    There may be more spaces than ASIDs. A space is bound on its first `acquire` and keeps its ASID
+    until another space needs it; the least recently used ASID goes first, never one in use. A bind
+    invalidates the ASID, so a space never sees translations of an earlier holder.
 
     Parameters
     ----------
-    asids : how many the machine has, 0 … `asids` - 1.
-    reserved : ASIDs that only a space asking for them by number is given, for as long as it is.
+    asids : number of ASIDs of the machine, 0 … `asids` - 1.
+    reserved : ASIDs that are given only to spaces created with that number, for their lifetime.
     """
 
     def __init__(
@@ -46,9 +45,9 @@ class AddressSpaces:
         self._mmu, self._memory = mmu, memory
         self._lock = FairLock(memory.machine)
         self._count = 0
-        # Spaces by their page directory base, which no two have.
+        # Spaces by page directory base, which is unique.
         self._spaces: dict[int, AddressSpace] = {}
-        # Reserved ASIDs by space; holders of all others, in the order in which their use ended.
+        # Reserved ASIDs by space; holders of the others, least recently used first.
         self._own: dict[AddressSpace, int] = {}
         self._holders: dict[int, AddressSpace | None] = {
             asid: None for asid in range(asids) if asid not in self.reserved
@@ -56,21 +55,22 @@ class AddressSpaces:
         self._users: dict[AddressSpace, int] = {}
 
     def __iter__(self) -> Iterator[AddressSpace]:
-        """All spaces, in the order of their creation."""
+        """All spaces, in order of creation."""
         return iter(tuple(self._spaces.values()))
 
     async def take_over(self) -> None:
-        """Unbind everything, whoever had the machine before. Comes before any other call."""
+        """Unbind every ASID, whatever an earlier owner of the machine left bound. Call this
+        first."""
         for asid in range(self.asids):
             await self._mmu.unbind(asid)
 
     def create(
         self, name: str = "", *, size: int = 1 << VA_BITS, asid: int | None = None
     ) -> AddressSpace:
-        """A new space of `size` bytes without mappings; not bound yet.
+        """Create a space of `size` bytes, without mappings and not yet bound.
 
-        With `asid`, a reserved one, it has that for its whole life. Raises `SpaceError` when that
-        is not reserved or has a space; `OutOfMemory`.
+        `asid`, a reserved one, is the space's own for its lifetime. Raises `SpaceError` if it is
+        not reserved or already taken; `OutOfMemory`.
         """
         if asid is not None:
             self._check_reserved(asid)
@@ -82,9 +82,9 @@ class AddressSpaces:
         return space
 
     async def close(self, space: AddressSpace) -> None:
-        """Unbind a space, unmap what is in it and give the memory of its tables back.
+        """Unbind a space, remove its mappings and free its page tables.
 
-        Buffers stay their owners'. Raises `SpaceError` while it is in use, or when it was closed.
+        Buffers are not freed. Raises `SpaceError` if the space is in use or already closed.
         """
         async with self._lock:
             self._check_known(space)
@@ -100,21 +100,21 @@ class AddressSpaces:
             await space.end()
 
     def owner(self, asid: int, base: int) -> AddressSpace | None:
-        """The space that had `asid` while its page directory lay at physical address `base`, as
-        faults name it; None where that may be another by now."""
+        """The space that a fault record means by `asid` and page directory base `base` (physical
+        byte address); None if the base is unknown, or its space now has another ASID."""
         space = self._spaces.get(base)
         return space if space is not None and space.asid in {asid, None} else None
 
     # -- use ---------------------------------------------------------------------------------------
 
     def users(self, space: AddressSpace) -> int:
-        """By how many a space is in use."""
+        """Number of users of a space: calls of `acquire` without a matching `release`."""
         return self._users.get(space, 0)
 
     async def acquire(self, space: AddressSpace) -> int:
-        """The ASID of a space, whose it stays until every `acquire` is matched by a `release`.
+        """Mark a space as in use and return its ASID, which it keeps until the matching `release`.
 
-        Raises `OutOfAsids` when all are in use, `SpaceError` for a space that was closed.
+        Raises `OutOfAsids` if all ASIDs are in use, `SpaceError` if the space is closed.
         """
         async with self._lock:
             self._check_known(space)
@@ -125,7 +125,8 @@ class AddressSpaces:
             return space.asid
 
     def release(self, space: AddressSpace) -> None:
-        """One user less, whose accesses have all ended. Raises `SpaceError` when there is none."""
+        """Drop one user, none of whose accesses is still in flight. Raises `SpaceError` if the
+        space has no users."""
         if not self.users(space):
             raise SpaceError(f"{space} is released more often than acquired")
         self._users[space] -= 1
@@ -136,7 +137,7 @@ class AddressSpaces:
 
     @asynccontextmanager
     async def use(self, space: AddressSpace) -> AsyncGenerator[int, None]:
-        """Have a space, and its ASID, for the length of a block."""
+        """Acquire a space for the duration of a `with` block; yields its ASID."""
         asid = await self.acquire(space)
         try:
             yield asid
@@ -144,17 +145,18 @@ class AddressSpaces:
             self.release(space)
 
     async def invalidate_all(self) -> None:
-        """Make the machine forget all translations. No change of a space needs it: it is for page
-        tables that others have written, such as an application's own."""
+        """Invalidate the translations of all ASIDs. Only needed after page tables were written by
+        other means than `AddressSpace`, for example by an application."""
         await self._mmu.invalidate_all()
 
     # -- ASIDs -------------------------------------------------------------------------------------
 
     async def _bind(self, space: AddressSpace) -> None:
-        """Give a space an ASID, and take it from who has it.
+        """Bind a space to an ASID, taking it from its idle holder if it has one.
 
-        Both count as bound to it meanwhile, so what changes in either is invalidated. A bind that
-        fails leaves neither bound, and the ASID free: its next bind makes it good.
+        Until the bind is acknowledged both spaces count as bound to the ASID, so changes of either
+        are invalidated. A failed bind leaves neither bound and the ASID free; its next bind puts
+        the machine into a known state again.
         """
         asid = self._choose(space)
         before = self._holders.get(asid)
@@ -171,7 +173,7 @@ class AddressSpaces:
                 self._holders[asid] = None if space.asid is None else space
 
     def _choose(self, space: AddressSpace) -> int:
-        """The ASID that a space is to have: its own, a free one, or an idle space's."""
+        """Pick an ASID for a space: its own, a free one, or that of an idle space."""
         if space in self._own:
             return self._own[space]
         holders = self._holders.items()
@@ -179,11 +181,11 @@ class AddressSpaces:
         idle = (asid for asid, holder in holders if holder is not None and not self.users(holder))
         asid = next(chain(free, idle), None)
         if asid is None:
-            raise OutOfAsids(f"no ASID for {space}: {self._held()}")
+            raise OutOfAsids(f"no ASID for {space}: {self._describe_holders()}")
         return asid
 
-    def _held(self) -> str:
-        """Who has the ASIDs, in words."""
+    def _describe_holders(self) -> str:
+        """Holders of the ASIDs, for messages."""
         holders = [f"{asid} {space.name!r}" for asid, space in self._holders.items() if space]
         more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
         named = ", ".join(holders[:_NAMED]) or "none"
@@ -200,7 +202,7 @@ class AddressSpaces:
 
     def _check_reserved(self, asid: int) -> None:
         if asid not in self.reserved:
-            raise SpaceError(f"ASID {asid} is not reserved: {sorted(self.reserved)} are")
+            raise SpaceError(f"ASID {asid} is not one of the reserved: {sorted(self.reserved)}")
         for space, own in self._own.items():
             if own == asid:
-                raise SpaceError(f"ASID {asid} is that of {space}")
+                raise SpaceError(f"ASID {asid} belongs to {space}")

@@ -1,4 +1,4 @@
-"""One mapping: a range of an address space, and the physical memory behind it."""
+"""A mapping: a range of virtual addresses, backed by physical memory."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ __all__ = ["Mapping"]
 
 @dataclass(eq=False)
 class Mapping:
-    """`size` bytes from virtual address `va` on are those from physical `pa` on, in pages of
-    `page_size` bytes. Made by `AddressSpace.map`; changed by its methods only.
+    """`size` bytes at virtual address `va`, backed by physical memory at `pa`, in pages of
+    `page_size` bytes. Created by `AddressSpace.map` and changed only by that class.
 
-    Usable wherever an address is wanted: `int(mapping)`, `mapping.at(offset)`. `space` is its
-    address space, for comparison and messages. A mapped `buffer` cannot be freed.
+    `int(mapping)` and `mapping.at(offset)` give virtual addresses. `space` is the address space,
+    for comparison and messages. A mapped `buffer` cannot be freed.
     """
 
     space: object
@@ -36,17 +36,17 @@ class Mapping:
 
     @property
     def what(self) -> str:
-        """Name and place in words, for messages that name the space already."""
+        """Name, size and address, for messages that already name the space."""
         name = f"mapping {self.name!r}" if self.name else "mapping"
         return f"{name} ({self.size} bytes at {self.va:#x})"
 
     @property
     def end(self) -> int:
-        """The first address behind it."""
+        """First virtual address past the mapping."""
         return self.va + self.size
 
     def at(self, offset: int, size: int = 0) -> int:
-        """Virtual address of byte `offset`; `size` bytes from there must lie inside.
+        """Virtual address of byte `offset`; `size` bytes from there must lie inside the mapping.
 
         Raises `MemoryUseError`.
         """

@@ -1,6 +1,6 @@
-"""Binds and invalidations by registers (ASID-8, ASID-9): the `Mmu` of a machine."""
+"""Bind and invalidate through registers (ASID-8, ASID-9): the `Mmu` of a machine."""
 
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.fair_lock import FairLock
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.registers import MmuOperation
@@ -8,10 +8,10 @@ from signalbox.hw.registers import MmuOperation
 __all__ = ["MmuError", "MmuRegisters"]
 
 POLL_CYCLES = 8
-"""Cycles between looks at MMU_STATUS."""
+"""Cycles between two reads of MMU_STATUS."""
 
 PATIENCE_CYCLES = 200_000
-"""After so many cycles a command is given up."""
+"""Cycles after which a command counts as failed."""
 
 _PAGE_MASK = (1 << VA_BITS) - 1 & ~0xFFF
 
@@ -21,12 +21,13 @@ class MmuError(Exception):
 
 
 class MmuRegisters:
-    """One command at a time, in call order, whoever gives it. Implements `driver.memory.mmu.Mmu`.
+    """Issues one command at a time, in call order. Implements `driver.memory.mmu.Mmu`.
 
-    All raise `MmuError`. A command whose task is cancelled goes on; the next one waits for it.
+    All methods raise `MmuError`. A command whose task is cancelled still runs to its end; the next
+    command waits for it.
     """
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlPort) -> None:
         self._control = control
         self._lock = FairLock(control.machine)
 
@@ -53,8 +54,8 @@ class MmuRegisters:
     async def _command(self, operation: MmuOperation, asid: int = 0, **arguments: int) -> None:
         what = f"{operation.name} of ASID {asid}"
         async with self._lock:
-            # An earlier owner of the machine, or a task that was cancelled, may have left one.
-            await self._idle(f"what came before {what}")
+            # An earlier owner of the machine, or a cancelled task, may have left a command running.
+            await self._idle(f"the command before {what}")
             for name, value in arguments.items():
                 await self._control.write(f"{name}_LO", value & 0xFFFF_FFFF)
                 await self._control.write(f"{name}_HI", value >> 32)
@@ -63,7 +64,7 @@ class MmuRegisters:
                 raise MmuError(f"the machine refused {what}")
 
     async def _idle(self, what: str) -> dict[str, int]:
-        """MMU_STATUS once it is not busy."""
+        """Wait until MMU_STATUS is not busy; return its fields."""
         waited = 0
         while (status := await self._control.read_fields("MMU_STATUS"))["BUSY"]:
             if waited >= PATIENCE_CYCLES:

@@ -1,4 +1,4 @@
-"""Page tables of one address space, written into the machine's memory (ASID-7, HOST-11)."""
+"""Page tables of one address space, in the machine's memory (ASID-7, HOST-11)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,19 +20,20 @@ from signalbox.hw.page_tables import (
 __all__ = ["MapError", "Page", "PageTables"]
 
 _TABLE_ALIGN = 4096
-"""Of every table: addresses of small tables and directories are kept >> 12."""
+"""Alignment of every table, in bytes: entries hold addresses of small tables and directories
+>> 12."""
 
 _REGION = PAGE_SIZES[-1]
-"""Bytes that one entry of PD0 maps."""
+"""Bytes mapped by one entry of PD0."""
 
 
 class MapError(Exception):
-    """A range cannot be mapped, unmapped or protected as asked; the message says why."""
+    """A range cannot be mapped, unmapped or protected as requested; the message says why."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """One mapped page: `size` bytes at virtual address `va` are those at physical `pa`."""
+    """One mapped page: `size` bytes at virtual address `va`, at physical address `pa`."""
 
     va: int
     pa: int
@@ -42,7 +43,7 @@ class Page:
     atomics: bool = True
 
     def entry(self) -> int:
-        """Its PTE."""
+        """The page table entry (PTE) of the page."""
         return pack(
             Pte,
             valid=1,
@@ -54,24 +55,24 @@ class Page:
 
 
 class PageTables:
-    """The tables of one address space; `root` is its page directory base.
+    """Page tables of one address space; `root` is the page directory base.
 
-    Tables are made when a page first needs them, and kept until `free`, but for those that a
-    2 MiB page replaces. `map`, `unmap` and `protect` return the pages of which the machine may
-    remember what is no longer so: these are to be invalidated. Until that is acknowledged walks may
-    still read replaced tables, so their memory is kept until `release`.
+    Tables are created on first use and kept until `free`, except those that a 2 MiB page replaces.
+    `map`, `unmap` and `protect` return the pages whose old translations may be cached; the caller
+    must invalidate them. Until the invalidation is acknowledged, walks may still read replaced
+    tables, so their memory is kept until `release`.
     """
 
     def __init__(self, memory: Memory, name: str = "") -> None:
         self._memory, self._name = memory, name
         self._buffers: dict[int, Buffer] = {}
         self._replaced: list[Buffer] = []
-        # Pages by their address, for every region of the size of the largest.
+        # Pages by address, grouped by 2 MiB region.
         self._regions: dict[int, dict[int, Page]] = {}
         self.root = self._table(DIRECTORIES[0])
 
     def free(self) -> None:
-        """Give the memory of all tables back, once nothing walks them any more."""
+        """Free all tables, once no walk can read them."""
         self.release()
         for buffer in self._buffers.values():
             buffer.free()
@@ -79,7 +80,7 @@ class PageTables:
         self._regions.clear()
 
     def release(self) -> None:
-        """Give the memory of replaced tables back, once their invalidation was acknowledged."""
+        """Free replaced tables, once their invalidation is acknowledged."""
         for buffer in self._replaced:
             buffer.free()
         self._replaced.clear()
@@ -90,7 +91,7 @@ class PageTables:
             yield from region.values()
 
     def find(self, va: int) -> Page | None:
-        """The page in which `va` lies, if it is mapped."""
+        """The page that contains `va`, or None."""
         region = self._regions.get(va // _REGION, {})
         candidates = (region.get(va // size * size) for size in PAGE_SIZES)
         return next((page for page in candidates if page and va < page.va + page.size), None)
@@ -106,14 +107,14 @@ class PageTables:
         privileged: bool = False,
         atomics: bool = True,
     ) -> list[Page]:
-        """Map `size` bytes from `va` on to those from `pa` on, in pages of one size.
+        """Map `size` bytes at `va` to physical memory at `pa`, in pages of one size.
 
-        Raises `MapError` for a page size that does not exist, addresses or a size that are not
-        multiples of it, addresses outside the address space or memory, and pages already mapped;
-        `OutOfMemory` when there is no room for a table. Then nothing has been mapped.
+        Raises `MapError` for an unknown page size, addresses or a size that are not multiples of
+        it, addresses outside the address space or physical memory, and pages already mapped;
+        `OutOfMemory` if there is no room for a table. Nothing is mapped then.
         """
         if page_size not in PAGE_SIZES:
-            raise MapError(f"no pages of {page_size} bytes: there are {PAGE_SIZES}")
+            raise MapError(f"no pages of {page_size} bytes: sizes are {PAGE_SIZES}")
         self._check(va, size, page_size)
         if pa % page_size or not 0 <= pa <= pa + size <= self._memory.size:
             raise MapError(
@@ -126,7 +127,7 @@ class PageTables:
         ]
         for page in pages:
             self._check_free(page)
-        # All tables before the first page, so that what fails has mapped nothing.
+        # Allocate all tables before writing the first entry, so that a failure maps nothing.
         places = [self._place(page) for page in pages]
         replaced: list[Page] = []
         for page, place in zip(pages, places, strict=True):
@@ -137,7 +138,8 @@ class PageTables:
         return replaced
 
     def unmap(self, va: int, size: int) -> list[Page]:
-        """Unmap all pages of a range, which must begin and end where pages do, and be mapped."""
+        """Unmap a range. Raises `MapError` unless it is mapped throughout and starts and ends at
+        page boundaries."""
         pages = self._mapped(va, size)
         for page in pages:
             self._store_page(page, self._place(page), 0)
@@ -145,8 +147,11 @@ class PageTables:
         return pages
 
     def protect(self, va: int, size: int, *, read_only: bool) -> list[Page]:
-        """Allow or forbid writes to all pages of a range, as `unmap` wants it. An invalidation is
-        needed both ways: a remembered permission would refuse what is now allowed."""
+        """Allow or forbid writes to a range. Raises as `unmap`.
+
+        Both directions need an invalidation: a cached read-only entry would still fault on writes
+        that are now allowed.
+        """
         changed = [page for page in self._mapped(va, size) if page.read_only != read_only]
         for page in changed:
             new = replace(page, read_only=read_only)
@@ -168,12 +173,12 @@ class PageTables:
         found = self.find(page.va) or next(inside, None)
         if found:
             raise MapError(
-                f"{page.va:#x} is mapped already, by the page of {found.size} bytes at "
+                f"{page.va:#x} is already mapped, by the page of {found.size} bytes at "
                 f"{found.va:#x}"
             )
 
     def _mapped(self, va: int, size: int) -> list[Page]:
-        """The pages of a range without gaps."""
+        """The pages of a range. Raises `MapError` if it has gaps, or covers part of a page."""
         self._check(va, size, PAGE_SIZES[0])
         pages, at = [], va
         while at < va + size:
@@ -182,7 +187,7 @@ class PageTables:
                 raise MapError(f"{at:#x} is not mapped")
             if page.va != at or page.va + page.size > va + size:
                 raise MapError(
-                    f"{size} bytes at {va:#x} are a part only of the page of {page.size} bytes at "
+                    f"{size} bytes at {va:#x} cover only part of the page of {page.size} bytes at "
                     f"{page.va:#x}"
                 )
             pages.append(page)
@@ -192,7 +197,7 @@ class PageTables:
     # -- tables ------------------------------------------------------------------------------------
 
     def _place(self, page: Page) -> int:
-        """Address of the entry of `page`; the tables on the way are made when there are none."""
+        """Physical address of the entry of `page`. Missing tables on the way are created."""
         table = self.root
         *upper, last = DIRECTORIES
         for level, below in zip(upper, DIRECTORIES[1:], strict=True):
@@ -204,11 +209,12 @@ class PageTables:
         return self._follow_dual(place, level) + level.entry_bytes * level.index(page.va)
 
     def _store_page(self, page: Page, place: int, pte: int) -> None:
-        """Write the PTE of `page`; one in PD0 fills its whole entry."""
+        """Write the PTE of `page`. In PD0 it fills the whole dual entry."""
         self._store(place, pte, DIRECTORIES[-1].entry_bytes if page.size == _REGION else 8)
 
     def _replace_tables(self, page: Page, place: int) -> bool:
-        """Whether `page` takes the place of tables, which are given back with `release`."""
+        """Retire the tables that `page` replaces, to be freed by `release`. Returns whether there
+        are any."""
         if page.size != _REGION:
             return False
         tables = self._halves(place)
@@ -216,7 +222,7 @@ class PageTables:
         return bool(tables)
 
     def _follow(self, place: int, below: Level) -> int:
-        """The table that a PDE names; made when there is none yet."""
+        """Address of the table that a PDE points to, created if missing."""
         found = unpack(Pde, self._load(place))
         if found["aperture"] != PdeAperture.INVALID:
             return found["address"] << 12
@@ -225,7 +231,7 @@ class PageTables:
         return table
 
     def _follow_dual(self, place: int, below: Level) -> int:
-        """The same for one half of a dual PDE."""
+        """As `_follow`, for one half of a dual PDE."""
         size = DIRECTORIES[-1].entry_bytes
         entry = self._load(place, size)
         found = unpack(DualPde, entry)
@@ -240,14 +246,14 @@ class PageTables:
         return table
 
     def _halves(self, place: int) -> list[int]:
-        """Addresses of the tables that a dual PDE names."""
+        """Addresses of the tables that a dual PDE points to."""
         found = unpack(DualPde, self._load(place, DIRECTORIES[-1].entry_bytes))
         big, small = found["big_address"] << 8, found["small_address"] << 12
         halves = (found["big_aperture"], big), (found["small_aperture"], small)
         return [table for aperture, table in halves if aperture != PdeAperture.INVALID]
 
     def _table(self, level: Level) -> int:
-        """A fresh table without valid entries."""
+        """Allocate a table without valid entries; returns its physical address."""
         name = " ".join(filter(None, (self._name, level.name)))
         buffer = self._memory.allocate(level.table_bytes, align=_TABLE_ALIGN, name=name)
         buffer.fill()

@@ -1,4 +1,4 @@
-"""Physical memory: an allocator, and buffers that numpy arrays go into and come out of."""
+"""Physical memory: an allocator, and buffers that are read and written as numpy arrays."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,21 +14,21 @@ __all__ = ["Buffer", "Memory", "MemoryUseError", "OutOfMemory", "page_for"]
 
 
 class OutOfMemory(Exception):
-    """No free range is large enough; the message names the sizes."""
+    """No free range is large enough; the message gives the sizes."""
 
 
 class MemoryUseError(Exception):
-    """A buffer was used outside its bounds, after its end, or in an address space in which it is
-    not mapped; or freed twice; or reserved where it cannot be."""
+    """A buffer was used outside its bounds, after it was freed, or in an address space that does
+    not map it; freed twice or while mapped; or reserved where memory is not free."""
 
 
 @dataclass(eq=False)
 class Buffer:
-    """`size` bytes of physical memory from `address` on, of `room` that are set aside: more where
-    they are whole pages. Its virtual address is another in each space (`AddressSpace.at`).
+    """`size` bytes of physical memory at `address`. Virtual addresses: `AddressSpace.at`.
 
-    `mappings` lists its mappings in all address spaces, including those whose invalidation the
-    machine has not acknowledged. Until the list is empty the buffer cannot be freed.
+    `room` is the number of bytes allocated, more than `size` for whole pages. `mappings` lists the
+    buffer's mappings in all address spaces, including unmapped ones whose invalidation is not yet
+    acknowledged; the buffer cannot be freed until the list is empty.
     """
 
     memory: "Memory"
@@ -47,7 +47,10 @@ class Buffer:
         return f"{name} ({self.size} bytes at physical {self.address:#x})"
 
     def at(self, offset: int, size: int = 0) -> int:
-        """Physical address of byte `offset`; `size` bytes from there must lie inside."""
+        """Physical address of byte `offset`; `size` bytes from there must lie inside the buffer.
+
+        Raises `MemoryUseError`.
+        """
         if self.freed:
             raise MemoryUseError(f"{self} was freed")
         if not 0 <= offset <= offset + size <= self.size:
@@ -55,7 +58,7 @@ class Buffer:
         return self.address + offset
 
     def write(self, data: bytes | bytearray | np.ndarray, offset: int = 0) -> None:
-        """Put bytes, or an array in C order, at byte `offset`."""
+        """Write bytes, or an array in C order, at byte `offset`. Raises `MemoryUseError`."""
         raw = data.tobytes() if isinstance(data, np.ndarray) else bytes(data)
         self.memory.machine.memory_write(self.at(offset, len(raw)), raw)
 
@@ -65,7 +68,10 @@ class Buffer:
         shape: int | tuple[int, ...] | None = None,
         offset: int = 0,
     ) -> np.ndarray:
-        """Copy of the contents from byte `offset` on as an array; to the end without a `shape`."""
+        """Read from byte `offset` into a new array; without `shape`, to the end of the buffer.
+
+        Raises `MemoryUseError`.
+        """
         item = np.dtype(dtype).itemsize
         count = (self.size - offset) // item if shape is None else int(np.prod(shape))
         raw = self.memory.machine.memory_read(self.at(offset, count * item), count * item)
@@ -73,11 +79,11 @@ class Buffer:
         return array if shape is None else array.reshape(shape)
 
     def fill(self, byte: int = 0) -> None:
-        """Set every byte."""
+        """Set every byte to `byte`."""
         self.write(bytes([byte]) * self.size)
 
     def free(self) -> None:
-        """Give the range back."""
+        """Free the buffer. Raises `MemoryUseError` as `Memory.free`."""
         self.memory.free(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -86,8 +92,8 @@ class Buffer:
 
 
 def page_for(size: int) -> int:
-    """Bytes of the pages of a buffer of `size` bytes: the largest of which it fills a quarter. Of
-    large pages few have to be looked up, which memory is spent for."""
+    """Page size, in bytes, for a buffer of `size` bytes: the largest page that the buffer fills to
+    at least a quarter. Larger pages need fewer TLB entries, at the cost of memory."""
     return next((page for page in reversed(PAGE_SIZES) if 4 * size >= page), PAGE_SIZES[0])
 
 
@@ -101,18 +107,18 @@ class Memory:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that are not allocated."""
+        """Number of unallocated bytes."""
         return self._ranges.total
 
     @property
     def largest_free(self) -> int:
-        """Bytes of the largest free range."""
+        """Size of the largest free range, in bytes."""
         return self._ranges.largest
 
     def allocate(self, size: int, *, align: int = 256, name: str = "") -> Buffer:
-        """A buffer of `size` bytes whose address is a multiple of `align`, a power of two.
+        """Allocate `size` bytes at a multiple of `align`, a power of two.
 
-        Raises `OutOfMemory` when no free range is large enough.
+        Raises `OutOfMemory` if no free range is large enough, `ValueError` for bad arguments.
         """
         if size <= 0:
             raise ValueError(f"size = {size}: a buffer has at least 1 byte")
@@ -122,34 +128,38 @@ class Memory:
         if address is None:
             what = f" for {name!r}" if name else ""
             raise OutOfMemory(
-                f"no {size} bytes{what} on a multiple of {align}: {self.free_bytes} of {self.size} "
-                f"bytes are free, {self.largest_free} in one piece"
+                f"no free range of {size} bytes{what} aligned to {align}: {self.free_bytes} of "
+                f"{self.size} bytes are free, the largest range has {self.largest_free}"
             )
         self._ranges.take(address, size)
         return Buffer(self, address, size, name)
 
     def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
-        """A buffer of `size` bytes for address spaces: whole pages of `page_for` it. Raises
-        `OutOfMemory`."""
+        """Allocate a buffer of `size` bytes for mapping: whole pages of `page_for(size)` bytes.
+        Raises `OutOfMemory`."""
         page = page_for(size)
         buffer = self.allocate(-(-size // page) * page, align=page, name=name)
         buffer.size = size
         return buffer
 
     def reserve(self, address: int, size: int, *, name: str = "") -> Buffer:
-        """The buffer at a given address, which must be free."""
+        """Allocate `size` bytes at a given address. Raises `MemoryUseError` if they are not
+        free."""
         if size <= 0:
             raise ValueError(f"size = {size}: a buffer has at least 1 byte")
         if not self._ranges.has(address, size):
             raise MemoryUseError(
-                f"{size} bytes at {address:#x} cannot be reserved: they are in use, or not inside "
+                f"{size} bytes at {address:#x} cannot be reserved: they are in use, or outside "
                 f"{self.base:#x} … {self.size:#x}"
             )
         self._ranges.take(address, size)
         return Buffer(self, address, size, name)
 
     def free(self, buffer: Buffer) -> None:
-        """Give a buffer's range back."""
+        """Free a buffer.
+
+        Raises `MemoryUseError` if it is already freed, still mapped, or from another memory.
+        """
         if buffer.memory is not self:
             raise MemoryUseError(f"{buffer} belongs to another memory")
         if buffer.freed:

@@ -1,4 +1,4 @@
-"""Which ranges of a line of addresses are free: of physical memory, or of an address space."""
+"""Free ranges of addresses, of physical memory or of an address space."""
 
 from bisect import insort
 
@@ -6,9 +6,9 @@ __all__ = ["Ranges"]
 
 
 class Ranges:
-    """The free ranges of addresses `start` … `end` - 1, at first all of them.
+    """Free ranges within addresses `start` … `end` - 1, all free at first.
 
-    Neighbouring free ranges are joined, so a line whose parts are all given back is whole again.
+    Adjacent free ranges are merged, so everything taken and given back is one range again.
     """
 
     def __init__(self, start: int, end: int) -> None:
@@ -16,17 +16,17 @@ class Ranges:
 
     @property
     def total(self) -> int:
-        """Bytes that are free."""
+        """Number of free bytes."""
         return sum(end - start for start, end in self._free)
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest free range."""
+        """Size of the largest free range, in bytes."""
         return max((end - start for start, end in self._free), default=0)
 
     def find(self, size: int, align: int, *, lowest: int = 0) -> int | None:
-        """First fit: the lowest multiple of `align`, at or above `lowest`, at which `size` bytes
-        are free; None when there is none."""
+        """First fit: the lowest multiple of `align`, at or above `lowest`, with `size` free bytes;
+        None if there is none."""
         for start, end in self._free:
             address = -(-max(start, lowest) // align) * align
             if address + size <= end:
@@ -34,11 +34,11 @@ class Ranges:
         return None
 
     def has(self, address: int, size: int) -> bool:
-        """Whether a range is free."""
+        """Whether the whole range is free."""
         return any(start <= address and address + size <= end for start, end in self._free)
 
     def take(self, address: int, size: int) -> None:
-        """A range, which is free, is so no more."""
+        """Mark a free range as taken."""
         remaining: list[tuple[int, int]] = []
         for start, end in self._free:
             if start <= address < end:
@@ -49,7 +49,7 @@ class Ranges:
         self._free = remaining
 
     def give(self, address: int, size: int) -> None:
-        """A range, which was taken, is free again."""
+        """Mark a taken range as free again."""
         insort(self._free, (address, address + size))
         joined: list[tuple[int, int]] = []
         for start, end in self._free:

@@ -1,4 +1,4 @@
-"""An access that could not be translated, in words; and as the machine records it (ASID-5, 6.4)."""
+"""Translation faults: the exception, and decoding of the machine's fault records (ASID-5, 6.4)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 HOST, SEMAPHORES, FIRST_ENGINE = 1, 2, 3
-"""Clients of the HUB: the host, the semaphore unit, and from here on one for each copy engine."""
+"""Client numbers of the HUB: host, semaphore unit, first copy engine; one per copy engine."""
 
 _MOST_ENGINES = LIMITS["copy_engines"].high
 
 _MEANING = {
     FaultType.PDE: "no page table covers the address",
-    FaultType.PDE_SIZE: "a page directory entry claims to be a page where there are none",
+    FaultType.PDE_SIZE: "a page directory entry claims to be a page at a level that has none",
     FaultType.PTE: "the page is not mapped",
     FaultType.VA_LIMIT: "the address is past the limit of its address space",
     FaultType.UNBOUND_INST_BLOCK: "nothing is bound to the ASID",
@@ -41,10 +41,10 @@ _MEANING = {
     FaultType.WO: "the page is write-only",
     FaultType.PITCH_MASK: "the pitch does not fit",
     FaultType.WORK_CREATION: "work could not be created",
-    FaultType.UNSUPPORTED_APERTURE: "table or page lie elsewhere than in video memory",
+    FaultType.UNSUPPORTED_APERTURE: "the table or page is not in video memory",
     FaultType.COMPRESSION: "the page is compressed",
     FaultType.UNSUPPORTED_KIND: "the page is of another kind than pitch",
-    FaultType.REGION: "table or page lie past the end of physical memory",
+    FaultType.REGION: "the table or page lies past the end of physical memory",
     FaultType.POISONED: "the bus refused a read of the page tables",
     FaultType.ATOMIC: "the page forbids atomics",
 }
@@ -61,38 +61,37 @@ _CAUSES = {int(cause): cause for cause in FaultType}
 _ACCESSES = {int(access): access for access in AccessType}
 
 _PHYSICAL = 8
-"""Added to an access type: the address is physical."""
+"""Added to the access type of an access to a physical address."""
 
 
 class FaultOwner(Protocol):
-    """The address space of a fault, as far as faults need it."""
+    """The part of an address space that fault decoding uses."""
 
     name: str
 
     def describe(self, va: int) -> str:
-        """What lies at a virtual address, in words."""
+        """Describe the surroundings of a virtual address."""
         ...
 
 
 @dataclass
 class TranslationFault(Exception):
-    """An access was not translated.
+    """An access could not be translated.
 
     Members
     -------
-    space : name of the address space; None for one that the driver does not know, or when nothing
-        was bound.
-    asid : the ASID of the access; None when the driver itself found the fault, and there is none.
-    va : virtual address; of the page, when the machine recorded it.
-    access, cause : the bare number where the public tables name none.
-    physical : `va` is a physical address.
-    base : page directory base in bytes; None when the driver itself found the fault, or when
-        nothing was bound to the ASID.
-    client, hub, gpc, engine : the requester's numbers; `client` None when the driver itself found
-        the fault. `requester` names it.
-    time_ns : PTIMER.
-    replayable : the access waits, to be tried again.
-    context : what the driver has mapped there.
+    space : name of the address space; None if unknown to the driver, or if the ASID was unbound.
+    asid : ASID of the access; None if the driver found the fault itself in an unbound space.
+    va : virtual byte address; that of the page if the machine recorded the fault.
+    access, cause : plain numbers where the public tables have no name.
+    physical : whether `va` is a physical address.
+    base : page directory base, a byte address; None if the driver found the fault itself, or if the
+        ASID was unbound.
+    client, hub, gpc, engine : numbers of the requester; `client` is None if the driver found the
+        fault itself. `requester` gives its name.
+    time_ns : PTIMER, in ns.
+    replayable : whether the access is held, to be retried.
+    context : description of the driver's mapping at or below the address.
     """
 
     space: str | None
@@ -122,7 +121,7 @@ class TranslationFault(Exception):
 
     @property
     def requester(self) -> str:
-        """Who made the access, in words."""
+        """Name and numbers of the requester."""
         number = f"client {self.client} of {'HUB' if self.hub else f'GPC {self.gpc}'}"
         name = client_name(self.client) if self.hub and self.client is not None else ""
         return f"{name} ({number})" if name else number
@@ -142,7 +141,7 @@ class TranslationFault(Exception):
 
 
 def client_name(client: int) -> str:
-    """Name of a client of the HUB, empty when it has none."""
+    """Name of a client of the HUB; empty if it has none."""
     engine = client - FIRST_ENGINE
     if 0 <= engine < _MOST_ENGINES:
         return f"copy engine {engine}"
@@ -153,11 +152,10 @@ def client_name(client: int) -> str:
 def decode(
     record: bytes, owner: Callable[[int, int], FaultOwner | None]
 ) -> TranslationFault | None:
-    """The fault of a 32-byte record in the layout of `hw.page_tables.FaultRecord`, None when the
-    record is not valid. `owner` gives the address space of an ASID and a page directory base, if
-    known.
+    """Decode a 32-byte record with the layout of `hw.page_tables.FaultRecord`; None if it is not
+    valid. `owner` maps an ASID and a page directory base to the address space, if known.
 
-    Raises `ValueError` for another number of bytes.
+    Raises `ValueError` if the record has another size.
     """
     if len(record) != FAULT_RECORD_BYTES:
         raise ValueError(f"a fault record has {FAULT_RECORD_BYTES} bytes, not {len(record)}")

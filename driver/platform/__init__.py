@@ -1,1 +1,1 @@
-"""The machine from the CPU's side: control port, registers by name, parameters, fair locks."""
+"""The machine as the CPU sees it: control port, registers by name, parameters, fair locks."""

@@ -1,4 +1,4 @@
-"""Registers by name, over a machine's control port."""
+"""Access to a machine's registers by name, through its control port."""
 
 from signalbox.driver.platform.machine import Machine
 from signalbox.hw.registers import (
@@ -10,11 +10,11 @@ from signalbox.hw.registers import (
     semaphore_address,
 )
 
-__all__ = ["Control"]
+__all__ = ["ControlPort"]
 
 
-class Control:
-    """The control port of one machine; names and fields are those of `hw.registers`."""
+class ControlPort:
+    """Control port of one machine. Register and field names are those of `hw.registers`."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -28,24 +28,26 @@ class Control:
         return GLOBAL[name].unpack(await self.read(name))
 
     async def write(self, name: str, value: int = 0, **fields: int) -> None:
-        """Write a global register: `value`, or its fields by name."""
+        """Write a global register with `value`, or with `fields` packed by name."""
         word = GLOBAL[name].pack(**fields) if fields else value
         await self.machine.write32(address(name), word)
 
     async def read64(self, name: str) -> int:
-        """Value of a pair of global registers `name`_LO and `name`_HI."""
+        """64-bit value of the global registers `name`_LO and `name`_HI."""
         low = await self.read(f"{name}_LO")
         return await self.read(f"{name}_HI") << 32 | low
 
     async def write64(self, name: str, value: int) -> None:
-        """Write a pair of global registers; a half that is 0 is left out, so use it to clear
-        bits of a mask."""
+        """Write the global registers `name`_LO and `name`_HI, skipping a half that is 0.
+
+        Meant for masks whose bits are cleared by writing 1.
+        """
         for suffix, half in (("LO", value & 0xFFFF_FFFF), ("HI", value >> 32)):
             if half:
                 await self.write(f"{name}_{suffix}", half)
 
     async def time_ns(self) -> int:
-        """PTIMER now."""
+        """Current PTIMER value, in ns."""
         while True:
             high = await self.read("TIME_1")
             low = await self.read("TIME_0")
@@ -61,7 +63,7 @@ class Control:
         return CHANNEL[name].unpack(await self.read_channel(channel, name))
 
     async def write_channel(self, channel: int, name: str, value: int = 0, **fields: int) -> None:
-        """Write a channel's register: `value`, or its fields by name."""
+        """Write a channel's register with `value`, or with `fields` packed by name."""
         word = CHANNEL[name].pack(**fields) if fields else value
         await self.machine.write32(channel_address(channel, name), word)
 
@@ -75,6 +77,6 @@ class Control:
         return await self.machine.read32(semaphore_address(slot, "PAYLOAD_HI")) << 32 | low
 
     async def write_semaphore(self, slot: int, value: int) -> None:
-        """Set the payload of an on-chip semaphore, high half first."""
+        """Write the 64-bit payload of an on-chip semaphore, high half first."""
         await self.machine.write32(semaphore_address(slot, "PAYLOAD_HI"), value >> 32)
         await self.machine.write32(semaphore_address(slot, "PAYLOAD_LO"), value & 0xFFFF_FFFF)

@@ -1,4 +1,4 @@
-"""A lock for tasks that share no event loop but the machine's clock."""
+"""A lock for tasks that have only the machine's clock in common, not an event loop."""
 
 from collections import deque
 
@@ -7,11 +7,11 @@ from signalbox.driver.platform.machine import Machine
 __all__ = ["FairLock"]
 
 POLL_CYCLES = 16
-"""Cycles between looks of a waiting task."""
+"""Clock cycles between two polls of a waiting task."""
 
 
 class FairLock:
-    """Asynchronous context manager that one task holds at a time, in order of arrival."""
+    """Asynchronous context manager held by one task at a time, in order of arrival."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

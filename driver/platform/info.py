@@ -1,20 +1,20 @@
-"""What a machine is built with, as its registers say."""
+"""Build parameters of a machine, read from its registers."""
 
 from dataclasses import dataclass
 
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.registers import ID, VERSION
 
 __all__ = ["DeviceError", "DeviceInfo"]
 
 
 class DeviceError(Exception):
-    """The machine is not one that this driver knows, or is used in a way that it cannot be."""
+    """The driver does not support the machine, or the machine cannot be used as requested."""
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """Sizes of what was built, as its registers say; see `hw.config.Config`."""
+    """Build parameters of a machine; `hw.config.Config` describes them."""
 
     version: tuple[int, int]
     channels: int
@@ -44,12 +44,16 @@ class DeviceInfo:
 
     @property
     def compute(self) -> bool:
-        """Whether there is a compute engine."""
+        """Whether the machine has a compute engine."""
         return self.sms > 0
 
     @classmethod
-    async def read(cls, control: Control) -> "DeviceInfo":
-        """Read identity, version and sizes; `DeviceError` when they are not a Signalbox's."""
+    async def read(cls, control: ControlPort) -> "DeviceInfo":
+        """Read identity, version and parameters.
+
+        Raises `DeviceError` if the machine is not a Signalbox, or has a register map that this
+        driver does not support.
+        """
         found = await control.read("ID")
         if found != ID:
             raise DeviceError(f"no Signalbox here: ID is {found:#010x}, not {ID:#010x}")

@@ -1,7 +1,7 @@
-"""What the driver needs of the machine it drives: a control port, an interrupt, a view of memory.
+"""Interface between the driver and a machine: control port, interrupt line, memory.
 
-The driver runs unchanged on anything that offers these methods: a simulation (`tb/sim/machine.py`
-for cocotb), a plain Python model, a board.
+The driver runs unchanged on any implementation: a simulation (`tb/sim/machine.py` for cocotb), a
+plain Python model, a board.
 """
 
 from typing import Protocol, runtime_checkable
@@ -13,7 +13,7 @@ __all__ = ["Machine"]
 class Machine(Protocol):
     """One Signalbox and its memory, seen from the CPU.
 
-    All methods may be called from several tasks; register accesses take effect in call order.
+    All methods may be called from several tasks. Register accesses take effect in call order.
     """
 
     async def read32(self, offset: int) -> int:
@@ -21,26 +21,26 @@ class Machine(Protocol):
         ...
 
     async def write32(self, offset: int, value: int) -> None:
-        """Write a 32-bit register; returns when the write was answered."""
+        """Write a 32-bit register. Returns when the write has been acknowledged."""
         ...
 
     async def interrupt(self) -> None:
-        """Wait until the interrupt line is 1; returns at once when it is. Every task that waits
-        while the line rises is woken."""
+        """Wait until the interrupt line is 1; return at once if it already is. A rising edge wakes
+        every waiting task."""
         ...
 
     async def wait_cycles(self, cycles: int) -> None:
-        """Wait for `cycles` (1 or more) clocks of the design."""
+        """Wait for `cycles` (1 or more) clock cycles of the design."""
         ...
 
     def memory_read(self, address: int, size: int) -> bytes:
-        """Bytes of physical memory, as the CPU sees them now; takes no simulated time."""
+        """Current contents of physical memory. Takes no simulated time."""
         ...
 
     def memory_write(self, address: int, data: bytes) -> None:
-        """Write bytes of physical memory; visible to the design at once."""
+        """Write physical memory. The design sees the new bytes at once."""
         ...
 
     def now(self) -> int:
-        """Clock cycles since some fixed moment."""
+        """Clock cycles since a fixed point in time."""
         ...

@@ -1,1 +1,1 @@
-"""Pushbuffers of other software, executed beside a described memory image."""
+"""Execution of foreign pushbuffers with a described memory image."""

@@ -1,4 +1,4 @@
-"""The report of a raw pushbuffer: what was executed, changed, refused, and what it waits for."""
+"""Report on a raw pushbuffer: methods executed, changes in memory, errors, blocking acquire."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,15 +21,15 @@ __all__ = ["Acquire", "Change", "RawReport", "Span", "bound_objects", "held_acqu
 
 
 def bound_objects(compute: bool) -> dict[int, int]:
-    """Classes that a pushbuffer finds bound at its start, by subchannel. `compute` : whether the
-    machine has a compute engine."""
+    """Classes bound when a pushbuffer starts, by subchannel. `compute` tells whether the machine
+    has a compute engine."""
     copy = {COPY_SUBCHANNEL: int(ObjectClass.COPY)}
     return copy | {COMPUTE_SUBCHANNEL: int(ObjectClass.COMPUTE)} if compute else copy
 
 
 @dataclass(frozen=True)
 class Change:
-    """Bytes of a segment that the run changed, next to each other."""
+    """Contiguous bytes of a segment changed by the run."""
 
     segment: str
     address: int
@@ -48,8 +48,17 @@ class Span:
 
 @dataclass(frozen=True)
 class Acquire:
-    """An acquire that does not pass: the dword that completed it, where it looks, what it wants of
-    the value and what it finds. `slot` is that of a semaphore on chip; `size` in bytes."""
+    """An acquire that blocks the channel.
+
+    Members
+    -------
+    position : dword that completes it.
+    address : virtual address of the semaphore.
+    size : bytes compared, 4 or 8.
+    wants : condition, as text.
+    slot : slot of an on-chip semaphore; None for memory.
+    found : current value.
+    """
 
     position: int
     address: int
@@ -68,21 +77,24 @@ class Acquire:
 
 @dataclass(frozen=True)
 class RawReport:
-    """What became of a pushbuffer, from what the hardware shows.
+    """Outcome of a pushbuffer, as shown by the hardware.
 
     Members
     -------
-    dwords : the pushbuffer. channel : where it ran. compute : whether there is a compute engine.
-    methods, copies : how many it executed.
-    reference : data of its last SET_REFERENCE.
-    error : why the channel halted, stuck : what it waits for; both None when all was executed.
-    acquire : the acquire that it is stuck at, if it is one.
-    semaphores : (slot, before, after) of on-chip semaphores that changed.
-    changes : memory of the image that changed.
+    dwords : the pushbuffer.
+    channel : channel number.
+    compute : whether the machine has a compute engine.
+    methods, copies : numbers of methods and copies executed.
+    reference : data of the last SET_REFERENCE.
+    error : why the channel halted, or None.
+    stuck : reason for which the channel waits, or None.
+    acquire : the acquire that blocks the channel, or None.
+    semaphores : (slot, before, after) of changed on-chip semaphores.
+    changes : changed memory of the image.
     kept : expectations that hold.
-    mismatches : expected memory that is otherwise; `segment` is the expectation's name, `before`
-        what was expected.
-    cycles : of its doorbell and of the last thing that it did, when the caller has a trace.
+    mismatches : expectations that do not hold; `segment` is the expectation's name, `before` the
+        expected bytes.
+    cycles : cycles of the doorbell and of the channel's last activity, if the caller has a trace.
     """
 
     dwords: tuple[int, ...]
@@ -102,18 +114,18 @@ class RawReport:
 
     @property
     def good(self) -> bool:
-        """Everything was executed, nothing is missing, and all expectations hold."""
+        """Whether the pushbuffer is complete and fully executed, and all expectations hold."""
         failures = (self.error, self.stuck, self.cut_short, *self.mismatches)
         return not any(failure is not None for failure in failures)
 
     @property
     def cut_short(self) -> Malformed | None:
-        """The method group that the pushbuffer ends within, if it does."""
+        """The method group cut off by the end of the pushbuffer, or None."""
         items = self._items()
         return next((i for i in items if isinstance(i, Malformed) and i.missing), None)
 
     def timed(self, first: int, last: int) -> "RawReport":
-        """The report with the cycles of the doorbell and of the end."""
+        """The report with the cycles of the doorbell and of the last activity."""
         return replace(self, cycles=(first, last))
 
     def format(self) -> str:
@@ -147,7 +159,7 @@ class RawReport:
         )
 
     def _refused(self) -> list[str]:
-        """The error, where it is, and what the writer of the pushbuffer can do."""
+        """Lines on the error, its position and how to correct the pushbuffer."""
         if self.error is None:
             return ["Refused: nothing."]
         error, item = self.error, self._item(self.error)
@@ -157,7 +169,7 @@ class RawReport:
         return [f"Refused: {error.reason}{where}.", f"  To go on: {self._advice(error)}."]
 
     def _advice(self, error: ChannelError) -> str:
-        """What the writer of the pushbuffer can do."""
+        """How to correct the pushbuffer or the image."""
         if self.compute and error.cause in _WITH_COMPUTE:
             return _WITH_COMPUTE[error.cause]
         if error.cause is Cause.OBJECT_CLASS and error.data & 0xFFFF == ObjectClass.COMPUTE:
@@ -168,7 +180,8 @@ class RawReport:
         return decode(self.dwords, objects=bound_objects(self.compute))
 
     def _item(self, error: ChannelError) -> Method | Malformed | None:
-        """What was refused; None when it is not known, as for copies that run."""
+        """The item of the pushbuffer that caused an error; None if unknown, as for failed
+        copies."""
         items = list(self._items())
         methods = [item for item in items if isinstance(item, Method)]
         if error.at_header:
@@ -240,7 +253,7 @@ def _kept_line(span: Span) -> str:
     return ": ".join(_range(span.address, span.size, span.segment))
 
 
-# What the writer of a pushbuffer can do
+# Advice for the author of a pushbuffer
 
 _COPY_CLASS = "bind the copy class (SET_OBJECT 0xc7b5) there, or use subchannel 4, which has it"
 _EITHER_CLASS = (
@@ -278,20 +291,20 @@ _WITH_COMPUTE = {
         "name the copy class, 0xc7b5, or the compute class, 0xc6c0; there is no other"
     ),
 }
-"""In place of these on a machine with a compute engine."""
+"""Replaces entries of `_ADVICE` on a machine with a compute engine."""
 
 
-# The acquire that a channel waits at
+# The acquire that blocks a channel
 
 _SAME_REGISTER: dict[int, int] = {
     HostMethod.SEMAPHOREA: HostMethod.SEM_ADDR_HI,
     HostMethod.SEMAPHOREB: HostMethod.SEM_ADDR_LO,
     HostMethod.SEMAPHOREC: HostMethod.SEM_PAYLOAD_LO,
 }
-"""Legacy methods and those that write the same state."""
+"""Legacy methods, with the methods that write the same state."""
 
 _LEGACY = {1: SemOp.ACQUIRE, 4: SemOp.ACQ_CIRC_GEQ, 8: SemOp.ACQ_AND}
-"""Acquires among the operations of SEMAPHORED."""
+"""Acquire operations of SEMAPHORED."""
 
 _WANTS: dict[int | None, str] = {
     SemOp.ACQUIRE: "{:#x}",
@@ -303,8 +316,8 @@ _WANTS: dict[int | None, str] = {
 
 
 def held_acquire(dwords: Sequence[int], executed: int) -> Acquire | None:
-    """The method behind the first `executed` ones, if it is an acquire; `slot` and `found` are
-    left to who can look."""
+    """The method after the first `executed` ones, if it is an acquire; else None. The caller fills
+    in `slot` and `found`."""
     methods = [item for item in decode(dwords) if isinstance(item, Method)]
     if executed >= len(methods):
         return None

@@ -1,21 +1,21 @@
-"""Raw submission: pushbuffers from elsewhere, run beside a described memory image.
+"""Raw submission: runs foreign pushbuffers with a described memory image.
 
-A pushbuffer is a list of dwords; or a binary file of little-endian dwords; or a text file (.txt) of
-hexadecimal dwords between spaces, with comments from # to the end of the line. The image is a TOML
-or JSON file with the same content (examples: `driver/pushbuffers/`):
+A pushbuffer is a list of dwords, a binary file of little-endian dwords, or a text file (.txt) of
+hexadecimal dwords separated by white space, with comments from # to the end of the line. The image
+is a TOML file, or a JSON file with the same content (examples: `driver/pushbuffers/`):
 
     channel = 0                       # default 0
-    address = 0x100000                # of the pushbuffer; default: anywhere that is free
+    address = 0x100000                # of the pushbuffer; default: any free address
     privileged = false                # whether privileged methods are allowed
 
     [[segment]]                       # memory before the run
     address = 0x200000
-    hex = "00 01 02 03"               # or: file = "frame.bin" (beside the image), or
+    hex = "00 01 02 03"               # or: file = "frame.bin" (in the image's folder), or
                                       # fill = 0x55 with size = 4096
-    name = "source"                   # for the report; default its address, or the name of the
-                                      # segment that it lies in
+    name = "source"                   # for the report; default: the name of the segment that
+                                      # contains it, or its address
 
-    [[expect]]                        # memory after the run, compared
+    [[expect]]                        # expected memory after the run
     address = 0x300000
     hex = "00 01 02 03"               # or file, or fill and size
 
@@ -23,10 +23,10 @@ or JSON file with the same content (examples: `driver/pushbuffers/`):
     slot = 3
     value = 1
 
-The channel begins with the copy class on subchannel 4 and, where there are SMs, the compute class
-on subchannel 1. All addresses are virtual, in an address
-space of its own, where the pages are mapped that the pushbuffer, segments and expectations lie in;
-what is not named of them is 0. Any other access is a fault, and physical addresses mean nothing.
+The channel starts with the copy class bound to subchannel 4 and, if the machine has SMs, the
+compute class to subchannel 1. All addresses are virtual, in a separate address space. It maps the
+pages that contain the pushbuffer, segments and expectations; the rest of these pages is 0. Any
+other access faults. Physical addresses are meaningless.
 """
 
 import json
@@ -62,16 +62,16 @@ __all__ = [
 _PAGE = 4096
 
 _MOST_DWORDS = (1 << 21) - 1
-"""LENGTH of a ring entry has 21 bits."""
+"""Maximum number of dwords of a segment: LENGTH of a ring entry has 21 bits."""
 
 
 class ImageError(ValueError):
-    """A pushbuffer or image file that cannot be used; names file, entry and field."""
+    """A pushbuffer or image cannot be used; the message names file, table and key."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Bytes at an address, before the run or expected after it."""
+    """Bytes at a virtual address, before the run or expected after it."""
 
     address: int
     data: bytes
@@ -79,13 +79,22 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """Address behind the last byte."""
+        """First address past the segment."""
         return self.address + len(self.data)
 
 
 @dataclass(frozen=True)
 class MemoryImage:
-    """A described memory, and how to run a pushbuffer beside it."""
+    """A memory image, and how to run a pushbuffer with it.
+
+    Members
+    -------
+    channel : channel number.
+    address : virtual address of the pushbuffer; None for any.
+    privileged : whether privileged methods are allowed.
+    segments, expected : memory before the run, and expected after it.
+    semaphores : values of on-chip semaphores before the run, by slot.
+    """
 
     channel: int = 0
     address: int | None = None
@@ -99,10 +108,10 @@ class MemoryImage:
 
 
 def load_dwords(path: Path | str) -> list[int]:
-    """Dwords of a text file (.txt), or of a binary one. Raises `ImageError`."""
+    """Read a pushbuffer from a text file (.txt) or a binary file. Raises `ImageError`."""
     path = Path(path)
     if path.suffix in {".toml", ".json"}:
-        raise ImageError(f"{path}: this is a memory image, which goes beside a pushbuffer")
+        raise ImageError(f"{path}: this is a memory image, not a pushbuffer")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -125,14 +134,14 @@ def _text_dwords(path: Path, text: str) -> list[int]:
             try:
                 dwords.append(int(word, 16))
             except ValueError:
-                raise ImageError(f"{path}:{number}: {word!r} is no hexadecimal dword") from None
+                raise ImageError(f"{path}:{number}: {word!r} is not a hexadecimal dword") from None
             if not 0 <= dwords[-1] < 1 << 32:
                 raise ImageError(f"{path}:{number}: {word} does not fit 32 bits")
     return dwords
 
 
 def load_image(path: Path | str) -> MemoryImage:
-    """Read an image: JSON when the name ends in .json, else TOML. Raises `ImageError`."""
+    """Read an image, JSON if the name ends in .json, else TOML. Raises `ImageError`."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -141,12 +150,12 @@ def load_image(path: Path | str) -> MemoryImage:
     try:
         tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ImageError(f"{path}: cannot be understood: {error}") from error
+        raise ImageError(f"{path}: cannot be parsed: {error}") from error
     return parse_image(tables, str(path), path.parent)
 
 
 def parse_image(tables: Any, file: str = "image", folder: Path = Path()) -> MemoryImage:
-    """Check an image; files that it names are looked for in `folder`. Raises `ImageError`."""
+    """Check an image. Files that it names are relative to `folder`. Raises `ImageError`."""
     if not isinstance(tables, dict):
         raise ImageError(f"{file}: is not a table")
     top = _Table(file, "the top level", tables, folder)
@@ -181,7 +190,7 @@ def _refuse_overlaps(file: str, segments: Sequence[Segment]) -> None:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of the file, and what to call it."""
+    """A table of the file; `what` names it in errors. Methods raise `ImageError`."""
 
     file: str
     what: str
@@ -194,7 +203,7 @@ class _Table:
     def known(self, *keys: str) -> None:
         for key in self.values:
             if key not in keys:
-                raise self.error(f"unknown key {key!r}; known are {', '.join(sorted(keys))}")
+                raise self.error(f"unknown key {key!r}; known keys: {', '.join(sorted(keys))}")
 
     def tables(self, key: str) -> list["_Table"]:
         value = self.values.get(key, [])
@@ -219,17 +228,17 @@ class _Table:
         return value
 
     def segment(self, around: Sequence[Segment] = ()) -> Segment:
-        """The range that the table describes, named after the one of `around` that it lies in
-        when it has no name."""
+        """The segment that the table describes. Without a name it is named after the segment of
+        `around` that contains it, else after its address."""
         self.known("address", "name", "hex", "file", "fill", "size")
         address = self.number("address", None)
         names = (other.name for other in around if other.address <= address < other.end)
         name = self.values.get("name", next(names, f"{address:#x}"))
         if not isinstance(name, str):
-            raise self.error(f"name = {name!r} is not a text")
+            raise self.error(f"name = {name!r} is not a string")
         data = self._data()
         if not data:
-            raise self.error("there are no bytes in it")
+            raise self.error("it has no bytes")
         return Segment(address, data, name)
 
     def _data(self) -> bytes:
@@ -238,12 +247,12 @@ class _Table:
             raise self.error("give exactly one of hex, file, fill")
         kind = given.pop()
         if "size" in self.values and kind != "fill":
-            raise self.error(f"size goes with fill, not with {kind}")
+            raise self.error(f"size is for fill, not for {kind}")
         if kind == "fill":
             return bytes([self.number("fill", None, 8)]) * self.number("size", None, 32)
         value = self.values[kind]
         if not isinstance(value, str):
-            raise self.error(f"{kind} = {value!r} is not a text")
+            raise self.error(f"{kind} = {value!r} is not a string")
         try:
             return bytes.fromhex(value) if kind == "hex" else (self.folder / value).read_bytes()
         except (ValueError, OSError) as error:
@@ -260,10 +269,10 @@ async def run(
     *,
     patience: int = 20_000,
 ) -> RawReport:
-    """Put `dwords` on a channel as one segment and report.
+    """Submit `dwords` to a channel as one segment, wait for the end, and report.
 
     A channel that executes nothing for `patience` cycles is reported as stuck. Raises `ImageError`
-    for an image that does not fit the device.
+    if the image does not fit the device; otherwise as `Channel.open`.
     """
     image = image or MemoryImage()
     if not 0 < len(dwords) <= _MOST_DWORDS:
@@ -326,7 +335,7 @@ async def _observe(
 
 @dataclass(frozen=True)
 class _State:
-    """What the hardware shows of a channel, and of all on-chip semaphores."""
+    """Counters of a channel, and values of all on-chip semaphores."""
 
     methods: int
     copies: int
@@ -346,7 +355,7 @@ async def _state(device: Device, channel: Channel) -> _State:
 
 
 async def _look(device: Device, space: AddressSpace, acquire: Acquire | None) -> Acquire | None:
-    """`acquire` with what it finds now."""
+    """`acquire` with slot and value filled in, as it finds them now."""
     if acquire is None:
         return None
     window = device.info.window
@@ -360,7 +369,7 @@ async def _look(device: Device, space: AddressSpace, acquire: Acquire | None) ->
 
 
 def _check_sizes(device: Device, image: MemoryImage) -> None:
-    """Refuse an image that names what the device does not have."""
+    """Check that the device has the channel and semaphores of an image. Raises `ImageError`."""
     info = device.info
     if image.channel >= info.channels:
         raise ImageError(
@@ -376,7 +385,7 @@ def _check_sizes(device: Device, image: MemoryImage) -> None:
 
 
 async def _place(device: Device, space: AddressSpace, image: MemoryImage, pushbuffer: bytes) -> int:
-    """Map memory for image and pushbuffer, and fill it; address of the pushbuffer."""
+    """Map and fill memory for image and pushbuffer. Returns the address of the pushbuffer."""
     named = [*image.segments, *image.expected]
     filled = list(image.segments)
     if image.address is not None:
@@ -407,7 +416,7 @@ def _refuse_overlap(own: Segment, others: Sequence[Segment]) -> None:
 
 
 def _spans(segments: Sequence[Segment]) -> list[tuple[int, int]]:
-    """Pages that segments lie in; those that touch as one."""
+    """Page-aligned ranges (start, end) that contain the segments; adjacent ones are merged."""
     spans: list[tuple[int, int]] = []
     for segment in sorted(segments, key=lambda segment: segment.address):
         start, end = segment.address // _PAGE * _PAGE, -(-segment.end // _PAGE) * _PAGE
@@ -419,7 +428,7 @@ def _spans(segments: Sequence[Segment]) -> list[tuple[int, int]]:
 
 
 async def _map(device: Device, space: AddressSpace, start: int, end: int) -> None:
-    """Memory for the pages from `start` to `end`."""
+    """Map zeroed memory at `start` … `end` - 1. Raises `ImageError`."""
     buffer = _allocate(device, end - start)
     buffer.fill()
     try:
@@ -429,7 +438,7 @@ async def _map(device: Device, space: AddressSpace, start: int, end: int) -> Non
 
 
 def _allocate(device: Device, size: int) -> Buffer:
-    """Memory for a part of the image."""
+    """Allocate memory for a part of the image. Raises `ImageError`."""
     try:
         return device.memory.allocate_pages(size, name="image")
     except OutOfMemory as error:
@@ -439,14 +448,14 @@ def _allocate(device: Device, size: int) -> Buffer:
 
 
 def _find(space: AddressSpace, va: int) -> tuple[Buffer, int]:
-    """The buffer that is mapped at an address, and which of its bytes is there."""
+    """The buffer mapped at a virtual address, and the byte offset in it."""
     mapping = space.find(va)
     assert mapping is not None and mapping.buffer is not None, f"{va:#x} was mapped"
     return mapping.buffer, va - mapping.va
 
 
 def _kept(expected: Sequence[Segment], mismatches: Sequence[Change]) -> tuple[Span, ...]:
-    """Expectations that hold."""
+    """Expectations without a mismatch."""
     wrong = [change.address for change in mismatches]
     return tuple(
         Span(segment.name, segment.address, len(segment.data))
@@ -456,7 +465,7 @@ def _kept(expected: Sequence[Segment], mismatches: Sequence[Change]) -> tuple[Sp
 
 
 def _changes(space: AddressSpace, segments: Sequence[Segment]) -> tuple[Change, ...]:
-    """Ranges of segments that are otherwise now."""
+    """Ranges in which memory differs from the segments."""
     found: list[Change] = []
     for segment in segments:
         data = segment.data

@@ -1,1 +1,1 @@
-"""Streams and events in CUDA's terms, the channels behind them, and waiting for completion."""
+"""Streams and events as in CUDA, the channels that they use, and waiting for completion."""

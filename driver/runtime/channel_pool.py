@@ -1,4 +1,4 @@
-"""Channels in use: which stream priority gets which, and which address space has it (COPY-22)."""
+"""Open channels, assigned to streams by priority and address space (COPY-22)."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,8 +14,8 @@ __all__ = ["ChannelPool"]
 
 
 class ChannelPool(Mapping[int, Channel]):
-    """Open channels of a device, by number. Each belongs to one address space at a time; `settings`
-    are those of a channel that is opened without its own."""
+    """Open channels of a device, by number. Each belongs to one address space at a time.
+    `settings` apply to channels opened without settings of their own."""
 
     def __init__(
         self,
@@ -39,17 +39,17 @@ class ChannelPool(Mapping[int, Channel]):
 
     @property
     def priority_range(self) -> tuple[int, int]:
-        """(least, greatest) stream priority: 0 and a number at or below it, as in CUDA."""
+        """(least, greatest) stream priority: 0 and a number at or below 0, as in CUDA."""
         return 0, 1 - self._policy.stream_priorities
 
     def clamp(self, priority: int) -> int:
-        """The nearest priority inside the range; CUDA clamps silently (section 7)."""
+        """Clamp a priority to the range, silently as in CUDA (section 7)."""
         least, greatest = self.priority_range
         return min(least, max(greatest, priority))
 
     async def for_priority(self, priority: int, space: AddressSpace) -> Channel:
-        """Channel for a stream in `space` that has just been given `priority`; opened when it is
-        not yet. Raises `DeviceError` when other spaces have all of that priority."""
+        """Channel for a stream of `priority` in `space`, opened if necessary. Raises `DeviceError`
+        if other spaces hold all channels of that priority; otherwise as `Channel.open`."""
         channels = self._channels
         usable = {
             index
@@ -61,7 +61,7 @@ class ChannelPool(Mapping[int, Channel]):
         except PolicyError as error:
             owners = [f"channel {i} {channels[i].space.name!r}" for i in sorted(channels)]
             raise DeviceError(
-                f"no channel for a stream of {space}: {error}. Address spaces have: "
+                f"no channel for a stream of {space}: {error}. In use by address spaces: "
                 f"{', '.join(owners)}"
             ) from error
         return await self.open(index, space)
@@ -69,10 +69,10 @@ class ChannelPool(Mapping[int, Channel]):
     async def open(
         self, index: int, space: AddressSpace, settings: ChannelSettings | None = None
     ) -> Channel:
-        """A channel in an address space; switched on, with `settings` and with the copy class and
-        the compute class bound, when first asked for.
+        """Return an open channel of an address space. If it is not open, enable it with `settings`
+        and bind the copy class and, if there is one, the compute class.
 
-        Raises `DeviceError` for a channel that another space has; otherwise as `Channel.open`.
+        Raises `DeviceError` if the channel belongs to another space; otherwise as `Channel.open`.
         """
         if index not in self._channels:
             if not 0 <= index < self._info.channels:
@@ -86,18 +86,18 @@ class ChannelPool(Mapping[int, Channel]):
                 raise
         channel = self._channels[index]
         if channel.space is not space:
-            raise DeviceError(f"channel {index} is that of {channel.space}, not of {space}")
+            raise DeviceError(f"channel {index} belongs to {channel.space}, not to {space}")
         return channel
 
     def _first_commands(self) -> Pushbuffer:
-        """Bind the classes that the machine has."""
+        """Commands that bind the machine's classes."""
         commands = Pushbuffer().set_object()
         if self._resources.compute is not None:
             commands.set_object(COMPUTE_SUBCHANNEL, ObjectClass.COMPUTE)
         return commands
 
     async def close(self, index: int) -> None:
-        """Switch a channel off; any address space can have it then. Nothing may use it any more.
+        """Close a channel, which must no longer be in use. Any address space can have it then.
         Raises `ChannelActive`."""
         await self._channels[index].close()
         del self._channels[index]

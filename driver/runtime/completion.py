@@ -1,4 +1,4 @@
-"""Waiting for fences and other conditions by the machine's interrupt, and serving it."""
+"""Interrupt service, and waiting for fences and other conditions."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,35 +8,35 @@ from signalbox.driver.compute.engine import ComputeEngine
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.faults.fault_log import FaultLog
 from signalbox.driver.memory.fence import Fence
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.driver.platform.info import DeviceInfo
 from signalbox.hw.registers import GLOBAL
 
 __all__ = ["Completion"]
 
 _HALTED_POLL_CYCLES = 1000
-"""Cycles between looks at the interrupt status while a channel stays halted."""
+"""Cycles between two polls of the interrupt status while a channel stays halted."""
 
 _HALTED_PATIENCE = 100
-"""So many looks without progress until a wait is given up that another channel's error may hold
-back."""
+"""Polls without progress after which a wait fails with the error of another halted channel."""
 
 _SERVED_ELSEWHERE_CYCLES = 4
-"""Cycles between looks whether another task has served the interrupt."""
+"""Cycles between two checks while another task serves the interrupt."""
 
 
 class Completion:
-    """Interrupts of one device, and whoever waits for them.
+    """Serves the interrupts of one device and wakes the tasks that wait.
 
     Parameters
     ----------
-    channels : open channels, by number. faults : translation faults.
-    compute : compute engine, None without one.
+    channels : open channels, by number.
+    faults : log of translation faults.
+    compute : compute engine, or None.
     """
 
     def __init__(
         self,
-        control: Control,
+        control: ControlPort,
         info: DeviceInfo,
         channels: Mapping[int, Channel],
         faults: FaultLog,
@@ -50,20 +50,21 @@ class Completion:
     # -- waiting -----------------------------------------------------------------------------------
 
     async def wait_fence(self, fence: Fence, value: int, channels: Sequence[Channel]) -> None:
-        """Wait until `fence` was released with `value` or a later one.
+        """Wait until `fence` is released with `value` or a later value.
 
-        Raises the `ChannelError` of any of `channels`, which must go on for it.
+        Raises the `ChannelError` of any of `channels`, on which the release depends; otherwise as
+        `wait_for`.
         """
         await self.wait_for(lambda: fence.reached(value), channels)
 
     async def wait_for(self, done: Callable[[], bool], channels: Sequence[Channel]) -> None:
-        """Wait until `done()`, evaluated after every interrupt; errors as `wait_fence`.
+        """Wait until `done()`, evaluated after every interrupt.
 
-        A halted channel outside `channels` may hold this wait back for ever, by a semaphore for
-        example: its error is raised when `channels` have made no progress for long. Lost fault
+        Raises the `ChannelError` of any of `channels`, and `ContextBroken` if their tasks cannot
+        run. An error of another channel may block this wait for ever, through a semaphore for
+        example; it is raised once `channels` have made no progress for a long time. Lost fault
         records (`FaultBufferOverflow`, `FaultBufferError`) and lost tasks (`TaskListError`) are
-        raised once, in whichever wait notices them. `ContextBroken` is raised as a channel's error
-        is.
+        raised once, in the first wait that notices them.
         """
         patience, seen = _HALTED_PATIENCE, []
         while not done():
@@ -89,7 +90,8 @@ class Completion:
         self._tell(())
 
     def _tell(self, channels: Sequence[Channel]) -> None:
-        """Raise what was lost, once; and `ContextBroken` while tasks of `channels` cannot run."""
+        """Raise errors for losses, once; and `ContextBroken` while tasks of `channels` cannot
+        run."""
         self._faults.tell()
         if self._compute is None:
             return
@@ -98,7 +100,7 @@ class Completion:
             raise broken
 
     def first_failure(self) -> ChannelError | ContextBroken | None:
-        """An error that halts one of the channels, or its tasks, as far as known."""
+        """Known error that halts an open channel or its tasks, or None."""
         channels = self._channels.values()
         failures = (channel.failure for channel in channels)
         halted = next((failure for failure in failures if failure is not None), None)
@@ -109,10 +111,10 @@ class Completion:
     # -- serving -----------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """Take note of interrupts and clear them; only one task at a time does it.
+        """Handle and clear pending interrupts, in one task at a time.
 
-        A fence is written before its interrupt is raised, and read after it was cleared, so none
-        is missed.
+        The machine writes a fence before it raises the interrupt, and the driver reads it after
+        clearing the interrupt, so no release is missed.
         """
         if self._serving:
             return
@@ -137,18 +139,18 @@ class Completion:
     # -- registers ---------------------------------------------------------------------------------
 
     async def enable(self, *, errors: bool = True) -> None:
-        """Switch interrupts on, those of errors only if wanted: while a channel stays halted, or a
-        context cannot run, its error would keep the line at 1."""
+        """Enable interrupts; those of errors only if `errors`, as a halted channel or a broken
+        context keeps the line at 1."""
         self._errors_enabled = errors
         wanted = {"ERROR": int(errors), "TASK": int(errors)}
         await self._control.write("INTR_ENABLE", NOTIFY=1, COPY=1, FAULT=1, **wanted)
 
     async def disable(self) -> None:
-        """Switch all interrupts off."""
+        """Disable all interrupts."""
         await self._control.write("INTR_ENABLE", 0)
 
     async def clear(self) -> None:
-        """Clear the interrupts of all channels, but for errors."""
+        """Clear the interrupts of all channels, except errors."""
         for name in ("INTR_NOTIFY", "INTR_COPY"):
             await self._control.write64(name, (1 << 64) - 1)
 
@@ -157,7 +159,7 @@ class Completion:
         return await self._mask("INTR_ERROR")
 
     async def _mask(self, name: str) -> int:
-        """A mask of channels, without the half that no channel has."""
+        """Read a mask of channels; the upper half only if there are such channels."""
         if self._info.channels > 32:
             return await self._control.read64(name)
         return await self._control.read(f"{name}_LO")

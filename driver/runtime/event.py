@@ -1,4 +1,4 @@
-"""Events in CUDA's terms: moments in a stream, recorded with the machine's time."""
+"""Events as in CUDA: points in a stream, recorded with a timestamp."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -14,7 +14,7 @@ __all__ = ["Event", "EventError"]
 
 
 class Recorder(Protocol):
-    """A stream (`driver.runtime.stream.Stream`), as far as events use it."""
+    """The part of a stream (`driver.runtime.stream.Stream`) that events use."""
 
     space: AddressSpace
 
@@ -32,15 +32,14 @@ class Recorder(Protocol):
 
 
 class EventError(Exception):
-    """An event is not in the state that the call needs."""
+    """An event is in the wrong state for the call."""
 
 
 class Event:
-    """A moment in a stream, recorded with the machine's time. Made by `Device.event`.
+    """A point in a stream, recorded with a timestamp. Created by `Device.event`.
 
-    Recording again moves the event; waits refer to the record that was submitted last. There is one
-    fence for each channel that the event was recorded in: two channels would release a common one
-    in any order.
+    An event can be recorded again; waits refer to the record submitted last. It has one fence per
+    channel in which it was recorded, as two channels could release a shared fence in any order.
     """
 
     def __init__(self, services: Services, *, interrupt: bool) -> None:
@@ -52,15 +51,15 @@ class Event:
 
     @property
     def recorded(self) -> bool:
-        """Whether a record was ever submitted."""
+        """Whether the event was ever recorded."""
         return bool(self._channels)
 
     def query(self) -> bool:
-        """Whether the last record has been executed; an event without one counts as executed."""
+        """Whether the last record has been executed; True if there is none."""
         return self._fence is None or self._fence.reached(self._fence.submitted)
 
     async def record(self, stream: Recorder) -> None:
-        """Record when everything submitted to `stream` so far has ended."""
+        """Record the event after everything submitted to `stream` so far. Raises `ChannelError`."""
         async with stream.submission():
             fence = await self.fence_in(stream.channel)
             commands = Pushbuffer().release(fence.address, fence.following, timestamp=True)
@@ -70,10 +69,10 @@ class Event:
             self.recorded_in(stream.channels, fence)
 
     async def wait(self, stream: Recorder) -> None:
-        """Make later work of `stream` wait for the last record; without one, nothing (CUDA).
+        """Make later work of `stream` wait for the last record; do nothing if there is none, as in
+        CUDA. The streams may be in different address spaces. Raises `ChannelError`.
 
-        Within one channel the order of submission says it already. The streams may be in different
-        address spaces.
+        Within one channel, submission order suffices.
         """
         fence = self._fence
         if fence is not None and self._channels != stream.channels:
@@ -81,7 +80,8 @@ class Event:
             await stream.submit(Pushbuffer().acquire(address, value, SemOp.ACQ_CIRC_GEQ))
 
     async def synchronize(self) -> None:
-        """Wait until the last record has been executed. Raises `ChannelError`, `EventError`."""
+        """Wait until the last record has been executed. Raises `EventError` for an event made with
+        interrupt=False; otherwise as `Completion.wait_fence`."""
         if not self.interrupt and not self.query():
             raise EventError("the event was made with interrupt=False: synchronize its stream")
         fence = self._fence
@@ -90,7 +90,7 @@ class Event:
 
     @property
     def time_ns(self) -> int:
-        """PTIMER of the last record. Raises `EventError` before it was executed."""
+        """PTIMER of the last record, in ns. Raises `EventError` until it has been executed."""
         if self._fence is None:
             raise EventError("the event was never recorded")
         if not self.query():
@@ -99,25 +99,25 @@ class Event:
 
     @property
     def cycle(self) -> int:
-        """`time_ns` as a cycle of the machine."""
+        """Machine cycle of the last record. Raises as `time_ns`."""
         return self._services.clock.cycle_of(self.time_ns)
 
     def elapsed_ns(self, start: "Event") -> int:
-        """Nanoseconds from `start` to this event."""
+        """Nanoseconds from `start` to this event. Raises as `time_ns`."""
         return self.time_ns - start.time_ns
 
     def elapsed_cycles(self, start: "Event") -> int:
-        """Clock cycles from `start` to this event."""
+        """Clock cycles from `start` to this event. Raises as `time_ns`."""
         return self.elapsed_ns(start) // self._services.clock.cycle_ns
 
     async def fence_in(self, channel: Channel) -> Fence:
-        """Fence for a record in a channel, during one's turn there."""
+        """Fence for recording in a channel. Call within a `Channel.turn`."""
         if channel not in self._fences:
             self._fences[channel] = await self._services.fences.of(channel.space).take()
         return self._fences[channel]
 
     def recorded_in(self, channels: tuple[Channel, ...], fence: Fence) -> None:
-        """A record by `fence` was submitted; `channels` must go on for it to be executed."""
+        """Note that a record with `fence` was submitted; its execution depends on `channels`."""
         self._fence = fence
         fence.advance()
         self._channels = channels

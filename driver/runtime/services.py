@@ -1,4 +1,4 @@
-"""Parts of a device that its streams and events share."""
+"""Parts of a device shared by its streams and events."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ __all__ = ["Services"]
 
 @dataclass(frozen=True)
 class Services:
-    """Made by `Device`; `compute` is None on a machine without a compute engine."""
+    """Services of one device. `compute` is None on a machine without a compute engine."""
 
     policy: Policy
     channels: ChannelPool
@@ -26,7 +26,7 @@ class Services:
 
     @property
     def engine(self) -> ComputeEngine:
-        """The compute engine. Raises `DeviceError` without one."""
+        """The compute engine. Raises `DeviceError` if there is none."""
         if self.compute is None:
             raise DeviceError("the machine has no compute engine")
         return self.compute

@@ -1,4 +1,4 @@
-"""Streams in CUDA's terms: copies and launches in order, submitted to channels."""
+"""Streams as in CUDA: copies and kernel launches in order, submitted to channels."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from collections.abc import Mapping as Values
@@ -25,19 +25,26 @@ from signalbox.hw.qmd import Placement
 __all__ = ["Address", "Argument", "Stream"]
 
 _MOST_BYTES = (1 << 32) - 1
-"""LINE_LENGTH_IN has 32 bits."""
+"""Maximum size of a copy in bytes: LINE_LENGTH_IN has 32 bits."""
 
 Address = int | Buffer | Mapping
-"""What a copy may be given: a virtual address; or, for its start, a mapping of the stream's address
-space, or a buffer that is mapped there."""
+"""Address of a copy: a virtual address, or the start of a buffer or mapping in the stream's address
+space."""
 
 Argument = SupportsInt | Buffer | Mapping
-"""Of a kernel: a number; or, for its address, a buffer or a mapping of the stream's space."""
+"""Argument of a kernel: a number, or the start of a buffer or mapping in the stream's space."""
 
 
 class Stream:
-    """Work in order, in the address space `space`. Made by `Device.stream`; aliased to one channel
-    by its priority (COPY-22). `fence` is its own. `closed` is called once it has been closed."""
+    """Work in order, in one address space. Created by `Device.stream`.
+
+    A stream shares one channel, chosen by its priority, with others (COPY-22).
+
+    Parameters
+    ----------
+    fence : fence of the stream's own.
+    closed : called once the stream has been closed.
+    """
 
     def __init__(
         self,
@@ -61,19 +68,19 @@ class Stream:
 
     @property
     def channel(self) -> Channel:
-        """Channel that the stream is aliased to."""
+        """Channel of the stream."""
         assert self._channel is not None, "a stream has a channel once its priority is set"
         return self._channel
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Channels that must go on for the stream to end."""
+        """Channels on which completion of the stream depends."""
         return (self.channel,)
 
     async def set_priority(self, priority: int) -> None:
-        """Assign a priority, clamped to the device's range, and with it a channel.
+        """Set the priority, clamped to the device's range, and choose a channel for it.
 
-        Work submitted from now on waits for the earlier work of the stream. Raises as
+        Order is kept: in a new channel, later work waits for the stream's earlier work. Raises as
         `Device.stream`.
         """
         pool = self._services.channels
@@ -86,17 +93,17 @@ class Stream:
         self.priority = priority
 
     async def _move(self, chosen: Channel) -> None:
-        """Go on in another channel, behind a fence in the old one."""
+        """Continue in another channel, after a fence in the old one."""
         async with self.turn():
             fence, value = await self._enqueue_fence()
             await self.channel.ring_doorbell()
             self._channel = chosen
-        # No task runs until this one is in the new channel's queue, so later work is behind it.
+        # No other task runs before this one has queued for the new channel, so later work follows.
         await chosen.submit(Pushbuffer().acquire(fence.address, value, SemOp.ACQ_CIRC_GEQ))
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None, None]:
-        """Have the channel to oneself (`Channel.turn`); the stream stays in it meanwhile."""
+        """Hold the channel's `Channel.turn`. The stream does not change channels meanwhile."""
         while True:
             channel = self.channel
             async with channel.turn():
@@ -106,18 +113,18 @@ class Stream:
 
     @asynccontextmanager
     async def submission(self) -> AsyncGenerator[None, None]:
-        """A turn, and the doorbell behind it."""
+        """Hold a turn, then ring the doorbell."""
         async with self.turn():
             yield
         await self.channel.ring_doorbell()
 
     async def enqueue(self, commands: Pushbuffer) -> None:
-        """Any commands, in the stream's turn. Raises `ChannelError`."""
+        """Put commands on the ring, within a turn. Raises as `Channel.enqueue`."""
         await self.channel.enqueue(commands.dwords)
         self._unfenced = True
 
     async def submit(self, commands: Pushbuffer) -> None:
-        """Any commands, behind the stream's earlier work. Raises `ChannelError`."""
+        """Submit commands after the stream's earlier work. Raises as `Channel.enqueue`."""
         if commands.dwords:
             async with self.submission():
                 await self.enqueue(commands)
@@ -125,9 +132,11 @@ class Stream:
     async def memcpy_async(
         self, dst: Address, src: Address, size: int, *, done: Event | None = None
     ) -> None:
-        """Copy `size` bytes. With `done` the copy engine itself records that event at its end.
+        """Copy `size` bytes; 0 bytes submits no copy, as in CUDA. The copy engine records the event
+        `done` when the copy completes.
 
-        No bytes is no copy (CUDA). Raises `MemoryUseError` when a buffer is smaller than that.
+        Raises `MemoryUseError` for a buffer that is too small or not in the stream's space,
+        `ValueError` for a size out of range, `ChannelError`.
         """
         if not 0 <= size <= _MOST_BYTES:
             raise ValueError(f"size = {size} is outside 0 … {_MOST_BYTES}")
@@ -148,9 +157,8 @@ class Stream:
         *,
         done: Event | None = None,
     ) -> None:
-        """Copy `height` lines of `width` bytes; lines lie `…_pitch` bytes apart, at least `width`.
-
-        Otherwise as `memcpy_async`.
+        """Copy `height` lines of `width` bytes. The pitches are bytes from line to line, at least
+        `width`. Otherwise as `memcpy_async`.
         """
         if not 0 <= width <= _MOST_BYTES or not 0 <= height <= _MOST_BYTES:
             raise ValueError(f"width × height = {width} × {height}: each is 0 … {_MOST_BYTES}")
@@ -176,7 +184,7 @@ class Stream:
     async def _copy(
         self, add: Callable[[Pushbuffer, CopyFence | None], object], done: Event | None
     ) -> None:
-        """Submit the copy that `add` appends, and what the policy wants around it."""
+        """Submit the copy that `add` appends, wrapped in the commands of the policy."""
         async with self.submission():
             commands, index = Pushbuffer(), self.channel.index
             policy = self._services.policy
@@ -207,17 +215,20 @@ class Stream:
 
         Parameters
         ----------
-        grid : blocks in x, y, z; block : threads of each. args : values of the kernel's parameters.
-        priority : 0 … 63, 63 the most urgent; else that of the stream, which counts from 0 down.
-        policy : how its blocks are spread over SMs; else as the context says (ASID-32).
-        shared : bytes of shared memory per block beside what the kernel needs.
-        head : before waiting tasks of its priority.
-        overlap : it does not wait for the earlier work of the stream. Streams do not wait for each
-            other, but for work of their channel before a copy, an event or a fence.
+        grid : blocks in x, y, z.
+        block : threads in x, y, z.
+        args : values of the kernel's parameters, by name.
+        priority : 0 … 63, 63 being the most urgent; defaults to the negated stream priority.
+        policy : placement of the blocks on SMs; defaults to that of the context (ASID-32).
+        shared : bytes of shared memory per block in addition to the kernel's own.
+        head : queue the task before waiting tasks of its priority.
+        overlap : do not wait for the earlier work of the stream. A launch that does wait, and every
+            copy, event and fence, waits for all earlier work of the channel, including that of
+            other streams.
 
-        Raises `BlockError` for a block that no SM can hold, `DeviceError` without a compute engine,
-        `OutOfContexts`, `ValueError` for other wrong sizes or arguments, `OutOfMemory`,
-        `ChannelError`.
+        Raises `BlockError` for a block that fits no SM, `DeviceError` without a compute engine,
+        `PlacementError`, `OutOfContexts`, `ValueError` for other wrong sizes or arguments,
+        `MemoryUseError` as `memcpy_async`, `OutOfMemory`, `OutOfAddresses`, `ChannelError`.
         """
         launch = KernelLaunch(
             kernel=kernel,
@@ -238,7 +249,8 @@ class Stream:
         return task
 
     async def _submit_task(self, task: Task, *, overlap: bool) -> None:
-        """Launch a task behind the earlier work of the stream, unless it may overlap."""
+        """Submit the launch of a task; without `overlap` it waits for the channel's earlier
+        work."""
         async with self.submission():
             channel = self.channel
             task.submitted(_TaskWaiter(self, channel))
@@ -249,7 +261,7 @@ class Stream:
             channel.tasks.launched(task)
 
     def _number(self, argument: Argument) -> int:
-        """A kernel's argument as a number."""
+        """A kernel argument as a number."""
         if isinstance(argument, (Buffer, Mapping)):
             return self.address(argument, 0)
         return int(argument)
@@ -260,7 +272,8 @@ class Stream:
         return not self._unfenced and self.fence.reached(self.fence.submitted)
 
     async def _enqueue_fence(self) -> tuple[Fence, int]:
-        """A release of the stream's fence and an interrupt, in its turn."""
+        """Put a release of the stream's fence and an interrupt on the ring, within a turn. Returns
+        fence and value."""
         fence, value = self.fence, self.fence.following
         commands = Pushbuffer().release(fence.address, value, timestamp=True)
         commands.non_stall_interrupt(self.channel.index)
@@ -271,39 +284,42 @@ class Stream:
         return fence, value
 
     async def record_fence(self) -> tuple[Fence, int]:
-        """Submit a release of the stream's fence and an interrupt; the fence and its value."""
+        """Submit a release of the stream's fence and an interrupt. Returns fence and value."""
         async with self.submission():
             return await self._enqueue_fence()
 
     async def synchronize(self) -> None:
-        """Wait until everything submitted so far has ended. Raises `ChannelError`."""
+        """Wait until everything submitted so far has ended. Raises as `Completion.wait_fence`."""
         await self._services.completion.wait_fence(*await self.record_fence(), self.channels)
         self.channel.tasks.reap()
 
     async def wait_for(self, done: Callable[[], bool], channel: Channel) -> None:
-        """Wait until `done()`, something that `channel` must go on for. Raises `ChannelError`."""
+        """Wait until `done()`, which depends on `channel`. Raises as `Completion.wait_for`."""
         await self._services.completion.wait_for(done, (channel,))
 
     async def query(self) -> bool:
-        """Whether everything submitted so far has ended; does not wait for it. Raises
-        `ChannelError` when the channel is halted and has no room."""
+        """Whether everything submitted so far has ended, without waiting for it. Raises
+        `ChannelError` if the channel is halted and its ring is full."""
         if self._unfenced:
             await self.record_fence()
         return self.fence.reached(self.fence.submitted)
 
     async def close(self) -> None:
-        """Wait until everything has ended, and give the channel up, which is closed when no other
-        stream is in it. Raises `ChannelError`, and is not closed then; `ChannelActive`."""
+        """Wait until everything has ended, then release the channel, which is closed if no other
+        stream uses it. Raises as `synchronize`, leaving the stream open; `ChannelActive`."""
         await self.synchronize()
         await self._closed(self)
 
     def address(self, where: Address, size: int) -> int:
-        """Virtual address of `size` bytes; checked when it is a buffer's or a mapping's."""
+        """Virtual address of `size` bytes. Raises `MemoryUseError` if a buffer or mapping is too
+        small or not in the stream's space, or a number is not a virtual address."""
         if isinstance(where, Buffer):
             return self.space.at(where, 0, size)
         if isinstance(where, Mapping):
             if where.space is not self.space:
-                raise MemoryUseError(f"{where} is none of {self.space}, in which {self.name} runs")
+                raise MemoryUseError(
+                    f"{where} does not belong to {self.space}, in which {self.name} runs"
+                )
             return where.at(0, size)
         if not 0 <= where < 1 << VA_BITS:
             raise MemoryUseError(f"address {where:#x} has more than {VA_BITS} bits")
@@ -312,7 +328,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class _TaskWaiter:
-    """`driver.compute.tasks.Waiter` of a task that `stream` launched in `channel`."""
+    """The `driver.compute.tasks.Waiter` of a task launched by `stream` in `channel`."""
 
     stream: Stream
     channel: Channel

@@ -1,1 +1,1 @@
-"""Workload files: read, checked, run on a device and reported."""
+"""Workload files: reading, checking, running on a device, reporting."""

@@ -1,7 +1,7 @@
-"""[[kernel]] of a workload file (`driver/workload/reader.py`), read and checked.
+"""Reads and checks [[kernel]] of a workload file (`driver/workload/reader.py`).
 
-Data have one name for each state: a copy's name stands for what it brings, a kernel's for what it
-leaves. Where a kernel writes in place, what was there before is nobody else's any more.
+Data are named after the copy or kernel that writes them. If a kernel overwrites data in place, no
+other copy or kernel may use the old data.
 """
 
 from collections.abc import Mapping
@@ -10,74 +10,74 @@ from dataclasses import fields
 from signalbox.driver.compute.launch import KernelLaunch
 from signalbox.driver.compute.occupancy import BlockError, occupancy
 from signalbox.driver.compute.placement import NAMES
-from signalbox.driver.workload.entries import Entry
 from signalbox.driver.workload.references import REFERENCES, Reference, Shape
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Spec
+from signalbox.driver.workload.toml_table import Table
 from signalbox.hw.config import PRIORITIES, Config
 
 __all__ = ["check_kernels", "read_kernels"]
 
 _MOST = (0x7FFF_FFFF, 0xFFFF, 0xFFFF)
-"""Blocks of a grid in x, y, z."""
+"""Maximum number of blocks of a grid in x, y, z."""
 
 _WORDS = 1 << 28
-"""Bound of the words that an argument stands for."""
+"""Maximum number of 32-bit words that a pointer argument may need."""
 
 
 # Reading
 
 
-def read_kernels(top: Entry, streams: set[str], config: Config) -> list[tuple[Entry, KernelSpec]]:
-    """All [[kernel]], each on its own. Raises `WorkloadError`."""
-    entries = top.tables("kernel")
-    if entries and not config.compute:
-        raise entries[0].error(f"[machine] has sms = {config.sms}: nothing there runs kernels")
+def read_kernels(top: Table, streams: set[str], config: Config) -> list[tuple[Table, KernelSpec]]:
+    """Read every [[kernel]] and check it on its own. Raises `WorkloadError`."""
+    tables = top.tables("kernel")
+    if tables and not config.compute:
+        raise tables[0].error(f"[machine] has sms = {config.sms}: it cannot run kernels")
     found = []
-    for number, entry in enumerate(entries, 1):
-        spec = _kernel(entry, f"kernel {number}", streams)
-        _check_machine(entry, spec, config)
-        found.append((entry, spec))
+    for number, table in enumerate(tables, 1):
+        spec = _kernel(table, f"kernel {number}", streams)
+        _check_machine(table, spec, config)
+        found.append((table, spec))
     return found
 
 
-def _kernel(entry: Entry, default_name: str, streams: set[str]) -> KernelSpec:
+def _kernel(table: Table, default_name: str, streams: set[str]) -> KernelSpec:
     names = {item.name for item in fields(KernelSpec)} - {"shape"}
-    entry.known(names | {"grid", "block"})
-    stream = entry.text("stream", None)
+    table.known(names | {"grid", "block"})
+    stream = table.text("stream", None)
     if stream not in streams:
-        raise entry.error(f"stream = {stream!r}: there is no such stream")
-    reference = REFERENCES[entry.text("kernel", None, tuple(REFERENCES))]
-    given = "priority" in entry.values
+        raise table.error(f"stream = {stream!r}: there is no such stream")
+    reference = REFERENCES[table.text("kernel", None, tuple(REFERENCES))]
+    given = "priority" in table.values
     spec = KernelSpec(
-        name=entry.text("name", default_name),
+        name=table.text("name", default_name),
         stream=stream,
         kernel=reference.kernel.name,
-        shape=Shape(_extent(entry, "grid", reference), _extent(entry, "block", reference)),
-        args=entry.table("args"),
-        priority=entry.number("priority", None, 0, PRIORITIES - 1) if given else None,
-        policy=entry.text("policy", "auto", tuple(NAMES)),
-        at=entry.number("at", 0),
-        after=entry.texts("after"),
-        count=entry.number("count", 1, 1, 1 << 20),
-        period=entry.number("period", 0),
+        shape=Shape(_extent(table, "grid", reference), _extent(table, "block", reference)),
+        args=table.table("args"),
+        priority=table.number("priority", None, 0, PRIORITIES - 1) if given else None,
+        policy=table.text("policy", "auto", tuple(NAMES)),
+        at=table.number("at", 0),
+        after=table.texts("after"),
+        count=table.number("count", 1, 1, 1 << 20),
+        period=table.number("period", 0),
     )
-    _check_args(entry, spec)
+    _check_args(table, spec)
     return spec
 
 
-def _extent(entry: Entry, key: str, reference: Reference) -> tuple[int, int, int]:
-    """A grid or a block: a number, or up to three."""
-    given = entry.values.get(key)
+def _extent(table: Table, key: str, reference: Reference) -> tuple[int, int, int]:
+    """Extent of a grid or block: one to three integers."""
+    given = table.values.get(key)
     if given is None:
-        raise entry.error(f"{key} is missing")
+        raise table.error(f"{key} is missing")
     sizes = given if isinstance(given, list) else [given]
     if not 1 <= len(sizes) <= 3 or not all(type(size) is int for size in sizes):
-        raise entry.error(f"{key} = {given!r} is neither an integer nor a list of up to three")
+        raise table.error(f"{key} = {given!r} is neither an integer nor a list of up to three")
     for size, most in zip(sizes, _MOST, strict=False):
         if not 1 <= size <= most:
-            raise entry.error(f"{key} = {given!r}: {size} is outside 1 … {most}")
+            raise table.error(f"{key} = {given!r}: {size} is outside 1 … {most}")
     if any(size > 1 for size in sizes[reference.dimensions :]):
-        raise entry.error(
+        raise table.error(
             f"{key} = {given!r}: {reference.kernel.name!r} extends in "
             f"{('x only', 'x and y only')[reference.dimensions - 1]}"
         )
@@ -85,38 +85,38 @@ def _extent(entry: Entry, key: str, reference: Reference) -> tuple[int, int, int
     return x, y, z
 
 
-def _check_args(entry: Entry, spec: KernelSpec) -> None:
-    """Whether each parameter has an argument of its kind."""
+def _check_args(table: Table, spec: KernelSpec) -> None:
+    """Check that every parameter has an argument of the right kind."""
     reference, parameters = spec.reference, spec.reference.kernel.parameters
     for name in spec.args:
         if name not in parameters:
             known = ", ".join(parameters)
-            raise entry.error(f"args: {spec.kernel!r} has no {name!r}; it takes {known}")
+            raise table.error(f"args: {spec.kernel!r} has no {name!r}; it takes {known}")
     for name in parameters:
         value = spec.args.get(name)
         if value is None:
             if name not in (reference.output, *reference.optional):
-                raise entry.error(f"args: {name} of {spec.kernel!r} is missing")
+                raise table.error(f"args: {name} of {spec.kernel!r} is missing")
         elif name in reference.pointers:
             if not isinstance(value, str):
-                raise entry.error(
+                raise table.error(
                     f"args: {name} = {value!r} is a pointer: name the copy or kernel whose data "
-                    "it leads to"
+                    "it points to"
                 )
         elif type(value) is not int or not 0 <= value < 1 << 32:
-            raise entry.error(f"args: {name} = {value!r} is not an integer from 0 to 2^32 - 1")
+            raise table.error(f"args: {name} = {value!r} is not an integer from 0 to 2^32 - 1")
     if reference.follows and not spec.numbers["STEPS"]:
-        raise entry.error("args: STEPS = 0: at least one")
+        raise table.error("args: STEPS = 0: at least 1")
     for name, words in spec.words.items():
         if not 1 <= words <= _WORDS:
-            raise entry.error(f"args: {name} would have {words} words: 1 … {_WORDS}")
+            raise table.error(f"args: {name} would have {words} words: 1 … {_WORDS}")
 
 
-def _check_machine(entry: Entry, spec: KernelSpec, config: Config) -> None:
-    """Whether the machine's SMs can run it."""
+def _check_machine(table: Table, spec: KernelSpec, config: Config) -> None:
+    """Check that the machine's SMs can run the kernel."""
     if config.timing_core != (spec.kernel == "timing"):
         what = "only 'timing'" if config.timing_core else "all but 'timing'"
-        raise entry.error(
+        raise table.error(
             f"kernel = {spec.kernel!r}: [machine] has timing_core = "
             f"{str(config.timing_core).lower()}, whose SMs run {what}"
         )
@@ -125,82 +125,84 @@ def _check_machine(entry: Entry, spec: KernelSpec, config: Config) -> None:
     try:
         occupancy(config, registers=kernel.registers, block=block, shared=launch.shared_bytes)
     except BlockError as error:
-        raise entry.error(f"block: {error}") from error
+        raise table.error(f"block: {error}") from error
 
 
-# What entries have to do with each other
+# Checks between tables
 
 
 def check_kernels(
-    kernels: list[tuple[Entry, KernelSpec]],
-    copies: list[tuple[Entry, CopySpec]],
+    kernels: list[tuple[Table, KernelSpec]],
+    copies: list[tuple[Table, CopySpec]],
     spaces: Mapping[str, str | None],
 ) -> None:
-    """Whether pointers lead to fitting data that nobody else overwrites; `spaces` by streams.
-    Raises `WorkloadError`."""
+    """Check that pointers lead to suitable data, which no other kernel overwrites.
+
+    `spaces` gives the address space of each stream. Raises `WorkloadError`.
+    """
     by_name = {spec.name: spec for _, spec in (*copies, *kernels)}
-    for entry, spec in kernels:
+    for table, spec in kernels:
         for name in spec.after:
             if name not in by_name:
-                raise entry.error(f"after = {name!r}: there is no such copy or kernel")
+                raise table.error(f"after = {name!r}: there is no such copy or kernel")
         for pointer, name in spec.sources.items():
             if name not in by_name:
-                raise entry.error(f"args: {pointer} = {name!r}: there is no such copy or kernel")
-            _check_data(entry, spec, pointer, by_name[name])
+                raise table.error(f"args: {pointer} = {name!r}: there is no such copy or kernel")
+            _check_data(table, spec, pointer, by_name[name])
         for name in spec.before:
             if by_name[name].count not in {1, spec.count}:
-                raise entry.error(
+                raise table.error(
                     f"{name!r} is a series of {by_name[name].count}, this one of {spec.count}"
                 )
         if spec.in_place is not None:
-            _check_in_place(entry, spec, by_name[spec.in_place], spaces)
+            _check_in_place(table, spec, by_name[spec.in_place], spaces)
     _check_owners(kernels, copies)
 
 
-def _check_data(entry: Entry, spec: KernelSpec, pointer: str, other: Spec) -> None:
-    """Whether what a pointer leads to is as large as the kernel needs, and in one piece."""
+def _check_data(table: Table, spec: KernelSpec, pointer: str, other: Spec) -> None:
+    """Check that the data of a pointer are large enough for the kernel, and contiguous."""
     what = f"args: {pointer} = {other.name!r}"
     needed = 4 * spec.words[pointer]
     if other.size < needed:
-        raise entry.error(f"{what}: that has {other.size} bytes, {spec.kernel!r} needs {needed}")
+        raise table.error(f"{what}: that has {other.size} bytes, {spec.kernel!r} needs {needed}")
     if isinstance(other, KernelSpec):
         if pointer == spec.reference.follows:
-            raise entry.error(f"{what}: only a copy with data = 'permutation' can be followed")
+            raise table.error(f"{what}: only a copy with data = 'permutation' can be followed")
         return
     apart = other.height > 1 and other.dst_pitch != other.width
     if apart or other.dst_offset % 4 or other.size % 4:
-        raise entry.error(f"{what}: that is not in words, one behind the other")
+        raise table.error(f"{what}: its data are not contiguous, aligned words")
     if pointer == spec.reference.follows and other.data != "permutation":
-        raise entry.error(f"{what}: only a copy with data = 'permutation' can be followed")
+        raise table.error(f"{what}: only a copy with data = 'permutation' can be followed")
 
 
 def _check_in_place(
-    entry: Entry,
+    table: Table,
     spec: KernelSpec,
     other: Spec,
     spaces: Mapping[str, str | None],
 ) -> None:
-    """Whether a kernel may overwrite what its output names."""
+    """Check that a kernel may overwrite the data that its output argument names."""
     what = f"args: {spec.reference.output} = {other.name!r}"
     if spaces[other.stream] != spaces[spec.stream]:
-        raise entry.error(f"{what}: the kernel would write it, and it is in another address space")
+        raise table.error(f"{what}: the kernel would write it, but it is in another address space")
     if other.size != spec.size:
-        raise entry.error(f"{what}: that has {other.size} bytes, the kernel leaves {spec.size}")
+        raise table.error(f"{what}: that has {other.size} bytes, the kernel writes {spec.size}")
     if other.count != spec.count:
-        raise entry.error(f"{what}: the kernel would write it {spec.count} times")
+        raise table.error(f"{what}: the kernel would write it {spec.count} times")
 
 
 def _check_owners(
-    kernels: list[tuple[Entry, KernelSpec]], copies: list[tuple[Entry, CopySpec]]
+    kernels: list[tuple[Table, KernelSpec]], copies: list[tuple[Table, CopySpec]]
 ) -> None:
-    """Whether what a kernel overwrites is nobody else's."""
+    """Check that data overwritten by a kernel are not used by any other copy or kernel."""
     owners: dict[str | None, str] = {
         spec.in_place: spec.name for _, spec in kernels if spec.in_place is not None
     }
-    for entry, spec in (*copies, *kernels):
+    for table, spec in (*copies, *kernels):
         used = spec.sources.values() if isinstance(spec, KernelSpec) else (spec.source,)
         for name in used:
             if owners.get(name, spec.name) != spec.name:
-                raise entry.error(
-                    f"{name!r} is overwritten by {owners[name]!r}: name that one, or copy it first"
+                raise table.error(
+                    f"{name!r} is overwritten by {owners[name]!r}: name that, or copy it first"
                 )

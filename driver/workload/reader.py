@@ -1,15 +1,15 @@
-"""Workload files: streams, copies, kernels, times, dependencies in TOML, read and checked.
+"""Reads and checks workload files: streams, copies, kernels, times and dependencies, in TOML.
 
-    [machine]                  # optional; members of hw.config.Config, for who builds the machine
+    [machine]                  # optional; members of hw.config.Config, to build the machine with
     channels = 8
 
     [policy]                   # optional
-    kind = "priority"          # the published order; "count-first": all levels are counted while
+    kind = "priority"          # the published order; or "count-first": all levels are counted while
                                # they wait; or "none": the same channels, bare copies
     levels = 2                 # internal priorities; default: as many as streams have
     channels_per_level = [1, 1]
     stream_priorities = 2
-    slice = 2000               # cycles of every channel's time slice
+    slice = 2000               # time slice of every channel, in cycles
 
     [[space]]                  # optional; an address space
     name = "a"
@@ -17,46 +17,46 @@
     [[stream]]
     name = "low"
     priority = 0               # CUDA: lower is more urgent; default 0
-    space = "a"                # in which it runs; default: the device's own
+    space = "a"                # address space; default: the device's own
 
     [[copy]]
     name = "frame"             # default "copy 1", …
     stream = "low"
     size = 4096                # bytes; or an image: width (bytes) and height (lines), with
-                               # src_pitch and dst_pitch (default width)
+                               # src_pitch and dst_pitch (default: width)
     at = 100                   # cycle of the request, from the start of the run; default 0
-    after = ["other"]          # copies and kernels that must have ended before this one begins
-    source = "other"           # copy what that copy brought, or what that kernel left, after it;
+    after = ["other"]          # copies and kernels that must end before this one starts
+    source = "other"           # copy the data written by that copy or kernel, after it has ended;
                                # default: fresh data
-    count = 4                  # so many copies: frame[0] … frame[3]
+    count = 4                  # number of copies, frame[0] … frame[3]; default 1
     period = 1000              # cycles between their requests
-    src_offset = 0             # bytes off the start of a page, below 256
+    src_offset = 0             # bytes from the start of a page, below 256
     dst_offset = 0
-    data = "random"            # or "picture": a moving test picture, one frame for each of `count`;
-                               # or "permutation": of the numbers of its words, in words
-    unmapped = "destination"   # or "source": not mapped until the copy has faulted; then the driver
+    data = "random"            # or "picture": a moving test picture, one frame per copy;
+                               # or "permutation": word numbers 0, 1, … in random order
+    unmapped = "destination"   # or "source": not mapped until the copy has faulted; the driver then
                                # maps it and resumes the channel
-    repair_after = 0           # cycles from the fault until it does so, at least
+    repair_after = 0           # least cycles from the fault to that repair
 
     [[kernel]]                 # needs a machine with SMs
-    name = "sums"              # default "kernel 1", …; no copy's name
+    name = "sums"              # default "kernel 1", …; must differ from all copies' names
     stream = "low"
-    kernel = "saxpy"           # one of driver/workload/references.py
+    kernel = "saxpy"           # a kernel of driver/workload/references.py
     grid = 8                   # blocks in x, or [x, y, z]
-    block = 64                 # threads of each, likewise
-    args = { X = "x", Y = "y", N = 512, ALPHA = 3 }     # numbers; of pointers, the copy or kernel
-                               # whose data they lead to. The one for its results may be left out:
-                               # then they go to memory of their own. Else that is overwritten, and
-                               # has the kernel's name from then on
-    priority = 63              # 0 … 63; default: that of the stream, from 0 on
-    policy = "wide"            # of its blocks: "deep", "affinity", "auto" (default)
-    at = 100                   # as of copies, after, count, period too
+    block = 64                 # threads in x, or [x, y, z]
+    args = { X = "x", Y = "y", N = 512, ALPHA = 3 }     # numbers; for pointers, the copy or kernel
+                               # that writes the data. Without a pointer for the results, they go to
+                               # memory of their own; with one, its data are overwritten, and other
+                               # work must name the kernel to use them
+    priority = 63              # 0 … 63; default: the negated priority of the stream
+    policy = "wide"            # placement of blocks; or "deep", "affinity", "auto" (default)
+    at = 100                   # at, after, count, period: as for copies
 
-A dependency between two series of the same `count` goes from each to its namesake, frame[2] after
-other[2]; on a single copy it holds for all of the series. Each copy's memory is mapped in the
-address space of its stream, and all spaces hand out the same addresses; with `source`, in two
-spaces, that memory is shared. Of machines with `timing_core` SMs only take time: the one kernel
-there is "timing" (`driver/kernels/timing.py`). `driver.workload.replay` runs workloads.
+A dependency between two series of the same `count` is element by element: frame[2] after other[2].
+A dependency on a single copy or kernel applies to the whole series. A copy's memory is mapped in
+the address space of its stream; all spaces allocate the same addresses. With a `source` in another
+space, that memory is mapped in both. With `timing_core`, SMs only simulate time, and the only
+kernel is "timing" (`driver/kernels/timing.py`). `driver.workload.replay` runs workloads.
 """
 
 import tomllib
@@ -65,7 +65,6 @@ from dataclasses import fields
 from pathlib import Path
 
 from signalbox.driver.channel.priority_policy import Policy, PolicyError
-from signalbox.driver.workload.entries import LONGEST, Entry, WorkloadError
 from signalbox.driver.workload.kernel_reader import check_kernels, read_kernels
 from signalbox.driver.workload.specs import (
     DATA,
@@ -78,12 +77,13 @@ from signalbox.driver.workload.specs import (
     StreamSpec,
     Workload,
 )
+from signalbox.driver.workload.toml_table import LONGEST, Table, WorkloadError
 from signalbox.hw.config import Config, ConfigError
 
 __all__ = ["load", "parse"]
 
 _BOUNDARY = 256
-"""Offsets from the start of a page are below this."""
+"""Exclusive upper bound of offsets from the start of a page, in bytes."""
 
 # Reading
 
@@ -99,21 +99,22 @@ def load(path: Path | str) -> Workload:
 
 
 def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
-    """Check a workload's text; `file` is what errors call it. Raises `WorkloadError`."""
+    """Parse and check the text of a workload; `file` names it in errors. Raises
+    `WorkloadError`."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"{file}: not TOML: {error}") from error
-    top = Entry(file, "the top level", tables)
+    top = Table(file, "the top level", tables)
     top.known({"machine", "policy", "space", "stream", "copy", "kernel"})
     spaces = _spaces(top)
     streams = _streams(top, spaces)
-    config = _config(Entry(file, "[machine]", top.table("machine")))
+    config = _config(Table(file, "[machine]", top.table("machine")))
     copies, kernels = _work(top, streams, config)
     workload = Workload(
         name=name or file,
         config=config,
-        policy=_policy(Entry(file, "[policy]", top.table("policy")), streams),
+        policy=_policy(Table(file, "[policy]", top.table("policy")), streams),
         spaces=spaces,
         streams=streams,
         copies=copies,
@@ -121,71 +122,71 @@ def parse(text: str, file: str = "workload", *, name: str = "") -> Workload:
     )
     _check_policy(workload, file)
     _check_asids(workload, file)
-    _refuse_circles(workload.work, file)
+    _refuse_cycles(workload.work, file)
     return workload
 
 
-def _config(entry: Entry) -> Config:
-    entry.known({item.name for item in fields(Config)})
+def _config(table: Table) -> Config:
+    table.known({item.name for item in fields(Config)})
     try:
-        return Config(**entry.values)
+        return Config(**table.values)
     except ConfigError as error:
-        raise entry.error(str(error)) from error
+        raise table.error(str(error)) from error
 
 
-def _spaces(top: Entry) -> tuple[str, ...]:
+def _spaces(top: Table) -> tuple[str, ...]:
     spaces: list[str] = []
-    for entry in top.tables("space"):
-        entry.known({"name"})
-        name = entry.text("name", None)
+    for table in top.tables("space"):
+        table.known({"name"})
+        name = table.text("name", None)
         if name in spaces:
-            raise entry.error(f"name = {name!r} is there twice")
+            raise table.error(f"name = {name!r} is used twice")
         spaces.append(name)
     return tuple(spaces)
 
 
-def _streams(top: Entry, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
+def _streams(top: Table, spaces: tuple[str, ...]) -> tuple[StreamSpec, ...]:
     streams: list[StreamSpec] = []
-    for entry in top.tables("stream"):
-        entry.known({"name", "priority", "space"})
-        name = entry.text("name", None)
+    for table in top.tables("stream"):
+        table.known({"name", "priority", "space"})
+        name = table.text("name", None)
         if any(stream.name == name for stream in streams):
-            raise entry.error(f"name = {name!r} is there twice")
-        space = entry.text("space", None) if "space" in entry.values else None
+            raise table.error(f"name = {name!r} is used twice")
+        space = table.text("space", None) if "space" in table.values else None
         if space is not None and space not in spaces:
-            raise entry.error(f"space = {space!r}: there is no such address space")
-        streams.append(StreamSpec(name, entry.number("priority", 0, -LONGEST), space))
+            raise table.error(f"space = {space!r}: there is no such address space")
+        streams.append(StreamSpec(name, table.number("priority", 0, -LONGEST), space))
     if not streams:
         raise top.error("there is no [[stream]]")
     return tuple(streams)
 
 
-def _policy(entry: Entry, streams: tuple[StreamSpec, ...]) -> PolicySpec:
-    entry.known({item.name for item in fields(PolicySpec)})
-    counts = entry.values.get("channels_per_level")
+def _policy(table: Table, streams: tuple[StreamSpec, ...]) -> PolicySpec:
+    table.known({item.name for item in fields(PolicySpec)})
+    counts = table.values.get("channels_per_level")
     if counts is not None and (
         not isinstance(counts, list) or not all(type(count) is int for count in counts)
     ):
-        raise entry.error(f"channels_per_level = {counts!r} is not a list of integers")
-    given = entry.values.get("stream_priorities")
-    priorities = None if given is None else entry.number("stream_priorities", None, 1)
+        raise table.error(f"channels_per_level = {counts!r} is not a list of integers")
+    given = table.values.get("stream_priorities")
+    priorities = None if given is None else table.number("stream_priorities", None, 1)
     used = 1 + max(0, -min(stream.priority for stream in streams))
     return PolicySpec(
-        kind=entry.text("kind", "priority", tuple(POLICIES)),
-        levels=entry.number("levels", priorities or used, 1, 64),
+        kind=table.text("kind", "priority", tuple(POLICIES)),
+        levels=table.number("levels", priorities or used, 1, 64),
         channels_per_level=None if counts is None else tuple(counts),
-        stream_priorities=priorities or max(used, entry.number("levels", used, 1, 64)),
-        slice=entry.number("slice", PolicySpec.slice, 1, 1 << 31),
+        stream_priorities=priorities or max(used, table.number("levels", used, 1, 64)),
+        slice=table.number("slice", PolicySpec.slice, 1, 1 << 31),
     )
 
 
 def _check_policy(workload: Workload, file: str) -> None:
-    """Whether the policy can be carried out on the machine."""
+    """Check that the machine supports the policy."""
     try:
         policy = workload.policy.make()
         if policy.semaphores > workload.config.counters:
             raise PolicyError(
-                f"levels = {workload.policy.levels} need {policy.semaphores} counting semaphores, "
+                f"levels = {workload.policy.levels} needs {policy.semaphores} counting semaphores, "
                 f"the machine has {workload.config.counters} (counters)"
             )
         policy.bind(workload.config.channels, [0] * policy.semaphores)
@@ -195,7 +196,7 @@ def _check_policy(workload: Workload, file: str) -> None:
 
 
 def _check_channels(workload: Workload, policy: Policy) -> None:
-    """Whether every stream gets a channel of its address space."""
+    """Check that every stream gets a channel in its address space."""
     owners: dict[int, str | None] = {}
     for stream in workload.streams:
         usable = {
@@ -207,17 +208,17 @@ def _check_channels(workload: Workload, policy: Policy) -> None:
         try:
             owners[policy.channel(priority, usable)] = stream.space
         except PolicyError as error:
-            message = f"stream {stream.name!r}: {error}: other address spaces have them"
+            message = f"stream {stream.name!r}: {error}: other address spaces use them"
             raise PolicyError(message) from error
 
 
 def _check_asids(workload: Workload, file: str) -> None:
-    """Whether all address spaces can be in use at once."""
+    """Check that all address spaces can be in use at once."""
     used = len({stream.space for stream in workload.streams})
     asids = workload.config.asids
     own = 1 if workload.kernels and asids > 1 else 0
     if used > asids - own:
-        note = ", one of them the driver's for the lists of tasks" if own else ""
+        note = ", one of them reserved for the driver's task lists" if own else ""
         raise WorkloadError(
             f"{file}: its streams are in {used} address spaces, the machine has {asids} ASIDs "
             f"(asids){note}"
@@ -225,120 +226,120 @@ def _check_asids(workload: Workload, file: str) -> None:
 
 
 def _work(
-    top: Entry, streams: tuple[StreamSpec, ...], config: Config
+    top: Table, streams: tuple[StreamSpec, ...], config: Config
 ) -> tuple[tuple[CopySpec, ...], tuple[KernelSpec, ...]]:
-    """Copies and kernels."""
+    """Read and check copies and kernels."""
     spaces = {stream.name: stream.space for stream in streams}
     copies = [
-        (entry, _copy(entry, f"copy {number}", set(spaces)))
-        for number, entry in enumerate(top.tables("copy"), 1)
+        (table, _copy(table, f"copy {number}", set(spaces)))
+        for number, table in enumerate(top.tables("copy"), 1)
     ]
     kernels = read_kernels(top, set(spaces), config)
     by_name: dict[str, Spec] = {}
-    for entry, spec in (*copies, *kernels):
+    for table, spec in (*copies, *kernels):
         if spec.name in by_name:
-            raise entry.error(f"name = {spec.name!r} is there twice")
+            raise table.error(f"name = {spec.name!r} is used twice")
         by_name[spec.name] = spec
     if not by_name:
         raise top.error("there is no [[copy]] and no [[kernel]]")
-    for entry, copy in copies:
-        _check_dependencies(entry, copy, by_name)
+    for table, copy in copies:
+        _check_dependencies(table, copy, by_name)
     check_kernels(kernels, copies, spaces)
     return tuple(copy for _, copy in copies), tuple(kernel for _, kernel in kernels)
 
 
-def _copy(entry: Entry, default_name: str, streams: set[str]) -> CopySpec:
-    entry.known({item.name for item in fields(CopySpec)} | {"size"})
-    stream = entry.text("stream", None)
+def _copy(table: Table, default_name: str, streams: set[str]) -> CopySpec:
+    table.known({item.name for item in fields(CopySpec)} | {"size"})
+    stream = table.text("stream", None)
     if stream not in streams:
-        raise entry.error(f"stream = {stream!r}: there is no such stream")
-    image = {"width", "height", "src_pitch", "dst_pitch"} & set(entry.values)
-    if "size" in entry.values and image:
-        raise entry.error(f"size and {min(image)} exclude each other")
+        raise table.error(f"stream = {stream!r}: there is no such stream")
+    image = {"width", "height", "src_pitch", "dst_pitch"} & set(table.values)
+    if "size" in table.values and image:
+        raise table.error(f"size and {min(image)} are mutually exclusive")
     if image:
-        width = entry.number("width", None, 1, (1 << 32) - 1)
-        height = entry.number("height", None, 1, (1 << 32) - 1)
+        width = table.number("width", None, 1, (1 << 32) - 1)
+        height = table.number("height", None, 1, (1 << 32) - 1)
     else:
-        width, height = entry.number("size", None, 1, (1 << 32) - 1), 1
-    data = entry.text("data", "random", DATA)
+        width, height = table.number("size", None, 1, (1 << 32) - 1), 1
+    data = table.text("data", "random", DATA)
     if data == "permutation" and (image or width % 4):
-        raise entry.error(f"data = {data!r} goes with a size that is a multiple of 4")
+        raise table.error(f"data = {data!r} needs a size that is a multiple of 4")
     return CopySpec(
-        name=entry.text("name", default_name),
+        name=table.text("name", default_name),
         stream=stream,
         width=width,
         height=height,
-        src_pitch=entry.number("src_pitch", width, width, (1 << 32) - 1),
-        dst_pitch=entry.number("dst_pitch", width, width, (1 << 32) - 1),
-        at=entry.number("at", 0),
-        after=entry.texts("after"),
-        source=entry.text("source", None) if "source" in entry.values else None,
-        count=entry.number("count", 1, 1, 1 << 20),
-        period=entry.number("period", 0),
-        src_offset=entry.number("src_offset", 0, 0, _BOUNDARY - 1),
-        dst_offset=entry.number("dst_offset", 0, 0, _BOUNDARY - 1),
+        src_pitch=table.number("src_pitch", width, width, (1 << 32) - 1),
+        dst_pitch=table.number("dst_pitch", width, width, (1 << 32) - 1),
+        at=table.number("at", 0),
+        after=table.texts("after"),
+        source=table.text("source", None) if "source" in table.values else None,
+        count=table.number("count", 1, 1, 1 << 20),
+        period=table.number("period", 0),
+        src_offset=table.number("src_offset", 0, 0, _BOUNDARY - 1),
+        dst_offset=table.number("dst_offset", 0, 0, _BOUNDARY - 1),
         data=data,
-        unmapped=_unmapped(entry),
-        repair_after=entry.number("repair_after", 0),
+        unmapped=_unmapped(table),
+        repair_after=table.number("repair_after", 0),
     )
 
 
-def _unmapped(entry: Entry) -> str | None:
-    """What of a copy is mapped only once it has faulted."""
-    if "unmapped" not in entry.values:
-        if "repair_after" in entry.values:
-            raise entry.error("repair_after goes with unmapped")
+def _unmapped(table: Table) -> str | None:
+    """Side of a copy that is mapped only after a fault, or None."""
+    if "unmapped" not in table.values:
+        if "repair_after" in table.values:
+            raise table.error("repair_after needs unmapped")
         return None
-    unmapped = entry.text("unmapped", None, UNMAPPED)
-    if unmapped == "source" and "source" in entry.values:
-        raise entry.error("unmapped = 'source' is for fresh data, not for what another copy brings")
+    unmapped = table.text("unmapped", None, UNMAPPED)
+    if unmapped == "source" and "source" in table.values:
+        raise table.error("unmapped = 'source' is for fresh data, not for those of another copy")
     return unmapped
 
 
-def _check_dependencies(entry: Entry, copy: CopySpec, by_name: Mapping[str, Spec]) -> None:
+def _check_dependencies(table: Table, copy: CopySpec, by_name: Mapping[str, Spec]) -> None:
     for key, names in (("after", copy.after), ("source", (copy.source,) if copy.source else ())):
         for name in names:
             other = by_name.get(name)
             if other is None:
-                raise entry.error(f"{key} = {name!r}: there is no such copy or kernel")
+                raise table.error(f"{key} = {name!r}: there is no such copy or kernel")
             if other.count not in {1, copy.count}:
-                raise entry.error(
+                raise table.error(
                     f"{key} = {name!r}: that is a series of {other.count}, this one of {copy.count}"
                 )
     if copy.source is None:
         return
     other = by_name[copy.source]
     for key in ("data", "src_pitch", "src_offset"):
-        if key in entry.values:
-            raise entry.error(f"{key} is settled by source = {copy.source!r}")
+        if key in table.values:
+            raise table.error(f"{key} is determined by source = {copy.source!r}")
     if isinstance(other, KernelSpec):
-        _check_result(entry, copy, other)
+        _check_result(table, copy, other)
     elif (other.width, other.height) != (copy.width, copy.height):
-        raise entry.error(
+        raise table.error(
             f"source = {copy.source!r}: that copy is {other.width} × {other.height} bytes, "
             f"this one {copy.width} × {copy.height}"
         )
 
 
-def _check_result(entry: Entry, copy: CopySpec, kernel: KernelSpec) -> None:
-    """Whether a copy brings all that a kernel leaves."""
+def _check_result(table: Table, copy: CopySpec, kernel: KernelSpec) -> None:
+    """Check that a copy has exactly the size of a kernel's result."""
     if not kernel.size:
-        raise entry.error(f"source = {kernel.name!r}: {kernel.kernel!r} leaves nothing")
+        raise table.error(f"source = {kernel.name!r}: {kernel.kernel!r} has no result")
     if copy.height > 1 or copy.width != kernel.size:
-        raise entry.error(
-            f"source = {kernel.name!r}: that leaves {kernel.size} bytes, this is a copy of "
+        raise table.error(
+            f"source = {kernel.name!r}: its result has {kernel.size} bytes, this is a copy of "
             f"{copy.width} × {copy.height}"
         )
 
 
-def _refuse_circles(work: Sequence[Spec], file: str) -> None:
+def _refuse_cycles(work: Sequence[Spec], file: str) -> None:
     by_name = {spec.name: spec for spec in work}
     done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            circle = " → ".join((*path[path.index(name) :], name))
-            raise WorkloadError(f"{file}: copies or kernels wait for each other: {circle}")
+            cycle = " → ".join((*path[path.index(name) :], name))
+            raise WorkloadError(f"{file}: copies or kernels wait for each other: {cycle}")
         if name not in done:
             for other in by_name[name].before:
                 visit(other, (*path, name))

@@ -1,5 +1,5 @@
-"""The supplied kernels as workload files name them: the memory that each needs, and what numpy says
-of its results.
+"""Reference models of the supplied kernels, for workload files: memory needs, and results computed
+by numpy.
 
     reference = REFERENCES["saxpy"]
     reference.words(shape, {"N": 512, "ALPHA": 3})          {"X": 512, "Y": 512}
@@ -29,7 +29,7 @@ from signalbox.hw.config import WARP_THREADS
 __all__ = ["REFERENCES", "Reference", "Shape"]
 
 Values = Mapping[str, Any]
-"""Arguments by name: numbers, and where data are known, arrays of words for pointers."""
+"""Arguments by name: numbers, and for `compute` arrays of 32-bit words for pointers."""
 
 
 @dataclass(frozen=True)
@@ -41,36 +41,36 @@ class Shape:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the grid."""
+        """Number of blocks of the grid."""
         return prod(self.grid)
 
     @property
     def warps(self) -> int:
-        """Warps of a block."""
+        """Number of warps of a block."""
         return -(-prod(self.block) // WARP_THREADS)
 
     @property
     def across(self) -> tuple[int, int]:
-        """Threads in x and in y."""
+        """Number of threads of the grid in x and in y."""
         return self.grid[0] * self.block[0], self.grid[1] * self.block[1]
 
 
 def _nothing(shape: Shape, values: Values) -> None:
-    """It leaves no result."""
+    """A kernel without a result."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A kernel, and what it does.
+    """A kernel with a model of its effect on memory.
 
     Members
     -------
-    words : words of memory behind each pointer; an output's in whole.
-    output : the pointer to what it writes; "" of none.
-    compute : does to arrays what the kernel does to memory.
-    dimensions : in how many its grid and block may extend.
-    follows : the pointer whose words are themselves places in it (`data = "permutation"`).
-    optional : numbers that are 0 when left out.
+    words : least number of 32-bit words at each pointer; for the output, the exact number.
+    output : parameter that points to the result; "" if there is none.
+    compute : applies the effect of the kernel to arrays.
+    dimensions : maximum number of dimensions of grid and block.
+    follows : pointer parameter whose words are indices into it (`data = "permutation"`), or "".
+    optional : numbers that default to 0.
     """
 
     kernel: Kernel
@@ -83,7 +83,7 @@ class Reference:
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """Parameters that are addresses."""
+        """Names of the pointer parameters."""
         return tuple(name for name, size in self.kernel.parameters.items() if size == 8)
 
 
@@ -144,7 +144,7 @@ def _chase(shape: Shape, values: Values) -> None:
 
 
 def _accesses(shape: Shape, values: Values) -> dict[str, int]:
-    """Up to the last beat, of 64 bytes at most, that the last warp accesses."""
+    """Memory up to the last bus beat, of at most 64 bytes, that the last warp accesses."""
     last = (shape.blocks - 1) * values["BLOCK_BYTES"] + (shape.warps - 1) * values["WARP_BYTES"]
     last += max(0, values["ACCESSES"] - 1) * values["STRIDE"]
     return {"BASE": -(-(last + 64) // 4)}
@@ -168,4 +168,4 @@ REFERENCES = {
         ),
     )
 }
-"""By the names of their kernels. "timing" is the only one of machines with timing cores."""
+"""References by kernel name. "timing" is the only kernel for machines with timing cores."""

@@ -1,4 +1,4 @@
-"""Pages that a workload maps only once a copy has missed them: fault, repair, resume."""
+"""Fault, repair and resume: pages that a workload maps only after a copy has faulted on them."""
 
 from dataclasses import dataclass, replace
 
@@ -11,15 +11,19 @@ from signalbox.driver.runtime.stream import Stream
 __all__ = ["FaultRecord", "Repairs"]
 
 _LOOK_CYCLES = 200
-"""Cycles between looks at channels that may have faulted."""
+"""Cycles between two polls of channels that may have faulted."""
 
 
 @dataclass(frozen=True)
 class FaultRecord:
     """A fault of a workload's copy, and its repair.
 
-    `report` is the access in the driver's words; it was `faulted` when the machine recorded it,
-    and `resumed` when its pages were mapped and its channel went on: cycles from the start.
+    Members
+    -------
+    name, index, stream : the copy and its stream.
+    report : the driver's description of the fault.
+    faulted : cycle at which the machine recorded the fault, from the start of the run.
+    resumed : cycle at which the page was mapped and the channel resumed.
     """
 
     name: str
@@ -32,7 +36,7 @@ class FaultRecord:
 
 @dataclass
 class _Missing:
-    """A mapping that was taken away from a copy, to come back `after` cycles after its fault."""
+    """A mapping removed from a copy, to be restored `after` cycles after its fault."""
 
     copy: tuple[str, int]
     stream: Stream
@@ -40,14 +44,14 @@ class _Missing:
     after: int
 
     def explains(self, error: ChannelError) -> bool:
-        """Whether a channel halted because this is not mapped."""
+        """Whether a channel has halted because of the missing mapping."""
         fault, mapping = error.fault, self.mapping
         mine = error.channel == self.stream.channel.index
         return mine and fault is not None and mapping.va <= fault.va < mapping.end
 
 
 class Repairs:
-    """Takes mappings away from copies, and gives them back once they were missed."""
+    """Removes mappings of copies, and restores them after the copies have faulted."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -60,31 +64,32 @@ class Repairs:
         return bool(self._missing)
 
     def records(self, start: int) -> tuple[FaultRecord, ...]:
-        """What was repaired, in cycles from `start`, in its order."""
+        """Repairs in order, in cycles from `start`."""
         return tuple(
             replace(each, faulted=each.faulted - start, resumed=each.resumed - start)
             for each in self._records
         )
 
     async def take_away(self, copy: tuple[str, int], stream: Stream, va: int, after: int) -> None:
-        """Unmap what lies at `va` in the space of a copy's stream until the copy has missed it."""
+        """Unmap the mapping at `va` in the space of a copy's stream, until the copy faults on
+        it."""
         mapping = stream.space.find(va)
         assert mapping is not None, "a workload maps all its memory at first"
         await stream.space.unmap(mapping)
         self._missing.append(_Missing(copy, stream, mapping, after))
 
     async def look(self) -> None:
-        """Repair what has faulted and is due. Raises the `ChannelError` of a channel that halted
-        for anything else."""
+        """Carry out the repairs that are due. Raises the `ChannelError` of a channel that has
+        halted for another reason."""
         for channel in dict.fromkeys(missing.stream.channel for missing in self._missing):
             error = await channel.check()
             if error is not None:
                 await self._repair(channel, error)
 
     async def attend(self, error: ChannelError) -> None:
-        """Wait until what an error is about was repaired; raises it when that is nothing of
-        these."""
-        self._missed(error)
+        """Wait until the cause of an error is repaired. Raises the error if it is not a removed
+        mapping."""
+        self._find(error)
         channel = self._device.channels[error.channel]
         while True:
             await self.look()
@@ -93,7 +98,7 @@ class Repairs:
             await self._device.machine.wait_cycles(_LOOK_CYCLES)
 
     async def wait_until(self, cycle: int) -> None:
-        """Repair what faults until a cycle of the machine."""
+        """Wait until a machine cycle, carrying out repairs meanwhile. Raises as `look`."""
         machine = self._device.machine
         while self.pending and cycle - machine.now() > _LOOK_CYCLES:
             await machine.wait_cycles(_LOOK_CYCLES)
@@ -101,16 +106,16 @@ class Repairs:
         if (early := cycle - machine.now()) > 0:
             await machine.wait_cycles(early)
 
-    def _missed(self, error: ChannelError) -> _Missing:
-        """What a channel halted for; raises its error when that is nothing of these."""
+    def _find(self, error: ChannelError) -> _Missing:
+        """The missing mapping that caused an error. Raises the error if there is none."""
         found = next((each for each in self._missing if each.explains(error)), None)
         if found is None:
             raise error
         return found
 
     async def _repair(self, channel: Channel, error: ChannelError) -> None:
-        """Map what is missing and resume the channel, if it is time to."""
-        missing, fault, machine = self._missed(error), error.fault, self._device.machine
+        """Restore the missing mapping and resume the channel, if that is due."""
+        missing, fault, machine = self._find(error), error.fault, self._device.machine
         assert fault is not None, "without its record nothing explains an error"
         faulted = self._device.cycle_of(fault.time_ns)
         if machine.now() < faulted + missing.after:

@@ -1,4 +1,4 @@
-"""Runs a workload on a device, verifies every byte, and says when each copy and kernel ended."""
+"""Runs a workload on a device, verifies every byte, and records when each copy and kernel ended."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.runtime.event import Event
 from signalbox.driver.runtime.stream import Stream
-from signalbox.driver.workload.held import GUARD, Held, VerifyError, lines
+from signalbox.driver.workload.expected_data import GUARD, ExpectedData, VerifyError, lines
 from signalbox.driver.workload.repairs import FaultRecord, Repairs
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Request, Workload, requests
 
@@ -28,15 +28,21 @@ __all__ = [
 ]
 
 _LISTS = "task lists"
-"""Name of the driver's space for lists of tasks."""
+"""Name, in records, of the driver's address space for task lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRecord:
-    """What became of a copy or a kernel; cycles from the start of the run.
+    """Outcome of a copy or kernel. Times are in cycles from the start of the run.
 
-    `requested` is the time that the file asks for; `submitted` is when its doorbell was rung;
-    `ready` the later of that and the end of the last one that it waits for.
+    Members
+    -------
+    name, index : series, and index in it.
+    stream, channel, priority : where and how it ran.
+    requested : time of the request according to the file.
+    submitted : time of the doorbell.
+    ready : the later of `submitted` and the end of its last dependency.
+    completed : time of its end.
     """
 
     name: str
@@ -51,21 +57,21 @@ class WorkRecord:
 
     @property
     def latency(self) -> int:
-        """Cycles from when it could have begun to its end."""
+        """Cycles from `ready` to `completed`."""
         return self.completed - self.ready
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopyRecord(WorkRecord):
-    """A copy of `size` bytes; `completed` when its last byte was written."""
+    """A copy of `size` bytes; `completed` is when its last byte was written."""
 
     size: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRecord(WorkRecord):
-    """A kernel, with the sizes and numbers of its launch; `completed` is when the event behind it
-    was recorded. Its task record lay at `page` << 8 of address space `asid`."""
+    """A kernel, with the parameters of its launch. `completed` is when the event after it was
+    recorded. Its task record was at virtual address `page` << 8 of address space `asid`."""
 
     kernel: str
     asid: int
@@ -76,8 +82,13 @@ class KernelRecord(WorkRecord):
 
 @dataclass(frozen=True)
 class SpaceRecord:
-    """An address space in which streams ran, its ASID, and the (first, last) virtual addresses of
-    their memory, rising; the one for lists of tasks has none."""
+    """An address space of streams, or of the task lists.
+
+    Members
+    -------
+    addresses : (first, last) virtual addresses of the streams' memory, ascending; none for the
+        task lists.
+    """
 
     name: str
     asid: int
@@ -86,7 +97,7 @@ class SpaceRecord:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished and verified run; `start` is the machine's cycle that the records count from."""
+    """A finished and verified run. Times in records count from machine cycle `start`."""
 
     workload: Workload
     policy: str
@@ -103,31 +114,31 @@ class Result:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes copied."""
+        """Total bytes copied."""
         return sum(record.size for record in self.records)
 
     def of(self, name: str) -> list[CopyRecord]:
-        """Records of the series called `name`, in order."""
+        """Records of the series of copies called `name`, in order."""
         return [record for record in self.records if record.name == name]
 
     def title(self, record: WorkRecord) -> str:
-        """Name of a copy or kernel, with its index when it is one of a series."""
+        """Name of a copy or kernel, with its index if it is one of a series."""
         series = any(spec.name == record.name and spec.count > 1 for spec in self.workload.work)
         return f"{record.name}[{record.index}]" if series else record.name
 
     def completion_order(self) -> list[str]:
-        """Names of all copies as they ended."""
+        """Titles of all copies in the order of their ends."""
         return [self.title(record) for record in sorted(self.records, key=lambda r: r.completed)]
 
 
 @dataclass(kw_only=True)
 class _Work:
-    """A copy or kernel that is being run; `held` is what it leaves, if anything."""
+    """A copy or kernel of the run; `expected` is its result, None if it has none."""
 
     request: Request
     stream: Stream
     done: Event
-    held: Held | None
+    expected: ExpectedData | None
     submitted: int = 0
 
 
@@ -143,7 +154,8 @@ class _Copy(_Work):
 
 @dataclass(kw_only=True)
 class _Kernel(_Work):
-    """A kernel with all its arguments; `page` of its task record once it was submitted."""
+    """A kernel with all its arguments; `page` is its task record's address >> 8, once
+    submitted."""
 
     spec: KernelSpec
     args: dict[str, int]
@@ -151,10 +163,11 @@ class _Kernel(_Work):
 
 
 class Replay:
-    """One run of a workload on a device whose policy is the wanted one.
+    """One run of a workload on a device, under the device's policy.
 
-    Copies and kernels are requested at their times by one task; dependencies are events, which the
-    channels wait for. `seed` makes the random data. Without priorities, kernels have none either.
+    One task submits copies and kernels at their times. Dependencies are events, which the channels
+    wait for. `seed` determines the random data. Under a `NoPriorityPolicy`, kernels have no
+    priorities either.
     """
 
     def __init__(self, device: Device, workload: Workload, *, seed: int = 0) -> None:
@@ -164,16 +177,17 @@ class Replay:
         self._spaces: dict[str | None, AddressSpace] = {None: device.space}
         self._streams: dict[str, Stream] = {}
         self._work: dict[tuple[str, int], _Copy | _Kernel] = {}
-        self._held: dict[Buffer, tuple[str, Held]] = {}
+        self._expected: dict[Buffer, tuple[str, ExpectedData]] = {}
         self._buffers: list[Buffer] = []
         self._repairs = Repairs(device)
 
     def finished(self) -> int:
-        """How many copies and kernels have ended; may be asked at any time during the run."""
+        """Number of copies and kernels that have ended. May be called at any time during the
+        run."""
         return sum(work.done.recorded and work.done.query() for work in self._work.values())
 
     async def run(self) -> Result:
-        """Carry it out and verify every byte. To be called once.
+        """Run the workload and verify every byte. Call once.
 
         Raises `VerifyError`, `ChannelError`, `OutOfMemory`, `OutOfAsids`, `OutOfContexts`,
         `DeviceError`.
@@ -184,15 +198,15 @@ class Replay:
         for request in order:
             await self._place(request)
         spaces = self._space_records()
-        await self._take_away()
+        await self._unmap_missing()
         await device.synchronize()
         start = machine.now()
         for request in order:
             await self._repairs.wait_until(start + request.at)
             await self._submit(self._work[request.key])
         await self._synchronize()
-        for title, held in self._held.values():
-            held.verify(title)
+        for title, expected in self._expected.values():
+            expected.verify(title)
         result = self._result([self._work[request.key] for request in order], spaces, start)
         for buffer in self._buffers:
             await device.free(buffer)
@@ -201,7 +215,7 @@ class Replay:
     def _result(
         self, work: Sequence[_Copy | _Kernel], spaces: tuple[SpaceRecord, ...], start: int
     ) -> Result:
-        """Of a finished run that began in cycle `start`."""
+        """Result of a finished run that started in machine cycle `start`."""
         return Result(
             self._workload,
             type(self._device.policy).__name__,
@@ -213,7 +227,7 @@ class Replay:
         )
 
     async def _open_streams(self) -> None:
-        """Streams and their address spaces."""
+        """Create address spaces and streams."""
         for name in self._workload.spaces:
             self._spaces[name] = self._device.create_space(name)
         for spec in self._workload.streams:
@@ -222,7 +236,7 @@ class Replay:
             self._streams[spec.name] = stream
 
     def _space_records(self) -> tuple[SpaceRecord, ...]:
-        """The spaces of the streams, and the driver's own, in the order of their ASIDs."""
+        """Records of the streams' spaces and the driver's own, by ASID."""
         mine = set(self._buffers)
         records = [
             SpaceRecord(
@@ -237,15 +251,15 @@ class Replay:
             records += [SpaceRecord(_LISTS, asid, ()) for asid in self._device.spaces.reserved]
         return tuple(sorted(records, key=lambda record: record.asid))
 
-    async def _take_away(self) -> None:
-        """Unmap what copies shall miss."""
+    async def _unmap_missing(self) -> None:
+        """Unmap the pages on which copies are to fault."""
         for key, copy in self._work.items():
             if isinstance(copy, _Copy) and copy.spec.unmapped is not None:
                 va = copy.src if copy.spec.unmapped == "source" else copy.to
                 await self._repairs.take_away(key, copy.stream, va, copy.spec.repair_after)
 
     async def _synchronize(self) -> None:
-        """Wait for all work, and repair what it misses."""
+        """Wait for all work, repairing its faults."""
         while True:
             try:
                 await self._device.synchronize()
@@ -261,8 +275,8 @@ class Replay:
         else:
             work = await self._place_kernel(request, spec)
         self._work[request.key] = work
-        if work.held is not None:
-            self._held[work.held.buffer] = f"{spec.name}[{request.index}]", work.held
+        if work.expected is not None:
+            self._expected[work.expected.buffer] = f"{spec.name}[{request.index}]", work.expected
 
     async def _place_copy(self, request: Request, spec: CopySpec) -> _Copy:
         stream = self._streams[spec.stream]
@@ -274,56 +288,56 @@ class Replay:
             image, src_pitch = origin.image, origin.pitch
             src = await origin.address_in(stream.space)
         size = spec.dst_offset + spec.dst_pitch * spec.height
-        held = await self._destination(spec.name, stream, size, spec.dst_offset, spec.dst_pitch)
-        held.image = image
+        expected = await self._destination(spec.name, stream, size, spec.dst_offset, spec.dst_pitch)
+        expected.image = image
         return _Copy(
             request=request,
             spec=spec,
             stream=stream,
             done=self._device.event(interrupt=False),
-            held=held,
+            expected=expected,
             src=src,
             src_pitch=src_pitch,
-            to=stream.space.at(held.buffer, spec.dst_offset),
+            to=stream.space.at(expected.buffer, spec.dst_offset),
         )
 
     async def _place_kernel(self, request: Request, spec: KernelSpec) -> _Kernel:
-        """What it leaves is computed by numpy here."""
+        """Prepare a kernel; its expected result is computed by numpy here."""
         stream, output = self._streams[spec.stream], spec.reference.output
         data = {pointer: self._origin(request, name) for pointer, name in spec.sources.items()}
         if output and output not in data:
             data[output] = await self._destination(spec.name, stream, spec.size, 0, spec.size)
-        args = {name: await held.address_in(stream.space) for name, held in data.items()}
-        words = {name: held.words for name, held in data.items()}
+        args = {name: await expected.address_in(stream.space) for name, expected in data.items()}
+        words = {name: expected.words for name, expected in data.items()}
         spec.reference.compute(spec.shape, words | spec.numbers)
         return _Kernel(
             request=request,
             spec=spec,
             stream=stream,
             done=self._device.event(interrupt=False),
-            held=data[output].overwritten(words[output]) if output else None,
+            expected=data[output].overwritten(words[output]) if output else None,
             args=args | spec.numbers,
         )
 
-    def _origin(self, request: Request, name: str) -> Held:
-        """What an earlier copy or kernel leaves, which this one takes on."""
+    def _origin(self, request: Request, name: str) -> ExpectedData:
+        """Result of the earlier copy or kernel `name`, an input of this request."""
         key = next(need for need in request.needs if need[0] == name)
-        held = self._work[key].held
-        assert held is not None, "a workload names only what leaves something"
-        return held
+        expected = self._work[key].expected
+        assert expected is not None, "a workload refers only to work that has a result"
+        return expected
 
     async def _destination(
         self, name: str, stream: Stream, size: int, offset: int, pitch: int
-    ) -> Held:
-        """Memory of `size` bytes with any contents, and a guard; its data begin at `offset`."""
+    ) -> ExpectedData:
+        """Allocate `size` bytes and a guard, with random contents; the data start at `offset`."""
         canvas = self._numbers.integers(0, 256, size + GUARD, np.uint8)
         buffer = await self._device.upload(canvas, space=stream.space, name=f"{name} destination")
         self._buffers.append(buffer)
         image = lines(canvas, offset, pitch, ((size - offset) // pitch, pitch))
-        return Held(buffer, offset, pitch, image, canvas)
+        return ExpectedData(buffer, offset, pitch, image, canvas)
 
     async def _upload(self, spec: CopySpec, image: np.ndarray, space: AddressSpace) -> int:
-        """Address of a fresh image in memory."""
+        """Upload a fresh image; returns its virtual address."""
         source = np.zeros(spec.src_pitch * spec.height, np.uint8)
         lines(source, 0, spec.src_pitch, image.shape)[:] = image
         size, name = spec.src_offset + source.size, f"{spec.name} source"
@@ -333,7 +347,7 @@ class Replay:
         return space.at(buffer, spec.src_offset)
 
     async def _submit(self, work: _Copy | _Kernel) -> None:
-        """Submit a copy or kernel behind those that it depends on."""
+        """Submit a copy or kernel, after waits for its dependencies."""
         for key in work.request.needs:
             await self._work[key].done.wait(work.stream)
         if isinstance(work, _Copy):
@@ -366,7 +380,7 @@ class Replay:
         await kernel.done.record(stream)
 
     def _priority(self, kernel: _Kernel) -> int:
-        """Of its launch."""
+        """Priority of a kernel's launch."""
         if isinstance(self._device.policy, NoPriorityPolicy):
             return 0
         given = kernel.spec.priority
@@ -401,7 +415,7 @@ class Replay:
         )
 
     def _times(self, work: _Work, start: int) -> dict[str, int]:
-        """Times of finished work, from cycle `start`."""
+        """Times of finished work, in cycles from machine cycle `start`."""
         ready = max([work.submitted, *(self._work[key].done.cycle for key in work.request.needs)])
         return {
             "requested": work.request.at,
@@ -439,5 +453,5 @@ _DATA: dict[str, Callable[[CopySpec, int, np.random.Generator], np.ndarray]] = {
 
 
 async def run(device: Device, workload: Workload, *, seed: int = 0) -> Result:
-    """`Replay.run`, for who does not look on."""
+    """Run a workload on a device. Raises as `Replay.run`."""
     return await Replay(device, workload, seed=seed).run()

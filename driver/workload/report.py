@@ -1,7 +1,7 @@
-"""Tables that a person understands: what a workload's copies took, with priorities and without.
+"""Readable tables of a workload's copies, with and without priorities.
 
-Every function takes finished runs of one workload by name, the baseline last; latencies are in
-cycles, jitter is the largest less the smallest. Tables fit 100 columns for two runs.
+Functions take finished runs of one workload by name, the baseline last. Latencies are in cycles;
+jitter is the largest value minus the smallest. With two runs, tables fit 100 columns.
 """
 
 import textwrap
@@ -32,7 +32,7 @@ Runs = Mapping[str, Result]
 
 @dataclass(frozen=True)
 class Spread:
-    """How some numbers of cycles are spread."""
+    """Statistics of numbers of cycles."""
 
     count: int
     least: int
@@ -43,7 +43,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[int]) -> "Spread":
-        """Of at least one value."""
+        """Statistics of at least one value."""
         return cls(
             count=len(values),
             least=min(values),
@@ -55,12 +55,13 @@ class Spread:
 
     @property
     def jitter(self) -> int:
-        """Largest less smallest."""
+        """Largest value minus the smallest."""
         return self.most - self.least
 
 
 def _group_head(runs: Runs, columns: int, first: int, *, gain: bool) -> list[object]:
-    """The head that names the runs, each above `columns` columns behind the `first` ones."""
+    """Heading with the names of the runs, each spanning `columns` columns, after `first` empty
+    ones."""
     head: list[object] = [""] * first
     for name in runs:
         head += [name, *[None] * (columns - 1)]
@@ -71,7 +72,7 @@ def _group_head(runs: Runs, columns: int, first: int, *, gain: bool) -> list[obj
 
 
 def streams_table(runs: Runs) -> str:
-    """Latencies of every stream's copies."""
+    """Copy latencies by stream."""
     compared = len(runs) > 1
     first = next(iter(runs.values()))
     rows = []
@@ -93,7 +94,7 @@ def streams_table(runs: Runs) -> str:
 
 
 def order_table(runs: Runs) -> str:
-    """The order in which copies ended, and when."""
+    """Copies in the order of their ends, with times."""
     columns = [sorted(result.records, key=lambda r: r.completed) for result in runs.values()]
     rows = []
     for place, records in enumerate(zip(*columns, strict=True), 1):
@@ -106,7 +107,7 @@ def order_table(runs: Runs) -> str:
 
 
 def records_table(result: Result) -> str:
-    """Every copy of a run, in the order of their ends."""
+    """All copies of one run, in the order of their ends."""
     rows = [
         (result.title(r), r.priority, r.size, r.submitted, r.ready, r.completed, r.latency)
         for r in sorted(result.records, key=lambda record: record.completed)
@@ -119,7 +120,7 @@ def records_table(result: Result) -> str:
 
 
 def common_addresses(spaces: Sequence[SpaceRecord]) -> list[tuple[int, int]]:
-    """The (first, last) virtual addresses that are in use in all spaces."""
+    """Ranges (first, last) of virtual addresses in use in all spaces."""
     common, *others = [list(space.addresses) for space in spaces] or [[]]
     for other in others:
         overlaps = [
@@ -130,7 +131,8 @@ def common_addresses(spaces: Sequence[SpaceRecord]) -> list[tuple[int, int]]:
 
 
 def faults(result: Result) -> str:
-    """Every fault as the driver reports it, and what became of it and of others meanwhile."""
+    """All faults as reported by the driver, with their repair and the progress of other streams
+    meanwhile."""
     paragraphs = []
     for fault in result.faults:
         others = [
@@ -153,8 +155,8 @@ def faults(result: Result) -> str:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A chain of series, each with the one before as its source: frame by frame, its copies go
-    through several streams. A stage is what one stream does for a frame."""
+    """A chain of series, each the source of the next. Frames pass through several streams; a stage
+    is the part of one stream."""
 
     series: tuple[CopySpec, ...]
 
@@ -165,23 +167,23 @@ class Pipeline:
 
     @property
     def stages(self) -> dict[str, tuple[CopySpec, ...]]:
-        """Series of every stage, by the name of its stream."""
+        """Series of each stage, by name of its stream."""
         found: dict[str, tuple[CopySpec, ...]] = {}
         for spec in self.series:
             found[spec.stream] = (*found.get(spec.stream, ()), spec)
         return found
 
     def stage_latencies(self, result: Result, stage: str) -> list[int]:
-        """For every frame, from when the stage could begin to its end."""
+        """Cycles of each frame from when the stage was ready to its end."""
         series = self.stages[stage]
         return self._latencies(result, series)
 
     def frame_latencies(self, result: Result) -> list[int]:
-        """For every frame, from its submission to the end of its last copy."""
+        """Cycles of each frame from when its first copy was ready to the end of its last."""
         return self._latencies(result, self.series)
 
     def intervals(self, result: Result) -> list[int]:
-        """Cycles between the ends of frames."""
+        """Cycles between the ends of consecutive frames."""
         ends = [record.completed for record in result.of(self.series[-1].name)]
         return [later - earlier for earlier, later in pairwise(ends)]
 
@@ -192,7 +194,8 @@ class Pipeline:
 
 
 def pipeline(workload: Workload) -> Pipeline | None:
-    """The longest chain of series of several frames through several streams, if there is one."""
+    """The longest chain of series, if all have the same number of frames, more than one, and there
+    are several stages; else None."""
     following = {spec.source: spec for spec in workload.copies if spec.source is not None}
     best: tuple[CopySpec, ...] = ()
     for spec in workload.copies:
@@ -208,7 +211,7 @@ def pipeline(workload: Workload) -> Pipeline | None:
 
 
 def stages_table(line: Pipeline, runs: Runs) -> str:
-    """Latency of every stage and of whole frames, and how regularly frames end."""
+    """Latency of each stage and of whole frames, and intervals between frames."""
     compared = len(runs) > 1
     measures = {
         stage: [Spread.of(line.stage_latencies(run, stage)) for run in runs.values()]
@@ -233,7 +236,7 @@ def stages_table(line: Pipeline, runs: Runs) -> str:
 
 
 def frames_table(line: Pipeline, runs: Runs) -> str:
-    """Latency of every stage of every frame."""
+    """Latency of each stage of each frame."""
     compared = len(runs) > 1
     rows = []
     for frame in range(line.frames):

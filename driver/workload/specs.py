@@ -1,4 +1,4 @@
-"""Contents of a checked workload file: streams, policy, copies, kernels, and requests in order."""
+"""Contents of a checked workload file: streams, policy, copies, kernels, ordered requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 DATA = ("random", "picture", "permutation")
-"""What fresh data may be."""
+"""Kinds of fresh data."""
 
 UNMAPPED = ("source", "destination")
-"""What of a copy may be mapped only once it has faulted."""
+"""Sides of a copy that may be mapped only after a fault."""
 
 POLICIES = {
     "priority": PriorityPolicy,
@@ -59,12 +59,12 @@ class PolicySpec:
     slice: int = ChannelSettings.slice_cycles
 
     def make(self, kind: str | None = None) -> PriorityPolicy | NoPriorityPolicy:
-        """The policy, or the one of another `kind` on the same channels."""
+        """Create the policy, or one of another `kind` with the same channels."""
         chosen = POLICIES[kind or self.kind]
         return chosen(self.levels, self.channels_per_level, self.stream_priorities)
 
     def settings(self) -> ChannelSettings:
-        """Settings of every channel."""
+        """Settings of all channels."""
         return ChannelSettings(slice_cycles=self.slice)
 
 
@@ -96,7 +96,7 @@ class CopySpec:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """Names of all copies that must have ended first."""
+        """Names of all copies and kernels that must end first."""
         return (*self.after, self.source) if self.source else self.after
 
 
@@ -104,7 +104,7 @@ class CopySpec:
 class KernelSpec:
     """One [[kernel]], a series of `count` equal launches.
 
-    `args` are numbers, and names of copies and kernels whose data pointers lead to.
+    `args` are numbers, and for pointers the names of the copies and kernels that write the data.
     """
 
     name: str
@@ -121,39 +121,39 @@ class KernelSpec:
 
     @property
     def reference(self) -> Reference:
-        """What it does."""
+        """Reference model of the kernel."""
         return REFERENCES[self.kernel]
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Arguments that are numbers; those that are left out are 0."""
+        """Numeric arguments; optional ones default to 0."""
         given = {name: value for name, value in self.args.items() if isinstance(value, int)}
         return dict.fromkeys(self.reference.optional, 0) | given
 
     @property
     def sources(self) -> dict[str, str]:
-        """Of pointers, the copies and kernels whose data they lead to."""
+        """Names of the copies and kernels that write the data, by pointer."""
         return {name: value for name, value in self.args.items() if isinstance(value, str)}
 
     @property
     def before(self) -> tuple[str, ...]:
-        """Names of all that must have ended first."""
+        """Names of all copies and kernels that must end first."""
         return tuple(dict.fromkeys((*self.after, *self.sources.values())))
 
     @property
     def words(self) -> dict[str, int]:
-        """Words of memory behind each pointer."""
+        """Number of 32-bit words of memory needed at each pointer."""
         return self.reference.words(self.shape, self.numbers)
 
     @property
     def size(self) -> int:
-        """Bytes of what it leaves."""
+        """Size of the result in bytes."""
         output = self.reference.output
         return 4 * self.words[output] if output else 0
 
     @property
     def in_place(self) -> str | None:
-        """The copy or kernel whose data it overwrites."""
+        """Name of the copy or kernel whose data are overwritten, or None."""
         return self.sources.get(self.reference.output)
 
 
@@ -180,8 +180,8 @@ class Workload:
 
 @dataclass(frozen=True)
 class Request:
-    """Copy or kernel `index` of a series, asked for in cycle `at`; `needs` are the (name, index) of
-    those that must have ended before."""
+    """Copy or kernel `index` of a series, requested in cycle `at`. `needs` gives (name, index) of
+    its dependencies."""
 
     spec: Spec
     index: int
@@ -195,13 +195,14 @@ class Request:
 
 
 def requests(work: Sequence[Spec]) -> list[Request]:
-    """All copies and kernels in the order of their requests; one that depends on another is asked
-    for behind it and not earlier. The dependencies must be without circles."""
+    """All copies and kernels in order of request, each after its dependencies and no earlier than
+    they are requested. Dependencies must have no cycles."""
     by_name = {spec.name: spec for spec in work}
     found: dict[tuple[str, int], Request] = {}
 
     def settle(spec: Spec) -> int:
-        """Make the requests of a series and of all that it needs; gives the longest chain."""
+        """Create the requests of a series and its dependencies. Returns the length of its longest
+        dependency chain."""
         chain = 1 + max((settle(by_name[name]) for name in spec.before), default=-1)
         for index in range(spec.count):
             needs = tuple((name, index if by_name[name].count > 1 else 0) for name in spec.before)

@@ -4,7 +4,12 @@ import asyncio
 
 import pytest
 
-from signalbox.driver.memory.address_space import PAGEWISE, AddressSpace, OutOfAddresses, SpaceError
+from signalbox.driver.memory.address_space import (
+    PAGE_INVALIDATION_LIMIT,
+    AddressSpace,
+    OutOfAddresses,
+    SpaceError,
+)
 from signalbox.driver.memory.asids import AddressSpaces
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import MapError
@@ -148,11 +153,13 @@ def test_invalidation_scope():
 
     async def body(bench: Bench):
         space, mmu = bench.space, bench.mmu
-        few = await space.map(0, PAGEWISE * SMALL, page_size=SMALL)
-        many = await space.map(0, (PAGEWISE + 1) * SMALL)
+        few = await space.map(0, PAGE_INVALIDATION_LIMIT * SMALL, page_size=SMALL)
+        many = await space.map(0, (PAGE_INVALIDATION_LIMIT + 1) * SMALL)
         large = await space.map(0, 2 * BIG)
         await space.protect(few, read_only=True)
-        assert mmu.taken() == [("page", 0, few.va + SMALL * n) for n in range(PAGEWISE)]
+        assert mmu.taken() == [
+            ("page", 0, few.va + SMALL * n) for n in range(PAGE_INVALIDATION_LIMIT)
+        ]
         await space.protect(few, read_only=True)
         assert mmu.taken() == []
         await space.protect(many, read_only=True)
@@ -238,8 +245,8 @@ def test_out_of_addresses():
         await bench.spaces.acquire(space)
         await space.map(0, SMALL, va=HUGE)
         message = (
-            r"^address space 'small' \(ASID 1\): no 8192 bytes on a multiple of 4096: 2101248 of "
-            "2105344 bytes of addresses are free, 2097152 in one piece$"
+            r"^address space 'small' \(ASID 1\): no free range of 8192 bytes aligned to 4096: "
+            "2101248 of 2105344 bytes of addresses are free, the largest range has 2097152$"
         )
         with pytest.raises(OutOfAddresses, match=message):
             await space.map(0, 2 * SMALL)
@@ -309,7 +316,9 @@ def test_buffers():
         odd = bench.memory.allocate(SMALL + 100, align=SMALL, name="odd")
         with pytest.raises(MapError, match="4196 bytes at 0x200000 are not whole pages"):
             await bench.space.map(odd)
-        with pytest.raises(MemoryUseError, match="8192 bytes are more than the 4196 of buffer"):
+        with pytest.raises(
+            MemoryUseError, match="8192 bytes are more than the 4196 bytes of buffer"
+        ):
             await bench.space.map(odd, 2 * SMALL)
         part = await bench.space.map(odd, SMALL, name="part")
         assert str(part) == "mapping 'part' (4096 bytes at 0x200000) of address space 'a' (ASID 0)"
@@ -342,7 +351,7 @@ def test_misuse():
             with pytest.raises(SpaceError, match=r"'b' \(no ASID\).* was (closed|unmapped)"):
                 await action
         for size in (0, 100, 1 << 50):
-            with pytest.raises(ValueError, match="is not whole pages of 4096 bytes up to 2"):
+            with pytest.raises(ValueError, match="is not a multiple of 4096 bytes up to 2"):
                 bench.spaces.create(size=size)
 
     run(body)
@@ -388,7 +397,7 @@ _TABLE = "mapping 'table' (4096 bytes at 0x10000)"
     ("va", "access", "cause", "context"),
     [
         (BIG, AccessType.WRITE, "RO: the page is read-only", f"0x10000 lies in {_TABLE}"),
-        (0x11008, AccessType.READ, None, f"0x11008 lies 8 bytes behind {_TABLE}"),
+        (0x11008, AccessType.READ, None, f"0x11008 lies 8 bytes past the end of {_TABLE}"),
         (16, AccessType.PREFETCH, None, "nothing is mapped up to 0x10"),
         (WINDOW_BASE, AccessType.READ, None, "0xffffff0000 lies in the window of on-chip semaphor"),
     ],
@@ -440,7 +449,9 @@ def test_broken_off(how: str, next_: str):
         await broken_off(bench, how, mapping)
         with pytest.raises(MemoryUseError, match="is still mapped"):
             buffer.free()
-        with pytest.raises(MapError, match="were unmapped, which the machine has not acknowledged"):
+        with pytest.raises(
+            MapError, match="were unmapped, but the machine has not acknowledged it"
+        ):
             await space.map(0, SMALL, va=mapping.va)
         bench.mmu.taken()
         if next_ == "settle":

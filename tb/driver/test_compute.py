@@ -428,7 +428,7 @@ def test_wrong_arguments():
             (1, 8, {"X": 1}, "vector add takes A, B, C, N"),
             (1, 8, {"N": 1 << 32}, "N = 4294967296 does not fit"),
             ((1, 1, 1, 1), 8, {}, "has 4 sizes"),
-            (0, 8, {}, r"a grid of \(0, 1, 1\) blocks has none"),
+            (0, 8, {}, r"a grid of \(0, 1, 1\) blocks is empty"),
         ):
             with pytest.raises(ValueError, match=message):
                 await stream.launch(VECTOR_ADD, grid, block, args | change)

@@ -106,7 +106,7 @@ def test_high_asid():
             await device.spaces.acquire(device.create_space())
         stream = await device.stream()
         assert device.space.asid == 64
-        with pytest.raises(OutOfContexts, match=r"no context can have .* 'device' \(ASID 64\)"):
+        with pytest.raises(OutOfContexts, match=r"no context can hold .* 'device' \(ASID 64\)"):
             await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
         await stream.synchronize()
 

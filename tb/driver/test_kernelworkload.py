@@ -12,11 +12,11 @@ from signalbox import driver
 from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import KERNELS, SAXPY
 from signalbox.driver.kernels.timing import TIMING, TimingTask
-from signalbox.driver.workload.entries import WorkloadError
 from signalbox.driver.workload.reader import load, parse
 from signalbox.driver.workload.references import REFERENCES, Shape
 from signalbox.driver.workload.replay import Result, VerifyError, run
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Workload, requests
+from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 DEFAULT = Path(driver.__file__).parent / "workloads" / "two-applications.toml"
@@ -163,7 +163,7 @@ def add(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (add(kind="fft"), r"kernel 1 \('k'\): kernel = 'fft' is none of 'vector add', 'saxpy'"),
+        (add(kind="fft"), r"kernel 1 \('k'\): kernel = 'fft' is not one of 'vector add', 'saxpy'"),
         (add(stream="u"), r"stream = 'u': there is no such stream"),
         (add(grid=0), r"kernel 1 \('k'\): grid = 0: 0 is outside 1 … 2147483647"),
         (add(grid=[1, 70000]), r"grid = \[1, 70000\]: 70000 is outside 1 … 65535"),
@@ -173,9 +173,9 @@ def add(**changes: Any) -> str:
         (add(block=2000), r"block: a block of \(2000, 1, 1\) has 2000 threads: 1024 at most"),
         (add(block=1000), r"block: warps: a block needs 32, an SM has 16"),
         (add(priority=64), r"priority = 64 is outside 0 … 63"),
-        (add(policy="best"), r"policy = 'best' is none of 'auto', 'wide'"),
+        (add(policy="best"), r"policy = 'best' is not one of 'auto', 'wide'"),
         (add(count=0), r"count = 0 is outside 1"),
-        (add(cycles=1), r"unknown key 'cycles'; known are after, args"),
+        (add(cycles=1), r"unknown key 'cycles'; known keys: after, args"),
         (add(args={"A": "x", "B": "y"}), r"args: N of 'vector add' is missing"),
         (add(args=ADD | {"M": 1}), r"args: 'vector add' has no 'M'; it takes A, B, C, N"),
         (add(args=ADD | {"N": "x"}), r"args: N = 'x' is not an integer from 0"),
@@ -188,16 +188,16 @@ def add(**changes: Any) -> str:
             r"args: A = 'x': that has 400 bytes, 'vector add' needs 404",
         ),
         (add(after=["z"]), r"after = 'z': there is no such copy or kernel"),
-        (add() + copy("k", 400), r"kernel 1 \('k'\): name = 'k' is there twice"),
-        (add() + copy("o", 40, source="k"), r"that leaves 400 bytes, this is a copy of 40 × 1"),
+        (add() + copy("k", 400), r"kernel 1 \('k'\): name = 'k' is used twice"),
+        (add() + copy("o", 40, source="k"), r"its result has 400 bytes, this is a copy of 40 × 1"),
         (
             add(kind="spin", args={"CYCLES": 1}) + copy("o", 4, source="k"),
-            r"source = 'k': 'spin' leaves nothing",
+            r"source = 'k': 'spin' has no result",
         ),
         (add() + copy("o", 400, source="m"), r"source = 'm': there is no such copy or kernel"),
         (
             add(args=ADD | {"C": "x"}) + copy("o", 400, source="x"),
-            r"'x' is overwritten by 'k': name that one, or copy it first",
+            r"'x' is overwritten by 'k': name that, or copy it first",
         ),
         (
             add(args=ADD | {"C": "x"}) + kernel("l", "vector add", 1, 1, ADD),
@@ -205,12 +205,12 @@ def add(**changes: Any) -> str:
         ),
         (
             add(args=ADD | {"C": "x"}, stream="t"),
-            r"C = 'x': the kernel would write it, and it is in another address space",
+            r"C = 'x': the kernel would write it, but it is in another address space",
         ),
         (add(args=ADD | {"C": "x"}, count=2), r"C = 'x': the kernel would write it 2 times"),
         (
             add(args=ADD | {"C": "x", "N": 99}),
-            r"C = 'x': that has 400 bytes, the kernel leaves 396",
+            r"C = 'x': that has 400 bytes, the kernel writes 396",
         ),
         (
             add(args=ADD | {"C": "k"}),
@@ -228,25 +228,25 @@ def add(**changes: Any) -> str:
             + copy("x", 402, dst_offset=2)
             + copy("y", 400)
             + kernel("k", "vector add", 1, 1, ADD),
-            r"A = 'x': that is not in words, one behind the other",
+            r"A = 'x': its data are not contiguous, aligned words",
         ),
         (
             HEAD + DATA + kernel("k", "pointer chase", 1, 9, {"NEXT": "x", "STEPS": 1}),
             r"NEXT = 'x': only a copy with data = 'permutation' can be followed",
         ),
-        (HEAD + copy("x", 6, data="permutation"), r"goes with a size that is a multiple of 4"),
+        (HEAD + copy("x", 6, data="permutation"), r"needs a size that is a multiple of 4"),
         (
             add(kind="pointer chase", args={"NEXT": "x", "STEPS": 0}),
-            r"args: STEPS = 0: at least one",
+            r"args: STEPS = 0: at least 1",
         ),
-        (add() + "[machine]\nsms = 0\n", r"\[machine\] has sms = 0: nothing there runs kernels"),
+        (add() + "[machine]\nsms = 0\n", r"\[machine\] has sms = 0: it cannot run kernels"),
         (
             add(kind="timing", args={"BASE": "x", "CYCLES": 1}),
             r"kernel = 'timing': \[machine\] has timing_core = false",
         ),
         (
             add() + "[machine]\nasids = 2\n",
-            r"in 2 address spaces, the machine has 2 ASIDs \(asids\), one of them the driver's",
+            r"in 2 address spaces, the machine has 2 ASIDs \(asids\), one of them reserved",
         ),
     ],
 )

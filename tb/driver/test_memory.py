@@ -51,7 +51,10 @@ def test_whole_again():
 def test_out_of_memory():
     memory = make(1000)
     memory.allocate(600)
-    expected = r"no 500 bytes for 'frame' on a multiple of 256: 400 of 1000 bytes are free, 400 in"
+    expected = (
+        r"no free range of 500 bytes for 'frame' aligned to 256: 400 of 1000 bytes are free, "
+        r"the largest range has 400$"
+    )
     with pytest.raises(OutOfMemory, match=expected):
         memory.allocate(500, name="frame")
 

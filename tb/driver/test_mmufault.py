@@ -136,8 +136,8 @@ def test_address_space():
         assert other is not None and (other.space, other.asid) == (None, 1)
         assert str(bound) == (
             "write of 0x11000 in address space 'video' (ASID 0) faulted with PDE: no page table "
-            "covers the address; client 0 of GPC 0, engine 0, at 0 ns; 0x11000 lies 0 bytes behind "
-            "mapping 'frame' (4096 bytes at 0x10000)"
+            "covers the address; client 0 of GPC 0, engine 0, at 0 ns; 0x11000 lies 0 bytes "
+            "past the end of mapping 'frame' (4096 bytes at 0x10000)"
         )
         spaces.release(space)
         await spaces.close(space)

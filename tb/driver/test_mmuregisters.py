@@ -11,7 +11,7 @@ from signalbox.driver.faults.fault_registers import FaultRegisters
 from signalbox.driver.memory.mmu import Mmu
 from signalbox.driver.memory.mmu_registers import MmuError, MmuRegisters
 from signalbox.driver.memory.physical import Memory
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.config import Config
 from signalbox.hw.registers import GLOBAL, MmuOperation
 from signalbox.tb.driver.fake import SPACE, FakeMachine
@@ -21,7 +21,7 @@ LIMIT = (1 << 49) - 1
 
 def run(body: Callable[[MmuRegisters, FakeMachine], Coroutine[Any, Any, None]]) -> None:
     machine = FakeMachine(Config(memory_bytes=SPACE, asids=8))
-    mmu = MmuRegisters(Control(machine))
+    mmu = MmuRegisters(ControlPort(machine))
     assert isinstance(mmu, Mmu)
     asyncio.run(asyncio.wait_for(body(mmu, machine), 20))
 
@@ -98,7 +98,7 @@ def test_fault_registers():
     async def body(mmu, machine):
         memory = Memory(machine, SPACE, base=0x5000)
         buffer = memory.allocate_pages(8192)
-        registers = FaultRegisters(Control(machine))
+        registers = FaultRegisters(ControlPort(machine))
         machine.faults.translate(4, 0x1000, 0, 1)
         assert machine.faults.pending
         await registers.enable(buffer)
@@ -127,7 +127,7 @@ def test_fault_record_under_way():
 
     async def body(mmu, machine):
         memory = Memory(machine, SPACE, base=0x5000)
-        registers = FaultRegisters(Control(machine))
+        registers = FaultRegisters(ControlPort(machine))
         for _ in range(2):
             machine.faults.landing, began = 20, machine.now()
             await registers.enable(memory.allocate_pages(4096))

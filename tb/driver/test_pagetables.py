@@ -81,7 +81,7 @@ def test_sizes_side_by_side():
     tables.map(BIG, 0, SMALL, read_only=True)
     space.expect(5, Page(0, BIG, BIG))
     space.expect(BIG + 5, Page(BIG, 0, SMALL, read_only=True))
-    with pytest.raises(MapError, match="0x0 is mapped already"):
+    with pytest.raises(MapError, match="0x0 is already mapped"):
         tables.map(0, 0, HUGE, page_size=HUGE)
     tables.unmap(0, BIG + SMALL)
     free = space.memory.free_bytes
@@ -113,10 +113,10 @@ def test_protect():
         (lambda t: t.map(0, 1, SMALL), "physical 0x1 are not whole pages"),
         (lambda t: t.map(0, 1 << 40, SMALL), "inside the"),
         (lambda t: t.map(1 << 49, 0, SMALL), "outside the 49-bit address space"),
-        (lambda t: t.map(BIG, 0, SMALL), "mapped already, by the page of 65536 bytes at 0x10000"),
+        (lambda t: t.map(BIG, 0, SMALL), "already mapped, by the page of 65536 bytes at 0x10000"),
         (lambda t: t.unmap(0, SMALL), "0x0 is not mapped"),
-        (lambda t: t.unmap(BIG, SMALL), "a part only of the page of 65536 bytes"),
-        (lambda t: t.protect(BIG + SMALL, SMALL, read_only=True), "a part only of the page"),
+        (lambda t: t.unmap(BIG, SMALL), "cover only part of the page of 65536 bytes"),
+        (lambda t: t.protect(BIG + SMALL, SMALL, read_only=True), "cover only part of the page"),
     ],
 )
 def test_refused(action, message: str):
@@ -134,9 +134,9 @@ def test_overlaps():
     space = Space()
     tables = space.tables
     tables.map(BIG, BIG, BIG, page_size=BIG)
-    with pytest.raises(MapError, match=r"0x11000 is mapped already, by .* 65536 bytes at 0x10000"):
+    with pytest.raises(MapError, match=r"0x11000 is already mapped, by .* 65536 bytes at 0x10000"):
         tables.map(BIG + SMALL, 0, SMALL)
-    with pytest.raises(MapError, match=r"0x0 is mapped already, by .* 65536 bytes at 0x10000"):
+    with pytest.raises(MapError, match=r"0x0 is already mapped, by .* 65536 bytes at 0x10000"):
         tables.map(0, 0, HUGE, page_size=HUGE)
     space.expect(0, None)
     space.expect(BIG + SMALL, Page(BIG, BIG, BIG))

@@ -55,7 +55,7 @@ def test_names():
         *(AUTO, WIDE, DEEP, AFFINITY)
     ]
     assert placement(DEEP) is DEEP
-    with pytest.raises(PlacementError, match="'narrow' is no placement: there are auto, wide"):
+    with pytest.raises(PlacementError, match="'narrow' is not a placement: choose from auto, wide"):
         placement("narrow")
 
 
@@ -63,7 +63,9 @@ def test_environment():
     assert from_environment({}) is AUTO
     assert from_environment({VARIABLE: ""}) is AUTO
     assert from_environment({VARIABLE: "affinity"}) is AFFINITY
-    with pytest.raises(PlacementError, match="variable SIGNALBOX_PLACEMENT: 'x' is no placement"):
+    with pytest.raises(
+        PlacementError, match="variable SIGNALBOX_PLACEMENT: 'x' is not a placement"
+    ):
         from_environment({VARIABLE: "x"})
 
 
@@ -103,7 +105,7 @@ def test_order_of_choices(monkeypatch):
         # Who opens the context next finds it as new.
         await stream.close()
         assert await used(machine, await device.stream()) == AFFINITY
-        with pytest.raises(PlacementError, match="'far' is no placement"):
+        with pytest.raises(PlacementError, match="'far' is not a placement"):
             await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, policy="far")
 
     async def by_settings(device, machine):

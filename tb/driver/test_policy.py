@@ -113,7 +113,7 @@ def test_only_usable_channels():
     assert [policy.channel(0, {1}) for _ in range(2)] == [1, 1]
     assert policy.channel(0, ALL) == 2
     with pytest.raises(
-        PolicyError, match=r"of the channels of priority -1 \(4, 5\) none is usable"
+        PolicyError, match=r"none of the channels of priority -1 \(4, 5\) is usable"
     ):
         policy.channel(-1, {0, 1, 2, 3, 6})
 

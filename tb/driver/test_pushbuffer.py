@@ -124,7 +124,7 @@ def test_compute():
         (lambda p: p.invalidate(0x1800), r"page directory = 0x1800 is not a multiple of 4096"),
         (lambda p: p.invalidate(1 << 59), r"page directory = 0x800000000000000 does not fit its"),
         (lambda p: p.invalidate(0, 1 << 49), r"address = 0x2000000000000 does not fit its 49 bits"),
-        (lambda p: p.invalidate(address=0x1000), r"address = 0x1000 of no address space"),
+        (lambda p: p.invalidate(address=0x1000), r"address = 0x1000 without an address space"),
         (lambda p: p.raw(-1), r"dword = -0x1 does not fit its 32 bits"),
         (lambda p: p.launch_task(0x180), r"record 0x180 is not a multiple of 256"),
         (lambda p: p.launch_task(1 << 40), r"record 0x10000000000 does not fit 40 bits"),
@@ -171,7 +171,7 @@ def test_headers_without_methods_are_named():
         "    0: 0x00000000: no operation",
         "    1: 0x20000040: INC_METHOD of no dwords",
         "    2: 0x00030010: USE_SUB_DEV_MASK",
-        "    3: 0xe0000000: END_PB_SEGMENT, which skips the 2 dwords behind it",
+        "    3: 0xe0000000: END_PB_SEGMENT, which skips the 2 dwords after it",
     ]
 
 

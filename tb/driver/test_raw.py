@@ -304,20 +304,20 @@ def test_json(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("chanel = 1", r"image.toml: the top level: unknown key 'chanel'; known are address, chan"),
+        ("chanel = 1", r"image.toml: the top level: unknown key 'chanel'; known keys: address, "),
         ("channel = -1", r"channel = -1 is not a number of 40 bits"),
         ("privileged = 1", r"privileged = 1 is not true or false"),
         ("segment = 1", r"segment is not a list of tables"),
         ("[[segment]]\nhex = '00'", r"segment 1: address is missing"),
         ("[[segment]]\naddress = 0", r"segment 1: give exactly one of hex, file, fill"),
         ("[[segment]]\naddress = 0\nhex = 'xy'", r"segment 1: hex = 'xy': non-hexadecimal"),
-        ("[[segment]]\naddress = 0\nhex = ''", r"segment 1: there are no bytes"),
+        ("[[segment]]\naddress = 0\nhex = ''", r"segment 1: it has no bytes"),
         ("[[segment]]\naddress = 0\nfile = 'no.bin'", r"file = 'no.bin': .*No such file"),
         ("[[segment]]\naddress = 0\nfill = 1", r"segment 1: size is missing"),
         ("[[segment]]\naddress = 0\nfill = 256\nsize = 1", r"fill = 256 is not a number of 8 bits"),
-        ("[[segment]]\naddress = 0\nhex = '00'\nsize = 1", r"size goes with fill, not with hex"),
+        ("[[segment]]\naddress = 0\nhex = '00'\nsize = 1", r"size is for fill, not for hex"),
         ("[[semaphore]]\nslot = 1", r"semaphore 1: value is missing"),
-        ("=", r"image.toml: cannot be understood"),
+        ("=", r"image.toml: cannot be parsed"),
         (
             "[[segment]]\naddress=0\nhex='0000'\n[[segment]]\naddress=1\nhex='00'",
             r"segments '0x0' \(0x0 … 0x2\) and '0x1' \(0x1 …\) overlap",
@@ -339,7 +339,7 @@ def test_example():
 
 
 def test_file_errors(tmp_path: Path):
-    with pytest.raises(ImageError, match=r"odd.txt:2: 'nop' is no hexadecimal dword"):
+    with pytest.raises(ImageError, match=r"odd.txt:2: 'nop' is not a hexadecimal dword"):
         load_dwords(write(tmp_path, "odd.txt", "1 2 # 3\nnop"))
     with pytest.raises(ImageError, match=r"long.txt:1: 123456789 does not fit 32 bits"):
         load_dwords(write(tmp_path, "long.txt", "123456789"))
@@ -351,7 +351,7 @@ def test_file_errors(tmp_path: Path):
         load_dwords(write(tmp_path, "empty.bin", b""))
     with pytest.raises(ImageError, match="cannot be read"):
         load_dwords(tmp_path / "missing.bin")
-    with pytest.raises(ImageError, match="this is a memory image, which goes beside a pushbuffer"):
+    with pytest.raises(ImageError, match="this is a memory image, not a pushbuffer"):
         load_dwords(write(tmp_path, "image.toml", ""))
 
 
@@ -360,7 +360,7 @@ def test_does_not_fit():
         execute([0], MemoryImage(channel=9))
     large = parse_image({"segment": [{"address": 0xFF_0000_0000, "fill": 0, "size": SPACE}]})
     with pytest.raises(
-        ImageError, match=r"no room for all of the image: no 8388608 bytes .* --mem"
+        ImageError, match=r"no room for all of the image: no free range of 8388608 bytes .* --mem"
     ):
         execute([0], large)
     window = parse_image({"segment": [{"address": 0xFF_FFFF_0010, "hex": "00"}]})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.driver.memory.address_space import PAGEWISE, AddressSpace, SpaceError
+from signalbox.driver.memory.address_space import PAGE_INVALIDATION_LIMIT, AddressSpace, SpaceError
 from signalbox.driver.memory.asids import AddressSpaces, OutOfAsids
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, OutOfMemory
@@ -146,9 +146,9 @@ def test_reserved():
             async with spaces.use(space) as asid:
                 assert asid == 1
         assert kernel.asid == 0
-        with pytest.raises(SpaceError, match=r"ASID 0 is that of address space 'kernel'"):
+        with pytest.raises(SpaceError, match=r"ASID 0 belongs to address space 'kernel'"):
             spaces.create(asid=0)
-        with pytest.raises(SpaceError, match=r"ASID 1 is not reserved: \[0\] are"):
+        with pytest.raises(SpaceError, match=r"ASID 1 is not one of the reserved: \[0\]"):
             spaces.create(asid=1)
         await spaces.close(kernel)
         again = spaces.create(asid=0)
@@ -324,7 +324,17 @@ class Chaos:
         if self.buffers and self.numbers.random() < 0.3:
             return self.numbers.choice(self.buffers)
         page = self.numbers.choice((SMALL, BIG, HUGE))
-        count = 1 if page == HUGE else self.numbers.choice((1, 2, 3, PAGEWISE, PAGEWISE + 1))
+        count = (
+            1
+            if page == HUGE
+            else self.numbers.choice((
+                1,
+                2,
+                3,
+                PAGE_INVALIDATION_LIMIT,
+                PAGE_INVALIDATION_LIMIT + 1,
+            ))
+        )
         buffer = self.memory.allocate(page * count, align=page)
         self.buffers.append(buffer)
         return buffer
@@ -332,7 +342,7 @@ class Chaos:
     def expect(self, space: AddressSpace, asid: int | None, pages: list[int]) -> None:
         """Check the commands of a change of `pages`, made while the space had `asid`."""
         expected: list[tuple] = []
-        if asid is not None and len(pages) > PAGEWISE:
+        if asid is not None and len(pages) > PAGE_INVALIDATION_LIMIT:
             expected = [("asid", asid)]
         elif asid is not None:
             expected = [("page", asid, va) for va in pages]

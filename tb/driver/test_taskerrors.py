@@ -93,12 +93,12 @@ def test_kernel_fault():
         assert error.fault is not None and error.fault.cause is FaultType.PDE
         assert (error.fault.va, error.fault.space) == (0x1234_5000, "device")
         for words in (
-            "channel 0 halted with TASK_KERNEL (DEVICE): a warp of the task could not go on",
+            "channel 0 halted with TASK_KERNEL (DEVICE): a warp of the task faulted",
             f"at SEND_PCAS_A = {task.record >> 8:#010x} of subchannel 1",
             f"task 'store' (record {task.record:#x})",
             "had MEMORY_FAULT at",
             "(line 5 of 'store': stg [r0], r2), accessing 0x12345000",
-            "Channel.resume() goes on behind it.",
+            "Channel.resume() continues after it.",
         ):
             assert words in str(error), str(error)
         await stream.channel.resume()
@@ -132,7 +132,7 @@ def test_without_address():
         error = await error_of(await stream.launch(WRONG, 1, 1, {"N": 0}))
         assert error.warp is not None and error.warp.cause is CoreCause.MASK_STACK
         assert error.warp.va is None and error.fault is None
-        assert "line 4 of 'wrong': pop: too many lane masks" not in str(error)
+        assert "line 4 of 'wrong': pop: overflow or underflow" not in str(error)
         assert "(line 4 of 'wrong': pop)" in str(error)
         await stream.channel.resume()
         assert "accessing" not in str(error)
@@ -192,9 +192,9 @@ def test_several_fail():
 @pytest.mark.parametrize(
     ("low", "value", "cause", "check", "words"),
     [
-        (580, 4, Cause.TASK_MODEL, SkedCheck.NONE, "of another version, or uses what is not"),
+        (580, 4, Cause.TASK_MODEL, SkedCheck.NONE, "has another version, or uses features not"),
         (648, 0, Cause.TASK_CHECK, SkedCheck.REGISTER_COUNT, "SKEDCHECK 6 REGISTER_COUNT"),
-        (1536, 4, Cause.TASK_CHECK, SkedCheck.PROGRAM, "SKEDCHECK 13 PROGRAM: the program is not"),
+        (1536, 4, Cause.TASK_CHECK, SkedCheck.PROGRAM, "SKEDCHECK 13 PROGRAM: the program addre"),
         (544, 0x3FFFF, Cause.TASK_CHECK, SkedCheck.SHARED_MEMORY, "SKEDCHECK 14 SHARED_MEMORY"),
         (592, 0, Cause.TASK_CHECK, SkedCheck.DIMENSION_ZERO, "SKEDCHECK 16 DIMENSION_ZERO"),
         (142, 1, Cause.TASK_CHECK, SkedCheck.DEPENDENCE, "SKEDCHECK 36 DEPENDENCE"),
@@ -326,7 +326,7 @@ def test_lost_task():
         with pytest.raises(TaskListError, match="lost a task"):
             await task.synchronize()
         machine.compute.broken_lists = False
-        with pytest.raises(TaskLost, match=r"task 'spin' \(record 0x.*\) is over without"):
+        with pytest.raises(TaskLost, match=r"task 'spin' \(record 0x.*\) has ended without"):
             await task.synchronize()
         await goes_on(device, stream)
 

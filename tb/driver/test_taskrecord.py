@@ -73,16 +73,16 @@ def test_releases_and_dependent_task() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"grid": (0, 1, 1)}, "has none"),
+        ({"grid": (0, 1, 1)}, "is empty"),
         ({"grid": (1 << 31, 2, 1)}, "2\\^32 blocks"),
         ({"grid": (1, 1 << 16, 1)}, "CTA_RASTER_HEIGHT = 0x10000 does not fit its 16 bits"),
-        ({"program": 4}, "no multiple of 8"),
-        ({"program": 1 << 49}, "past 49 bits"),
+        ({"program": 4}, "not a multiple of 8"),
+        ({"program": 1 << 49}, "does not fit 49 bits"),
         ({"priority": 64}, "priority = 64"),
-        ({"argument_bytes": 8}, "no multiple of 16"),
+        ({"argument_bytes": 8}, "not a multiple of 16"),
         ({"releases": (Release(0, 0),) * 4}, "4 releases: 3 at most"),
         ({"releases": (Release(1 << 40, 0),)}, "RELEASE0_ADDRESS_UPPER = 0x100 does not fit"),
-        ({"dependent": 0x80}, "no multiple of 256"),
+        ({"dependent": 0x80}, "not a multiple of 256"),
     ],
 )
 def test_refused(changes: dict, message: str) -> None:

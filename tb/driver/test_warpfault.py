@@ -3,7 +3,7 @@
 import asyncio
 
 from signalbox.driver.faults.warp_fault import WarpFaults
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.errors import CoreCause
 from signalbox.tb.driver.fake import FakeMachine
 
@@ -23,7 +23,7 @@ def test_claim():
     machine = FakeMachine()
 
     async def main():
-        faults = WarpFaults(Control(machine))
+        faults = WarpFaults(ControlPort(machine))
         assert await faults.claim(3, lambda at: True) is None
         tell(machine, 5, 3, 0x1_2345_6780, 0x1_FFFF_FFFF_F004)
         await faults.read()
@@ -47,7 +47,7 @@ def test_unknown_cause():
     machine = FakeMachine()
 
     async def main():
-        faults = WarpFaults(Control(machine))
+        faults = WarpFaults(ControlPort(machine))
         tell(machine, 13, 0, 0x1000, 0)
         found = await faults.claim(0, lambda at: True)
         assert found is not None and found.cause == 13

@@ -10,7 +10,6 @@ from signalbox import driver
 from signalbox.driver.device import Device
 from signalbox.driver.faults.channel_error import ChannelError
 from signalbox.driver.runtime.stream import Stream
-from signalbox.driver.workload.entries import WorkloadError
 from signalbox.driver.workload.reader import load, parse
 from signalbox.driver.workload.repairs import Repairs
 from signalbox.driver.workload.replay import SpaceRecord, VerifyError, run
@@ -25,6 +24,7 @@ from signalbox.driver.workload.report import (
     streams_table,
 )
 from signalbox.driver.workload.specs import Workload, requests
+from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 EXAMPLES = {
@@ -304,10 +304,10 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ("x = ", r"w: not TOML"),
         (
             COPY + "size = 4\nsizes = 3",
-            r"w: copy 1 \('c'\): unknown key 'sizes'; known are after, at",
+            r"w: copy 1 \('c'\): unknown key 'sizes'; known keys: after, at",
         ),
         ("[stream]\nname='s'", r"stream is not a list of tables: write \[\[stream\]\]"),
-        (STREAM + STREAM, r"stream 2 \('s'\): name = 's' is there twice"),
+        (STREAM + STREAM, r"stream 2 \('s'\): name = 's' is used twice"),
         ("[[stream]]\npriority = 1", r"stream 1: name is missing"),
         (
             "[[stream]]\nname='s'\npriority = 'x'",
@@ -315,29 +315,29 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ),
         (COPY, r"copy 1 \('c'\): size is missing"),
         (COPY + "size = -4", r"copy 1 \('c'\): size = -4 is outside 1 … "),
-        (COPY + "size = 4\nwidth = 4", r"size and width exclude each other"),
+        (COPY + "size = 4\nwidth = 4", r"size and width are mutually exclusive"),
         (COPY + "width = 4", r"height is missing"),
         (COPY + "size = 4294967296", r"size = 4294967296 is outside 1 … 4294967295"),
         (COPY + "width = 4294967296\nheight = 1", r"width = 4294967296 is outside 1 … 4294967295"),
         (COPY + "width = 1\nheight = 4294967296", r"height = 4294967296 is outside 1 … 4294967295"),
         (COPY + "width = 4\nheight = 2\ndst_pitch = 3", r"dst_pitch = 3 is outside 4 …"),
         (COPY + "size = 4\nat = true", r"at = True is not an integer"),
-        (COPY + "size = 4\ndata = 'noise'", r"data = 'noise' is none of 'random', 'picture'"),
+        (COPY + "size = 4\ndata = 'noise'", r"data = 'noise' is not one of 'random', 'picture'"),
         (
             COPY + "size = 4\nunmapped = 'all'",
-            r"unmapped = 'all' is none of 'source', 'destination'",
+            r"unmapped = 'all' is not one of 'source', 'destination'",
         ),
-        (COPY + "size = 4\nunmapped = true", r"unmapped = True is not a text"),
-        (COPY + "size = 4\nrepair_after = 9", r"copy 1 \('c'\): repair_after goes with unmapped"),
+        (COPY + "size = 4\nunmapped = true", r"unmapped = True is not a string"),
+        (COPY + "size = 4\nrepair_after = 9", r"copy 1 \('c'\): repair_after needs unmapped"),
         (
             COPY + "size = 4\nunmapped = 'source'\nrepair_after = -1",
             r"repair_after = -1 is outside",
         ),
         (
             COPY + "size = 4\n[[copy]]\nstream='s'\nsize=4\nsource='c'\nunmapped='source'",
-            r"copy 2: unmapped = 'source' is for fresh data, not for what another copy brings",
+            r"copy 2: unmapped = 'source' is for fresh data, not for those of another copy",
         ),
-        (COPY + "size = 4\nafter = 'x'", r"after = 'x' is not a list of texts"),
+        (COPY + "size = 4\nafter = 'x'", r"after = 'x' is not a list of strings"),
         (COPY + "size = 4\nafter = ['x']", r"copy 1 \('c'\): after = 'x': there is no such copy"),
         (COPY + "size = 4\nafter = ['c']", r"copies or kernels wait for each other: c → c"),
         (STREAM + "[[copy]]\nstream='t'\nsize=1", r"copy 1: stream = 't': there is no such stream"),
@@ -352,7 +352,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ),
         (
             COPY + "size = 4\n[[copy]]\nstream = 's'\nsize = 4\nsource = 'c'\ndata = 'random'",
-            r"data is settled by source = 'c'",
+            r"data is determined by source = 'c'",
         ),
         (
             COPY + "size=4\nafter=['d']\n[[copy]]\nname='d'\nstream='s'\nsize=4\nafter=['c']",
@@ -365,9 +365,9 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ("[machine]\nwheels = 1\n" + COPY + "size=1", r"\[machine\]: unknown key 'wheels'"),
         (
             "[policy]\nkind = 'fair'\n" + COPY + "size=1",
-            r"kind = 'fair' is none of 'priority', 'count-first', 'none'",
+            r"kind = 'fair' is not one of 'priority', 'count-first', 'none'",
         ),
-        (COPY + "size=1\n[[space]]\nname='a'\n[[space]]\nname='a'", r"space 2 .* is there twice"),
+        (COPY + "size=1\n[[space]]\nname='a'\n[[space]]\nname='a'", r"space 2 .* is used twice"),
         (
             "[[stream]]\nname='s'\nspace='a'",
             r"stream 1 \('s'\): space = 'a': there is no such address space",
@@ -376,7 +376,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
             "[machine]\nchannels = 1\n[[space]]\nname='a'\n[[stream]]\nname='t'\nspace='a'\n"
             + COPY
             + "size=1",
-            r"stream 's': of the channels of priority 0 \(0\) none is usable: other address spaces",
+            r"stream 's': none of the channels of priority 0 \(0\) is usable: other address spaces",
         ),
         (
             "[machine]\nasids = 1\n[[space]]\nname='a'\n[[stream]]\nname='t'\nspace='a'\n"
@@ -392,7 +392,7 @@ COPY = STREAM + "[[copy]]\nname = 'c'\nstream = 's'\n"
         ),
         (
             "[machine]\ncounters = 1\n[policy]\nlevels = 3\n" + COPY + "size=1",
-            r"levels = 3 need 2 counting semaphores, the machine has 1",
+            r"levels = 3 needs 2 counting semaphores, the machine has 1",
         ),
     ],
 )

@@ -22,7 +22,7 @@ import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.memory.page_tables import PageTables
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE
 from signalbox.hw.errors import CODE_OF, Cause
 from signalbox.hw.methods import AcquireTimer, GpEntry, SemOp, pack
@@ -108,7 +108,7 @@ class Bench:
     def __init__(self, dut: Any, machine: SimMachine, spaces: BenchSpaces) -> None:
         self.dut = dut
         self.machine = machine
-        self.control = Control(machine)
+        self.control = ControlPort(machine)
         self.numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
         self.spaces = spaces
         self.began = machine.now()

@@ -3,7 +3,7 @@
 from signalbox.driver.memory.mmu_registers import MmuRegisters
 from signalbox.driver.memory.page_tables import PageTables
 from signalbox.driver.memory.physical import Memory
-from signalbox.driver.platform.control_port import Control
+from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.page_tables import PAGE_SIZES
 from signalbox.tb.sim.machine import SimMachine
@@ -27,13 +27,13 @@ class BenchSpaces:
 
     def __init__(self, machine: SimMachine, size: int) -> None:
         self.size = size
-        self.mmu = MmuRegisters(Control(machine))
+        self.mmu = MmuRegisters(ControlPort(machine))
         self.memory = Memory(machine, size, base=TABLES_AT)
 
     @classmethod
     async def same_addresses(cls, machine: SimMachine) -> "BenchSpaces":
         """On a machine that was just reset; ASID 0 is bound to `identity`."""
-        spaces = cls(machine, await Control(machine).read64("MEMORY_BYTES"))
+        spaces = cls(machine, await ControlPort(machine).read64("MEMORY_BYTES"))
         await spaces.bind(0, spaces.identity())
         return spaces
 

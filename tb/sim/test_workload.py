@@ -12,8 +12,8 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from signalbox.driver.workload import report
-from signalbox.driver.workload.entries import WorkloadError
 from signalbox.driver.workload.reader import load, parse
+from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.tb import timeline, workload
 from signalbox.tb.folders import ROOT
 from signalbox.tb.sim import trace

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.driver.memory.physical import page_for
-from signalbox.driver.workload.entries import WorkloadError
 from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.repairs import FaultRecord
 from signalbox.driver.workload.replay import CopyRecord, KernelRecord, Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
+from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw.config import Config
 from signalbox.hw.sm.port import CoreFactory
 from signalbox.hw.top import Signalbox

@@ -1,4 +1,4 @@
-"""What a workload's copies and kernels leave in memory, and whether it is there."""
+"""Expected contents of memory after a workload's copies and kernels, and their verification."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,26 @@ import numpy as np
 from signalbox.driver.memory.address_space import AddressSpace
 from signalbox.driver.memory.physical import Buffer
 
-__all__ = ["GUARD", "Held", "VerifyError", "lines"]
+__all__ = ["GUARD", "ExpectedData", "VerifyError", "lines"]
 
 GUARD = 32
-"""Bytes behind every destination that must stay as they are."""
+"""Guard bytes after every destination, which must not change."""
 
 
 class VerifyError(AssertionError):
-    """A copy or a kernel left other bytes than it should have."""
+    """A copy or kernel left wrong bytes in memory."""
 
 
 @dataclass(eq=False)
-class Held:
-    """Data in a buffer from byte `offset` on, with `pitch` bytes from line to line.
+class ExpectedData:
+    """Data expected in a buffer.
 
-    `image` are the data, lines of bytes; `canvas` what the whole buffer held before.
+    Members
+    -------
+    offset : first byte of the data in the buffer.
+    pitch : bytes from line to line.
+    image : expected data, an array of lines of bytes.
+    canvas : initial contents of the whole buffer.
     """
 
     buffer: Buffer
@@ -32,16 +37,16 @@ class Held:
 
     @property
     def words(self) -> np.ndarray:
-        """The data as a copy of words."""
+        """Copy of the data as 32-bit words."""
         return self.image.reshape(-1).view(np.uint32).copy()
 
-    def overwritten(self, words: np.ndarray) -> "Held":
-        """With other data in the same place."""
+    def overwritten(self, words: np.ndarray) -> "ExpectedData":
+        """The same place with other data."""
         image = words.view(np.uint8).reshape(self.image.shape)
-        return Held(self.buffer, self.offset, self.pitch, image, self.canvas)
+        return ExpectedData(self.buffer, self.offset, self.pitch, image, self.canvas)
 
     async def address_in(self, space: AddressSpace) -> int:
-        """Where it lies; in a space that has not mapped it, it is mapped, to be read."""
+        """Virtual address in a space. If the buffer is not mapped there, it is mapped read-only."""
         if not space.has(self.buffer):
             await space.map(self.buffer, read_only=True)
         return space.at(self.buffer, self.offset)
@@ -62,7 +67,7 @@ class Held:
 
 
 def lines(array: np.ndarray, offset: int, pitch: int, shape: tuple[int, ...]) -> np.ndarray:
-    """View of the bytes of an image, so many lines of so many bytes, that begins at `offset`."""
+    """View of an image at `offset` in an array; `shape` is (lines, bytes per line)."""
     height, width = shape
     area = array[offset : offset + pitch * height]
     return area.reshape(height, pitch)[:, :width]

@@ -1,22 +1,22 @@
-"""Tables of a workload file: their values, checked, and errors that name file, table and key."""
+"""Checked access to the tables of a workload file; errors name file, table and key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LONGEST", "Entry", "WorkloadError"]
+__all__ = ["LONGEST", "Table", "WorkloadError"]
 
 LONGEST = 1 << 40
-"""Bound of times and counts, far beyond what can be simulated."""
+"""Upper bound of times and counts, far beyond any simulation."""
 
 
 class WorkloadError(ValueError):
-    """A workload file that says something impossible; names file, entry and field."""
+    """A workload file is not valid; the message names file, table and key."""
 
 
 @dataclass
-class Entry:
-    """A table of the file, and what to call it."""
+class Table:
+    """A table of the file; `what` names it in errors. All methods raise `WorkloadError`."""
 
     file: str
     what: str
@@ -28,7 +28,7 @@ class Entry:
     def known(self, keys: set[str]) -> None:
         for key in self.values:
             if key not in keys:
-                raise self.error(f"unknown key {key!r}; known are {', '.join(sorted(keys))}")
+                raise self.error(f"unknown key {key!r}; known keys: {', '.join(sorted(keys))}")
 
     def table(self, key: str) -> Mapping[str, Any]:
         value = self.values.get(key, {})
@@ -36,16 +36,16 @@ class Entry:
             raise self.error(f"{key} is not a table: write [{key}]")
         return value
 
-    def tables(self, key: str) -> list["Entry"]:
+    def tables(self, key: str) -> list["Table"]:
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.error(f"{key} is not a list of tables: write [[{key}]]")
-        entries = []
+        found = []
         for number, item in enumerate(value, 1):
             name = item.get("name")
             title = f" ({name!r})" if isinstance(name, str) else ""
-            entries.append(Entry(self.file, f"{key} {number}{title}", item))
-        return entries
+            found.append(Table(self.file, f"{key} {number}{title}", item))
+        return found
 
     def number(self, key: str, default: int | None, low: int = 0, high: int = LONGEST) -> int:
         value = self.values.get(key, default)
@@ -62,13 +62,13 @@ class Entry:
         if value is None:
             raise self.error(f"{key} is missing")
         if not isinstance(value, str) or not value:
-            raise self.error(f"{key} = {value!r} is not a text")
+            raise self.error(f"{key} = {value!r} is not a string")
         if choices and value not in choices:
-            raise self.error(f"{key} = {value!r} is none of {', '.join(map(repr, choices))}")
+            raise self.error(f"{key} = {value!r} is not one of {', '.join(map(repr, choices))}")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(f"{key} = {value!r} is not a list of texts")
+            raise self.error(f"{key} = {value!r} is not a list of strings")
         return tuple(value)
