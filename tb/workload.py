@@ -20,8 +20,8 @@ from signalbox.driver.workload import report
 from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.replay import Result, SpaceRecord
 from signalbox.driver.workload.specs import Workload
-from signalbox.hw import options
 from signalbox.driver.workload.toml_table import WorkloadError
+from signalbox.hw import options
 from signalbox.hw.config import Config
 from signalbox.hw.options import program
 from signalbox.hw.sm.port import CoreError
