@@ -1,10 +1,11 @@
-"""Register slice for ready/valid streams."""
+"""Register slice and FIFO for ready/valid streams."""
 
-from amaranth import Module, ShapeLike, Signal
+from amaranth import Module, Shape, ShapeLike, Signal, Value
 from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["StreamRegister"]
+__all__ = ["StreamFIFO", "StreamRegister"]
 
 
 class StreamRegister(wiring.Component):
@@ -46,4 +47,41 @@ class StreamRegister(wiring.Component):
                 m.d.sync += self.o.payload.eq(self.i.payload)
         with m.Elif(self.i.valid):
             m.d.sync += self.full.eq(1)
+        return m
+
+
+class StreamFIFO(wiring.Component):
+    """FIFO of a stream, its payloads in RAM behind an output register.
+
+    One payload per cycle; latency 2 cycles. Room for `depth` payloads, one of them in the output
+    register, which fills a cycle after the RAM: to hold N payloads at any moment, `depth` is N + 1.
+
+    Members
+    -------
+    i : input, stream of `shape`.
+    o : output, stream of `shape`.
+    level : number of payloads held, 0 to `depth`.
+    """
+
+    def __init__(self, shape: ShapeLike, depth: int) -> None:
+        self._shape, self._depth = shape, depth
+        super().__init__({
+            "i": In(stream.Signature(shape)),
+            "o": Out(stream.Signature(shape)),
+            "level": Out(range(depth + 1)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        width = Shape.cast(self._shape).width
+        m.submodules.fifo = fifo = SyncFIFOBuffered(width=width, depth=self._depth)
+        m.d.comb += [
+            fifo.w_en.eq(self.i.valid),
+            fifo.w_data.eq(self.i.payload),
+            self.i.ready.eq(fifo.w_rdy),
+            self.o.valid.eq(fifo.r_rdy),
+            Value.cast(self.o.payload).eq(fifo.r_data),
+            fifo.r_en.eq(self.o.ready),
+            self.level.eq(fifo.level),
+        ]
         return m

@@ -2,8 +2,9 @@
 
 from amaranth import Module, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.lib.stream import StreamFIFO
 
 __all__ = ["ResponseOrder", "pending_response"]
 
@@ -53,16 +54,14 @@ class ResponseOrder(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         # One more than the limit, as the output register fills a cycle after the memory.
-        m.submodules.queue = queue = SyncFIFOBuffered(
-            width=pending_response().size, depth=self.limit + 1
-        )
+        m.submodules.queue = queue = StreamFIFO(pending_response(), self.limit + 1)
         m.d.comb += [
-            queue.w_en.eq(self.push),  # never full: pushed bursts were admitted
-            queue.w_data.eq(self.pushed),
-            self.valid.eq(queue.r_rdy),
-            self.head.eq(queue.r_data),
+            queue.i.valid.eq(self.push),  # never full: pushed bursts were admitted
+            queue.i.payload.eq(self.pushed),
+            self.valid.eq(queue.o.valid),
+            self.head.eq(queue.o.payload),
             self.absent.eq(self.valid & self.head.absent),
-            queue.r_en.eq(self.pop),
+            queue.o.ready.eq(self.pop),
         ]
 
         # Counted a cycle late, to keep the arbiter's path short. `room` is conservative by the one

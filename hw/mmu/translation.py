@@ -2,14 +2,13 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, select
 from signalbox.hw.lib.shared import Shared
-from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
 from signalbox.hw.mmu.asid_table import AsidTable, asid_row
 from signalbox.hw.mmu.l1_tlb import L1Tlb
 from signalbox.hw.mmu.l2_tlb import L2Tlb
@@ -181,20 +180,18 @@ class Mmu(wiring.Component):
         """Misses of the second level go to the walker, its results come back as refills."""
         l2, walker, spaces = self._l2, self._walker, self._spaces
         # One more entry, as the output register fills a cycle after the memory.
-        m.submodules.queue = queue = SyncFIFOBuffered(
-            width=self._request.size, depth=(1 << self._number.size) + 1
-        )
+        m.submodules.queue = queue = StreamFIFO(self._request, (1 << self._number.size) + 1)
         missed = Signal(self._request)
-        waits = data.View(self._request, queue.r_data)
+        waits = data.View(self._request, queue.o.payload)
         back = data.View(self._request, walker.result.p.tag)
         names = self._request.members
         m.d.comb += [
             [missed[name].eq(l2.missed[name]) for name in names],
-            queue.w_en.eq(l2.missed.valid),
-            queue.w_data.eq(missed),
-            queue.r_en.eq(walker.request.ready),
-            walker.request.valid.eq(queue.r_rdy),
-            walker.request.p.tag.eq(queue.r_data),
+            queue.i.valid.eq(l2.missed.valid),
+            queue.i.payload.eq(missed),
+            queue.o.ready.eq(walker.request.ready),
+            walker.request.valid.eq(queue.o.valid),
+            walker.request.p.tag.eq(queue.o.payload),
             walker.request.p.asid.eq(waits.asid),
             walker.request.p.vpn.eq(waits.vpn),
             l2.walked.valid.eq(walker.result.valid),

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, Config
 from signalbox.hw.lib.arbiter import RoundRobin
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.register import RegisterPort
 from signalbox.hw.records.semaphore import (
@@ -347,9 +347,7 @@ class SemaphoreUnit(wiring.Component):
         """Queues an in-memory operation. There is always room, as a client has one operation
         outstanding."""
         entry = Signal(in_memory_operation(self.config))
-        m.submodules.queue = queue = SyncFIFOBuffered(
-            width=len(entry.as_value()), depth=len(self.client)
-        )
+        m.submodules.queue = queue = StreamFIFO(entry.shape(), len(self.client))
         entered = Signal()
         m.d.sync += [
             entered.eq(enters),
@@ -361,12 +359,10 @@ class SemaphoreUnit(wiring.Component):
             entry.payload.eq(taken.payload),
         ]
         m.d.comb += [
-            queue.w_data.eq(entry),
-            queue.w_en.eq(entered),
-            fence.operation.valid.eq(queue.r_rdy),
-            fence.operation.payload.as_value().eq(queue.r_data),
-            queue.r_en.eq(fence.operation.ready),
+            queue.i.payload.eq(entry),
+            queue.i.valid.eq(entered),
         ]
+        connect(m, queue.o, fence.operation)
 
     def _respond(
         self,

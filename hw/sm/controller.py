@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import select
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.placement import ENDS_WAITING, SmLink, kernel_word
 from signalbox.hw.sm.block_needs import BlockNeeds
 from signalbox.hw.sm.block_table import BlockTable
@@ -153,7 +153,7 @@ class SmController(wiring.Component):
         """Warp ends, and a queue of the rows of ended blocks. An end is accepted only while the
         queue is sure to have room for its block."""
         config, blocks, warps = self._config, self._blocks, self._warps
-        m.submodules.queue = queue = SyncFIFOBuffered(width=config.row_bits, depth=ENDS_WAITING)
+        m.submodules.queue = queue = StreamFIFO(config.row_bits, ENDS_WAITING)
         end, ended = self.port.end, self.link.ended
         m.d.comb += [
             end.ready.eq(queue.level <= ENDS_WAITING - _UNDER_WAY),
@@ -161,12 +161,10 @@ class SmController(wiring.Component):
             warps.end.warp.eq(end.payload),
             blocks.end.valid.eq(warps.ended.valid),
             blocks.end.slot.eq(warps.ended.slot),
-            queue.w_en.eq(blocks.over.valid),
-            queue.w_data.eq(blocks.over.row),
-            ended.valid.eq(queue.r_rdy),
-            ended.payload.eq(queue.r_data),
-            queue.r_en.eq(ended.ready),
+            queue.i.valid.eq(blocks.over.valid),
+            queue.i.payload.eq(blocks.over.row),
         ]
+        connect(m, queue.o, flipped(ended))
 
     def _free(self, m: Module) -> None:
         """Free resources; report them one cycle later, when they are available."""

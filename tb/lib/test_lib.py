@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from signalbox.hw.lib.arbiter import RoundRobin
-from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
 from signalbox.tb.runner import simulate
 from signalbox.tb.tiers import tiers
 
@@ -18,6 +18,19 @@ def test_stream_register(simulator: str) -> None:
         simulator=simulator,
         name="lib-stream",
         minimum=3,
+    )
+
+
+@pytest.mark.smoke
+def test_stream_fifo(simulator: str) -> None:
+    depth = 5
+    simulate(
+        StreamFIFO(16, depth),
+        "signalbox.tb.lib.cocotb_fifo",
+        simulator=simulator,
+        name="lib-fifo",
+        env={"DEPTH": str(depth)},
+        minimum=4,
     )
 
 

@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.memory import MemoryStatus, read_beat
 from signalbox.hw.records.placement import KernelWord, coordinates
 from signalbox.hw.sm.core.constant_cache import ReadOnlyCache
@@ -280,7 +280,7 @@ class Fetch(wiring.Component):
     def _queue(self, m: Module, goes: Value, final: data.View, op: Value) -> None:
         """Enqueue the instruction; there is room for all picked warps."""
         shape = instruction(self._config)
-        m.submodules.queue = queue = SyncFIFOBuffered(width=shape.size, depth=_DEPTH)
+        m.submodules.queue = queue = StreamFIFO(shape, _DEPTH)
         entering, what, inside = Signal(), Signal(shape), Signal(range(_DEPTH + 1))
         single = (op == Opcode.S2R) & final.word.value[2:].any()
         known = single | (op == Opcode.LDC)
@@ -296,12 +296,10 @@ class Fetch(wiring.Component):
         taken = self.o.valid & self.o.ready
         left = self.outcome.valid & ~entering
         m.d.comb += [
-            queue.w_en.eq(entering),
-            queue.w_data.eq(what),
-            self.o.valid.eq(queue.r_rdy),
-            self.o.payload.eq(queue.r_data),
-            queue.r_en.eq(self.o.ready),
+            queue.i.valid.eq(entering),
+            queue.i.payload.eq(what),
         ]
+        connect(m, queue.o, flipped(self.o))
         # A grant being used now appears in `pick` only in the next cycle.
         m.d.sync += [
             inside.eq(inside + self.pick.valid - taken - left),

@@ -2,12 +2,11 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
-from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
 from signalbox.hw.sm.core.coalescer import Coalescer, access, first_failure, gathered_words
 from signalbox.hw.sm.core.memory_rows import MemoryRows
@@ -100,22 +99,22 @@ class LoadStoreUnit(wiring.Component):
             "places": self._access["places"].shape,
         })
         entry, head = Signal(layout), Signal(layout)
-        m.submodules.loads = order = SyncFIFOBuffered(width=layout.size, depth=OUTSTANDING)
+        m.submodules.loads = order = StreamFIFO(layout, OUTSTANDING)
         beat_shape = read_beat(self._config)
-        m.submodules.beats = beats = SyncFIFOBuffered(width=beat_shape.size, depth=OUTSTANDING)
+        m.submodules.beats = beats = StreamFIFO(beat_shape, OUTSTANDING)
         beat, real = Signal(beat_shape), one.mask.any()
         taken = Signal()
         m.d.comb += [
             *(entry[name].eq(value) for name, value in kept.items()),
             entry.places.eq(one.places),
-            self.ask.valid.eq(wanted & real & order.w_rdy),
-            taken.eq(order.w_rdy & (self.ask.ready | ~real)),
-            order.w_en.eq(wanted & taken),
-            order.w_data.eq(entry),
-            head.eq(order.r_data),
-            beats.w_en.eq(self.beat.valid),
-            beats.w_data.eq(self.beat.beat),
-            beat.eq(beats.r_data),
+            self.ask.valid.eq(wanted & real & order.i.ready),
+            taken.eq(order.i.ready & (self.ask.ready | ~real)),
+            order.i.valid.eq(wanted & taken),
+            order.i.payload.eq(entry),
+            head.eq(order.o.payload),
+            beats.i.valid.eq(self.beat.valid),
+            beats.i.payload.eq(self.beat.beat),
+            beat.eq(beats.o.payload),
         ]
         self._request(m, self.ask, one)
         self._loaded(m, order, head, beats, beat)
@@ -127,12 +126,12 @@ class LoadStoreUnit(wiring.Component):
         real, here, moves = head.mask.any(), Signal(), Signal()
         good = real & (beat.status == MemoryStatus.OK)
         m.d.comb += [
-            here.eq(order.r_rdy & (beats.r_rdy | ~real)),
+            here.eq(order.o.valid & (beats.o.valid | ~real)),
             result.valid.eq(here & good & (ends.ready | ~head.last)),
             ends.valid.eq(here & head.last & (result.ready | ~good)),
             moves.eq(here & (result.ready | ~good) & (ends.ready | ~head.last)),
-            order.r_en.eq(moves),
-            beats.r_en.eq(moves & real),
+            order.o.ready.eq(moves),
+            beats.o.ready.eq(moves & real),
         ]
         gathered_words(m, result.p, head, beat.data)
         first_failure(m, ends, head, _cause(head, beat.status), moves)
@@ -144,7 +143,7 @@ class LoadStoreUnit(wiring.Component):
             name: self._access[name].shape for name in ("warp", "last", "cause", "va", "mask")
         })
         entry, head = Signal(layout), Signal(layout)
-        m.submodules.stores = order = SyncFIFOBuffered(width=layout.size, depth=OUTSTANDING)
+        m.submodules.stores = order = StreamFIFO(layout, OUTSTANDING)
         m.submodules.requests = requests = StreamRegister(core_request(config))
         m.submodules.data = beats = StreamRegister(write_beat(config))
         connect(m, requests.o, flipped(self.request))
@@ -153,10 +152,10 @@ class LoadStoreUnit(wiring.Component):
         free = requests.i.ready & beats.i.ready | ~real
         m.d.comb += [
             *(entry[name].eq(one[name]) for name in ("warp", "last", "cause", "va", "mask")),
-            taken.eq(order.w_rdy & free),
-            order.w_en.eq(wanted & taken),
-            order.w_data.eq(entry),
-            head.eq(order.r_data),
+            taken.eq(order.i.ready & free),
+            order.i.valid.eq(wanted & taken),
+            order.i.payload.eq(entry),
+            head.eq(order.o.payload),
             requests.i.valid.eq(wanted & taken & real),
             beats.i.valid.eq(wanted & taken & real),
             beats.i.p.data.eq(one.data),
@@ -171,10 +170,10 @@ class LoadStoreUnit(wiring.Component):
         ends, done, real = self._ends[1], self.done, head.mask.any()
         here, moves = Signal(), Signal()
         m.d.comb += [
-            here.eq(order.r_rdy & (done.valid | ~real)),
+            here.eq(order.o.valid & (done.valid | ~real)),
             ends.valid.eq(here & head.last),
             moves.eq(here & (ends.ready | ~head.last)),
             done.ready.eq(moves & real),
-            order.r_en.eq(moves),
+            order.o.ready.eq(moves),
         ]
         first_failure(m, ends, head, _cause(head, done.p.status), moves)

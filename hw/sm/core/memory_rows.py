@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.sm.core.coalescer import checked_row, of_lowest
 from signalbox.hw.sm.core.records import QUEUED, access_row, row_count
 
@@ -47,7 +47,7 @@ class MemoryRows(wiring.Component):
         m = Module()
         shape = checked_row(self._config)
         depth = QUEUED * row_count(self._config)
-        m.submodules.queue = queue = SyncFIFOBuffered(width=shape.size, depth=depth)
+        m.submodules.queue = queue = StreamFIFO(shape, depth)
         left = Signal(range(QUEUED + 1), init=QUEUED)
         m.d.sync += left.eq(left - self.reserve + self.taken)
         m.d.comb += self.room.eq(left != 0)
@@ -55,12 +55,10 @@ class MemoryRows(wiring.Component):
         m.d.sync += [entering.eq(self.i.valid), row.eq(self.i.row), limit.eq(self.limit)]
         checked = Signal(shape)
         m.d.comb += [
-            queue.w_en.eq(entering),
-            queue.w_data.eq(checked),
-            self.o.valid.eq(queue.r_rdy),
-            self.o.payload.eq(queue.r_data),
-            queue.r_en.eq(self.o.ready),
+            queue.i.valid.eq(entering),
+            queue.i.payload.eq(checked),
         ]
+        connect(m, queue.o, flipped(self.o))
         self._check(m, row, limit, checked)
         return m
 

@@ -2,13 +2,12 @@
 
 from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.onehot import encode, select
-from signalbox.hw.lib.stream import StreamRegister
+from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
 from signalbox.hw.records.memory import read_beat
 from signalbox.hw.sm.core.records import bits
 from signalbox.hw.sm.port import core_request
@@ -47,23 +46,23 @@ class ReadArbiter(wiring.Component):
         m.submodules.turns = turns = SteadyRoundRobin(self._clients)
         m.submodules.out = out = StreamRegister(shape)
         width = bits(self._clients)
-        m.submodules.order = order = SyncFIFOBuffered(width=width, depth=OUTSTANDING)
+        m.submodules.order = order = StreamFIFO(width, OUTSTANDING)
         connect(m, out.o, flipped(self.request))
         sends = out.i.valid & out.i.ready
         m.d.comb += [
             turns.requests.eq(Cat(ask.valid for ask in self.ask)),
             turns.advance.eq(sends),
-            out.i.valid.eq(turns.grant.any() & order.w_rdy),
+            out.i.valid.eq(turns.grant.any() & order.i.ready),
             out.i.payload.as_value().eq(
                 select(turns.grant, [ask.payload.as_value() for ask in self.ask])
             ),
-            order.w_en.eq(sends),
-            order.w_data.eq(encode(turns.grant)),
-            self.beat.ready.eq(order.r_rdy),
-            order.r_en.eq(self.beat.valid & self.beat.p.last),
+            order.i.valid.eq(sends),
+            order.i.payload.eq(encode(turns.grant)),
+            self.beat.ready.eq(order.o.valid),
+            order.o.ready.eq(self.beat.valid & self.beat.p.last),
         ]
         for n, (ask, given) in enumerate(zip(self.ask, self.beats, strict=True)):
-            mine = Mux(order.r_rdy, order.r_data == n, 0)
+            mine = Mux(order.o.valid, order.o.payload == n, 0)
             m.d.comb += [
                 ask.ready.eq(sends & turns.grant[n]),
                 given.valid.eq(self.beat.valid & mine),

@@ -2,9 +2,9 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.sm.core.records import bits
 
 __all__ = ["UnitAllocator"]
@@ -53,9 +53,7 @@ class UnitAllocator(wiring.Component):
         m = Module()
         depth = self._owners << bits(self._most)
         m.submodules.map = self._map = memory.Memory(shape=bits(self._count), depth=depth, init=[])
-        m.submodules.free = self._free = SyncFIFOBuffered(
-            width=bits(self._count), depth=self._count + 1
-        )
+        m.submodules.free = self._free = StreamFIFO(bits(self._count), self._count + 1)
         for look, unit in zip(self.look, self.unit, strict=True):
             port = self._map.read_port()
             m.d.comb += [port.addr.eq(look), unit.eq(port.data)]
@@ -70,10 +68,10 @@ class UnitAllocator(wiring.Component):
         m.d.comb += [
             self.take.ready.eq(~self.busy),
             self.busy.eq(left != 0),
-            free.r_en.eq(self.busy),
-            write.en.eq(self.busy & free.r_rdy),
+            free.o.ready.eq(self.busy),
+            write.en.eq(self.busy & free.o.valid),
             write.addr.eq(Cat(number, self.owner)),
-            write.data.eq(free.r_data),
+            write.data.eq(free.o.payload),
         ]
         with m.If(write.en):
             m.d.sync += [left.eq(left - 1), number.eq(number + 1)]
@@ -92,8 +90,8 @@ class UnitAllocator(wiring.Component):
         m.d.comb += [
             filling.eq(filled != self._count),
             port.addr.eq(Cat(number[: bits(self._most)], self.give.payload)),
-            free.w_en.eq(filling | read),
-            free.w_data.eq(Mux(filling, filled[: bits(self._count)], port.data)),
+            free.i.valid.eq(filling | read),
+            free.i.payload.eq(Mux(filling, filled[: bits(self._count)], port.data)),
         ]
         m.d.sync += [filled.eq(filled + filling), read.eq(0)]
         with m.FSM():

@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CoreCause
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.records.memory import MemoryStatus, read_beat, write_beat
 from signalbox.hw.sm.port import core_request
 from signalbox.hw.sm.timing.layouts import store_pattern, warp_access, warp_wake
@@ -65,27 +65,27 @@ class Loads(wiring.Component):
             "row": config.row_bits,
             "wait": 32,
         })
-        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=_depth(config))
+        m.submodules.order = order = StreamFIFO(entry, _depth(config))
         new, head, free = Signal(entry), Signal(entry), Signal()
         m.d.comb += [
-            free.eq(order.w_rdy & (~request.valid | request.ready)),
+            free.eq(order.i.ready & (~request.valid | request.ready)),
             ask.ready.eq(free),
             load.ready.eq(free & ~ask.valid),
             new.record.eq(ask.valid),
             *(new[name].eq(load.p[name]) for name in ("warp", "row", "wait")),
-            order.w_en.eq(free & (ask.valid | load.valid)),
-            order.w_data.eq(new),
-            head.eq(order.r_data),
-            self.beat.valid.eq(answer.valid & order.r_rdy & head.record),
+            order.i.valid.eq(free & (ask.valid | load.valid)),
+            order.i.payload.eq(new),
+            head.eq(order.o.payload),
+            self.beat.valid.eq(answer.valid & order.o.valid & head.record),
             self.beat.payload.eq(answer.payload),
-            self.wake.valid.eq(answer.valid & order.r_rdy & ~head.record),
-            answer.ready.eq(order.r_rdy & Mux(head.record, self.beat.ready, self.wake.ready)),
-            order.r_en.eq(answer.valid & answer.ready & answer.p.last),
+            self.wake.valid.eq(answer.valid & order.o.valid & ~head.record),
+            answer.ready.eq(order.o.valid & Mux(head.record, self.beat.ready, self.wake.ready)),
+            order.o.ready.eq(answer.valid & answer.ready & answer.p.last),
         ]
         _wake(m, self.wake.p, head, answer.p.status)
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
-        with m.If(order.w_en):
+        with m.If(order.i.valid):
             m.d.sync += [
                 request.valid.eq(1),
                 request.p.row.eq(Mux(ask.valid, ask.p.row, load.p.row)),
@@ -123,19 +123,19 @@ class Stores(wiring.Component):
         m = Module()
         config, store, request, beat = self._config, self.store, self.request, self.beat
         entry = data.StructLayout({"warp": config.warp_bits, "row": config.row_bits, "wait": 32})
-        m.submodules.order = order = SyncFIFOBuffered(width=entry.size, depth=_depth(config))
+        m.submodules.order = order = StreamFIFO(entry, _depth(config))
         new, head, pattern = Signal(entry), Signal(entry), Signal(store_pattern)
         m.d.comb += [
             store.ready.eq(
-                order.w_rdy & (~request.valid | request.ready) & (~beat.valid | beat.ready)
+                order.i.ready & (~request.valid | request.ready) & (~beat.valid | beat.ready)
             ),
             *(new[name].eq(store.p[name]) for name in ("warp", "row", "wait")),
-            order.w_en.eq(store.valid & store.ready),
-            order.w_data.eq(new),
-            head.eq(order.r_data),
-            self.wake.valid.eq(self.done.valid & order.r_rdy),
-            self.done.ready.eq(order.r_rdy & self.wake.ready),
-            order.r_en.eq(self.done.valid & self.done.ready),
+            order.i.valid.eq(store.valid & store.ready),
+            order.i.payload.eq(new),
+            head.eq(order.o.payload),
+            self.wake.valid.eq(self.done.valid & order.o.valid),
+            self.done.ready.eq(order.o.valid & self.wake.ready),
+            order.o.ready.eq(self.done.valid & self.done.ready),
             beat.p.data.eq(Cat(pattern for _ in range(config.data_width // store_pattern.size))),
             beat.p.strobe.eq(~0),
             beat.p.last.eq(1),
@@ -144,7 +144,7 @@ class Stores(wiring.Component):
         for stream_ in (request, beat):
             with m.If(stream_.ready):
                 m.d.sync += stream_.valid.eq(0)
-        with m.If(order.w_en):
+        with m.If(order.i.valid):
             m.d.sync += [
                 request.valid.eq(1),
                 beat.valid.eq(1),
