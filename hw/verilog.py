@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from amaranth.hdl._ir import PortDirection
-
 from signalbox.hw import export, options, register_map
 from signalbox.hw.config import Config
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.registers import VERSION
 from signalbox.hw.sm.port import CoreError, CoreFactory
 from signalbox.hw.top import Signalbox

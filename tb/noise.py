@@ -6,9 +6,9 @@ multiplexer here, whatever drives them.
 """
 
 from amaranth.hdl import Cat, Fragment, Mux, Signal, Value
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.lib.flat_ports import Ports, ports
 
 __all__ = ["Noisy", "payloads"]

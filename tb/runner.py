@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_runner
 
 from signalbox.hw import export
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.tb import exports, icarus, outcomes, verilator
 from signalbox.tb.apart import GLUE, compile_parts, split
 from signalbox.tb.folders import BUILD, ROOT, SIM_BUILD, shown

@@ -23,7 +23,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from amaranth.hdl import Module, Signal
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -45,6 +44,7 @@ from signalbox.hw.host.userd_writeback import Writeback
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import Fences
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.mmu.fault_recorder import FaultRecorder
 from signalbox.hw.mmu.l1_tlb import L1Tlb
 from signalbox.hw.mmu.l2_tlb import L2Tlb

@@ -1,11 +1,11 @@
 """What a design sees of payload that is not valid."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.tb.noise import Noisy, payloads
 
 

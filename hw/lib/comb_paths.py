@@ -1,7 +1,13 @@
 """Combinational paths from the inputs of a component to its outputs."""
 
-from amaranth.hdl._ir import Design, build_netlist
-from amaranth.hdl._nir import FlipFlop, Instance, Net, Netlist
+from signalbox.hw.lib.amaranth_private import (
+    Design,
+    FlipFlop,
+    Net,
+    Netlist,
+    NetlistInstance,
+    build_netlist,
+)
 
 __all__ = ["follows"]
 
@@ -64,7 +70,7 @@ class _Reached:
         cell = self._netlist.cells[net.cell]
         if isinstance(cell, FlipFlop):
             return []
-        if isinstance(cell, Instance):
+        if isinstance(cell, NetlistInstance):
             given = (value for name, value in cell.ports_i.items() if name not in _CLOCKED)
             return [net for value in given for net in value]
         return [one for one, _ in cell.comb_edges_to(net.bit)]

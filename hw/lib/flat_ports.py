@@ -2,8 +2,9 @@
 
 from amaranth import Value
 from amaranth.hdl import Const, ValueCastable
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
+
+from signalbox.hw.lib.amaranth_private import PortDirection
 
 __all__ = ["Ports", "ports"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from amaranth.hdl import ClockSignal, Fragment, Instance, ResetSignal
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.lib.flat_ports import ports
 
 __all__ = ["Shared", "instances"]

@@ -5,7 +5,6 @@ import random
 from collections import deque
 from typing import Any
 
-from amaranth.hdl._ir import PortDirection
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
@@ -14,6 +13,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.fetch.fetch_unit import Fetch
 from signalbox.hw.host.records import prefetch_beat
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.methods import GpEntry, pack
 from signalbox.hw.records.memory import MemoryStatus, memory_request, read_beat
 from signalbox.hw.registers import channel_word

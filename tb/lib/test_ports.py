@@ -1,9 +1,9 @@
 """Ports of a component, as exported."""
 
-from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.lib.flat_ports import ports
 
 INPUT, OUTPUT = PortDirection.Input, PortDirection.Output

@@ -22,6 +22,8 @@ from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
+from signalbox.hw.lib.amaranth_private import used
+
 __all__ = [
     "BREAKS",
     "Abstract",
@@ -109,7 +111,7 @@ class Abstract(wiring.Component):
 
     def __init__(self, component: wiring.Component) -> None:
         super().__init__(component.signature)
-        component._MustUse__used = True  # Amaranth warns of components that are never elaborated
+        used(component)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

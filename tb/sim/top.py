@@ -16,10 +16,9 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from amaranth.hdl._ir import PortDirection
-
 from signalbox.hw import export
 from signalbox.hw.config import Config, ConfigError
+from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.runner import DESIGN, simulate
 from signalbox.tb.sim import backdoor

@@ -1,0 +1,26 @@
+"""Parts of Amaranth 0.5 without a public name, in one place: what a new release may change.
+
+`Design` and `build_netlist` elaborate a fragment to a netlist of `FlipFlop`, `NetlistInstance` and
+other cells over `Net`; `PortDirection` is the direction of a top-level port.
+"""
+
+from amaranth.hdl import Elaboratable
+from amaranth.hdl._ir import Design, PortDirection, build_netlist
+from amaranth.hdl._nir import FlipFlop, Net, Netlist
+from amaranth.hdl._nir import Instance as NetlistInstance
+
+__all__ = [
+    "Design",
+    "FlipFlop",
+    "Net",
+    "Netlist",
+    "NetlistInstance",
+    "PortDirection",
+    "build_netlist",
+    "used",
+]
+
+
+def used(design: Elaboratable) -> None:
+    """Suppress the warning of a design that is never elaborated."""
+    design._MustUse__used = True
