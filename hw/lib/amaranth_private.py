@@ -4,7 +4,10 @@
 other cells over `Net`; `PortDirection` is the direction of a top-level port.
 """
 
-from amaranth.hdl import Elaboratable
+from collections.abc import Iterable
+from typing import Any
+
+from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.hdl._ir import Design, PortDirection, build_netlist
 from amaranth.hdl._nir import FlipFlop, Net, Netlist
 from amaranth.hdl._nir import Instance as NetlistInstance
@@ -17,6 +20,8 @@ __all__ = [
     "NetlistInstance",
     "PortDirection",
     "build_netlist",
+    "driven",
+    "state_machine",
     "used",
 ]
 
@@ -24,3 +29,13 @@ __all__ = [
 def used(design: Elaboratable) -> None:
     """Suppress the warning of a design that is never elaborated."""
     design._MustUse__used = True
+
+
+def driven(m: Module) -> Iterable[Signal]:
+    """Signals that the statements of a module drive."""
+    return m._driving
+
+
+def state_machine(m: Module, name: str) -> Any:
+    """State machine of a module by its name; its `ongoing` tells states."""
+    return m._generated[name]

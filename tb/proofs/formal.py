@@ -22,7 +22,7 @@ from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from signalbox.hw.lib.amaranth_private import used
+from signalbox.hw.lib.amaranth_private import driven, state_machine, used
 
 __all__ = [
     "BREAKS",
@@ -85,9 +85,8 @@ class Inside:
     def __init__(self, component: Elaboratable) -> None:
         self._module = module = component.elaborate("formal")
         component.elaborate = lambda platform: module
-        # Amaranth keeps what a module drives to itself.
         self._signals = {}
-        for signal in module._driving:
+        for signal in driven(module):
             self._signals.setdefault(signal.name, []).append(signal)
 
     def signal(self, name: str) -> Signal:
@@ -98,7 +97,7 @@ class Inside:
 
     def machine(self, name: str) -> Any:
         """The state machine of that name; its `ongoing` tells states."""
-        return self._module._generated[name]
+        return state_machine(self._module, name)
 
     def submodule(self, name: str) -> Any:
         """The submodule of that name."""
