@@ -10,7 +10,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.control.port import ControlPort
 from signalbox.hw.copy.engine import CopyEngine
 from signalbox.hw.host.host import Host
-from signalbox.hw.host.scheduling.wake_counter import Wakes
+from signalbox.hw.host.scheduling.wake_counter import WakeCounter
 from signalbox.hw.lib.popcount import popcount
 from signalbox.hw.mmu.memory_system import MemorySystem, requesters
 from signalbox.hw.records.launch import LaunchAction
@@ -218,7 +218,7 @@ class Signalbox(wiring.Component):
 
     def _wakes(self, m: Module, host: Host) -> Value:
         """Parked channels made ready by semaphores."""
-        m.submodules.wakes = wakes = Wakes(self.config)
+        m.submodules.wakes = wakes = WakeCounter(self.config)
         for name in ("waits", "ready", "engine", "retry", "holding"):
             m.d.comb += getattr(wakes, name).eq(getattr(host.parking, name))
         return wakes.count

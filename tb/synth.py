@@ -30,20 +30,20 @@ from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.control.port import ControlPort
 from signalbox.hw.copy.engine import CopyEngine
-from signalbox.hw.host.channel_registers import Channels
-from signalbox.hw.host.copy_launcher import Launcher
+from signalbox.hw.host.channel_registers import ChannelRegisters
+from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
-from signalbox.hw.host.fetch.fetch_unit import Fetch
-from signalbox.hw.host.fetch.prefetch_buffer import Prefetch
+from signalbox.hw.host.fetch.fetch_unit import FetchUnit
+from signalbox.hw.host.fetch.prefetch_buffer import PrefetchBuffer
 from signalbox.hw.host.methods.execute import Execute
-from signalbox.hw.host.methods.pipeline import Pipeline
+from signalbox.hw.host.methods.pipeline import MethodPipeline
 from signalbox.hw.host.scheduling.parking import Parking
-from signalbox.hw.host.scheduling.retry_timers import Timers
+from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.hw.host.scheduling.scheduler import Scheduler
-from signalbox.hw.host.userd_writeback import Writeback
+from signalbox.hw.host.userd_writeback import UserdWriteback
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.mem_ops import MemOps
-from signalbox.hw.host.waits.memory_semaphores import Fences
+from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.mmu.fault_recorder import FaultRecorder
 from signalbox.hw.mmu.l1_tlb import L1Tlb
@@ -99,7 +99,7 @@ class _Methods(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         execute = Execute(config)
-        self._unit = Pipeline(config, execute)
+        self._unit = MethodPipeline(config, execute)
         own = ("step", "channel", "run", "select", "load", "loaded", "reset", "replace", "early",
                "ahead", "leave", "quit", "state")  # fmt: skip
         members = {
@@ -120,17 +120,17 @@ class _Methods(wiring.Component):
 
 
 UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
-    "host.fetch": Fetch,
-    "host.prefetch": Prefetch,
+    "host.fetch": FetchUnit,
+    "host.prefetch": PrefetchBuffer,
     "host.arrivals": Arrivals,
     "host.pipeline": _Methods,
     "host.scheduler": Scheduler,
     "host.parking": Parking,
-    "host.launcher": Launcher,
-    "host.channels": Channels,
-    "host.writeback": Writeback,
-    "host.timers": Timers,
-    "host.fences": Fences,
+    "host.launcher": CopyLauncher,
+    "host.channels": ChannelRegisters,
+    "host.writeback": UserdWriteback,
+    "host.timers": RetryTimers,
+    "host.fences": MemorySemaphores,
     "host.barrier": Barrier,
     "host.memops": MemOps,
     "semaphore": SemaphoreUnit,

@@ -1,10 +1,10 @@
-"""Channel registers: settings, state, errors and how a channel is started and resumed (HOST-6).
+"""Channel registers: settings, state, errors, start and resumption of a channel (HOST-6).
 
-A channel is started by CONTROL.ENABLE going from 0 to 1: its ring, prefetch and method state are
-empty again once what it had under way has ended. It is halted by an error, whose record is read
-here, and resumed by writing 1 to its bit of INTR_0 or INTR_1: the held method, as METHOD0 and DATA0
-now say, is executed again. If another copy has failed meanwhile, the channel stays halted and its
-record is that of the other one. METHODS, COPIES and REFERENCE begin at 0 with every start.
+CONTROL.ENABLE going from 0 to 1 starts a channel: once its outstanding operations have ended, its
+ring, prefetch buffer and method state are cleared, and METHODS, COPIES and REFERENCE begin at 0. An
+error halts it; the error's record is read here. Writing 1 to its bit of INTR_0 or INTR_1 resumes
+it: the held method, now as in METHOD0 and DATA0, is executed again. If another copy or task has
+failed meanwhile, the channel stays halted and shows the record of that failure.
 """
 
 import itertools
@@ -31,42 +31,52 @@ from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.register import RegisterPort
 from signalbox.hw.registers import CHANNEL, Access, Wait, channel_word
 
-__all__ = ["Channels"]
+__all__ = ["ChannelRegisters"]
 
 _DISTRIBUTED_ROWS = 128
-"""So many rows of settings are distributed RAM; more, for over 8 channels, are block RAM."""
+"""Up to this number, rows of settings are in distributed RAM; more, for over 8 channels, in block
+RAM."""
 
 _HELD = ("METHOD0", "DATA0")
-"""The held method, which software can change."""
+"""The held method, writable by software."""
 
 _ROW = data.StructLayout({"valid": 1, "second": 1, "later": 1, "full": 1})
-"""Where an error is recorded, if it is: in the first or the `second` row of its channel, which has
-records already: one (`later`), or two (`full`)."""
+"""Place of an error record, if it gets one (`valid`): the first or the `second` row of its channel.
+The channel already has one record (`later`) or two (`full`)."""
 
 _OF_ERRORS = ("INTR_0", "INTR_1", "CAUSE", "ERROR_VA", "ERROR_VA_HI", *_HELD)
-"""0 unless the channel is halted."""
+"""Registers that read as 0 unless the channel is halted."""
 
 
-class Channels(wiring.Component):
+class ChannelRegisters(wiring.Component):
     """Serves the channel block of the register map.
 
     Members
     -------
-    port : the control port; an access takes 6 cycles, a start also what it waits for.
-    setting : strobe of every register that was written, 1 cycle after the write took effect.
-    enabled, halted : per channel.
-    restart : the ring of `channel` is to be emptied.
-    edit : its context is to be changed.
-    active : per channel, a copy, a task, a read, a write-back or a semaphore operation of it is
-        under way.
-    halt : the method pipeline halts `channel`, from the next cycle on. failed : a copy does; taken
-        when no other does. task_failed : a task does; taken when nothing else does.
-    ended, task_ended : a copy, or a task has ended; `failed` halts its channel in this very cycle.
-    resume : CLEAR_FAULTED for channel `target`. acquire : an acquire was decided.
-    executed : a method of `channel` was executed. referenced : SET_REFERENCE.
-    floor, floor_valid, served, serving, busy, waits, counts, tasks : for STATUS.
-    peek : channel whose `peek_put` and `peek_get` come one cycle later.
-    error : strobe, a channel had an error, `cause`, one or two cycles ago.
+    port : in, the control port; an access takes 6 cycles, a start also waits for the channel's
+        outstanding operations.
+    setting : out, strobe: a register was written, one cycle after the write took effect.
+    enabled : out, per channel.
+    halted : out, per channel.
+    restart : out, stream: empty the ring of `channel`.
+    edit : out, stream: change the context of `channel`.
+    active : in, per channel, a copy, task, read, write-back or semaphore operation is outstanding.
+    halt : in, strobe: the method pipeline halts `channel`, from the next cycle on.
+    failed : in, a copy of `channel` has failed; taken when no method error is being recorded.
+    failed_taken : out, accepts `failed`.
+    task_failed : in, a task of `channel` has failed; taken when no other error is being recorded.
+    task_failed_taken : out, accepts `task_failed`.
+    ended : in, strobe: a copy has ended; with `failed`, its channel is halted from the next cycle
+        on.
+    task_ended : in, likewise for a task.
+    resume : in, strobe: CLEAR_FAULTED for channel `target`.
+    acquire : in, strobe: an acquire was decided.
+    executed : in, strobe: a method of `channel` was executed.
+    referenced : in, strobe: `value` of SET_REFERENCE is in memory.
+    floor_valid, floor, serving, served, busy, waits, counts, tasks : in, for STATUS.
+    peek : out, a channel.
+    peek_put, peek_get : in, its GP_PUT and GP_GET, one cycle later.
+    error : out, strobe: an error of `channel` with `cause`, one or two cycles ago.
     """
 
     def __init__(self, config: Config) -> None:
@@ -114,12 +124,12 @@ class Channels(wiring.Component):
         self._channel = Signal(self._config.channel_bits)
         self._word, self._data, self._write = Signal(6), Signal(32), Signal()
         self._started = Signal()
-        """Strobe: the channel of this access starts anew."""
+        """Strobe: the channel of this access starts."""
         self._halts, self._refused = Signal(self._config.channels), delayed(m, self.halt, "refused")
-        """Per channel, halted in an earlier cycle."""
+        """Per channel, halted before; the method error of the previous cycle."""
         self._clearing, self._cleared, self._starts = Signal(), Signal(), Signal()
-        """No error is noted now; strobe: that of this access's channel is cleared, or, because it
-        starts, all of them."""
+        """No error is recorded in this cycle; strobe: the error of the access's channel is cleared;
+        or, as it starts, all its errors."""
         self._errors(m)
         self._view(m)
         self._choose(m, self._words(m) | self._tallies(m), self._shadow(m))
@@ -127,25 +137,24 @@ class Channels(wiring.Component):
         self._halt(m)
         return m
 
-    # -- storage: addressed by the channel of the access, with a register behind every RAM ---------
+    # -- storage: addressed by the channel of the access, with an output register per RAM ----------
 
     def _errors(self, m: Module) -> None:
-        """Two error records of every channel: the one that is shown until it is cleared, and behind
-        it that of the next copy or task that failed. Of those that fail while there are two the
-        later one says only `more`.
+        """Two error records per channel: the one shown until it is cleared, and behind it that of
+        the next failed copy or task. Of failures beyond these, the second record only shows `more`.
 
-        Three RAMs, so that METHOD0 and DATA0 can be written without reading the rest.
+        Three RAMs, so METHOD0 and DATA0 can be written without reading the rest.
         """
         config = self._config
         why = data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS, "later": 1})
         head = data.StructLayout({"address": 12, "subchannel": 3, "valid": 1})
         noted = Signal(channel_event(config, row=_ROW, why=why, head=head, data=32))
-        """An error on its way into the RAMs."""
+        """Error on its way into the RAMs."""
         halting, self._busy = self._refused.valid, noted.valid
         free, task = Signal(), self.task_failed
         rows = self._rows(m, noted)
         m.d.comb += [
-            # What is noted depends on what was noted before.
+            # The row of an error depends on the previous one.
             free.eq(~halting & ~noted.valid & ~self._clearing),
             self.failed_taken.eq(free & self.failed.valid),
             self.task_failed_taken.eq(free & ~self.failed.valid & self.task_failed.valid),
@@ -165,7 +174,7 @@ class Channels(wiring.Component):
                 noted.why.later.eq(0),
                 noted.head.address.eq(method.address),
                 noted.head.subchannel.eq(method.subchannel),
-                # There is no method behind a bad header or entry: resuming goes on after it.
+                # A bad header or entry has no method: resumption continues after it.
                 noted.head.valid.eq(method.cause == Cause.NONE),
                 noted.data.eq(method.data),
             ]
@@ -208,12 +217,12 @@ class Channels(wiring.Component):
         self._held = self._ram(m, "held", noted, noted.data, self._rewrite["DATA0"], self._data)
 
     def _rows(self, m: Module, noted: data.View) -> list[data.View]:
-        """The row of the RAMs for an error of a method, for one of a copy, and of a task. A method
-        that is refused behind an error needs none: it is held, and tried again."""
+        """RAM rows for the errors of a method, a copy and a task. A method refused after an error
+        needs none: it is held and executed again."""
         names = ("shown", "more", "queued", "beyond", "second")
         self._records = {name: Signal(self._config.channels, name=name) for name in names}
-        """The channel has a record; another copy or task failed since; that one has a record; so
-        did more since that. Which of its rows is shown."""
+        """Per channel: it has a record; another copy or task has failed since; that failure has a
+        record; more have failed since that one. `second`: number of the row shown."""
         shown, more, queued, beyond, second = self._records.values()
         rows = []
         refused = self._refused
@@ -244,14 +253,14 @@ class Channels(wiring.Component):
         return rows
 
     def _clear(self, m: Module) -> None:
-        """What the channel shows once its error is cleared: the next one, if any."""
+        """State after the error is cleared: the next record, if any, is shown."""
         mine = {name: bits.bit_select(self._channel, 1) for name, bits in self._records.items()}
         self._more, self._second = Signal(), Signal()
         m.d.sync += [self._more.eq(mine["more"]), self._second.eq(mine["second"])]
         follows, failing = Signal(), Signal()
         m.d.comb += [
             follows.eq(mine["queued"] & ~self._starts),
-            # What has failed, but is not noted yet, keeps the channel halted.
+            # A failure that is not recorded yet keeps the channel halted.
             failing.eq(
                 reduce(
                     or_,
@@ -273,7 +282,8 @@ class Channels(wiring.Component):
             ]
 
     def _ram(self, m: Module, name: str, noted, value, rewrite=None, other=None) -> Signal:
-        """A RAM of `value`, where an access may put `other` instead; its word."""
+        """A RAM of `value`, where an access may write `other` instead; returns the access's
+        word."""
         shape = value.shape()
         ram = Memory(shape=shape, depth=2 << self._config.channel_bits, init=[])
         m.submodules[name] = ram
@@ -295,7 +305,7 @@ class Channels(wiring.Component):
         return word
 
     def _tallies(self, m: Module) -> dict[str, Value]:
-        """METHODS, COPIES and REFERENCE, 0 until something happens after a start."""
+        """METHODS, COPIES, TASKS and REFERENCE; 0 until the first event after a start."""
         referenced = delayed(m, self.referenced, "referenced_before")
         references = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules.references = references
@@ -309,8 +319,9 @@ class Channels(wiring.Component):
         }
 
     def _count(self, m: Module, name: str, event) -> Value:
-        """Number of events in the channel. One per cycle: in the first a count is looked up
-        (distributed RAM) or taken from the event before, in the next it is incremented."""
+        """Number of events in the channel, up to one per cycle: first the count is read
+        (distributed RAM) or forwarded from the previous event, in the next cycle it is
+        incremented."""
         counts = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules[name] = counts
         blank, read = self._blank(m, event), counts.read_port(domain="comb")
@@ -328,7 +339,7 @@ class Channels(wiring.Component):
         return self._tally(m, counts, adding, more, blank)
 
     def _blank(self, m: Module, event) -> Signal:
-        """Per channel: there was no event since the start."""
+        """Per channel, no event since the start."""
         channels = self._config.channels
         blank = Signal(channels, init=(1 << channels) - 1, name="blank")
         with m.If(event.valid):
@@ -338,7 +349,7 @@ class Channels(wiring.Component):
         return blank
 
     def _tally(self, m: Module, ram: Memory, event, value: Value, blank: Signal) -> Value:
-        """`event` puts `value` into `ram`; what an access sees of it."""
+        """Write `value` into `ram` on `event`; returns the word seen by an access."""
         write, read = ram.write_port(), ram.read_port()
         nothing, word = Signal(name="nothing"), Signal(32, name="tally")
         m.d.comb += [
@@ -354,9 +365,9 @@ class Channels(wiring.Component):
         return word
 
     def _shadow(self, m: Module) -> Value:
-        """What was written last to every setting, to be read back."""
-        # A row is looked at long after it was written: no need for logic that says what a read
-        # in the same cycle gives. Few rows are faster outside a block RAM.
+        """Last value written to every setting, for reads."""
+        # A row is read long after it was written, so no logic is needed for simultaneous accesses.
+        # Few rows are faster outside block RAM.
         rows = 16 << self._config.channel_bits
         style = "distributed" if rows <= _DISTRIBUTED_ROWS else "block"
         m.submodules.shadow = ram = Memory(
@@ -381,7 +392,7 @@ class Channels(wiring.Component):
             self.setting.channel.eq(self._channel),
             self.setting.word.eq(self._word),
         ]
-        # Two registers: the first has to lie close to the block RAM, whose output is slow.
+        # Two registers: the first is placed next to the block RAM, as its output is slow.
         near = Signal(32)
         m.d.sync += [
             self.setting.value.eq(self._data & mask),
@@ -390,10 +401,11 @@ class Channels(wiring.Component):
         ]
         return word
 
-    # -- what an access sees, from the second cycle after its channel is known ---------------------
+    # -- view of an access, from the second cycle after its channel is known -----------------------
 
     def _view(self, m: Module) -> None:
-        """The channel's state, through two registers; an error is seen when its record is."""
+        """The channel's state, through two registers; an error is visible together with its
+        record."""
         channel = self._channel
         self._enabled, self._halted, self._gone = Signal(), Signal(), Signal()
         for name, bits, seen in (
@@ -416,7 +428,7 @@ class Channels(wiring.Component):
                     m.d.comb += self._codes.eq(1 << code)
 
     def _words(self, m: Module) -> dict[str, Value]:
-        """Registers that say how the channel is doing."""
+        """Registers that show the channel's state."""
         head, va = self._head, self._why.va
         put, get = Signal.like(self.peek_put), Signal.like(self.peek_get)
         m.d.comb += self.peek.eq(self._channel)
@@ -456,8 +468,8 @@ class Channels(wiring.Component):
         return reduce(or_, (value << status.field(name).lo for name, value in found.items()))
 
     def _choose(self, m: Module, sources: Mapping[str, Value], setting: Value) -> None:
-        """What a read gives, and whether a write clears the error: in the third cycle, for the
-        fourth. The sources are chosen by registers, which say which one it is."""
+        """Read data, and whether a write clears the error: in the third cycle, for the fourth. The
+        selects are registered."""
         halted = self._halted
         self._value, self._clears = Signal(32), Signal()
         stored, chosen = Signal(init=1), []
@@ -481,7 +493,7 @@ class Channels(wiring.Component):
     def _serve(self, m: Module) -> None:
         request, response, channel = self.port.request, self.port.response, self._channel
         clear, first = Signal(self._config.channels), Signal(self._config.channels)
-        """CLEAR_FAULTED is to be done, of all and of the next one."""
+        """Per channel, CLEAR_FAULTED is pending; the next one, one-hot."""
         due, target, clearing = Signal(), Signal(self._config.channel_bits), Signal()
         aims = {name: Signal(name=f"aims_at_{name.lower()}") for name in _HELD}
         for name, aim in aims.items():
@@ -537,8 +549,8 @@ class Channels(wiring.Component):
             with m.State("RESET"):
                 m.d.comb += [self.edit.valid.eq(1), self.edit.payload.reset.eq(1)]
                 with m.If(self.edit.ready):
-                    # A method that was refused before is gone; what failed late is told: its
-                    # record is shown in this cycle at the latest, so RESTART must not get shorter.
+                    # An earlier refused method is dropped; a late failure is not: its record is
+                    # shown in this cycle at the latest, so RESTART must not get shorter.
                     m.d.comb += [self._started.eq(1), self._cleared.eq(~self._why.later)]
                     m.d.sync += self.enabled.bit_select(channel, 1).eq(1)
                     m.next = "RESPOND"
@@ -564,7 +576,7 @@ class Channels(wiring.Component):
             m.d.sync += clear.bit_select(self.resume.target, 1).eq(1)
 
     def _perform(self, m: Module) -> None:
-        """Carry out a write; one that has no effect is answered all the same."""
+        """Perform a write; one without effect is answered, too."""
         m.next = "RESPOND"
         with m.Switch(self._word):
             with m.Case(channel_word("CONTROL")):
@@ -584,7 +596,7 @@ class Channels(wiring.Component):
                 m.d.sync += self.setting.valid.eq(1)
 
     def _halt(self, m: Module) -> None:
-        """A channel halts at once, also one that is just being resumed."""
+        """A channel halts at once, even while it is being resumed."""
         for number in range(self._config.channels):
             by_method = self._refused.valid & (self._refused.channel == number)
             by_copy, by_task = (

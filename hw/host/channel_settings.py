@@ -1,4 +1,4 @@
-"""Channel registers that units read while they work: each unit keeps a RAM of those it needs."""
+"""Local copies of channel registers: each unit keeps the ones it reads in RAMs of its own."""
 
 from amaranth.hdl import Module
 from amaranth.lib import data
@@ -12,14 +12,14 @@ __all__ = ["setting_event", "setting_ram"]
 
 
 def setting_event(config: Config) -> data.StructLayout:
-    """Strobe: word `word` of the channel block of `channel` was written with `value`."""
+    """Strobe: `value` was written to word `word` of the channel block of `channel`."""
     return channel_event(config, word=6, value=32)
 
 
 def setting_ram(m: Module, config: Config, setting: data.View, *registers: str) -> list:
-    """Read ports of the named registers: a channel in, its 32 bits one cycle later.
+    """Read ports of the named registers: channel number in, 32 bits out one cycle later.
 
-    Adds one RAM per register to `m`, kept up to date by `setting` (a `setting_event`).
+    Adds one RAM per register to `m`, updated by `setting` (a `setting_event`).
     """
     ports = []
     for name in registers:

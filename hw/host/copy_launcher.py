@@ -1,4 +1,4 @@
-"""Copies from launch to end: engines, reservations, copies under way per channel (COPY-11, -13)."""
+"""Copies from launch to completion: engines, reservations, outstanding copies (COPY-11, -13)."""
 
 from functools import reduce
 from operator import or_
@@ -14,10 +14,10 @@ from signalbox.hw.lib.onehot import lowest
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.copy import CopyError, CopyPort, copy_command
 
-__all__ = ["MOST_COPIES", "Launcher"]
+__all__ = ["MOST_COPIES", "CopyLauncher"]
 
 MOST_COPIES = 15
-"""Pipelined copies of one channel that may be under way."""
+"""Limit of outstanding copies per channel."""
 
 _CAUSES = {
     CopyError.READ_BUS: Cause.COPY_READ_BUS,
@@ -28,31 +28,36 @@ _CAUSES = {
 }
 
 
-class Launcher(wiring.Component):
-    """Gives copies to engines and hears of their end.
+class CopyLauncher(wiring.Component):
+    """Assigns copies to engines and receives their completions.
 
     An engine takes a copy only while it is idle and not reserved for another channel; or, behind a
-    running copy of the same channel, a pipelined one. A channel's copies under way are all in one
-    engine, so they end in order.
+    running copy of the same channel, a pipelined one. All outstanding copies of a channel are in
+    one engine, so they end in order.
 
     Members
     -------
-    engine : the copy engines.
-    launch : `command` starts now, in the engine reserved for its channel, else in the idle one
-        with the lowest number, else (`behind`) in the one of its running copy. `interrupt`: its
-        end is to be reported.
-    reserve, release : an idle engine is kept for the channel, or no longer.
-    enabled : per channel, switched on; copies of another one are stopped.
-    working : per channel, enabled, not halted, not empty, and all of its acquire group held in the
-        cycle before; a reservation of another one ends, but not in the cycle of `reserve`.
-    able : per channel, an engine can take its copy at once. keeping : one is reserved for it.
-    queue : per channel, its running copy's engine can take one behind it.
-    copying : per channel, copies under way.
-    counts : their number.
-    all_idle : no copy is under way.
-    ended : a copy of `channel` has ended.
-    failed : it has, for `cause`, at `va`; `data` of its LAUNCH_DMA. Accepted with `failed_taken`.
-    started : per engine, strobe: it was given a copy. finished : a copy of it has ended.
+    engine : out, the copy engines.
+    launch : in, strobe: `command` starts, in the engine reserved for its channel, else in the idle
+        one with the lowest number; with `behind`, in the engine of the running copy. `interrupt`:
+        report its completion.
+    reserve : in, strobe: reserve an idle engine for the channel, unless it has one.
+    release : in, strobe: end the channel's reservation.
+    enabled : in, per channel; copies of other channels are stopped.
+    working : in, per channel: enabled, not halted, not empty, and all of its acquire group held in
+        the previous cycle. Reservations of other channels end, except in the cycle of `reserve`.
+    able : out, per channel, an engine can take its copy at once.
+    keeping : out, per channel, an engine is reserved for it.
+    queue : out, per channel, the engine of its running copy can take one behind it.
+    copying : out, per channel, has outstanding copies.
+    counts : out, per channel, number of outstanding copies.
+    all_idle : out, no copy is outstanding.
+    ended : out, strobe: a copy of `channel` has ended.
+    failed : out, a copy of `channel` has failed with `cause` at `va`; `data`: of its LAUNCH_DMA.
+        From the cycle after `ended`, until `failed_taken`.
+    failed_taken : in, accepts `failed`.
+    started : out, per engine, strobe: it was given a copy.
+    finished : out, per engine, strobe: its copy has ended.
     """
 
     def __init__(self, config: Config) -> None:
@@ -102,10 +107,10 @@ class Launcher(wiring.Component):
                 free[number].eq(idle[number] & ~reserved[number]),
                 port.command.valid.eq(queued[number]),
                 port.command.payload.eq(commands[number]),
-                # All that is under way in an engine belongs to the channel of its latest command.
+                # All copies in an engine belong to the channel of its latest command.
                 port.stop.eq(~self.enabled.bit_select(latest[number], 1)),
             ]
-            # Whether there is a launch comes late, and only `queued` needs to know.
+            # `launch.valid` is late, and only `queued` needs it.
             with m.If(~queued[number]):
                 m.d.sync += commands[number].eq(self.launch.command)
             with m.If(port.command.ready & queued[number]):
@@ -165,7 +170,7 @@ class Launcher(wiring.Component):
                 ]
 
     def _end(self, m: Module, interrupt: Signal) -> None:
-        """Take one engine's `done` per cycle."""
+        """Accept the `done` of one engine per cycle."""
         engines = self._config.copy_engines
         m.submodules.turns = turns = RoundRobin(engines)
         done = Signal.like(self.engine[0].done.payload)

@@ -6,22 +6,22 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from signalbox.hw.config import Config
 from signalbox.hw.front_end.host_port import ComputePort
-from signalbox.hw.host.channel_registers import Channels
+from signalbox.hw.host.channel_registers import ChannelRegisters
 from signalbox.hw.host.channel_settings import setting_ram
-from signalbox.hw.host.copy_launcher import Launcher
+from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
-from signalbox.hw.host.fetch.fetch_unit import Fetch
-from signalbox.hw.host.fetch.prefetch_buffer import Prefetch
+from signalbox.hw.host.fetch.fetch_unit import FetchUnit
+from signalbox.hw.host.fetch.prefetch_buffer import PrefetchBuffer
 from signalbox.hw.host.methods.execute import Execute
-from signalbox.hw.host.methods.pipeline import Pipeline
+from signalbox.hw.host.methods.pipeline import MethodPipeline
 from signalbox.hw.host.scheduling.parking import Parking
-from signalbox.hw.host.scheduling.retry_timers import Timers
+from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.hw.host.scheduling.scheduler import Scheduler
-from signalbox.hw.host.userd_writeback import Writeback
+from signalbox.hw.host.userd_writeback import UserdWriteback
 from signalbox.hw.host.waits.barrier import Barrier
-from signalbox.hw.host.waits.compute_waits import ComputeMethods
+from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.host.waits.mem_ops import MemOps
-from signalbox.hw.host.waits.memory_semaphores import Fences
+from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.hw.records.copy import CopyPort
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.register import RegisterPort
@@ -37,29 +37,38 @@ class Host(wiring.Component):
 
     Members
     -------
-    registers : the channel block of the control port.
-    doorbell : a channel was rung.
-    time, period, counting : PTIMER in ns; cycles between write-backs; counting semaphores.
-    read, write : the memory, for rings, pushbuffers and USERD.
-    semaphore, fence : the semaphore unit: on-chip operations, and those in memory.
-    zero, update : its zero flags, and its updates.
-    engine : the copy engines.
-    mmu : the translation, for invalidations by methods.
-    compute : the compute engine.
-    error, notify, copied : per channel: halted (level); NON_STALL_INTERRUPT, or an interrupt of a
-        task or a report; completion of a copy
-        with an interrupt, which neither failed nor was stopped (strobes).
-    ignored : strobe, a compute method that means nothing here was executed.
-    pipeline, scheduler, launcher, parking, channels : units that counters and trace look into.
+    registers : in, channel block of the control port.
+    doorbell : in, stream of rung channels.
+    time : in, PTIMER in ns.
+    period : in, cycles between lazy write-backs of GP_GET.
+    counting : in, number of counting semaphores.
+    read : out, memory port for rings, pushbuffers and GP_PUT.
+    write : out, memory port for USERD.
+    semaphore : out, on-chip operations for the semaphore unit.
+    fence : out, operations in memory for the semaphore unit.
+    zero : in, zero flags of the counting semaphores.
+    update : in, updates of on-chip semaphores.
+    engine : out, the copy engines.
+    mmu : out, invalidations by methods.
+    compute : out, the compute engine.
+    ignored : out, strobe: a compute method without effect in this design was executed.
+    error : out, per channel, halted (level).
+    notify : out, per channel, strobe: NON_STALL_INTERRUPT, or the interrupt of a task or a report.
+    copied : out, per channel, strobe: a copy with an interrupt has ended, neither failed nor
+        stopped.
+
+    Attributes
+    ----------
+    pipeline, scheduler, launcher, parking, channels : units observed by counters and trace.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.pipeline = Pipeline(config, Execute(config))
+        self.pipeline = MethodPipeline(config, Execute(config))
         self.scheduler = Scheduler(config)
-        self.launcher = Launcher(config)
+        self.launcher = CopyLauncher(config)
         self.parking = Parking(config)
-        self.channels = Channels(config)
+        self.channels = ChannelRegisters(config)
         channel = data.StructLayout({"channel": config.channel_bits})
         super().__init__({
             "registers": In(RegisterPort(12)),
@@ -86,25 +95,25 @@ class Host(wiring.Component):
         config = self._config
         m = Module()
         m.submodules.channels = channels = self.channels
-        m.submodules.fetch = fetch = Fetch(config)
-        m.submodules.prefetch = prefetch = Prefetch(config)
+        m.submodules.fetch = fetch = FetchUnit(config)
+        m.submodules.prefetch = prefetch = PrefetchBuffer(config)
         m.submodules.arrivals = arrivals = Arrivals(config)
-        m.submodules.writeback = writeback = Writeback(config)
+        m.submodules.writeback = writeback = UserdWriteback(config)
         m.submodules.pipeline = pipeline = self.pipeline
         m.submodules.scheduler = scheduler = self.scheduler
         m.submodules.parking = parking = self.parking
         m.submodules.launcher = launcher = self.launcher
-        m.submodules.fences = fences = Fences(config)
+        m.submodules.fences = fences = MemorySemaphores(config)
         m.submodules.barrier = barrier = Barrier(config)
         m.submodules.memops = memops = MemOps(config)
-        m.submodules.computes = computes = ComputeMethods(config)
-        m.submodules.timers = timers = Timers(config)
+        m.submodules.computes = computes = ComputeWaits(config)
+        m.submodules.timers = timers = RetryTimers(config)
         execute = pipeline.execute
         alive, drained, empty, over = (Signal(config.channels) for _ in range(4))
         cycles, all_idle = Signal(32), Signal()
         m.d.sync += [
             cycles.eq(cycles + 1),
-            # A cycle late: the channel that asks has had nothing of its own under way since then.
+            # One cycle late: the channel that asks has had no outstanding operations since then.
             all_idle.eq(launcher.all_idle & ~fences.changing.any() & ~computes.tasks.any()),
         ]
 
@@ -121,7 +130,7 @@ class Host(wiring.Component):
         connect(m, channels.restart, fetch.restart)
         connect(m, channels.edit, pipeline.edit)
 
-        # Settings, and what starts anew with a channel.
+        # Settings, and the start of a channel.
         for unit in (fetch, writeback, execute):
             m.d.comb += unit.setting.eq(channels.setting)
         (slices,) = setting_ram(m, config, channels.setting, "SLICE")
@@ -163,7 +172,7 @@ class Host(wiring.Component):
                 drained[number].eq(idle & alive[number]),
                 empty[number].eq(idle & ~fetch.busy[number]),
             ]
-        # Who is served, and what the others wait for.
+        # The served channel, and waits of the others.
         m.d.comb += [
             scheduler.ready.eq(parking.ready),
             scheduler.copying.eq(launcher.copying),
@@ -237,7 +246,7 @@ class Host(wiring.Component):
             barrier.changing.eq(fences.changing),
             barrier.tasks.eq(computes.before),
             memops.executed.eq(pipeline.method),
-            # With its context, so in no cycle in which a method is executed.
+            # Cleared with the context, so never in a cycle with an executed method.
             memops.clear.valid.eq(execute.reset),
             memops.clear.channel.eq(pipeline.served),
             memops.ask.eq(execute.invalidate),
@@ -255,7 +264,7 @@ class Host(wiring.Component):
             launcher.reserve.eq(execute.reserve),
             launcher.release.eq(pipeline.release),
             launcher.enabled.eq(channels.enabled),
-            # Not what was fetched counts: the rest of the group may be on its way.
+            # `empty` includes dwords still to be fetched: the rest of the group may be in flight.
             launcher.working.eq(alive & ~empty & parking.holding),
             launcher.failed_taken.eq(channels.failed_taken),
         ]

@@ -9,33 +9,34 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.lib.onehot import encode, select
 
-__all__ = ["STAMP_BITS", "Oldest"]
+__all__ = ["STAMP_BITS", "OldestFirst"]
 
 STAMP_BITS = 12
-"""Bits of an arrival stamp. Stamps are compared circularly; `Arrivals` keeps them within half."""
+"""Width of an arrival stamp. Comparison is circular; `Arrivals` keeps ages below half the range."""
 
 _ONE_STEP = 16
-"""Up to so many channels are compared in one step."""
+"""Up to this number of channels, all are compared in one step."""
 
 _GROUP = 8
-"""Channels that are compared in the first of two steps."""
+"""Channels per group in the first of two steps."""
 
 
-class Oldest(wiring.Component):
-    """Oldest of the candidates.
+class OldestFirst(wiring.Component):
+    """Selects the oldest candidate; among equal stamps, the lowest channel.
 
-    Every stamp is compared with every other at the same time, so the depth is one comparison and
-    two small trees; above 16 channels, in groups of 8 and then among their winners, so that the
-    comparisons grow with the channels and not with their square.
+    All pairs of stamps are compared in parallel, so the depth is one comparison and two small
+    trees. Above 16 channels, the comparison is first within groups of 8, then among their winners,
+    so the number of comparators grows with the number of channels, not with its square.
 
-    Registered: `found` and `choice` show the choice among the previous cycle's inputs; for more
-    than 16 channels there is one register more in the middle. Equal stamps: the lower channel.
+    Latency: 1 cycle; 2 with more than 16 channels.
 
     Members
     -------
-    candidates : per channel, whether it may be chosen.
-    stamps : arrival of each channel's head command.
-    found, choice, channel : whether there is a choice, one-hot, and its number.
+    candidates : in, per channel, may be selected.
+    stamps : in, per channel, arrival of the head command.
+    found : out, there is a candidate.
+    choice : out, the selected channel, one-hot.
+    channel : out, its number.
     """
 
     def __init__(self, config: Config, stamp_bits: int = STAMP_BITS) -> None:
@@ -71,7 +72,7 @@ class Oldest(wiring.Component):
         return m
 
     def _winner(self, m: Module, number: int, valid: Value, stamps: Sequence[Value]) -> data.View:
-        """Oldest of one group, one cycle later; `first`, one-hot, within the group."""
+        """Oldest of one group, one cycle later; `first` is one-hot within the group."""
         layout = data.StructLayout({"valid": 1, "first": _GROUP, "stamp": self._stamp_bits})
         winner = Signal(layout, name=f"winner_{number}")
         first = _first(m, f"first_{number}", valid, stamps)
@@ -84,7 +85,7 @@ class Oldest(wiring.Component):
 
 
 def _first(m: Module, name: str, valid: Value, stamps: Sequence[Value]) -> Signal:
-    """One-hot: the valid one with the oldest stamp, the lowest of equal ones; 0 without any."""
+    """One-hot: the valid one with the oldest stamp, the lowest among equals; 0 if none is valid."""
     count = len(stamps)
     first = Signal(count, name=name)
     behind = Signal(data.ArrayLayout(count, count), name=f"{name}_behind")

@@ -1,8 +1,8 @@
-"""What the method pipeline remembers of a channel, and the records inside the host.
+"""Context of a channel in the method pipeline, and records between units of the host.
 
-One `channel_context` per channel lives in a RAM; that of the served channel in registers. Every
-bit of a channel's progress is in it, so that a channel can be left between any two methods, also
-in the middle of a method group (HOST-2).
+One `channel_context` per channel is in a RAM; that of the served channel is in registers. It holds
+all progress of a channel, so a channel can be left between any two methods, even within a method
+group (HOST-2).
 """
 
 from amaranth.hdl import Cat, Value
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 INDEX_BITS = 20
-"""Bits of a ring index: rings of up to 2^20 entries."""
+"""Width of a ring index: rings of up to 2^20 entries."""
 
 
 class GroupMode(enum.Enum, shape=2):
-    """How the method address moves after each data dword of the open group (1.2)."""
+    """Change of the method address after each data dword of the open group (1.2)."""
 
     INC = 0
     NON_INC = 1
@@ -42,7 +42,7 @@ class GroupMode(enum.Enum, shape=2):
 
 
 class Refusal(enum.Enum, shape=2):
-    """Why a dword is not a legal method header."""
+    """Reason why a dword is not a legal method header."""
 
     NONE = 0
     OBSOLETE = 1
@@ -51,8 +51,8 @@ class Refusal(enum.Enum, shape=2):
 
 
 class GroupState(data.Struct):
-    """The open method group: `count` data dwords are still to come, none unless `open`. `skip`:
-    END_PB_SEGMENT was met, the rest of the segment is passed over."""
+    """The open method group: `count` data dwords are left, none unless `open`. `skip`: after
+    END_PB_SEGMENT, the rest of the segment is skipped."""
 
     mode: GroupMode
     open: 1
@@ -63,7 +63,7 @@ class GroupState(data.Struct):
 
 
 class Method(data.Struct):
-    """One method, `address` in dwords; or, when `cause` is not NONE, why there is none."""
+    """One method, `address` in dwords; or, if `cause` is not NONE, the reason why there is none."""
 
     valid: 1
     cause: Cause
@@ -73,10 +73,9 @@ class Method(data.Struct):
 
 
 class Kind(data.Struct):
-    """How a method is executed; all 0 for those that need a closer look. `host`, `copy`: it sets
-    state at most, and is complete at once. `semaphore`: SEM_EXECUTE or SEMAPHORED. `copy`,
-    `launch`: of the copy class; those of the held method only with a copy object at its subchannel.
-    """
+    """Execution of a method; all 0 for methods of `RareMethods`. `host`, `copy`: it at most sets
+    state and is complete at once. `semaphore`: SEM_EXECUTE or SEMAPHORED. `copy`, `launch`: of the
+    copy class; in the held method, only with a copy object bound to its subchannel."""
 
     host: 1
     copy: 1
@@ -85,10 +84,9 @@ class Kind(data.Struct):
 
 
 class Traits(data.Struct):
-    """What the data of a semaphore method or launch ask for. `known`: an operation that exists;
-    `acquires`: not a release or a reduction; `plain`: ACQUIRE of 32 bits; `modelled`: a copy of a
-    mode that is modelled, as far as these data tell. `idle`: not before the channel's tasks are
-    over."""
+    """Properties of the data of a semaphore method or a launch. `known`: the operation exists;
+    `acquires`: neither a release nor a reduction; `plain`: ACQUIRE of 32 bits; `modelled`: a copy
+    of a modelled mode, as far as these data tell. `idle`: waits for the channel's tasks."""
 
     known: 1
     acquires: 1
@@ -106,7 +104,7 @@ class Step(data.Struct):
 
 
 class ObjectKind(enum.Enum, shape=2):
-    """What SET_OBJECT has bound to a subchannel."""
+    """Object bound to a subchannel by SET_OBJECT."""
 
     NONE = 0
     COPY = 1
@@ -115,16 +113,16 @@ class ObjectKind(enum.Enum, shape=2):
 
 
 def has_copies(objects: data.View, subchannel: Value) -> Value:
-    """Whether a copy object is bound to a subchannel."""
+    """Whether a copy object is bound to the subchannel."""
     bits = Cat(objects[i] == ObjectKind.COPY for i in range(8))
     return bits.bit_select(subchannel, 1)
 
 
 def prefetch_beat(config: Config) -> data.StructLayout:
-    """One beat of fetched pushbuffer: dwords `low` … `high`, none when `empty`.
+    """One beat of fetched pushbuffer: dwords `low` … `high`, none if `empty`.
 
-    `first` and `end` mark the first and last beat of a ring entry, `get` is GP_GET once that entry
-    has been started. `cause` other than NONE takes the place of the dwords.
+    `first`, `end`: first and last beat of a ring entry. `get`: GP_GET after the start of that
+    entry. A `cause` other than NONE replaces the dwords.
     """
     return data.StructLayout({
         "data": config.data_width,
@@ -139,8 +137,8 @@ def prefetch_beat(config: Config) -> data.StructLayout:
 
 
 def head_beat(config: Config) -> data.StructLayout:
-    """A beat as it leaves the prefetch buffer. `single`: with its first dword, if any, it is used
-    up. `refusals`: of each dword, were it a header."""
+    """A beat at the output of the prefetch buffer. `single`: it has at most one dword. `refusals`:
+    per dword, its refusal if it were a header."""
     return data.StructLayout({
         "beat": prefetch_beat(config),
         "single": 1,
@@ -149,12 +147,11 @@ def head_beat(config: Config) -> data.StructLayout:
 
 
 def method_flow() -> data.StructLayout:
-    """How far a channel has got with its dwords.
+    """Position of a channel in its dwords.
 
-    `begun`: dwords were taken from the head beat; then `place` is the next one, and `final` says
-    that it is the beat's last.
-    `step`: decoded, not yet complete. `later`: the one after it, if that is decoded already.
-    `finish`: the entry whose last dword was taken, reported once all methods are complete.
+    `begun`: dwords of the head beat were taken; `place` is the next one, `final` if it is the
+    beat's last. `step`: decoded method, not yet complete. `later`: the method after it, if already
+    decoded. `finish`: entry with its last dword taken; reported once all methods are complete.
     """
     return data.StructLayout({
         "group": GroupState,
@@ -168,17 +165,16 @@ def method_flow() -> data.StructLayout:
 
 
 def method_state() -> data.StructLayout:
-    """What methods have set, and what an acquire has come to.
+    """State set by methods, and state of an acquire.
 
-    `copies`: a copy object is bound to a subchannel.
-    `semaphore`: besides address and payload what follows from them, known when they are set:
-    `low`, `high`: the address's halves are those of the on-chip window; `counter`: its low half is
-    that of a counting semaphore; `nonzero`: the low half of the payload is.
-    `confirm`: an acquire in memory held without an engine, and is read again with one.
-    `referred`: SET_REFERENCE has handed its value over, and waits until it is in memory.
-    `failed`, `deadline`: a failed acquire and when it times out, in units of 1,024 ns (2.4).
-    `copy.bytes`, `copy.lines`: line length and line count are not 0. `copy.src_refused`,
-    `copy.dst_refused`: a physical source or destination is not modelled.
+    `copies`: a copy object is bound to a subchannel. `semaphore`: address and payload, and
+    properties determined when they are set: `low`, `high`: that half of the address matches the
+    on-chip window; `counter`: its low half is that of a counting semaphore; `nonzero`: the low half
+    of the payload is not 0. `confirm`: an acquire in memory held without an engine, and is read
+    again with one. `referred`: SET_REFERENCE has handed over its value and waits for it to be in
+    memory. `failed`, `deadline`: the acquire has failed, and its time-out, in units of 1,024 ns
+    (2.4). `copy.bytes`, `copy.lines`: line length, line count are not 0. `copy.src_refused`,
+    `copy.dst_refused`: a physical source, destination is not modelled.
     """
     return data.StructLayout({
         "objects": data.ArrayLayout(ObjectKind, 8),
@@ -213,5 +209,5 @@ def method_state() -> data.StructLayout:
 
 
 def channel_context() -> data.StructLayout:
-    """Progress and method state of one channel."""
+    """Position and method state of one channel."""
     return data.StructLayout({"flow": method_flow(), "state": method_state()})

@@ -1,4 +1,4 @@
-"""Waits of channels for something that is done for them one after another."""
+"""Waits of channels for their turn."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
@@ -9,31 +9,35 @@ from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["Ticket", "Tickets", "Turns"]
+__all__ = ["Ticket", "TicketArbiter", "Tickets"]
 
 
 class Ticket(enum.Enum, shape=2):
-    """Where a channel is in its wait."""
+    """State of a channel's wait."""
 
     NONE = 0
     WAITS = 1
-    """For its turn, the next epoch say, to begin."""
+    """Its turn, or the next epoch, has not begun."""
     INSIDE = 2
     OVER = 3
 
 
 class Tickets(wiring.Component):
-    """One wait per channel. A turn that has begun is carried through although its channel has
-    dropped it; that channel's next one waits until then, and is not over with it.
+    """One wait per channel. A turn in progress is completed even if the channel drops its wait; a
+    new wait of that channel is for a new turn.
 
     Members
     -------
-    ask : the channel waits; nothing new for one that waits already, or whose wait is over.
-    drop : it waits no longer, and its wait is not over; goes before `ask`.
-    whose : one-hot, whose turn it is. begins, ends : strobes, its turn does. denied : with `ends`,
-        nothing was done.
-    waiting : per channel, its turn has not begun. inside : it has.
-    over : per channel, its wait is over, until `drop`. refused : and nothing was done.
+    ask : in, strobe: the channel waits; ignored while it waits, or until it drops a completed wait.
+    drop : in, strobe: ends the wait, completed or not; precedes `ask`.
+    whose : in, per channel, has the turn.
+    begins : in, strobe: the turn begins.
+    ends : in, strobe: the turn ends.
+    denied : in, with `ends`: nothing was done.
+    waiting : out, per channel, its turn has not begun.
+    inside : out, per channel, its turn has begun.
+    over : out, per channel, its wait is complete, until `drop`.
+    refused : out, per channel, with `over`: nothing was done.
     """
 
     def __init__(self, config: Config) -> None:
@@ -74,18 +78,23 @@ class Tickets(wiring.Component):
         return m
 
 
-class Turns(wiring.Component):
-    """Channels that wait take turns. The turn of one that waits alone begins 3 cycles after `ask`;
-    `form`, 2 cycles later, is when what a memory keeps at address `channel` has been read.
+class TicketArbiter(wiring.Component):
+    """Round-robin turns of waiting channels.
+
+    The turn of a channel that waits alone begins 3 cycles after `ask`; `form` comes 2 cycles later,
+    with the data of a RAM read at address `channel`.
 
     Members
     -------
-    ask, drop, over, refused : see `Tickets`; a turn may begin for one that has just dropped it.
-    hold : per channel, its turn does not begin yet.
-    channel : whose turn it is, one-hot `whose` a cycle before; until the next one's.
-    form : strobe, in the second cycle of `channel`.
-    ends : strobe, at the earliest with `form`: the turn is over. denied : and nothing was done.
-    busy : per channel, it waits, or its turn is under way.
+    ask, drop, over, refused : see `Tickets`; a turn may begin for a channel that has just dropped
+        it.
+    hold : in, per channel, its turn must not begin yet.
+    whose : out, channel with the turn, one-hot; until the next turn.
+    channel : out, its number, one cycle after `whose`.
+    form : out, strobe, in the second cycle of `channel`.
+    ends : in, strobe, with `form` at the earliest: the turn ends.
+    denied : in, with `ends`: nothing was done.
+    busy : out, per channel, it waits or has the turn.
     """
 
     def __init__(self, config: Config) -> None:
@@ -120,7 +129,7 @@ class Turns(wiring.Component):
             self.refused.eq(tickets.refused),
             self.busy.eq(tickets.waiting | Mux(runs, self.whose, 0)),
         ]
-        # A cycle late: at worst that of a channel is done that has just dropped it.
+        # One cycle late: at worst, the turn of a channel begins that has just dropped its wait.
         m.d.sync += turns.requests.eq(tickets.waiting & ~self.hold)
         with m.FSM(name="turn"):
             with m.State("PICK"):

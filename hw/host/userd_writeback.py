@@ -1,4 +1,4 @@
-"""What the host writes to USERD: GP_GET lazily, REF at SET_REFERENCE (spec 2, 3.3)."""
+"""Writes to USERD: GP_GET lazily, REF at SET_REFERENCE (spec 2, 3.3)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -14,31 +14,34 @@ from signalbox.hw.methods import Userd
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.memory import MemoryStatus, WritePort
 
-__all__ = ["Writeback"]
+__all__ = ["UserdWriteback"]
 
 
-class Writeback(wiring.Component):
-    """Writes USERD of every channel, one word at a time, the channels in turn.
+class UserdWriteback(wiring.Component):
+    """Writes USERD of every channel, one word at a time, round robin.
 
-    GP_GET is written `period` cycles after it moved, or at once when the channel has run empty;
-    REF at once. Of a channel that is switched off only what has begun is written. A failed write is
-    not tried again; it is reported: of REF to SET_REFERENCE, which waits for it.
+    GP_GET is written at the next tick of `period` cycles after it moved, or at once when the
+    channel has run empty; REF at once. Of a disabled channel, only a write already in progress is
+    completed. A failed write is not repeated but reported: of REF to SET_REFERENCE, which waits for
+    it.
 
     Members
     -------
-    setting : channel registers as they are written (USERD, CONFIG.ASID).
-    period : cycles between lazy write-backs.
-    enabled : per channel, switched on.
-    started : GP_GET of `channel` is now `get`.
-    cleared : GP_GET of `channel` is 0 again; nothing of it is being written.
-    empty : per channel, nothing is left to execute.
-    reference : REF of `channel` becomes `value`; not while the channel is `referring`.
-    referring : per channel, its REF is not in memory yet.
-    referenced : REF of `channel` is now `value` in memory.
-    unwritten : per channel, its latest REF could not be written.
-    writing : per channel, a write is under way.
-    failed : a write of GP_GET of `channel` has failed.
-    peek, peek_get : GP_GET of channel `peek`, one cycle later.
+    setting : in, writes of channel registers (USERD, CONFIG.ASID).
+    period : in, cycles between lazy write-backs.
+    enabled : in, per channel.
+    started : in, strobe: GP_GET of `channel` becomes `get`.
+    cleared : in, strobe: GP_GET of `channel` becomes 0; no write of it is in progress.
+    empty : in, per channel, nothing is left to execute.
+    reference : in, strobe: REF of `channel` becomes `value`; not while the channel is `referring`.
+    referring : out, per channel, its REF is not in memory yet.
+    referenced : out, strobe: REF of `channel` is `value` in memory.
+    unwritten : out, per channel, the last write of REF has failed.
+    writing : out, per channel, a write is in progress.
+    write : out, memory port.
+    failed : out, strobe: a write of GP_GET of `channel` has failed.
+    peek : in, a channel.
+    peek_get : out, its GP_GET, one cycle later.
     """
 
     def __init__(self, config: Config) -> None:
@@ -98,13 +101,13 @@ class Writeback(wiring.Component):
             self.failed.valid.eq(answered & ~is_reference & refused),
             self.failed.channel.eq(channel),
         ]
-        # Waits for a cycle in which no entry begins; its channel's own come later.
+        # Waits for a cycle in which no entry starts; entries of its own channel start later.
         with m.If(self.cleared.valid):
             m.d.sync += clearing.eq(self.cleared)
         with m.Elif(~self.started.valid):
             m.d.sync += clearing.valid.eq(0)
         m.d.comb += [port.addr.eq(channel) for port in (got, reference, setup, *userd)]
-        # The write-back before has long cleared `dirty` when the next one is chosen, but not
+        # When the next write-back is chosen, the previous one has cleared `dirty` long ago, but not
         # `referring`.
         m.d.comb += lazy.eq(dirty & (due | self.empty))
         m.d.sync += [
@@ -128,7 +131,7 @@ class Writeback(wiring.Component):
                 m.d.sync += [self.referring[number].eq(0), self.unwritten[number].eq(refused)]
             with m.If(self.reference.valid & (self.reference.channel == number)):
                 m.d.sync += self.referring[number].eq(1)
-            # Whatever comes of its last method, too.
+            # Overrides `reference` of its last method, too.
             with m.If(was_enabled[number] & ~self.enabled[number]):
                 m.d.sync += [dirty[number].eq(0), self.referring[number].eq(0)]
 
@@ -140,11 +143,11 @@ class Writeback(wiring.Component):
                     m.d.comb += turns.advance.eq(1)
                     m.next = "CHOOSE"
             with m.State("CHOOSE"):
-                # GP_GET first: it is due once in a period, so that REF is not kept waiting.
+                # GP_GET first: it is due once per period, so it does not starve REF.
                 m.d.sync += is_reference.eq((self.referring & ~lazy).bit_select(channel, 1))
                 m.next = "LOAD"
             with m.State("LOAD"):
-                # GP_GET is read now; a move in this very cycle keeps the channel dirty.
+                # GP_GET is read in this cycle; if it moves now, the channel stays dirty.
                 m.d.comb += written.eq(~is_reference)
                 m.next = "ADDRESS"
             with m.State("ADDRESS"):

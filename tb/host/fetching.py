@@ -11,7 +11,7 @@ from cocotb.triggers import RisingEdge
 from signalbox.hw import export
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.host.fetch.fetch_unit import Fetch
+from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.records import prefetch_beat
 from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.methods import GpEntry, pack
@@ -109,7 +109,7 @@ class Fetching:
         self._beats: deque[tuple[int, int]] = deque()
         self._buffers: list[deque] = [deque() for _ in channels]
         self._numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        self._layouts = {name: Fetch(CONFIG).signature.members[name].shape for name in (
+        self._layouts = {name: FetchUnit(CONFIG).signature.members[name].shape for name in (
             "setting", "popped", "fill", "announce", "unwritten", "cleared")}  # fmt: skip
 
     @classmethod
@@ -122,7 +122,7 @@ class Fetching:
         """Another bench, after a reset."""
         dut = self.dut
         bench = Fetching(dut, self.latency if latency is None else latency)
-        for name, (_, way) in export.ports(Fetch(CONFIG)).items():
+        for name, (_, way) in export.ports(FetchUnit(CONFIG)).items():
             if way is PortDirection.Input:
                 getattr(dut, name).value = 0
         dut.rst.value = 1

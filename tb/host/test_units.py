@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.fetch.arrivals import Arrivals
-from signalbox.hw.host.fetch.fetch_unit import Fetch
+from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.scheduling.scheduler import Scheduler
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.mem_ops import MemOps
@@ -29,7 +29,7 @@ def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None
 
 @pytest.mark.parametrize("size", tiers(fetching.CONFIGS, smoke=["narrow"]))
 def test_fetch(simulator: str, size: str) -> None:
-    run(Fetch(fetching.CONFIGS[size]), simulator, size, 8)
+    run(FetchUnit(fetching.CONFIGS[size]), simulator, size, 8)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from amaranth.lib import data
 
 from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.host.copy_launcher import MOST_COPIES, Launcher
-from signalbox.hw.host.fetch.prefetch_buffer import Prefetch
-from signalbox.hw.host.methods.decoder import Decoder, Refusals, kind_of, traits_of
+from signalbox.hw.host.copy_launcher import MOST_COPIES, CopyLauncher
+from signalbox.hw.host.fetch.prefetch_buffer import PrefetchBuffer
+from signalbox.hw.host.methods.decoder import Decoder, HeaderCheck, kind_of, traits_of
 from signalbox.hw.host.methods.execute import Execute
-from signalbox.hw.host.methods.pipeline import Pipeline, channel_edit
+from signalbox.hw.host.methods.pipeline import MethodPipeline, channel_edit
 from signalbox.hw.host.methods.rare_methods import Action, verdict
-from signalbox.hw.host.oldest_first import STAMP_BITS, Oldest
+from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
 from signalbox.hw.host.records import GroupMode, GroupState, ObjectKind, has_copies, head_beat
 from signalbox.hw.host.scheduling.parking import Parking
 from signalbox.hw.host.scheduling.scheduler import Scheduler
@@ -233,7 +233,7 @@ class LauncherProof(Proof):
     cover = 12
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Launcher(CONFIG)
+        dut = CopyLauncher(CONFIG)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         engines = range(CONFIG.copy_engines)
@@ -299,10 +299,10 @@ class LauncherProof(Proof):
             m.d.comb += Assert(dut.able[channel] == _any(can))
             self._reservation(m, dut, channel, holds, idle)
 
-    def _host(self, m: Module, dut: Launcher) -> None:
-        """What `Execute` and `Pipeline` do: one channel is served; it reserves while none of its
-        copies run, starts one where an engine is told to be able, and further ones behind only
-        where there is room (`OrderProof`, `AcquireProof`)."""
+    def _host(self, m: Module, dut: CopyLauncher) -> None:
+        """Behaviour of `Execute` and `MethodPipeline`: one channel is served; it reserves while
+        none of its copies run, starts one where an engine is able to take it, and further ones
+        behind only where there is room (`OrderProof`, `AcquireProof`)."""
         served = anything(m, CONFIG.channel_bits, "served")
         launch, reserve = dut.launch, dut.reserve
         self._working(m, dut)
@@ -323,11 +323,13 @@ class LauncherProof(Proof):
             queue = dut.queue.bit_select(served, 1)
             m.d.comb += Assume(Mux(launch.behind, copying & queue, able & ~copying))
 
-    def _working(self, m: Module, dut: Launcher) -> None:
+    def _working(self, m: Module, dut: CopyLauncher) -> None:
         """Which channels work: any."""
         drive(m, dut.working, "working")
 
-    def _reservation(self, m: Module, dut: Launcher, channel: int, holds: list, idle: list) -> None:
+    def _reservation(
+        self, m: Module, dut: CopyLauncher, channel: int, holds: list, idle: list
+    ) -> None:
         has, engine = Signal(name=f"has_{channel}"), Signal(2, name=f"engine_{channel}")
         m.d.comb += [
             Assert(_any(holds) == has),
@@ -381,7 +383,7 @@ class ReservationProof(LauncherProof):
             passing, launched = passes & mine, concerns(launch, channel)
             overtaken = Signal(name=f"overtaken_{channel}")
             held, ends = Signal(name=f"held_{channel}"), Signal(name=f"ends_{channel}")
-            # What `Execute` and `Pipeline` do (`AcquireProof`).
+            # What `Execute` and `MethodPipeline` do (`AcquireProof`).
             with m.If(passing):
                 m.d.comb += [
                     Assume(reserve.valid & concerns(guard, channel) & ~dut.release.valid),
@@ -410,7 +412,7 @@ class ReservationProof(LauncherProof):
                 Cover(passed & overtaken & launched),
             ]
 
-    def _working(self, m: Module, dut: Launcher) -> None:
+    def _working(self, m: Module, dut: CopyLauncher) -> None:
         """As the host connects it."""
         self._dut, self._parking = dut, Parking(CONFIG)
         inside = Inside(self._parking)
@@ -437,7 +439,7 @@ class OldestProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         config = Config(channels=4)
-        dut = Oldest(config, self.STAMP_BITS)
+        dut = OldestFirst(config, self.STAMP_BITS)
         m.submodules.dut = wrap(dut)
         drive(m, dut.candidates, "candidates")
         # Stamps lie within half of the range; `first` is not after any of them.
@@ -721,7 +723,7 @@ class _Decoding(Elaboratable):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.decoder = self.decoder
-        m.submodules.refusals = refusals = Refusals()
+        m.submodules.refusals = refusals = HeaderCheck()
         m.d.comb += [
             self.decoder.group.eq(self.group),
             refusals.dword.eq(self.decoder.dword),
@@ -855,7 +857,7 @@ class PrefetchProof(Proof):
     cover = 12
 
     def build(self, m: Module, wrap: Wrap) -> None:
-        dut = Prefetch(CONFIG)
+        dut = PrefetchBuffer(CONFIG)
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         depth, width = CONFIG.prefetch_beats, CONFIG.data_width
@@ -967,7 +969,7 @@ class OrderProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         execute = Execute(CONFIG)
-        dut = Pipeline(CONFIG, execute)
+        dut = MethodPipeline(CONFIG, execute)
         execution = Inside(execute)
         inside = Inside(dut)
         ram = inside.submodule("contexts")
@@ -1017,7 +1019,7 @@ class OrderProof(Proof):
         ]
         m.d.comb += Assert(~execute.halt.valid | ~is_copying)
 
-    def _dwords(self, m: Module, dut: Pipeline) -> Any:
+    def _dwords(self, m: Module, dut: MethodPipeline) -> Any:
         """The prefetch buffer: immediate methods, whose data are their position in the channel.
         Returns the position of the first dword of every channel's head beat."""
         base = Signal(data.ArrayLayout(unsigned(13), CONFIG.channels))
@@ -1048,7 +1050,7 @@ class OrderProof(Proof):
     def _contexts(
         self,
         m: Module,
-        dut: Pipeline,
+        dut: MethodPipeline,
         inside: Inside,
         base: Any,
         executed: Any,
@@ -1183,7 +1185,7 @@ class OrderProof(Proof):
         known = _any(method.data[:5] == 1 << bit for bit in range(5))
         return Mux(legacy, known, method.data[:3] <= SemOp.REDUCTION)
 
-    def _triggers(self, m: Module, dut: Pipeline, execute: Execute, run: Value) -> None:
+    def _triggers(self, m: Module, dut: MethodPipeline, execute: Execute, run: Value) -> None:
         copying = execute.copying.bit_select(dut.served, 1)
         done = dut.method
         with m.If(done.valid):
@@ -1233,7 +1235,7 @@ class AcquireProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         execute = Execute(CONFIG)
-        dut = Pipeline(CONFIG, execute)
+        dut = MethodPipeline(CONFIG, execute)
         Inside(execute)  # has it elaborated, so that its registers are there
         inside = Inside(dut)
         contexts = inside.submodule("contexts")
@@ -1281,7 +1283,7 @@ class AcquireProof(Proof):
             Cover(launch.valid),
         ]
 
-    def _known(self, m: Module, dut: Pipeline, execute: Execute, run: Value) -> None:
+    def _known(self, m: Module, dut: MethodPipeline, execute: Execute, run: Value) -> None:
         """Why: what is known of the served channel is that of the cycle before, and nothing is
         executed in the cycle after a launch."""
         before = {name: Signal(CONFIG.channels) for name in ("able", "queue", "copying")}

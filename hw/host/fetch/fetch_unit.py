@@ -24,7 +24,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.channel_settings import setting_event, setting_ram
 from signalbox.hw.host.fetch.backlog import ENTRIES_AHEAD, OUTSTANDING, Backlog
-from signalbox.hw.host.fetch.read_responses import Answers, Read, read_order
+from signalbox.hw.host.fetch.read_responses import Read, ReadResponses, read_order
 from signalbox.hw.host.oldest_first import STAMP_BITS
 from signalbox.hw.host.records import INDEX_BITS, prefetch_beat
 from signalbox.hw.lib.arbiter import RoundRobin
@@ -33,7 +33,7 @@ from signalbox.hw.methods import EntryOpcode, GpEntry, Userd
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.memory import ReadPort
 
-__all__ = ["Fetch"]
+__all__ = ["FetchUnit"]
 
 _MARKS = ("report", "refuse", "close", "skip")
 _STEPS = ("accept", "ask", "burst", "open", "claim", *_MARKS)
@@ -56,7 +56,7 @@ class RingState(data.Struct):
     started: 1
 
 
-class Fetch(wiring.Component):
+class FetchUnit(wiring.Component):
     """Rings and pushbuffer segments of all channels.
 
     Members
@@ -106,7 +106,7 @@ class Fetch(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.backlog = self._backlog = backlog = Backlog(config, self._burst)
-        m.submodules.answers = self._answer = answer = Answers(config)
+        m.submodules.answers = self._answer = answer = ReadResponses(config)
         layout = read_order(config)
         m.submodules.orders = self._orders = SyncFIFOBuffered(width=layout.size, depth=OUTSTANDING)
         connect(m, flipped(self.read.beat), answer.beat)

@@ -6,14 +6,14 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.host.methods.decoder import Refusals
+from signalbox.hw.host.methods.decoder import HeaderCheck
 from signalbox.hw.host.records import head_beat, prefetch_beat
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["Prefetch"]
+__all__ = ["PrefetchBuffer"]
 
 
-class Prefetch(wiring.Component):
+class PrefetchBuffer(wiring.Component):
     """Beats that were fetched and not yet taken, per channel in order.
 
     Before the RAM lies a register, and behind it, for its output comes late, another, the head; the
@@ -74,7 +74,7 @@ class Prefetch(wiring.Component):
         beat = self.fill.beat
         filling = Signal(channel_event(self._config, row=head_beat(self._config)))
         for number in range(self._config.beat_dwords):
-            m.submodules[f"refusals_{number}"] = one = Refusals()
+            m.submodules[f"refusals_{number}"] = one = HeaderCheck()
             m.d.comb += one.dword.eq(beat.data.word_select(number, 32))
             m.d.sync += filling.row.refusals[number].eq(one.refusal)
         dropped = self.clear.valid & (self.clear.channel == self.fill.channel)

@@ -11,7 +11,7 @@ from signalbox.hw.methods import GpEntry
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.memory import MemoryStatus, read_beat
 
-__all__ = ["Answers", "Read", "read_order"]
+__all__ = ["Read", "ReadResponses", "read_order"]
 
 
 class Read(enum.Enum, shape=2):
@@ -42,7 +42,7 @@ def read_order(config: Config) -> data.StructLayout:
     })
 
 
-class Answers(wiring.Component):
+class ReadResponses(wiring.Component):
     """Hands every answer to whom it belongs.
 
     The first bad beat of a segment gives its cause, all that follow until the segment's end are

@@ -10,10 +10,10 @@ from signalbox.hw.host.channel_settings import setting_event
 from signalbox.hw.methods import AcquireTimer
 from signalbox.hw.registers import channel_word
 
-__all__ = ["AcquireSpans"]
+__all__ = ["AcquireTiming"]
 
 
-class AcquireSpans(wiring.Component):
+class AcquireTiming(wiring.Component):
     """Shifts mantissa by exponent when ACQUIRE is written, not when an acquire fails.
 
     Members

@@ -1,6 +1,6 @@
 """Method decoder: one dword in, at most one method out (HOST-2, spec 1.2).
 
-In two parts: whether a dword would be a legal header is found out when it is fetched (`Refusals`);
+A dword is checked as a header when it is fetched (`HeaderCheck`);
 the rest (`Decoder`) when it is taken.
 """
 
@@ -28,7 +28,7 @@ from signalbox.hw.methods import (
     TertOp,
 )
 
-__all__ = ["ENGINE_METHODS", "Decoder", "Refusals", "assign", "kind_of", "traits_of"]
+__all__ = ["ENGINE_METHODS", "Decoder", "HeaderCheck", "assign", "kind_of", "traits_of"]
 
 ENGINE_METHODS = 0x100
 """First byte offset of the methods that go to the object of the subchannel (1.2)."""
@@ -111,7 +111,7 @@ _CAUSES = {
 }
 
 
-class Refusals(wiring.Component):
+class HeaderCheck(wiring.Component):
     """Combinational: why a dword is no legal header, were it to be one."""
 
     dword: In(32)

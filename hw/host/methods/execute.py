@@ -18,8 +18,8 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.channel_settings import setting_event, setting_ram
-from signalbox.hw.host.methods.acquire_timing import AcquireSpans
-from signalbox.hw.host.methods.rare_methods import Action, Rare, verdict
+from signalbox.hw.host.methods.acquire_timing import AcquireTiming
+from signalbox.hw.host.methods.rare_methods import Action, RareMethods, verdict
 from signalbox.hw.host.records import Method, ObjectKind, Step, channel_context, method_state
 from signalbox.hw.host.waits.compute_waits import method_refusal
 from signalbox.hw.methods import (
@@ -105,7 +105,7 @@ class Execute(wiring.Component):
     """Executes the method held in `step`; owns what methods set.
 
     Outcomes are combinational from registers; an operation on an on-chip semaphore takes some
-    cycles, and a method that is looked at more closely (`Rare`) two: then `busy` is 1.
+    cycles, and a method that is looked at more closely (`RareMethods`) two: then `busy` is 1.
 
     An acquire that did not hold on chip is asked anew while its channel is only chosen, two cycles
     before it runs, from what was kept of its request. The answer is used if the context arrives in
@@ -125,14 +125,14 @@ class Execute(wiring.Component):
     park, wait : it is not, and has to wait; `keep`: without losing its reserved engine.
     busy : it is not, and needs a few cycles more; never with `park`. asked : register: the
         semaphore unit has been asked, and its answer must be taken.
-    copying, able, queue, ended : per channel; see `Launcher`, `Fences`.
+    copying, able, queue, ended : per channel; see `CopyLauncher`, `MemorySemaphores`.
     tasks : per channel, tasks of it are under way.
     held : of the served channel; see `Parking`.
-    unwritten : per channel; see `Writeback`.
+    unwritten : per channel; see `UserdWriteback`.
     await_all : a WFI of scope ALL waits; see `Barrier`. invalidate, refused : an invalidation is to
         be done; it cannot be; see `MemOps`. compute, set_compute, ignored : a compute method is to
         be carried out; one that sets state is executed; so is one that means nothing here.
-        uncomputed, why : it was refused, and why; see `ComputeMethods`. over, drop : its wait is
+        uncomputed, why : it was refused, and why; see `ComputeWaits`. over, drop : its wait is
         over; it is complete or gone.
     all_idle : it need not wait: neither copies nor changes of semaphores in memory are under way.
     spent, result : see there.
@@ -311,7 +311,7 @@ class Execute(wiring.Component):
         """When an acquire that does not hold now is looked at again and when it is late; sums and
         comparison are those of the cycle before, known from the first cycle of a service on, the
         comparison from the second on."""
-        m.submodules.spans = spans = AcquireSpans(self._config)
+        m.submodules.spans = spans = AcquireTiming(self._config)
         self._timed = spans.timeout_enable
         self._due_cycles, self._due_units = Signal(32), Signal(32)
         fresh, past = Signal(), Signal()
@@ -380,7 +380,7 @@ class Execute(wiring.Component):
 
     def _rare(self, m: Module, now: Value) -> _Outcome:
         """Look in one cycle, do it in the next."""
-        m.submodules.rare = rare = Rare(compute=self._config.compute)
+        m.submodules.rare = rare = RareMethods(compute=self._config.compute)
         looked = Signal()
         found = Signal(verdict)
         self._where = Signal(VA_BITS)

@@ -33,7 +33,7 @@ from signalbox.hw.methods import Header
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.registers import Wait
 
-__all__ = ["Pipeline", "channel_edit"]
+__all__ = ["MethodPipeline", "channel_edit"]
 
 
 def channel_edit(config: Config) -> data.StructLayout:
@@ -47,7 +47,7 @@ def channel_edit(config: Config) -> data.StructLayout:
     })
 
 
-class Pipeline(wiring.Component):
+class MethodPipeline(wiring.Component):
     """Serves channels.
 
     Members

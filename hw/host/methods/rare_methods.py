@@ -14,7 +14,7 @@ from signalbox.hw.host.waits.compute_waits import method_refusal
 from signalbox.hw.methods import CeMethod, ComputeMethod, HostMethod, MemOp, MemOpD, ObjectClass
 from signalbox.hw.qmd import QMD_BYTES
 
-__all__ = ["Action", "Rare", "verdict"]
+__all__ = ["Action", "RareMethods", "verdict"]
 
 SOFTWARE_ENGINE = 0x1F
 """SET_OBJECT ENGINE of software objects."""
@@ -73,7 +73,7 @@ verdict = data.StructLayout({"action": Action, "cause": Cause, "object": ObjectK
 channel's tasks are over."""
 
 
-class Rare(wiring.Component):
+class RareMethods(wiring.Component):
     """Combinational.
 
     Members

@@ -36,7 +36,7 @@ class Parking(wiring.Component):
     copying, tasks, engine, queue, retry, fenced, over : per channel: own copies run; own tasks are
         under way; an engine can take its copy; its own running copy has room behind it; its timer
         ran out; its semaphore operation in memory has ended; what it waits for in `Barrier`,
-        `MemOps` or `ComputeMethods` has.
+        `MemOps` or `ComputeWaits` has.
     referring : per channel, its REF is not in memory yet.
     ready : per channel, its head can proceed.
     held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of

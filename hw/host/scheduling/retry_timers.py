@@ -9,10 +9,10 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["Timers"]
+__all__ = ["RetryTimers"]
 
 
-class Timers(wiring.Component):
+class RetryTimers(wiring.Component):
     """One timer per channel; one comparison per cycle goes round the channels, so a timer is late
     by at most `channels` + 3 cycles if it was armed that long before.
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.host.oldest_first import STAMP_BITS, Oldest
+from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
 from signalbox.hw.records.channel import channel_event
 
 __all__ = ["PATIENCE", "Scheduler"]
@@ -71,7 +71,7 @@ class Scheduler(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.oldest = oldest = Oldest(config)
+        m.submodules.oldest = oldest = OldestFirst(config)
         # Register, one-hot: who has the floor.
         self._owner = owner = Signal(config.channels)
         # Registers: the slice of the holder, that of a guest is over.
@@ -101,7 +101,7 @@ class Scheduler(wiring.Component):
         self._let_go(m, ends, guest_ends)
         return m
 
-    def _choose(self, m: Module, oldest: Oldest) -> Value:
+    def _choose(self, m: Module, oldest: OldestFirst) -> Value:
         """The target, and who has the floor once it is taken; returns whether it begins a slice."""
         keeps, renew, promote, lose = Signal(), Signal(), Signal(), Signal()
         # Register: the holder is the target, if it can; known early. The holder that has just been

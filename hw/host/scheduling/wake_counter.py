@@ -8,10 +8,10 @@ from signalbox.hw.config import Config
 from signalbox.hw.lib.popcount import popcount
 from signalbox.hw.registers import Wait
 
-__all__ = ["Wakes"]
+__all__ = ["WakeCounter"]
 
 
-class Wakes(wiring.Component):
+class WakeCounter(wiring.Component):
     """Watches parked channels; everything is looked at through registers, so it costs no time.
 
     A channel is counted when it becomes ready because the semaphore of its acquire was written, or

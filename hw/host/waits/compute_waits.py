@@ -11,13 +11,13 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.front_end.host_port import ComputePort, cause_of, compute_method
-from signalbox.hw.host.tickets import Turns
+from signalbox.hw.host.tickets import TicketArbiter
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.launch import Refusal
 
-__all__ = ["COUNT_BITS", "ComputeMethods", "method_refusal", "task_failed"]
+__all__ = ["COUNT_BITS", "ComputeWaits", "method_refusal", "task_failed"]
 
 COUNT_BITS = 12
 """Bits of a count of tasks of one channel."""
@@ -35,7 +35,7 @@ def task_failed(config: Config) -> data.StructLayout:
     return channel_event(config, cause=Cause, check=SkedCheck, page=32)
 
 
-class ComputeMethods(wiring.Component):
+class ComputeWaits(wiring.Component):
     """One method per channel may wait here for the engine; they are done one after another, the
     channels in turn. A method is offered 7 cycles after `ask`, if none is before it; the channel's
     wait is over two cycles after the engine's answer. One that was offered is carried through
@@ -83,7 +83,7 @@ class ComputeMethods(wiring.Component):
             "begins": In(1),
             "before": Out(1),
         })
-        self._turns, self._epoch = Turns(config), Signal()
+        self._turns, self._epoch = TicketArbiter(config), Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.host.records import Method
-from signalbox.hw.host.tickets import Turns
+from signalbox.hw.host.tickets import TicketArbiter
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.methods import HostMethod, MemOp, MemOpA, MemOpC, MemOpD
 from signalbox.hw.records.channel import channel_event
@@ -76,7 +76,7 @@ class MemOps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.turns = self._turns = turns = Turns(self._config)
+        m.submodules.turns = self._turns = turns = TicketArbiter(self._config)
         # Whether a method is complete, or waits, comes late.
         asked = delayed(m, self.ask, "asked")
         kept = self._keep(m, delayed(m, self.executed, "set"), delayed(m, self.clear, "new"), asked)

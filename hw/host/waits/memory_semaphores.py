@@ -16,10 +16,10 @@ from signalbox.hw.records.semaphore import (
     semaphore_response,
 )
 
-__all__ = ["Fences"]
+__all__ = ["MemorySemaphores"]
 
 
-class Fences(wiring.Component):
+class MemorySemaphores(wiring.Component):
     """One operation per channel may be under way; they are executed one after another, in the order
     in which they began, so that channels that poll never keep out one that releases. Results are
     kept per channel, so that the next one need not wait until this one is served again (COPY-3).
