@@ -1,1 +1,1 @@
-"""From a doorbell to beats of pushbuffers."""
+"""From a doorbell to pushbuffer beats."""

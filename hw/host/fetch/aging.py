@@ -1,8 +1,8 @@
-"""Age of arrival stamps: none may get so old that a circular comparison takes it for new.
+"""Aging of arrival stamps: bounds their age, so that circular comparisons stay correct.
 
-The upper bits of a stamp are its era. The stamps of the third era before the present one are moved
-to the beginning of the second before; so ages stay below half of the range, and stamps younger
-than two eras are never touched. To be caught, a stamp has to be looked at once in every era.
+The upper bits of a stamp are its era. Stamps of the third era before the present one are moved to
+the beginning of the second before. So ages stay below half of the range, and stamps younger than
+two eras are never changed. Every stamp must be checked once per era.
 """
 
 from amaranth.hdl import C, Cat, Module, Signal, Value
@@ -14,19 +14,19 @@ __all__ = ["ERA", "Aging"]
 _ERA_BITS = 3
 
 ERA = 1 << (STAMP_BITS - _ERA_BITS)
-"""Doorbells of an era."""
+"""Doorbells per era."""
 
 
 class Aging:
-    """Tells which stamps are stale, and gives the one that takes their place.
+    """Detects stale stamps and gives their replacement.
 
-    now : count of doorbells; it may grow by one per cycle.
+    now : count of doorbells; increments by at most one per cycle.
     """
 
     def __init__(self, m: Module, now: Value) -> None:
         self._stale = Signal(_ERA_BITS, name="stale_era", init=(1 << _ERA_BITS) - 3)
         self.floor = Signal(STAMP_BITS, name="floor", init=(1 << STAMP_BITS) - 2 * ERA)
-        """The oldest stamp that is kept: what a stale one becomes."""
+        """Oldest stamp kept; replaces stale stamps."""
         era = now[-_ERA_BITS:]
         m.d.sync += [
             self._stale.eq(era - 3),
@@ -38,6 +38,6 @@ class Aging:
         return stamp[-_ERA_BITS:] == self._stale
 
     def keep(self, m: Module, stamp: Value) -> None:
-        """Look at a register in every cycle; later assignments of the same cycle win."""
+        """Check a register in every cycle; later assignments in the same cycle win."""
         with m.If(self.stale(stamp)):
             m.d.sync += stamp.eq(self.floor)

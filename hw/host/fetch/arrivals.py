@@ -1,4 +1,4 @@
-"""Order in which commands were received: a stamp per channel (COPY-5)."""
+"""Order of arrival of commands: a stamp per channel (COPY-5)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -14,27 +14,28 @@ from signalbox.hw.records.channel import channel_event
 __all__ = ["RECORDS", "Arrivals"]
 
 RECORDS = 4
-"""Doorbells per channel that are told apart; later ones join the last."""
+"""Doorbells told apart per channel; later ones join the last."""
 
 
 class Arrivals(wiring.Component):
-    """Keeps, per channel, which doorbell announced which ring entries.
+    """Tracks, per channel, the doorbells that announced its ring entries.
 
-    A record says: entries up to `put` were received at `stamp`. The oldest record's stamp is the
-    channel's; the record goes when its last entry is finished, two cycles later the next one
-    counts. When a channel's last record goes its stamp stays, which is that of its last command.
+    A record: entries up to `put` were received at `stamp`. The oldest record's stamp is the
+    channel's. The record is removed when its last entry is finished; the next one counts two cycles
+    later. When a channel's last record is removed its stamp stays, that of its last command.
 
-    Stamps do not grow too old (`hw.host.fetch.aging`): those of the channels are looked at in every
-    cycle, those of the records behind one after the other.
+    Old stamps are moved forward (`hw.host.fetch.aging`): those of the channels are checked in every
+    cycle, those of the records behind one per cycle.
 
     Members
     -------
-    now : count of doorbells, the stamp that a doorbell gets.
-    clear : the channel's records are dropped, also one that is announced in this cycle.
-    announce : entries up to `put` were received at `stamp`. Not in two successive cycles.
-    finish : the entry after which GP_GET is `get` was executed. Not in two successive cycles for
-        one channel.
-    stamps : per channel, arrival of its head command.
+    now : in, count of doorbells; the stamp given to a doorbell.
+    clear : in, strobe: the channel's records are dropped, including one announced in this cycle.
+    announce : in, strobe: entries up to `put` were received at `stamp`. Not in two successive
+        cycles.
+    finish : in, strobe: the entry up to GP_GET `get` was executed. Not in two successive cycles for
+        the same channel.
+    stamps : out, per channel, arrival of its head command.
     """
 
     def __init__(self, config: Config) -> None:
@@ -52,12 +53,12 @@ class Arrivals(wiring.Component):
         channels = self._config.channels
         slot = range(RECORDS)
         self._aging = Aging(m, self.now)
-        # Records of a channel, the head included; slot of the one behind the head.
+        # Records of a channel, including the head; slot of the one behind the head.
         self._counts = Signal(data.ArrayLayout(range(RECORDS + 1), channels))
         self._seconds = Signal(data.ArrayLayout(slot, channels))
-        # The head's; the RAMs hold what follows.
+        # Of the heads; the RAMs hold the records behind them.
         self._puts = Signal(data.ArrayLayout(INDEX_BITS, channels))
-        # `finish` of the cycle before has ended the head record.
+        # `finish` of the previous cycle has ended the head record.
         self._ends = Signal(channels)
         self._storage(m)
         for channel in range(channels):
@@ -65,8 +66,8 @@ class Arrivals(wiring.Component):
         return m
 
     def _storage(self, m: Module) -> None:
-        """Records behind the heads: `put` and stamp in two RAMs. A fifth doorbell widens the
-        fourth record: a later put, the stamp that it had."""
+        """Records behind the heads: `put` and stamp in two RAMs. A fifth doorbell extends the
+        fourth record: later `put`, same stamp."""
         bits = self._config.channel_bits
         rows = RECORDS << bits
         m.submodules.puts = puts = Memory(shape=INDEX_BITS, depth=rows, init=[])
@@ -79,8 +80,8 @@ class Arrivals(wiring.Component):
 
         finished, arriving = self.finish.channel, self.announce.channel
         count, full = self._counts[arriving], Signal()
-        # One cycle later: the announcement, one-hot, and where its record belongs. That does not
-        # depend on whether the head record ends meanwhile.
+        # One cycle later: the announcement, one-hot, and the slot of its record. The slot does not
+        # depend on the head record ending meanwhile.
         self._arrived, self._late = Signal(self._config.channels), Signal.like(self.announce)
         self._slot, self._joins = Signal(range(RECORDS)), Signal()
         m.d.comb += full.eq(count == RECORDS)
@@ -99,8 +100,8 @@ class Arrivals(wiring.Component):
         self._age(m, rows, put_write.addr)
 
     def _age(self, m: Module, rows: int, record: Value) -> None:
-        """Look at one row per cycle, and write it anew in the next one if it has to be; later,
-        if a record is written then."""
+        """Check one row per cycle, and rewrite it in the next if it is stale; a row is checked
+        again if a record is written in that cycle."""
         row, looked, valid = Signal(range(rows)), Signal(range(rows)), Signal()
         write, announcing = self._stamp_write, self._late.valid
         m.d.sync += [looked.eq(row), valid.eq(~announcing)]

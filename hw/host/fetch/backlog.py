@@ -1,4 +1,4 @@
-"""What there is to fetch of every channel, and what is under way (HOST-1)."""
+"""Pending fetch work of every channel, and outstanding reads (HOST-1)."""
 
 from functools import reduce
 from operator import or_
@@ -15,10 +15,10 @@ from signalbox.hw.records.channel import channel_event
 __all__ = ["ENTRIES_AHEAD", "OUTSTANDING", "Backlog"]
 
 ENTRIES_AHEAD = 4
-"""Ring entries per channel that are read ahead of the segment being fetched."""
+"""Ring entries per channel read ahead of the segment being fetched."""
 
 OUTSTANDING = 16
-"""Reads in flight, of all channels together."""
+"""Limit of reads in flight, of all channels together."""
 
 _VISIT = ("seen", "over", "again")
 _STEPS = ("report", "accept", "ask", "open", "claim", "reserve")
@@ -30,31 +30,34 @@ def _at(event: data.View, channel: int) -> Value:
 
 
 class Backlog(wiring.Component):
-    """Flags and counters of every channel. A channel asks to be visited when there is news of it.
+    """Flags and counters of every channel. A channel requests a visit when its state changes.
 
     Members
     -------
-    enabled : per channel, whether its doorbells count and it can do anything.
-    clear : `channel` starts anew; it is not visited.
-    doorbell : `channel` was rung.
-    now : count of doorbells.
-    put, entry, answered : GP_PUT, a ring entry, the last beat of any read has come back.
-    popped : a beat has left the prefetch buffer.
-    drained : per channel, everything fetched was executed.
-    dropping : per channel, the rest of a bad segment is being dropped.
-    unwritten : a write to USERD has failed.
-    visited : one-hot, the channel that the following concern.
-    can : whether there is a failed write to `report`, a GP_PUT to `accept`, one to `ask` for, an
-        entry to `open`, space to `claim` for a further entry, and `room` for a burst; `sync`: all
-        that was fetched was executed; `drop`: `dropping`; `rest`: `resting`. Up to date two cycles
-        after a step.
-    stamp : the doorbell that announced the GP_PUT last asked for.
-    step : strobes: the visit has `seen` what `can` says, it is `over`, the channel wants another
-        one (`again`); and steps taken: those of `can`, and `reserve` of
-        the space of `beats` beats.
-    wanting : per channel, to be visited. resting : per channel, no reads are under way; two cycles
-        after a step.
-    busy : per channel, something is to be fetched, or under way, or waits; without a gap.
+    enabled : in, per channel, its doorbells count and it may take steps.
+    clear : in, strobe: `channel` starts; it is not being visited.
+    doorbell : in, stream of rung channels; always ready.
+    now : out, count of doorbells.
+    put : in, strobe: GP_PUT has arrived.
+    entry : in, strobe: a ring entry has arrived.
+    answered : in, strobe: the last beat of any read has arrived.
+    popped : in, strobe: a beat has left the prefetch buffer.
+    drained : in, per channel, everything fetched was executed.
+    dropping : in, per channel, the rest of a bad segment is being dropped.
+    unwritten : in, strobe: a write to USERD has failed.
+    visited : in, the channel of `can`, `stamp` and `step`, one-hot.
+    can : out, there is a failed write to `report`, a GP_PUT to `accept`, one to `ask` for, an entry
+        to `open`, space to `claim` for another entry, `room` for a burst; `sync`: everything
+        fetched was executed; `drop`: `dropping`; `rest`: `resting`. Up to date two cycles after a
+        step.
+    stamp : out, doorbell that announced the GP_PUT last asked for.
+    step : in, strobes: the visit has `seen` the conditions in `can`, it is `over`, it requests
+        another (`again`); and steps taken, named as in `can`, or `reserve`: space for `beats`
+        beats.
+    wanting : out, per channel, requests a visit.
+    resting : out, per channel, no outstanding reads; up to date two cycles after a step.
+    busy : out, per channel, fetch work pending, in flight or waiting in the prefetch buffer;
+        without gaps.
     """
 
     def __init__(self, config: Config, burst: int) -> None:
@@ -86,7 +89,7 @@ class Backlog(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._aging = Aging(m, self.now)
-        # One cycle later, since they come late; one-hot.
+        # One cycle later, as they are late; one-hot.
         mask = range(self._config.channels)
         self._popped, self._answered = Signal(len(mask)), Signal(len(mask))
         self._reserved, self._asked = Signal(len(mask)), Signal(len(mask))
@@ -158,7 +161,7 @@ class Backlog(wiring.Component):
         return doorbell.valid & (doorbell.payload.channel == channel) & self.enabled[channel]
 
     def _counts(self, m: Module, channel: int) -> None:
-        """Space that is taken in the prefetch buffer and for entries, and reads under way."""
+        """Space taken in the prefetch buffer and for entries, and outstanding reads."""
         credits, claimed = self._credits[channel], self._claimed[channel]
         arrived, flying = self._arrived[channel], self._flying[channel]
         opens, claims = self._taken("open", channel), self._taken("claim", channel)
@@ -176,7 +179,7 @@ class Backlog(wiring.Component):
             m.d.sync += [credits.eq(0), claimed.eq(0), arrived.eq(0)]
 
     def _news(self, m: Module, channel: int) -> None:
-        """What comes up after the visit's look at the channel counts for the next visit."""
+        """An event after a visit has sampled the channel's flags counts for the next visit."""
         flags, credits = self._flags, self._credits[channel]
         work, looked = flags["work"][channel], flags["looked"][channel]
         room, quiet = flags["room"][channel], flags["quiet"][channel]
@@ -192,12 +195,12 @@ class Backlog(wiring.Component):
             was_room.eq(room),
             was_quiet.eq(quiet),
         ]
-        # One cycle late, which makes no difference: these are not waited for.
+        # One cycle late, which is harmless: nothing waits for these.
         rare = Signal(name=f"rare_{channel}")
         m.d.sync += rare.eq(
             self._rang(channel)
             | _at(self.unwritten, channel)
-            # The last of them ends the dropping.
+            # The last response ends the dropping.
             | (self._answered[channel] & self.dropping[channel])
             | (self.enabled[channel] & ~was_enabled)
             | (quiet & ~was_quiet)
@@ -226,9 +229,9 @@ class Backlog(wiring.Component):
         ]
 
     def _look(self, m: Module) -> None:
-        """What holds for the visited channel, and its stamp."""
+        """Conditions of the visited channel, and its stamp."""
         flags, channels = self._flags, range(self._config.channels)
-        # One that is switched off is visited in vain: it starts anew before it can do anything.
+        # A disabled channel takes no steps: it has to be started first.
         visited = Signal(len(channels))
         looks = {
             "report": flags["failed"],

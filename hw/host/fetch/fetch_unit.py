@@ -1,17 +1,17 @@
-"""Fetch: from a doorbell to pushbuffer beats (HOST-1, spec 1.1, 3.3, 3.5).
+"""Fetch unit: from a doorbell to pushbuffer beats (HOST-1, spec 1.1, 3.3, 3.5).
 
-One state machine visits the channels that have something to do, round robin, and takes one step
-for each: report a failed write to USERD, accept GP_PUT, read GP_PUT, read a burst, open an entry,
-read an entry. A visit takes five cycles, six where it opens an entry; reads are answered in order
-and up to `OUTSTANDING` are in flight, so that the visits, not the memory's latency, bound the rate
-(a burst is up to 8 beats).
+One state machine visits the channels with pending work, round robin, and takes one step for each:
+report a failed write to USERD, accept GP_PUT, read GP_PUT, read a burst, open an entry, read an
+entry. A visit takes five cycles, six if it opens an entry. Reads are answered in order, with up to
+`OUTSTANDING` in flight, so the visits, not the memory's latency, limit the rate (a burst has up to
+8 beats).
 
-    PICK    the next channel
-    LOAD    the RAMs are read; flags of the channel are looked at
-    PLAN    what most steps would be: additions and comparisons
-    CHOOSE  the first step that is possible
-    JUDGE   where it opens an entry: whether that is a segment
-    ACT     it is taken, at once as far as the channel's state goes; the read once memory takes it
+    PICK    next channel
+    LOAD    RAMs are read, flags of the channel are sampled
+    PLAN    additions and comparisons for most steps
+    CHOOSE  first possible step
+    JUDGE   only before an entry is opened: is it a segment
+    ACT     state is updated at once; the read is offered until memory accepts it
 """
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
@@ -42,9 +42,9 @@ _STEPS = ("accept", "ask", "burst", "open", "claim", *_MARKS)
 class RingState(data.Struct):
     """Fetch progress of one channel.
 
-    `put`: GP_PUT; `fetch`: next ring entry to read; `opened`: GP_GET once the last entry that was
-    opened has started. `open`: a segment is; `address`: its next dword, and `behind` how many
-    follow after that; `started`: its first beat was asked for.
+    `put`: GP_PUT. `fetch`: next ring entry to read. `opened`: GP_GET after the start of the last
+    opened entry. `open`: a segment is open; `address`: its next dword; `behind`: number of dwords
+    after that; `started`: its first beat was requested.
     """
 
     put: INDEX_BITS
@@ -57,24 +57,28 @@ class RingState(data.Struct):
 
 
 class FetchUnit(wiring.Component):
-    """Rings and pushbuffer segments of all channels.
+    """Fetches rings and pushbuffer segments of all channels.
 
     Members
     -------
-    setting : channel registers as they are written (GP_BASE, USERD, CONFIG.ASID).
-    enabled : per channel, whether it may fetch.
-    restart : `channel` starts from an empty ring; accepted once its reads have come back.
-    cleared : strobe with each restart.
-    doorbell : `channel` has a new GP_PUT in USERD.
-    now : count of doorbells.
-    announce : entries up to `put` were accepted; their doorbell had `stamp`.
-    drained : per channel, everything fetched was executed (SYNC = WAIT, 1.1).
-    unwritten : a write to USERD of `channel` has failed.
-    fill : a beat for the prefetch buffer; space was reserved.
-    popped : a beat of `channel` has left the prefetch buffer.
-    busy : per channel, something is to be fetched, reads are under way or beats wait.
-    reading : per channel, reads are under way.
-    peek, peek_put : GP_PUT as last accepted of channel `peek`, one cycle later.
+    setting : in, writes of channel registers (GP_BASE, USERD, CONFIG.ASID).
+    enabled : in, per channel, may fetch.
+    restart : in, stream: `channel` starts with an empty ring; accepted once its reads have
+        returned.
+    cleared : out, strobe, with each restart.
+    doorbell : in, stream: `channel` has a new GP_PUT in USERD.
+    now : out, count of doorbells.
+    announce : out, strobe: entries up to `put` were accepted; their doorbell has `stamp`.
+    drained : in, per channel, everything fetched was executed (SYNC = WAIT, 1.1).
+    unwritten : in, strobe: a write to USERD of `channel` has failed.
+    fill : out, strobe: a beat for the prefetch buffer; its space was reserved.
+    popped : in, strobe: a beat of `channel` has left the prefetch buffer.
+    busy : out, per channel, there is something to fetch, in flight or waiting in the prefetch
+        buffer.
+    reading : out, per channel, has outstanding reads.
+    read : out, memory port.
+    peek : in, a channel.
+    peek_put : out, its last accepted GP_PUT, one cycle later.
     """
 
     def __init__(self, config: Config) -> None:
@@ -136,18 +140,19 @@ class FetchUnit(wiring.Component):
         return m
 
     def _registers(self) -> None:
-        """What is known of the visited channel: `can` from PLAN on, `plan` from CHOOSE on,
-        `opening` in JUDGE, the rest in ACT. The RAMs' outputs stay as they are from PLAN on, the
-        entry's from CHOOSE on."""
+        """State of the visited channel: `can` valid from PLAN on, `plan` from CHOOSE on,
+        `opening` in JUDGE, the rest in ACT. RAM outputs are stable from PLAN on, the entry's
+        from CHOOSE on."""
         config, index = self._config, INDEX_BITS
-        # The channel: in LOAD, from PLAN on, and one-hot.
+        # The visited channel: number in LOAD, number from PLAN on, one-hot.
         self._number = Signal(config.channel_bits)
         self._channel = Signal(config.channel_bits)
         self._visited = Signal(config.channels)
         self._can = Signal.like(self._backlog.can)
         self._plan = Signal(
             data.StructLayout({
-                # Last dword of the segment, counted from where a burst must end before.
+                # Last dword of the segment, relative to the burst boundary at or before its next
+                # dword.
                 "ends": 22,
                 "line": 38 - self._window,
                 "mask": index,
@@ -168,7 +173,7 @@ class FetchUnit(wiring.Component):
         self._do = Signal(data.StructLayout(dict.fromkeys(_STEPS, 1)))
         self._begun = Signal()
         self._beats, self._last = Signal(3), Signal(4)
-        # `orders` has room for what a visit adds, one cycle after ACT.
+        # `orders` has room for the order that a visit adds, one cycle after ACT.
         self._room = Signal()
         self._acting = Signal()
         self._cut_off = Signal(data.StructLayout({"final": 1, "last": 4, "short": 3, "full": 3}))
@@ -230,7 +235,7 @@ class FetchUnit(wiring.Component):
         config, backlog, step = self._config, self._backlog, self._backlog.step
         channel, number, visited = self._channel, self._number, self._visited
         m.submodules.turns = turns = RoundRobin(config.channels)
-        # Register: no reads of the channel that starts anew are under way, nor were begun just now.
+        # Registered: the channel to start has no outstanding reads, including any just requested.
         returning, returned = self.restart.payload.channel, Signal()
         was_begun = Signal()
         begins = (self._begun | was_begun) & visited.bit_select(returning, 1)
@@ -248,7 +253,7 @@ class FetchUnit(wiring.Component):
             self._begun.eq(0),
             was_begun.eq(self._begun),
             self.announce.valid.eq(0),
-            # For one order more than are counted: that of the last visit may be on its way.
+            # One more than counted: the last visit's order may not be in the FIFO yet.
             self._room.eq(self._orders.level < OUTSTANDING - 1),
         ]
         self._steps(m)
@@ -297,11 +302,11 @@ class FetchUnit(wiring.Component):
                     m.next = "PICK"
 
     def _plan_steps(self, m: Module) -> None:
-        """Work out what each step would be: at most one addition or comparison each."""
+        """Prepare all steps: at most one addition or comparison each."""
         plan, state = self._plan, self._load.data
         put = self._put.data
         base, base_hi = (port.data for port in self._base)
-        # Bits that no index of this ring has; a shift needs no carry chain, unlike comparisons.
+        # Bits above the ring's index; a shift needs no carry chain, unlike a comparison.
         outside = (C(-1, INDEX_BITS) << base_hi[16:21])[:INDEX_BITS]
         m.d.sync += [
             plan.ends.eq(state.address[: self._window] + state.behind),
@@ -317,8 +322,8 @@ class FetchUnit(wiring.Component):
         ]
 
     def _choose(self, m: Module) -> Value:
-        """The first step that is possible; without any, the channel rests until news. Returns
-        whether it is to open an entry."""
+        """The first possible step; if there is none, the channel rests until its state changes.
+        Returns whether an entry is to be opened."""
         can, plan, do = self._can, self._plan, self._do
         state, put, entry = self._load.data, self._put.data, self._entry.data.entry
         report = can.report & can.room
@@ -326,10 +331,11 @@ class FetchUnit(wiring.Component):
         later = ~report & ~can.accept & ~can.ask
         fetch = later & can.room & ~can.drop
         opens = fetch & ~state.open & can.open & (~entry.sync_wait | can.sync)
-        # The end of a bad segment is not under way: nothing is, and it is still dropped.
+        # The end of a bad segment is not in flight: no read is, and the segment is still being
+        # dropped.
         closes = later & can.room & can.drop & can.rest & state.open
         m.d.sync += [
-            # Whether it is opened or skipped is judged later.
+            # JUDGE decides whether it is opened or skipped.
             do.open.eq(0),
             do.skip.eq(0),
             do.report.eq(report),
@@ -351,7 +357,7 @@ class FetchUnit(wiring.Component):
         return opens
 
     def _examine(self, m: Module) -> None:
-        """Look at the entry, whether it is to be opened or not."""
+        """Check the entry, whether or not it is to be opened."""
         opening, entry = self._opening, self._entry.data.entry
         m.d.sync += [
             opening.after.eq(entry.address + entry.length),
@@ -362,9 +368,9 @@ class FetchUnit(wiring.Component):
         ]
 
     def _judge(self, m: Module) -> None:
-        """Open a segment, or pass a control or a bad entry over with a mark."""
+        """Open a segment, or skip a control entry or a bad entry with a mark."""
         opening, do = self._opening, self._do
-        # A segment may end where the address space does.
+        # A segment may end at the end of the address space.
         outside = opening.after[38] & opening.after[:21].any()
         skips = opening.lost | opening.bare | outside
         m.d.sync += [do.open.eq(~skips), do.skip.eq(skips)]
@@ -378,8 +384,8 @@ class FetchUnit(wiring.Component):
             m.d.sync += self._cause.eq(Cause.NONE)
 
     def _cut(self, m: Module) -> None:
-        """Cut the next burst off the open segment; it ends at a multiple of the burst size, or,
-        where the segment does, `short`."""
+        """Cut the next burst off the open segment. It ends at a multiple of the burst size or,
+        `short`, with the segment."""
         shift, window, ends = self._shift, self._window, self._plan.ends
         before = self._load.data.address[shift:window]
         m.d.sync += [
@@ -390,7 +396,7 @@ class FetchUnit(wiring.Component):
         ]
 
     def _steps(self, m: Module) -> None:
-        """What the channels' flags see of a step: its first cycle."""
+        """Steps as reported to the channel flags: in their first cycle."""
         do, step, begun, cut = self._do, self._backlog.step, self._begun, self._cut_off
         marks = Cat(do[name] for name in _MARKS).any()
         m.d.comb += [
@@ -407,8 +413,8 @@ class FetchUnit(wiring.Component):
         ]
 
     def _act(self, m: Module) -> Value:
-        """Take the step: the state changes at once, the read is offered until memory takes it.
-        Returns whether that is done."""
+        """Take the step: the state is updated at once, the read is offered until memory accepts it.
+        Returns whether the step is complete."""
         do, orders, request = self._do, self._orders, self.read.request
         reads = do.ask | do.burst | do.claim
         marks = Cat(do[name] for name in _MARKS).any()
@@ -451,7 +457,7 @@ class FetchUnit(wiring.Component):
         ]
 
     def _ask(self, m: Module, order: data.View) -> None:
-        """The read, and what its answer is for; or a mark that passes behind all earlier reads."""
+        """The read and its order; or a mark behind all earlier reads."""
         do, plan, state = self._do, self._plan, self._load.data
         request = self.read.request.payload
         userd = Cat(C(Userd.GP_PUT.value, 9), self._userd[0].data[9:], self._userd[1].data[:8])

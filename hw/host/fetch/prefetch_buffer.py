@@ -14,22 +14,23 @@ __all__ = ["PrefetchBuffer"]
 
 
 class PrefetchBuffer(wiring.Component):
-    """Beats that were fetched and not yet taken, per channel in order.
+    """Fetched beats not yet taken, in order per channel.
 
-    Before the RAM lies a register, and behind it, for its output comes late, another, the head; the
-    RAM's output is the beat after it. So the head is offered in the cycle after `serving` rose, and
-    from beat to beat of one channel every cycle; a beat that finds nothing before it, four cycles
-    after its fill. Space is the filler's business: `fill` is always accepted.
+    A register precedes the RAM; as the RAM's output is late, another register follows, the head.
+    The RAM's output is the beat behind the head. So the head is offered in the cycle after
+    `serving` rises, and successive beats of a channel every cycle; a beat into an empty FIFO, four
+    cycles after its fill. `fill` is always accepted; the fetch unit reserves space beforehand.
 
     Members
     -------
-    fill : one beat for `channel`.
-    clear : all beats of `channel` are dropped.
-    select : channel whose head is wanted; stays from the cycle before `serving` on.
-    serving : beats of `select` are taken.
-    head, head_valid : its oldest beat, from registers; `single`: it is done with after one step.
-    take : the head leaves; only with `head_valid`.
-    occupied : per channel, whether it holds beats, the head included.
+    fill : in, strobe: one beat for `channel`.
+    clear : in, strobe: all beats of `channel` are dropped.
+    select : in, channel of the head; stable from the cycle before `serving` on.
+    serving : in, beats of `select` are taken.
+    head : out, registered, oldest beat of `select`; `single`: used up after one step.
+    head_valid : out.
+    take : in, the head leaves; only with `head_valid`.
+    occupied : out, per channel, it holds beats, including the head.
     """
 
     def __init__(self, config: Config) -> None:
@@ -70,7 +71,7 @@ class PrefetchBuffer(wiring.Component):
         return m
 
     def _describe(self, m: Module) -> data.View:
-        """What came in the cycle before, and what the decoder wants to know of it early."""
+        """Beat of the previous cycle, with properties that the decoder needs early."""
         beat = self.fill.beat
         filling = Signal(channel_event(self._config, row=head_beat(self._config)))
         for number in range(self._config.beat_dwords):
@@ -87,7 +88,7 @@ class PrefetchBuffer(wiring.Component):
         return filling
 
     def _store(self, m: Module, filling: data.View, tails: data.View) -> tuple:
-        """Write what comes; returns the RAM's read port and its address as a record."""
+        """Write the beat; returns the RAM's read port and its address as a record."""
         config = self._config
         row = data.StructLayout({
             "pointer": (config.prefetch_beats - 1).bit_length(),
@@ -97,7 +98,7 @@ class PrefetchBuffer(wiring.Component):
             shape=head_beat(config),
             depth=config.prefetch_beats << config.channel_bits,
             init=[],
-            # A beat is not read while it is written, for it does not count yet.
+            # A beat is not read while it is written, as it is not counted yet.
             attrs={"no_rw_check": 1},
         )
         write, read = ram.write_port(), ram.read_port()
@@ -112,10 +113,10 @@ class PrefetchBuffer(wiring.Component):
     def _read(
         self, m: Module, port: tuple, filling: data.View, heads: data.View, counts: data.View
     ) -> None:
-        """Bring the beats of `select` one after the other to the RAM's output and to the head."""
+        """Move the beats of `select` one by one to the RAM's output and on to the head."""
         read, address = port
-        # The RAM's last address, and how many beats were not read before; `ahead`: one was read
-        # there, and the next one is behind it.
+        # Last read address, and number of beats not read before; `ahead`: a beat was read there,
+        # and the next one is behind it.
         place = Signal.like(heads[0])
         unread = Signal.like(counts[0])
         ahead = Signal()
@@ -149,5 +150,5 @@ class PrefetchBuffer(wiring.Component):
 
     @staticmethod
     def _after(place: Value, ahead: Value) -> Value:
-        """The sum, without a carry chain, which takes longer in so few bits."""
+        """`place` + `ahead`, without a carry chain, which is slower at this width."""
         return Cat(bit ^ (ahead & place[:i].all()) for i, bit in enumerate(place))

@@ -1,4 +1,4 @@
-"""Answers to the fetch unit's reads, in order: GP_PUT, ring entries, pushbuffer beats."""
+"""Responses to the fetch unit's reads, in order: GP_PUT, ring entries, pushbuffer beats."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
@@ -15,8 +15,8 @@ __all__ = ["Read", "ReadResponses", "read_order"]
 
 
 class Read(enum.Enum, shape=2):
-    """What an outstanding read is for. MARK reads nothing: it passes a cause, or just the
-    passing of an entry, on in its order."""
+    """Purpose of an outstanding read. MARK reads nothing: it passes a cause, or the end of an
+    entry, in order."""
 
     PUT = 0
     ENTRY = 1
@@ -25,9 +25,8 @@ class Read(enum.Enum, shape=2):
 
 
 def read_order(config: Config) -> data.StructLayout:
-    """An outstanding read of `beats` + 1 beats (`single`: of one): `offset` is the wanted dword in
-    its first beat, `last` the last one in its last beat; `first`, `end`, `get` as in
-    `prefetch_beat`."""
+    """An outstanding read of `beats` + 1 beats (`single`: of one). `offset`: wanted dword of its
+    first beat; `last`: last dword of its last beat; `first`, `end`, `get` as in `prefetch_beat`."""
     return data.StructLayout({
         "kind": Read,
         "channel": config.channel_bits,
@@ -43,20 +42,21 @@ def read_order(config: Config) -> data.StructLayout:
 
 
 class ReadResponses(wiring.Component):
-    """Hands every answer to whom it belongs.
+    """Routes each response to its destination.
 
-    The first bad beat of a segment gives its cause, all that follow until the segment's end are
-    empty beats, so that the space that was reserved is used up exactly.
+    The first bad beat of a segment carries its cause; all later ones up to the segment's end are
+    empty beats, so that exactly the reserved space is used.
 
     Members
     -------
-    order : outstanding reads, oldest first.
-    clear : the channel starts anew; no reads of it are outstanding.
-    beat : what the memory answers.
-    fill : a beat for the prefetch buffer.
-    put, entry : GP_PUT, or a ring entry, of `channel`, or why there is none; one cycle later.
-    answered : an order of `channel` is complete.
-    dropping : per channel, a segment was bad, and its end has not passed.
+    order : in, stream of outstanding reads, oldest first.
+    clear : in, strobe: the channel starts; it has no outstanding reads.
+    beat : in, stream of read data from memory.
+    fill : out, strobe: a beat for the prefetch buffer.
+    put : out, strobe: GP_PUT of `channel`, or the cause of its absence; one cycle later.
+    entry : out, strobe: a ring entry of `channel`, or the cause of its absence; one cycle later.
+    answered : out, strobe: a read of `channel` is complete.
+    dropping : out, per channel, from a bad beat to the end of its segment.
     """
 
     def __init__(self, config: Config) -> None:
@@ -78,7 +78,7 @@ class ReadResponses(wiring.Component):
         done, cause = Signal(), Signal(Cause)
         sent, failed = Signal(3), Signal()
         final, dropped = Signal(), Signal()
-        # Registers: the beat is not its order's first; then, it is the last.
+        # Registered: the beat is not the first of its read; if so, it is the last.
         later, last = Signal(), Signal()
 
         with m.Switch(beat.status):
@@ -123,7 +123,7 @@ class ReadResponses(wiring.Component):
         m.d.sync += event.valid.eq(self.beat.valid)
 
     def _burst(self, m: Module, beat, sent, final, failed, done) -> None:
-        """`failed`: the memory has answered for the last time, but beats are still owed."""
+        """`failed`: memory has sent its last beat, but beats are still owed."""
         moved = Signal()
         m.d.comb += [
             self.beat.ready.eq(~failed),
@@ -139,8 +139,8 @@ class ReadResponses(wiring.Component):
             m.d.sync += failed.eq(0)
 
     def _drop(self, m: Module, order, done: Signal, cause: Signal) -> Value:
-        """The rest of a segment, from its first bad beat to its end. Returns whether the beat at
-        hand belongs to it."""
+        """The rest of a segment, from its first bad beat to its end. Returns whether the present
+        beat belongs to it."""
         change = Signal(channel_event(self._config, drop=1))
         begins = (order.kind == Read.BURST) & self.beat.valid & (cause != Cause.NONE)
         ends = done & order.end
@@ -149,7 +149,7 @@ class ReadResponses(wiring.Component):
             change.channel.eq(order.channel),
             change.drop.eq(~ends),
         ]
-        # The flags follow one cycle later than the next beat has to know.
+        # The flags are a cycle too late for the next beat.
         changed = change.valid & (change.channel == order.channel)
         for channel, dropping in enumerate(self.dropping):
             with m.If(change.valid & (change.channel == channel)):
@@ -159,7 +159,7 @@ class ReadResponses(wiring.Component):
         return Mux(changed, change.drop, self.dropping.bit_select(order.channel, 1))
 
     def _describe_fill(self, m: Module, order, beat, cause, later, final, bad) -> None:
-        """`bad`: the beat is there only to use up the space that was reserved."""
+        """`bad`: the beat only uses up reserved space."""
         filled = self.fill.beat
         mark = order.kind == Read.MARK
         m.d.comb += [
