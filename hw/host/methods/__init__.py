@@ -1,1 +1,1 @@
-"""From beats of pushbuffers to executed methods."""
+"""From pushbuffer beats to executed methods."""

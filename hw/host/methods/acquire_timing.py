@@ -1,4 +1,4 @@
-"""Retry period and time-out of every channel's acquires, ready to be added (spec 2.4)."""
+"""Retry period and time-out of every channel's acquires, precomputed (spec 2.4)."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -18,10 +18,11 @@ class AcquireTiming(wiring.Component):
 
     Members
     -------
-    setting : channel registers as they are written.
-    channel : whose spans are wanted; they come one cycle later.
-    retry : cycles between two readings of a semaphore in memory.
-    timeout, timeout_enable : units of 1,024 ns until an acquire fails for good.
+    setting : in, writes of channel registers.
+    channel : in, a channel; the other members are its own, one cycle later.
+    retry : out, cycles between two reads of a semaphore in memory.
+    timeout : out, units of 1,024 ns until an acquire times out.
+    timeout_enable : out.
     """
 
     def __init__(self, config: Config) -> None:

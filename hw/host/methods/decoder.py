@@ -1,7 +1,7 @@
 """Method decoder: one dword in, at most one method out (HOST-2, spec 1.2).
 
-A dword is checked as a header when it is fetched (`HeaderCheck`);
-the rest (`Decoder`) when it is taken.
+In two parts: `HeaderCheck`, when a dword is fetched, checks it as if it were a header; `Decoder`
+does the rest when it is taken.
 """
 
 from functools import reduce
@@ -31,7 +31,7 @@ from signalbox.hw.methods import (
 __all__ = ["ENGINE_METHODS", "Decoder", "HeaderCheck", "assign", "kind_of", "traits_of"]
 
 ENGINE_METHODS = 0x100
-"""First byte offset of the methods that go to the object of the subchannel (1.2)."""
+"""First byte offset of the methods for the object of the subchannel (1.2)."""
 
 _HOST = (
     HostMethod.NOP,
@@ -68,7 +68,7 @@ def _among(address: Value, methods: tuple) -> Value:
 
 
 def kind_of(address: Value) -> dict[str, Value]:
-    """Fields of the `Kind` of the methods at `address`, in dwords."""
+    """Fields of the `Kind` of the method at `address`, in dwords."""
     return {
         "host": _among(address, _HOST),
         "copy": _among(address, tuple(one for one in CeMethod if one not in _NOT_AT_ONCE)),
@@ -78,7 +78,7 @@ def kind_of(address: Value) -> dict[str, Value]:
 
 
 def traits_of(value: Value, legacy: Value) -> dict[str, Value]:
-    """Fields of the `Traits` of data `value`, of SEMAPHORED if `legacy`."""
+    """Fields of the `Traits` of data `value`; `legacy`: of SEMAPHORED."""
     new, old = View(SemaphoreExecute, value), View(LegacySemaphore, value)
     launch = View(CopyLaunch, value)
     changes = (new.operation == SemOp.RELEASE) | (new.operation == SemOp.REDUCTION)
@@ -112,7 +112,7 @@ _CAUSES = {
 
 
 class HeaderCheck(wiring.Component):
-    """Combinational: why a dword is no legal header, were it to be one."""
+    """Combinational: refusal of a dword if it were a header."""
 
     dword: In(32)
     refusal: Out(Refusal)
@@ -141,8 +141,8 @@ class HeaderCheck(wiring.Component):
         return m
 
     def _sub_device(self, m: Module) -> None:
-        """Sub-device masks: there is one device, number 0, and a mask must include it. The
-        universal NOP, all zeros, lies among the obsolete forms."""
+        """Sub-device masks: the only device is number 0, which a mask must include. The universal
+        NOP, all zeros, is one of the obsolete forms."""
         tert, mask = self.dword[16:18], self.dword[4:16]
         with m.If((tert == TertOp.LEGACY_INC) & (self.dword != 0)):
             m.d.comb += self.refusal.eq(Refusal.OBSOLETE)
@@ -153,13 +153,15 @@ class HeaderCheck(wiring.Component):
 class Decoder(wiring.Component):
     """Combinational step of the decoder.
 
+    A header that is not legal gives a method with cause HEADER_* and the header as `data`.
+
     Members
     -------
-    group, dword, refusal : the open method group, a dword of the pushbuffer, and why that is no
-        legal header.
-    next_group, step : the group after it, and the method that it makes, if any.
-
-    A header that is not legal gives a method with cause HEADER_* and the header as `data`.
+    group : in, open method group.
+    dword : in, pushbuffer dword.
+    refusal : in, its refusal as a header.
+    next_group : out, method group after the dword.
+    step : out, method completed by the dword, if any.
     """
 
     group: In(GroupState)

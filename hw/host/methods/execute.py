@@ -1,9 +1,9 @@
-"""Execution of methods: one per cycle when nothing makes it wait (HOST-3, HOST-4, HOST-8).
+"""Execution of methods: one per cycle unless it has to wait (HOST-3, HOST-4, HOST-8).
 
-Methods that only set state take effect at once, also while an earlier copy of the channel runs.
-All others wait for the channel's own copies (COPY-1, COPY-4), also those that are refused: so what
-a copy finds wrong is reported before them. For the channel's tasks wait those that ask for idle,
-and copies.
+Methods that only set state take effect at once, even while an earlier copy of the channel runs. All
+others, including refused ones, wait for the channel's own copies (COPY-1, COPY-4), so errors of
+those copies are reported first. Methods that ask for idle, and copies, also wait for the channel's
+tasks.
 """
 
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ _PHYSICAL_MODES = {
     CeMethod.SET_SRC_PHYS_MODE: "src_refused",
     CeMethod.SET_DST_PHYS_MODE: "dst_refused",
 }
-"""Fields that tell whether what these set is not modelled."""
+"""Per mode, flag for a value that is not modelled."""
 
 _COPY_FIELDS = {
     CeMethod.SET_SEMAPHORE_A: ("semaphore_va", 32, 17),
@@ -72,18 +72,18 @@ _COPY_FIELDS = {
 """Copy-class methods that set state: field, lowest bit, width."""
 
 _AT_ONCE = (Action.NOTHING, Action.BIND, Action.SET, Action.IGNORE)
-"""Complete whatever the channel has under way."""
+"""Complete regardless of the channel's outstanding operations."""
 
 _CONTEXT = CHANNEL["CONFIG"].field("CONTEXT")
 
 _NONZERO = {CeMethod.LINE_LENGTH_IN: "bytes", CeMethod.LINE_COUNT: "lines"}
-"""Fields that tell whether what these set is not 0."""
+"""Per setting, flag for a value that is not 0."""
 
 
 class _Outcome:
-    """What becomes of a method in this cycle: `done`; `park`, for `wait`; `busy`; `refuse`, for
-    `cause`; or nothing, while the channel is to be let go. `disarm`: its timer is stopped.
-    `passes`, `fails`: an acquire is decided."""
+    """Outcome of a method in this cycle: `done`; `park`, for `wait`; `busy`; `refuse`, for `cause`;
+    or none, while the channel is to be let go. `disarm`: its timer is stopped. `passes`, `fails`:
+    an acquire is decided."""
 
     def __init__(self, name: str) -> None:
         self.done = Signal(name=f"{name}_done")
@@ -102,40 +102,71 @@ def _any(bits: Iterable[Value]) -> Value:
 
 
 class Execute(wiring.Component):
-    """Executes the method held in `step`; owns what methods set.
+    """Executes the method in `step`; owns the state set by methods.
 
-    Outcomes are combinational from registers; an operation on an on-chip semaphore takes some
-    cycles, and a method that is looked at more closely (`RareMethods`) two: then `busy` is 1.
+    Outcomes are combinational from registers. An operation on an on-chip semaphore takes several
+    cycles, and a method of `RareMethods` two; `busy` is 1 meanwhile.
 
-    An acquire that did not hold on chip is asked anew while its channel is only chosen, two cycles
-    before it runs, from what was kept of its request. The answer is used if the context arrives in
-    the next cycle and the acquire may be decided then; else it is dropped, for nothing was changed.
+    A failed on-chip acquire is requested again, from its stored request, while its channel is only
+    being selected, two cycles before it runs. The response is used if the context arrives in the
+    next cycle and the acquire may be decided then; otherwise it is dropped, as an acquire changes
+    nothing.
 
     Members
     -------
-    step, channel, run : the served channel and its method; `run`: execute it.
-    state : what the channel's methods have set.
-    select : the channel that is served in the next cycle, or still is.
-    load, loaded : in the next cycle `state` is that of the context `loaded`; with `reset`, as
-        nothing had been set; with `replace`, another method has taken the held one's place.
-    early : the context that is loaded is the served channel's, and is going to run.
-    ahead, candidate : none is served; the one that will be, if any, in the next cycle.
-    leave : the channel is to be let go: decide no acquire. quit : at once: start no copy.
-    done : the method is complete. sets : it is, for it only sets state; this is known early.
-    park, wait : it is not, and has to wait; `keep`: without losing its reserved engine.
-    busy : it is not, and needs a few cycles more; never with `park`. asked : register: the
-        semaphore unit has been asked, and its answer must be taken.
-    copying, able, queue, ended : per channel; see `CopyLauncher`, `MemorySemaphores`.
-    tasks : per channel, tasks of it are under way.
-    held : of the served channel; see `Parking`.
-    unwritten : per channel; see `UserdWriteback`.
-    await_all : a WFI of scope ALL waits; see `Barrier`. invalidate, refused : an invalidation is to
-        be done; it cannot be; see `MemOps`. compute, set_compute, ignored : a compute method is to
-        be carried out; one that sets state is executed; so is one that means nothing here.
-        uncomputed, why : it was refused, and why; see `ComputeWaits`. over, drop : its wait is
-        over; it is complete or gone.
-    all_idle : it need not wait: neither copies nor changes of semaphores in memory are under way.
-    spent, result : see there.
+    step : in, held method of the served channel.
+    channel : in, served channel.
+    run : in, execute `step` in this cycle.
+    state : out, state set by the channel's methods.
+    select : in, channel served in the next cycle, or still served.
+    load : in, `state` is that of context `loaded` in the next cycle.
+    loaded : in, context read from the RAM.
+    reset : in, `state` is cleared.
+    replace : in, the held method was replaced.
+    early : in, `loaded` belongs to the served channel, and will run.
+    ahead : in, no channel is being served.
+    candidate : in, channel likely to be served in the next cycle; meaningful with `ahead`.
+    leave : in, the channel is to be let go: no acquire may be decided.
+    quit : in, it is to be let go at once: no copy may start.
+    done : out, the method is complete.
+    sets : out, it is complete because it only sets state; early.
+    park : out, it is not complete and waits for `wait`.
+    wait : out, see `park`.
+    keep : out, with `park`: the channel keeps its reserved engine.
+    busy : out, the method needs more cycles; never with `park`.
+    asked : out, registered: a response of the semaphore unit is pending and must be accepted.
+    setting : in, writes of channel registers.
+    copying, able, queue : in, per channel, see `CopyLauncher`.
+    tasks : in, per channel, has outstanding tasks.
+    held : in, for the served channel, see `Parking`.
+    ended : in, per channel, see `MemorySemaphores`.
+    result : in, for the served channel, see `MemorySemaphores`.
+    over : in, per channel, its wait in `Barrier`, `MemOps` or `ComputeWaits` is over.
+    unwritten : in, per channel, see `UserdWriteback`.
+    refused : in, per channel, see `MemOps`.
+    uncomputed, why : in, `refused` and `why` of `ComputeWaits`.
+    spent : in, see `Scheduler`.
+    all_idle : in, no copy, task or change of a semaphore in memory is outstanding.
+    zero : in, zero flags of the counting semaphores.
+    counting : in, number of counting semaphores.
+    cycles, units : in, present time in cycles, in units of 1,024 ns.
+    semaphore : out, on-chip operations for the semaphore unit.
+    begin, collect : out, see `MemorySemaphores`.
+    watch, guard, unguard : out, see `Parking`.
+    reserve, launch : out, see `CopyLauncher`.
+    arm, disarm : out, see `RetryTimers`.
+    reference : out, see `UserdWriteback`.
+    notify : out, strobe: NON_STALL_INTERRUPT.
+    await_all : out, strobe: a WFI of scope ALL waits, see `Barrier`.
+    invalidate : out, strobe: an invalidation waits, see `MemOps`.
+    compute : out, strobe: a compute method waits, see `ComputeWaits`.
+    set_compute : out, strobe: a compute method that sets state is executed.
+    ignored : out, strobe: a compute method without effect in this design is executed.
+    drop : out, strobe: the method that waited is complete or gone.
+    resume : out, strobe: CLEAR_FAULTED for channel `target`.
+    give_up : out, strobe: YIELD, see `Scheduler`.
+    halt : out, strobe: the method is refused.
+    acquire : out, strobe: an acquire is decided.
     """
 
     def __init__(self, config: Config) -> None:
@@ -246,7 +277,7 @@ class Execute(wiring.Component):
             self.halt.valid.eq(_any(one.refuse for one in outcomes)),
             self.halt.va.eq(Mux(kind.semaphore, self.state.semaphore.va, self._where)),
         ]
-        # Of a kind even while nothing of that kind happens, to be early.
+        # Selected by kind alone, for timing.
         with m.If(kind.semaphore):
             m.d.comb += [self.wait.eq(outcomes[0].wait), self.halt.cause.eq(outcomes[0].cause)]
         with m.Elif(kind.launch):
@@ -285,10 +316,10 @@ class Execute(wiring.Component):
         )
 
     def _pick(self, m: Module) -> None:
-        """The served channel's bit of everything that is kept per channel.
+        """The served channel's bit of every per-channel input.
 
-        They are those of the cycle before, known from the first cycle of a service on: what they
-        tell ends only with something that this channel does, or is waited for anyway.
+        They are one cycle old, valid from the first cycle of a service on: these conditions end
+        only through an action of this channel, or are waited for anyway.
         """
         names = ("copying", "tasks", "able", "queue", "ended", "over")
         self._is = {name: Signal(name=f"is_{name}") for name in names}
@@ -308,9 +339,8 @@ class Execute(wiring.Component):
         return self._setup.data[CHANNEL["CONFIG"].field(name).lo]
 
     def _spans(self, m: Module) -> None:
-        """When an acquire that does not hold now is looked at again and when it is late; sums and
-        comparison are those of the cycle before, known from the first cycle of a service on, the
-        comparison from the second on."""
+        """Retry time and time-out of an acquire that fails now. Sums and comparison are one cycle
+        old; sums are valid from the first cycle of a service on, the comparison from the second."""
         m.submodules.spans = spans = AcquireTiming(self._config)
         self._timed = spans.timeout_enable
         self._due_cycles, self._due_units = Signal(32), Signal(32)
@@ -331,10 +361,10 @@ class Execute(wiring.Component):
     # -- settings ----------------------------------------------------------------------------------
 
     def _set_host(self, m: Module, now: Value) -> None:
-        """Host methods that only set state, or do nothing."""
+        """Host methods that only set state or do nothing."""
         method, place = self.step.method, self.state.semaphore
         value = method.data
-        # Every cycle, for the number of counting semaphores may change.
+        # In every cycle, as the number of counting semaphores may change.
         m.d.sync += place.counter.eq(self._is_counter(place.va))
         with m.If(now):
             with m.Switch(method.address[:6]):
@@ -357,12 +387,13 @@ class Execute(wiring.Component):
                     m.d.comb += self.give_up.eq(value[1])
 
     def _is_counter(self, va: Value) -> Value:
-        """The low half of a semaphore's address is that of a counting semaphore on chip."""
+        """Whether the low half of a semaphore's address is that of an on-chip counting
+        semaphore."""
         window = va[16:32] == (WINDOW_BASE >> 16) & 0xFFFF
         return window & (va[2:4] == 0) & (va[4:16] < self.counting)
 
     def _set_copy(self, m: Module, now: Value) -> None:
-        """Methods of the copy class that only set state, or do nothing."""
+        """Copy-class methods that only set state or do nothing."""
         method, copy = self.step.method, self.state.copy
         with m.If(now):
             with m.Switch(method.address):
@@ -376,10 +407,10 @@ class Execute(wiring.Component):
                         target, kind = method.data[:2], method.data[2:6]
                         m.d.sync += copy[field].eq((target == PEER) | (kind != 0))
 
-    # -- methods that need a closer look -----------------------------------------------------------
+    # -- methods of `RareMethods` ------------------------------------------------------------------
 
     def _rare(self, m: Module, now: Value) -> _Outcome:
-        """Look in one cycle, do it in the next."""
+        """Determine the action in one cycle, perform it in the next."""
         m.submodules.rare = rare = RareMethods(compute=self._config.compute)
         looked = Signal()
         found = Signal(verdict)
@@ -441,7 +472,7 @@ class Execute(wiring.Component):
         ]
         for event in (self.compute, self.set_compute):
             m.d.comb += [event.address.eq(method.address), event.data.eq(method.data)]
-        # Parked until REF is in memory, and complete when it is served again, or refused.
+        # Parked until REF is in memory; complete, or refused, when served again.
         with m.If(acts):
             m.d.sync += self.state.referred.eq(refers & ~self.state.referred)
         with m.If(copying):
@@ -493,10 +524,10 @@ class Execute(wiring.Component):
             request.payload.eq(Mux(request.wide, place.payload, place.payload[:32])),
             self._known.eq(self.step.traits.known),
             self._acquires.eq(self.step.traits.acquires),
-            # Whether COPY-13 holds for an acquire that is not of a counting semaphore.
+            # COPY-13 applies to an acquire outside the group.
             self._engine_first.eq(self._acquires & self.state.copies & ~self._right("EARLY_WAITS")),
         ]
-        # An acquire at 0, of 32 bits, of a counting semaphore, in a channel with a copy object.
+        # A 32-bit acquire of 0 of a counting semaphore, in a channel with a copy object.
         m.d.comb += self._copy_counter.eq(
             (place.low & place.high & place.counter & ~place.nonzero)
             & self.step.traits.plain
@@ -505,9 +536,9 @@ class Execute(wiring.Component):
 
     @staticmethod
     def _operation(m: Module, method: data.View) -> tuple[Value, data.View]:
-        """Whether a semaphore method is the legacy one; which operation it asks for."""
+        """Whether a semaphore method is the legacy one; its operation."""
         new, old = data.View(SemaphoreExecute, method.data), data.View(LegacySemaphore, method.data)
-        # Of the two methods' addresses.
+        # Address bit that tells the two methods apart.
         legacy = method.address[2]
         operation = Signal(data.StructLayout({"code": 3, "wide": 1}))
         m.d.comb += operation.wide.eq(~legacy & new.wide)
@@ -527,17 +558,17 @@ class Execute(wiring.Component):
         return legacy, operation
 
     def _ask(self, m: Module) -> None:
-        """Ask the semaphore unit and wait for its answer, which takes three cycles."""
+        """Request to the semaphore unit; the response takes three cycles."""
         port = self.semaphore
         self._asks, self._ahead, claims = Signal(), Signal(), Signal()
-        # The answer on its way was asked for ahead and belongs to nobody, yet or at all.
+        # The response in flight was requested ahead and is not claimed, or not yet.
         self._unclaimed = unclaimed = Signal()
         m.d.comb += [
             self.guard.counter.eq(self.state.semaphore.va[4:16]),
             self.unguard.counter.eq(self.state.semaphore.va[4:16]),
             self.watch.index.eq(port.request.payload.va[4:16]),
-            # When it is claimed is just early enough: `Parking` looks at updates from two cycles
-            # after on; that of the operation behind comes three cycles after this one was accepted.
+            # A claim is just early enough: `Parking` takes updates from two cycles later on; that
+            # of the next operation comes three cycles after this one was accepted.
             self.watch.valid.eq(claims | (self._asks & self._acquires)),
         ]
         with m.If(claims):
@@ -563,18 +594,19 @@ class Execute(wiring.Component):
         self._foresee(m, asking.ongoing("IDLE"), claims)
 
     def _foresee(self, m: Module, idle: Value, claims: Signal) -> None:
-        """Whether the candidate's acquire is asked ahead, and whether its channel, which is loaded
-        in the next cycle, claims the answer: if it may be decided now. The request on the port."""
+        """Whether the candidate's acquire is requested ahead, and whether its channel, loaded in
+        the next cycle, claims the response: if the acquire may be decided now. Also the request on
+        the port."""
         config, request, loaded = self._config, self.semaphore.request.payload, self.loaded
         kept = data.StructLayout({"slot": 12, "operation": SemOp, "wide": 1, "payload": 64})
         m.submodules.asks = asks = Memory(shape=kept, depth=1 << config.channel_bits, init=[])
         write, read = asks.write_port(), asks.read_port(domain="comb")
-        # Per channel, its acquire was asked and did not hold.
+        # Per channel, its acquire was requested and failed.
         self._again, self._here = Signal(config.channels), Signal(config.channels)
-        # Registers: since the cycle before; from what was kept, of which channel.
+        # Registered: requested ahead in the previous cycle; from the stored request; its channel.
         fresh, foreseen = Signal(name="fresh"), Signal(name="foreseen")
         whose = Signal(config.channel_bits)
-        # A cycle late: the method and its request stay until the answer.
+        # One cycle late: the method and its request are stable until the response.
         keeps = Signal(name="keeps")
         able = self._now["able"] | ~loaded.state.copies | self._right("EARLY_WAITS")
         m.d.comb += [
@@ -616,7 +648,7 @@ class Execute(wiring.Component):
             ]
 
     def _semaphore(self, m: Module, now: Value) -> _Outcome:
-        """What becomes of a semaphore method; each case by itself, for much is known late."""
+        """Outcome of a semaphore method; the cases are separate, as much is known late."""
         out = _Outcome("semaphore")
         state, response, acquires = self.state, self.semaphore.response, self._acquires
         goes, blocked = Signal(), Signal()
@@ -626,7 +658,7 @@ class Execute(wiring.Component):
         ]
         answered = now & self.asked & response.ready & response.valid
         cases = [
-            # Of these the operation is known.
+            # `_copy_counter` implies `_known`.
             self._counting(
                 m, self._copy_counter & now & ~self._is["copying"] & ~self.asked & ~self.leave
             ),
@@ -648,17 +680,17 @@ class Execute(wiring.Component):
             ),
         ]
         self._decide(m, passes, fails, out)
-        # Who changes a semaphore of its own group does not wait for it: known when it is asked for,
-        # so that the change itself ends no reservation. Nor does who has waited in vain, for the
-        # copy may come without that acquire.
+        # A channel that changes a semaphore of its own group does not wait for it: the semaphore
+        # leaves the group with the request, so the change itself ends no reservation. It also
+        # leaves when its acquire times out, as the copy may follow without it.
         with m.If((self._asks & ~acquires) | (cases[0].fails & self._late)):
             m.d.comb += self.unguard.valid.eq(1)
         self._describe(m, out)
         return out
 
     def _decide(self, m: Module, passes: Value, fails: Value, out: _Outcome) -> None:
-        """An acquire whose condition holds keeps the engine for the copy that follows (COPY-13);
-        one whose condition does not is looked at again, or times out (2.4)."""
+        """An acquire that holds reserves the engine for the following copy (COPY-13); one that
+        fails is retried, or times out (2.4)."""
         state = self.state
         in_memory, in_group = ~self.asked & ~self._copy_counter, ~self.asked & self._copy_counter
         m.d.comb += [
@@ -687,12 +719,12 @@ class Execute(wiring.Component):
                     | (self._here & (~passes & self.asked).replicate(len(self._here)))
                 ),
             ]
-        # Only with `failed` it means anything.
+        # Meaningful only with `failed`.
         with m.If(~state.failed):
             m.d.sync += state.deadline.eq(self._due_units)
 
     def _describe(self, m: Module, out: _Outcome) -> None:
-        """For what a semaphore method waits, if it does, and for what it is refused."""
+        """Wait of a semaphore method if it waits, and cause if it is refused."""
         state, able = self.state, self._is["able"] & self.held
         on_chip = state.semaphore.low & state.semaphore.high
         with m.If(self._is["copying"]):
@@ -728,7 +760,8 @@ class Execute(wiring.Component):
     def _judge(
         self, m: Module, name: str, now: Value, answer: data.View, parks: Value | int = 0
     ) -> _Outcome:
-        """What an answer means: refused, done, or an acquire's condition. `parks`: so do others."""
+        """Outcome of a response: refused, done, or a decided acquire. `parks`: park for another
+        reason."""
         case, good = _Outcome(name), answer.error == SemaphoreError.NONE
         m.d.comb += [
             case.park.eq(parks | (case.fails & ~self._late)),
@@ -740,12 +773,12 @@ class Execute(wiring.Component):
         return case
 
     def _counting(self, m: Module, now: Value) -> _Outcome:
-        """Decided here, against the zero flags: the whole group holds at this moment, or not; it
-        passes only with an engine. `now`: and the channel stays."""
+        """Decided here, from the zero flags: in this cycle the whole group holds or not; it passes
+        only with an engine. `now` implies that the channel stays."""
         case = _Outcome("counting")
         holds = self.held & self._zero
         m.d.comb += [
-            # One that times out leaves at once.
+            # A timed-out acquire leaves at once.
             self.guard.valid.eq(now),
             case.park.eq(now & Mux(holds, ~self._is["able"], ~self._unsettled & ~self._late)),
             case.disarm.eq(now & holds & ~self._is["able"]),
@@ -756,7 +789,8 @@ class Execute(wiring.Component):
         return case
 
     def _on_chip(self, m: Module, now: Value) -> _Outcome:
-        """Any other semaphore on chip: ask the unit, acquires only with an engine."""
+        """Any other on-chip semaphore: ask the unit; under COPY-13, an acquire only with an
+        engine."""
         case = _Outcome("on_chip")
         decides = now & ~self._copy_counter & ~(self._acquires & self.leave)
         held_back = self._engine_first & ~self._is["able"]
@@ -771,10 +805,10 @@ class Execute(wiring.Component):
         return case
 
     def _in_memory(self, m: Module, now: Value) -> _Outcome:
-        """Start the operation, park, and come back for its result.
+        """Start the operation, park, and return for its result.
 
-        In a channel with a copy object an acquire that holds is read once more with an engine
-        reserved, so that it is decided when a copy can start at once (COPY-13) and polling keeps no
+        In a channel with a copy object, an acquire that holds is read once more with an engine
+        reserved. So it is decided when a copy can start at once (COPY-13), and polling keeps no
         engine from others.
         """
         confirm, able = self.state.confirm, self._is["able"] & self.held
@@ -795,7 +829,7 @@ class Execute(wiring.Component):
             self.collect.valid.eq(collects),
             self.begin.request.eq(self._request),
             self.begin.valid.eq(starts),
-            # Who has only to confirm keeps its engine, or others would start on it every time.
+            # A confirming acquire keeps its engine, or others would start on it every time.
             self.keep.eq(starts & confirms),
             self.reserve.valid.eq(starts & confirms),
         ]
@@ -806,8 +840,8 @@ class Execute(wiring.Component):
     # -- copies (spec 4) ---------------------------------------------------------------------------
 
     def _launch_refused(self, m: Module, launch: data.View) -> tuple[Value, Signal]:
-        """Whether the copy is refused, and why: the mode is not modelled, the channel must not use
-        physical addresses, or there are no bytes."""
+        """Whether the copy is refused, and the cause: mode not modelled, physical addresses without
+        privilege, or no bytes."""
         copy = self.state.copy
         copies, bad, zero = launch.transfer != LaunchTransfer.NONE, Signal(), Signal()
         barred, cause = Signal(), Signal(Cause)
@@ -832,7 +866,7 @@ class Execute(wiring.Component):
         wrong, cause = self._launch_refused(m, launch)
         copying, able, held = self._is["copying"], self._is["able"], self.held
         working = self._is["tasks"]
-        # A copy has ended in this cycle: one more, to know what is so now.
+        # A copy has ended in this cycle: wait one more for the present state.
         ended = copying & ~self._now["copying"]
         behind = (launch.transfer == LaunchTransfer.PIPELINED) & (launch.interrupt == 0)
         follows = behind & ~self.spent

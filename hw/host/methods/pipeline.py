@@ -1,13 +1,13 @@
-"""The method pipeline: serves one channel at a time, one dword per cycle (HOST-2).
+"""Method pipeline: serves one channel at a time, one dword per cycle (HOST-2).
 
 States of a service: SELECT takes the scheduler's target and reads its context; LOAD receives it;
-RUN decodes a dword and executes the method decoded before it, per cycle. The context is written
-back in the SELECT after RUN. So the first method of the next channel executes three cycles after
-the last one of the channel before it was found blocked.
+RUN, in every cycle, decodes a dword and executes the method decoded before. The context is written
+back in the SELECT after RUN. So the next channel's first method executes three cycles after the
+last method of the previous channel was found blocked.
 
-Whether a method is complete is known late in its cycle. The decoder does not wait to hear of it:
-it goes on while there is room for one method behind the one that executes. Only of a method that
-sets state it is known early; after another one a cycle passes before the next executes.
+Completion of a method is known late in its cycle. The decoder does not wait for it: it continues
+while there is room for one method behind the executing one. Completion is known early only for a
+method that sets state; after any other, a cycle passes before the next one executes.
 """
 
 from amaranth.hdl import Module, Mux, Signal, Value
@@ -37,8 +37,8 @@ __all__ = ["MethodPipeline", "channel_edit"]
 
 
 def channel_edit(config: Config) -> data.StructLayout:
-    """A change to a channel's context from outside: `reset` starts it anew, else its held method
-    becomes `method` when `replace` is set, and it goes on."""
+    """A change to a channel's context from outside: `reset` clears it for a start; otherwise the
+    channel continues, with `method` as its held method if `replace`."""
     return data.StructLayout({
         "channel": config.channel_bits,
         "reset": 1,
@@ -52,17 +52,22 @@ class MethodPipeline(wiring.Component):
 
     Members
     -------
-    alive : per channel, enabled and not halted.
-    occupied : per channel, fetched beats are there.
-    select, head, head_valid, take : the prefetch buffer.
-    target, target_valid, taken, leave, stay : the scheduler; `slice_now` one cycle after `taken`.
-    serving, served : the channel whose context is in the registers; which, only while `serving`.
-    edit : a change to a context; its channel's wait ends with it.
-    started : an entry of the served channel begins; GP_GET becomes `get`.
-    finished : all of the entry has been executed.
-    unpark, park : see `Parking`.
-    release : it is let go because it is blocked; its reservation ends.
-    method : what was executed, for the trace.
+    alive : in, per channel, enabled and not halted.
+    occupied : in, per channel, has fetched beats.
+    select : out, see `PrefetchBuffer`.
+    head, head_valid : in, likewise.
+    take : out, likewise.
+    target, target_valid, leave, stay : in, see `Scheduler`.
+    taken : out, strobe: `target` is taken.
+    slice_now : out, strobe, one cycle after `taken`.
+    serving : out, a channel is served.
+    served : out, its number, only while `serving`.
+    edit : in, stream of changes to contexts; the channel's wait ends.
+    started : out, strobe: an entry of the served channel starts; GP_GET becomes `get`.
+    finished : out, strobe: all of the entry was executed.
+    unpark, park : out, see `Parking`.
+    release : out, strobe: the channel is let go because it is blocked; its reservation ends.
+    method : out, strobe: a method was executed.
     """
 
     def __init__(self, config: Config, execute: Execute) -> None:
@@ -103,10 +108,10 @@ class MethodPipeline(wiring.Component):
         save, load = contexts.write_port(), contexts.read_port()
         self._flow = flow = Signal(method_flow())
         self._alive, self._was_alive, self._accepts = Signal(), Signal(), Signal()
-        # A cycle late, to be early: who is halted by a copy may do one thing more, but nothing
-        # that waits for copies, for these have not ended a cycle ago.
+        # Registered, for timing: a channel halted by a copy may still execute one method, but none
+        # that waits for copies, as these had not ended a cycle ago.
         m.d.sync += self._was_alive.eq(self._alive)
-        # The service is in RUN, in one bit, to be early; a method was refused in the cycle before.
+        # State RUN as one bit, for timing; a method was refused in the previous cycle.
         self._running, self._halting = Signal(), Signal()
         m.d.sync += self._halting.eq(unit.halt.valid)
         dirty = Signal()
@@ -127,7 +132,7 @@ class MethodPipeline(wiring.Component):
             self.park.channel.eq(self.served),
             self._alive.eq(self.alive.bit_select(self.served, 1)),
         ]
-        # All that only `run` gives a meaning to is there in every state, to be early.
+        # Everything qualified by `run` is driven in all states, for timing.
         m.d.comb += [
             self.park.valid.eq(self.serving),
             unit.step.eq(flow.step),
@@ -150,13 +155,13 @@ class MethodPipeline(wiring.Component):
         with m.FSM(name="service"):
             with m.State("SELECT"):
                 m.d.comb += [save.en.eq(dirty), unit.ahead.eq(1)]
-                # Whether there is a target comes later than who it would be.
+                # `target_valid` is later than `target`.
                 m.d.sync += [
                     dirty.eq(0),
                     self.served.eq(next_channel),
                     edited.eq(self.edit.payload),
                     editing.eq(self.edit.valid),
-                    # What is being saved is not read yet, but still in the registers.
+                    # A context being saved cannot be read yet; it is still in the registers.
                     kept.eq(dirty & (next_channel == self.served)),
                 ]
                 with m.If(self.edit.valid | self.target_valid):
@@ -220,7 +225,7 @@ class MethodPipeline(wiring.Component):
 
         gone = Signal()
         dry = ~held & ~later & ~finish & ~occupied
-        # After YIELD no further method before the scheduler's next choice (2.6).
+        # After YIELD, no further method before the scheduler's next choice (2.6).
         acquires = held & flow.step.kind.semaphore & flow.step.traits.acquires
         wanted = unit.quit | (self.leave & acquires) | unit.give_up
         unfinished = later | accepts | (held & (~unit.done | finish))
@@ -238,14 +243,14 @@ class MethodPipeline(wiring.Component):
             m.next = "SELECT"
 
     def _decode(self, m: Module) -> None:
-        """The next dword and what the decoder makes of it; looked at whether it is taken or not,
-        since whether it is comes late. `_next`: the method."""
+        """The next dword and its decoding, driven whether or not it is taken, as that is known
+        late. `_next`: its method."""
         flow, beat, dwords = self._flow, self.head.beat, self._config.beat_dwords
         objects = self.execute.state.objects
         self._place, self._last, self._next = Signal(4), Signal(), Signal(Step)
         self._next_copies, group_copies = Signal(), Signal()
         m.d.comb += group_copies.eq(has_copies(objects, flow.group.subchannel))
-        # All dwords are decoded, while it is found out which is the next one.
+        # All dwords are decoded in parallel with the selection of the next one.
         decoded = data.StructLayout({"step": Step, "copies": 1, "next_group": GroupState})
         steps, step = Signal(data.ArrayLayout(decoded, dwords)), Signal(decoded)
         for number in range(dwords):
@@ -284,7 +289,7 @@ class MethodPipeline(wiring.Component):
             m.d.comb += self._next.method.valid.eq(0)
 
     def _take(self, m: Module, accepts: Signal) -> None:
-        """Go on to the next dword."""
+        """Advance to the next dword."""
         flow, beat, last = self._flow, self.head.beat, self._last
         unread = (beat.cause == Cause.FETCH_BUS) | (beat.cause == Cause.FETCH_FAULT)
         m.d.comb += [
@@ -300,7 +305,7 @@ class MethodPipeline(wiring.Component):
             with m.If(~beat.empty & (beat.cause == Cause.NONE)):
                 m.d.sync += flow.group.eq(self._next_group)
             with m.Elif(~beat.empty | (beat.cause == Cause.ENTRY_RANGE) | (beat.first & unread)):
-                # Dwords are lost: what follows is not the open group's data.
+                # Dwords are lost: those that follow are not data of the open group.
                 m.d.sync += flow.group.eq(0)
             with m.If(last & beat.end):
                 m.d.sync += [
@@ -310,7 +315,7 @@ class MethodPipeline(wiring.Component):
                 ]
 
     def _move(self, m: Module) -> None:
-        """The held method, and the one behind it; in every state, to be early."""
+        """The held method and the one behind it; driven in all states, for timing."""
         flow = self._flow
         valid = self._accepts & self._next.method.valid
         later = flow.later.method.valid
@@ -332,7 +337,7 @@ class MethodPipeline(wiring.Component):
         m.d.sync += later.eq(~free & (later | valid))
 
     def _hold(self, m: Module, step: data.View, copies: Value) -> None:
-        """`step` becomes the held one; `copies`: its subchannel has a copy object."""
+        """`step` becomes the held method; `copies`: a copy object is bound to its subchannel."""
         m.d.sync += [
             self._flow.step.eq(step),
             self._flow.step.kind.copy.eq(step.kind.copy & copies),

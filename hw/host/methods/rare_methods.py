@@ -1,6 +1,6 @@
-"""Methods that need a closer look: all but settings, semaphores and copies, and all that is wrong.
+"""Methods other than settings, semaphores and copies, and all errors.
 
-They take a cycle more than others: what is to be done is found out in one, and done in the next.
+They take a cycle more than others: the action is determined in one cycle and performed in the next.
 """
 
 from amaranth.hdl import Module, Value
@@ -20,7 +20,7 @@ SOFTWARE_ENGINE = 0x1F
 """SET_OBJECT ENGINE of software objects."""
 
 RENDER_TRUE = 1
-"""SET_RENDER_ENABLE_C mode that is modelled: unconditional."""
+"""The modelled mode of SET_RENDER_ENABLE_C: unconditional."""
 
 
 _LAST_LOAD = ComputeMethod.LOAD_INLINE_QMD_DATA + QMD_BYTES - 4
@@ -33,7 +33,7 @@ _SETTINGS = (
     ComputeMethod.SET_REPORT_SEMAPHORE_C,
     *range(ComputeMethod.LOAD_INLINE_QMD_DATA, _LAST_LOAD + 4, 4),
 )
-"""Compute methods that set what the engine has."""
+"""Compute methods that set state of the engine."""
 
 _AFTER_TASKS = (ComputeMethod.WAIT_FOR_IDLE, ComputeMethod.SET_REPORT_SEMAPHORE_D)
 _ACTS = (
@@ -44,15 +44,15 @@ _ACTS = (
     ComputeMethod.SET_INLINE_QMD_ADDRESS_B,
     *_AFTER_TASKS,
 )
-"""Compute methods that the engine carries out."""
+"""Compute methods executed by the engine."""
 
 INVALIDATIONS = (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED)
 
 
 class Action(enum.Enum, shape=4):
-    """What is to be done; `BARRIER`: nothing, but after the channel's copies; `INVALIDATE`: after
-    them translations are to be forgotten. `SET`, `IGNORE`, `COMPUTE`: compute methods that set what
-    the engine has, what it lacks, and that are to be carried out."""
+    """Action of a method. `BARRIER`: none, but after the channel's copies; `INVALIDATE`: after
+    them, translations are invalidated. `SET`, `IGNORE`, `COMPUTE`: compute methods that set state
+    of the engine, concern state it lacks, and are executed by it."""
 
     REFUSE = 0
     NOTHING = 1
@@ -69,21 +69,23 @@ class Action(enum.Enum, shape=4):
 
 
 verdict = data.StructLayout({"action": Action, "cause": Cause, "object": ObjectKind, "idle": 1})
-"""What is to be done with a method: for REFUSE why, for BIND what is bound. `idle`: not before the
-channel's tasks are over."""
+"""Action of a method; for REFUSE its cause, for BIND the object. `idle`: wait for the channel's
+tasks."""
 
 
 class RareMethods(wiring.Component):
-    """Combinational.
+    """Combinational: action of a method of none of the kinds in `Kind`.
 
     Members
     -------
-    step, bound, privileged : a method, what is bound to its subchannel, whether its channel is
-        privileged.
-    unwritten : it is a SET_REFERENCE whose REF could not be written.
-    refused : it is a MEM_OP_D whose invalidation was refused.
-    uncomputed : it is a compute method that the engine has refused; `why`.
-    verdict : what is to be done, if it is none of the kinds of `Kind`.
+    step : in, method.
+    bound : in, object bound to its subchannel.
+    privileged : in, its channel is privileged.
+    unwritten : in, REF of this SET_REFERENCE could not be written.
+    refused : in, the invalidation of this MEM_OP_D was refused.
+    uncomputed : in, the engine has refused this compute method.
+    why : in, reason for that refusal.
+    verdict : out, action.
     """
 
     step: In(Step)
@@ -96,7 +98,7 @@ class RareMethods(wiring.Component):
     verdict: Out(verdict)
 
     def __init__(self, *, compute: bool) -> None:
-        """`compute`: there is a compute engine."""
+        """`compute`: a compute engine is built."""
         self._compute = compute
         super().__init__()
 
@@ -195,8 +197,8 @@ class RareMethods(wiring.Component):
             self._refuse(m, Cause.OBJECT_CLASS)
 
     def _mem_op(self, m: Module) -> None:
-        """Invalidations, and barriers: all that these order has happened once the channel's copies
-        and tasks have ended, for there is no cache."""
+        """Invalidations, and barriers. As there is no cache, a barrier is complete once the
+        channel's copies and tasks have ended."""
         operation = data.View(MemOpD, self.step.method.data).operation
         with m.If(~self.privileged):
             self._refuse(m, Cause.METHOD_PRIVILEGED)
