@@ -1,4 +1,4 @@
-"""Which channels can proceed, and what the others wait for (COPY-5, COPY-7, COPY-10, COPY-13)."""
+"""Ready channels, and waits of the others (COPY-5, COPY-7, COPY-10, COPY-13)."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -14,36 +14,40 @@ __all__ = ["Parking"]
 
 
 class Parking(wiring.Component):
-    """One wait per channel, compared with what it waits for in every cycle.
+    """One wait per channel, compared with its condition in every cycle.
 
-    No wake-up is lost: waits for states (copies, engines, zero flags) compare the state itself; an
-    acquire of another on-chip semaphore announces its index by `watch`, at the latest in the cycle
-    after the unit accepted it, and every update of that index from two cycles after `watch` on
-    makes the channel ready: that of an operation accepted behind the acquire comes then or later.
+    No wake-up is lost. Waits for states (copies, engines, zero flags) compare the state itself. An
+    acquire of any other on-chip semaphore announces its index by `watch`, at the latest in the
+    cycle after the unit accepted it; every update of that index from two cycles after `watch` on
+    makes the channel ready. The update of an operation accepted behind the acquire comes then or
+    later.
 
     Members
     -------
-    alive : per channel, enabled and not halted.
-    occupied : per channel, fetched dwords are there.
-    park : while the channel is served; it goes on (`Wait.NONE`), or is let go and has met `wait`.
-    unpark : the first cycle of that; `channel` always is the served one.
-    watch : the channel has on-chip semaphore `index` decided.
-    update : an on-chip semaphore was written.
-    guard : counting semaphore `counter` joins the channel's acquire group (COPY-13).
-    unguard : it leaves it, a cycle later; with `all`, the whole group ends.
-    clear : the channel starts anew and belongs to no group.
-    zero : per counting semaphore, whether it is 0.
-    copying, tasks, engine, queue, retry, fenced, over : per channel: own copies run; own tasks are
-        under way; an engine can take its copy; its own running copy has room behind it; its timer
-        ran out; its semaphore operation in memory has ended; what it waits for in `Barrier`,
-        `MemOps` or `ComputeWaits` has.
-    referring : per channel, its REF is not in memory yet.
-    ready : per channel, its head can proceed.
-    held : all semaphores of the served channel's group are 0 in this very cycle. `ready` knows of
-        groups what was so in the cycle before.
-    wanting : per channel, an engine is all that its head lacks.
-    holding : per channel, all semaphores of its group were 0 in the cycle before.
-    waits : per channel, what it waits for.
+    alive : in, per channel, enabled and not halted.
+    occupied : in, per channel, has fetched dwords.
+    park : in, during a service: the served channel continues (`Wait.NONE`), or is let go with
+        `wait`.
+    unpark : in, strobe, in the first cycle of a service; `channel` is always the served one.
+    watch : in, strobe: an acquire of on-chip semaphore `index` was requested for the channel.
+    update : in, strobe: an on-chip semaphore was operated on.
+    guard : in, strobe: counting semaphore `counter` joins the channel's acquire group (COPY-13).
+    unguard : in, strobe: it leaves the group, one cycle later; with `all`, the whole group ends.
+    clear : in, strobe: the channel starts; its group ends.
+    zero : in, per counting semaphore, its value is 0.
+    copying : in, per channel, has outstanding copies.
+    tasks : in, per channel, has outstanding tasks.
+    engine : in, per channel, an engine can take its copy.
+    queue : in, per channel, the engine of its running copy can take one behind it.
+    retry : in, per channel, its timer has expired.
+    fenced : in, per channel, its semaphore operation in memory has ended.
+    over : in, per channel, its wait in `Barrier`, `MemOps` or `ComputeWaits` is over.
+    referring : in, per channel, its REF is not in memory yet.
+    ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
+    held : out, all semaphores of the served channel's group are 0 in this cycle.
+    wanting : out, per channel, its head lacks only an engine.
+    holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
+    waits : out, per channel, its wait.
     """
 
     def __init__(self, config: Config) -> None:
@@ -77,7 +81,7 @@ class Parking(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # It comes late, and the first update that counts two cycles later still.
+        # It is late; the first update that counts comes two cycles after it.
         self._watching = delayed(m, self.watch, "watching")
         groups = self._groups(m)
         for channel in range(self._config.channels):
@@ -87,8 +91,8 @@ class Parking(wiring.Component):
         return m
 
     def _watch(self, m: Module, channel: int) -> Value:
-        """Whether the on-chip semaphore that the channel watches was written since, or is in this
-        very cycle."""
+        """Whether the on-chip semaphore watched by the channel was updated since, including this
+        cycle."""
         watch, index = self._watching, Signal(self._config.semaphore_bits, name=f"index_{channel}")
         maybe = Signal(name=f"maybe_{channel}")
         hit = Signal(name=f"hit_{channel}")
@@ -100,12 +104,11 @@ class Parking(wiring.Component):
         return maybe | hit
 
     def _groups(self, m: Module) -> list[Signal]:
-        """Which counting semaphores are in each channel's group; and whether those of the served
-        channel's are 0, from a copy of its group, to be early."""
+        """Counting semaphores in each channel's group; whether those of the served channel's are 0,
+        from a copy of its group, for timing."""
         counters = self._config.counters
         joining, leaving = Signal(counters), Signal(counters)
-        # Who leaves is known late; the channel looks at its group two cycles after at the
-        # earliest.
+        # `unguard` is late; the channel checks its group two cycles later at the earliest.
         unguard = delayed(m, self.unguard, "unguarded")
         for counter in range(counters):
             m.d.comb += [
@@ -136,8 +139,8 @@ class Parking(wiring.Component):
         return groups
 
     def _held(self, m: Module, channel: int, group: Signal) -> tuple[Value, Value]:
-        """Whether all of the channel's group were 0 in the cycle before, and whether not all were;
-        neither where something has just joined."""
+        """Whether all of the channel's group were 0 in the previous cycle, and whether some were
+        not; both 0 in the cycle after a semaphore joined."""
         held, joined = self.holding[channel], Signal(name=f"joined_{channel}")
         m.d.sync += [
             held.eq((group & ~self.zero) == 0),

@@ -13,16 +13,17 @@ __all__ = ["RetryTimers"]
 
 
 class RetryTimers(wiring.Component):
-    """One timer per channel; one comparison per cycle goes round the channels, so a timer is late
-    by at most `channels` + 3 cycles if it was armed that long before.
+    """One timer per channel. One comparison per cycle, round robin over the channels, so a timer
+    expires at most `channels` + 3 cycles late if it was armed that long before.
 
     Members
     -------
-    arm : `due` becomes a moment in cycles (`units` 0, compared in 24 bits) or in units of 1,024 ns
-        (`units` 1), both circular.
-    disarm : the channel's timer is stopped.
-    cycles, units : present moment in both.
-    expired : per channel, its timer ran out; until armed or disarmed again.
+    arm : in, strobe: the timer expires at `due`, in cycles (`units` 0, compared in 24 bits) or in
+        units of 1,024 ns (`units` 1), both circular.
+    disarm : in, strobe: the channel's timer is stopped.
+    cycles : in, present time in cycles.
+    units : in, present time in units of 1,024 ns.
+    expired : out, per channel, until armed or disarmed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -39,20 +40,19 @@ class RetryTimers(wiring.Component):
         m = Module()
         config = self._config
         timer = data.StructLayout({"units": 1, "due": 32})
-        # Read combinationally on purpose (distributed RAM): a timer is looked at and armed
-        # atomically.
+        # Combinational read (distributed RAM), so that a timer is checked and armed atomically.
         m.submodules.ram = ram = Memory(shape=timer, depth=1 << config.channel_bits, init=[])
         write, read = ram.write_port(), ram.read_port(domain="comb")
         turn = Signal(range(config.channels))
-        # Both come late, and are carried out in the next cycle.
+        # Both are late, and take effect in the next cycle.
         arm, disarm = (
             delayed(m, self.arm, "armed_before"),
             delayed(m, self.disarm, "disarmed_before"),
         )
-        # Registers, one stage after the other: the timer that was looked at, and how late it is.
+        # Pipeline registers: the timer read; its lateness.
         found = Signal(timer)
         late, in_units = Signal(32), Signal()
-        # One-hot: whose it is, if it was not touched since.
+        # One-hot: its channel, unless armed or disarmed since.
         looked, timed = Signal(config.channels), Signal(config.channels)
         armed, ran_out, passed = Signal(config.channels), Signal(config.channels), Signal()
         m.d.comb += [

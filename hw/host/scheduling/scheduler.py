@@ -11,35 +11,44 @@ from signalbox.hw.records.channel import channel_event
 __all__ = ["PATIENCE", "Scheduler"]
 
 PATIENCE = 127
-"""Cycles that a channel with a reserved engine stays longer than it may, to come to its copy:
-enough for the settings of a copy that are fetched, at a dword per cycle."""
+"""Cycles that a channel with a reserved engine stays past the moment to let go, to come to its
+copy: enough for the settings of a copy, once fetched, at a dword per cycle."""
 
 
 class Scheduler(wiring.Component):
-    """Says whom to serve next, and when the served channel must let go.
+    """Selects the channel to serve next, and decides when the served channel must let go.
 
-    The oldest channel that can proceed is known one cycle (with more than 16 channels, two) after
-    it can; the choice is checked against the present again before it is offered.
+    The oldest channel that can proceed is known one cycle (two with more than 16 channels) after it
+    can; the choice is checked against the present state before it is offered.
 
     Members
     -------
-    ready, copying : per channel: its head can proceed; own copies run.
-    stamps : arrival of each channel's head command.
-    keeping : per channel: it has reserved an engine for its next copy. wanting : it waits for one.
-    serving, served : a channel is being served, and which.
-    target, target_valid : whom to serve next; `take` when it is done. `target` is known early.
-    candidate : who is likely to be the target, known early; the floor's holder is left out.
-    slice_valid, slice : the slice of the channel taken in the previous cycle; 0 counts as 1.
-    leave : register: the served channel must let go between two methods, for what was so in the
-        cycle before. No acquire of it may be decided in this cycle, and no copy unless `stay`.
-    stay : register: it has passed an acquire of its next copy and goes on until it comes to that
-        copy or to another acquire (COPY-13), for at most `PATIENCE` cycles.
-    reserves, launches : the served channel reserves an engine; it starts a copy.
-    spent : the served channel has the floor and a running copy, but its slice is over, and a cycle
-        ago another could proceed or waited for an engine only: it may not start a further copy
-        behind (COPY-6, COPY-8).
-    give_up : the served channel yields the rest of its slice.
-    floor_valid, floor : who has the floor.
+    ready : in, per channel, its head can proceed.
+    copying : in, per channel, has outstanding copies.
+    keeping : in, per channel, has reserved an engine for its next copy.
+    wanting : in, per channel, waits only for an engine.
+    stamps : in, per channel, arrival of its head command.
+    serving : in, a channel is served.
+    served : in, its number.
+    target : out, channel to serve next; early.
+    target_valid : out, there is one.
+    candidate : out, likely target, early; never the floor's holder.
+    take : in, strobe: the target is taken.
+    slice_valid : in, strobe, one cycle after `take`.
+    slice : in, slice of the channel taken; 0 counts as 1.
+    leave : out, registered: from the state of the previous cycle, the served channel must let go
+        between two methods. In this cycle it may decide no acquire, and start no copy unless
+        `stay`.
+    stay : out, registered: it has passed an acquire of its next copy, and continues until that copy
+        or another acquire (COPY-13), for at most `PATIENCE` cycles.
+    spent : out, the served channel has the floor and a running copy, but its slice is over, and a
+        cycle ago another channel could proceed or lacked only an engine: no further copy may start
+        behind the running one (COPY-6, COPY-8).
+    give_up : in, strobe: the served channel yields the rest of its slice.
+    reserves : in, strobe: the served channel reserves an engine.
+    launches : in, strobe: the served channel starts a copy.
+    floor_valid : out, a channel has the floor.
+    floor : out, its number.
     """
 
     def __init__(self, config: Config) -> None:
@@ -72,15 +81,15 @@ class Scheduler(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.oldest = oldest = OldestFirst(config)
-        # Register, one-hot: who has the floor.
+        # Registered, one-hot: holder of the floor.
         self._owner = owner = Signal(config.channels)
-        # Registers: the slice of the holder, that of a guest is over.
+        # Registered: the holder's slice is over; a guest's slice is over.
         self._over = Signal()
         self._guest_over = Signal()
         self._rivals, self._other = Signal(config.channels), Signal()
         self._has_floor, self._floor_ready, self._floor_copying = Signal(), Signal(), Signal()
         served = (1 << self.served) & self.serving.replicate(config.channels)
-        # The choice is older: it may be the channel that has been taken since.
+        # The choice is older: its channel may have been taken since.
         others = Signal(config.channels)
         m.d.comb += [
             self._rivals.eq(self.ready & ~owner),
@@ -95,20 +104,21 @@ class Scheduler(wiring.Component):
             self._floor_copying.eq((self.copying & owner).any()),
         ]
         begins = self._choose(m, oldest)
-        # Nobody else wants the floor: its holder goes on with a fresh slice (COPY-8).
+        # No other channel wants the floor: its holder continues with a fresh slice (COPY-8).
         nobody = ~self._rivals.any() & ~self._floor_copying
         ends, guest_ends = self._slices(m, begins, self.serving & self._has_floor & nobody)
         self._let_go(m, ends, guest_ends)
         return m
 
     def _choose(self, m: Module, oldest: OldestFirst) -> Value:
-        """The target, and who has the floor once it is taken; returns whether it begins a slice."""
+        """The target, and the holder of the floor once it is taken; returns whether it begins a
+        slice."""
         keeps, renew, promote, lose = Signal(), Signal(), Signal(), Signal()
-        # Register: the holder is the target, if it can; known early. The holder that has just been
-        # served most likely cannot.
+        # Registered, for timing: the holder is the target if it can proceed. Right after its own
+        # service it most likely cannot.
         prefers = Signal()
-        # `promote` needs no look at `rivals`, which come late: `other` is one of them, so a holder
-        # whose slice is over is no target.
+        # `promote` does not depend on the late `rivals`: `other` is one of them, so a holder with
+        # its slice over is not the target.
         m.d.comb += [
             keeps.eq(self._floor_ready & ~(self._over & self._rivals.any())),
             self.target.eq(Mux(prefers, self.floor, oldest.channel)),
@@ -129,7 +139,7 @@ class Scheduler(wiring.Component):
         return promote | renew
 
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
-        """What the served channel must or may not do, because others can proceed."""
+        """Obligations and limits of the served channel while others can proceed."""
         rivalled, waited = Signal(), Signal(range(PATIENCE))
         patient, keeps = waited != PATIENCE - 1, self.keeping.bit_select(self.served, 1)
         holder_must = ends & ~self._floor_copying & self._other
@@ -151,17 +161,18 @@ class Scheduler(wiring.Component):
             m.d.sync += waited.eq(waited + 1)
 
     def _slices(self, m: Module, begins: Value, alone: Value) -> tuple[Value, Value]:
-        """Time that is left of both slices. What comes late decides only whether they are over; a
-        counter is set one cycle later, and means nothing while its slice is over.
+        """Time left of both slices. Late signals only decide whether they are over; a counter is
+        set one cycle later, and is meaningless while its slice is over.
 
-        Returns whether the holder's slice and a guest's are over now or in the next cycle."""
+        Returns whether the holder's and a guest's slice are over in this cycle or the next.
+        """
         left = Signal(32)
         guest_left = Signal(32)
         over, guest_over = self._over, self._guest_over
-        # The taken channel's slice is the holder's; the holder's slice has begun anew.
+        # The slice of the channel taken is the holder's; the holder's slice was renewed.
         fresh = Signal()
         renewed = Signal()
-        # The holder's slice less one cycle, and whether that is no time.
+        # The holder's slice less one cycle; no time is left then.
         rest = Signal(32)
         single = Signal()
         length = Signal(32)

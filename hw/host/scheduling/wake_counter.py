@@ -1,4 +1,4 @@
-"""How many parked channels semaphores have made ready again; a performance counter counts them."""
+"""Number of parked channels made ready by semaphores, for a performance counter."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -12,16 +12,17 @@ __all__ = ["WakeCounter"]
 
 
 class WakeCounter(wiring.Component):
-    """Watches parked channels; everything is looked at through registers, so it costs no time.
+    """Observes parked channels through registers, so it costs no timing.
 
-    A channel is counted when it becomes ready because the semaphore of its acquire was written, or
-    because its acquire group holds from now on, or (where its time-out waits for that) no longer
-    does; not when its timer has run out or an engine becomes idle.
+    A channel counts when it becomes ready because the semaphore of its acquire was written, or
+    because its acquire group starts to hold, or (where its time-out waits for that) ceases to; not
+    when its timer expires or an engine becomes idle.
 
     Members
     -------
-    waits, ready, engine, retry, holding : see `Parking`.
-    count : so many were made ready, some cycles before.
+    waits, ready, engine, retry, holding : in, see `Parking`.
+    count : out, number of channels made ready; 2 cycles and log2 of the number of channels, rounded
+        up, later.
     """
 
     def __init__(self, config: Config) -> None:
@@ -41,7 +42,7 @@ class WakeCounter(wiring.Component):
         on_chip, group, timed = (
             self._waiting(m, wait) for wait in (Wait.ONCHIP, Wait.ENGINE, Wait.ENGINE_TIMED)
         )
-        # `blocked`, `had` and `lacked`: a cycle before the others.
+        # `blocked`, `had` and `lacked` are a cycle older than the others.
         names = ("ready", "engine", "retry", "held", "blocked", "had", "lacked", "woken")
         ready, engine, retry, held, blocked, had, lacked, woken = (
             Signal(self._channels, name=f"{name}_then") for name in names
@@ -54,7 +55,8 @@ class WakeCounter(wiring.Component):
             held.eq(self.holding),
             had.eq(engine),
             lacked.eq(~held),
-            # With an engine at hand only the group was missing; without one only it can be gone.
+            # With an engine available, only the group was lacking; without one, only the group can
+            # have ceased to hold.
             woken.eq(
                 (blocked & ready & ~retry) & (on_chip | (group & had & lacked) | (timed & ~engine))
             ),
@@ -63,7 +65,7 @@ class WakeCounter(wiring.Component):
         return m
 
     def _waiting(self, m: Module, wait: Wait) -> Signal:
-        """Which channels wait for `wait`, one cycle later."""
+        """Per channel, it waits for `wait`; one cycle later."""
         found = Signal(self._channels, name=f"waits_{wait.name.lower()}")
         for channel in range(self._channels):
             m.d.sync += found[channel].eq(self.waits[channel] == wait)
