@@ -1,1 +1,1 @@
-"""Methods that wait for something outside the method pipeline."""
+"""Waits of methods for events outside the method pipeline."""

@@ -1,4 +1,4 @@
-"""Waits for all copies and semaphore operations under way at a moment (WFI of scope ALL)."""
+"""Waits for all operations outstanding at a moment (WFI of scope ALL)."""
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
@@ -13,23 +13,25 @@ __all__ = ["Barrier"]
 
 
 class Barrier(wiring.Component):
-    """Epochs: one begins when channels wait and none runs; it ends when everything that was under
-    way at its beginning has ended. Who asks during an epoch waits for the next one. So a wait
-    covers all that was under way when it was asked for, and lasts two epochs at most, whatever is
-    begun meanwhile (HOST-3). Two cycles pass from `ask` to the epoch, two from the last end to
-    `over`.
+    """Counts in epochs. An epoch begins when channels wait and none runs, and ends when all
+    operations outstanding at its beginning have ended. A channel that asks during an epoch waits
+    for the next one. So a wait covers all operations outstanding at `ask`, and lasts at most two
+    epochs, whatever begins meanwhile (HOST-3). Latency: 2 cycles from `ask` to the epoch, 2 from
+    the last end to `over`.
 
-    All copies that are under way in an engine end in their order, so what counts is how many.
+    The copies in an engine end in order, so a count per engine is enough.
 
     Members
     -------
-    ask : the channel waits; nothing new for one that does already, or whose wait is over.
-    drop : it waits no longer, and its wait is not over.
-    started, finished : per engine, a copy begins, or ends.
-    changing : per channel, an operation of it that changes a semaphore in memory is under way; 0
+    ask : in, strobe: the channel waits; ignored while it waits, or until it drops a completed wait.
+    drop : in, strobe: ends the channel's wait, completed or not.
+    started : in, per engine, strobe: a copy starts.
+    finished : in, per engine, strobe: a copy has ended.
+    changing : in, per channel, has an outstanding operation that changes a semaphore in memory; 0
         between two of them.
-    begins : strobe, an epoch begins. tasks : tasks are left that were launched before it did.
-    over : per channel, its wait is over, until `drop`.
+    begins : out, strobe: an epoch begins.
+    tasks : in, tasks launched before that are outstanding.
+    over : out, per channel, its wait is complete, until `drop`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -51,7 +53,7 @@ class Barrier(wiring.Component):
         waits, runs = Signal(), Signal()
         begins, ends = self.begins, Signal()
         m.d.sync += [
-            # A cycle late: at worst an epoch begins that nobody waits for.
+            # One cycle late: at worst, an epoch begins without waiting channels.
             waits.eq(tickets.waiting.any()),
             runs.eq(Mux(runs, ~ends, begins)),
         ]
@@ -68,7 +70,7 @@ class Barrier(wiring.Component):
         return m
 
     def _left(self, m: Module, begins: Signal) -> Signal:
-        """Whether anything is left of what was under way at the beginning of the epoch."""
+        """Whether an operation outstanding at the beginning of the epoch still is."""
         engines = range(self._config.copy_engines)
         counters = data.ArrayLayout(unsigned(MOST_COPIES.bit_length()), len(engines))
         under_way, left = Signal(counters), Signal(counters)

@@ -1,4 +1,4 @@
-"""Methods of compute objects, and the tasks that channels have under way (HOST-9)."""
+"""Methods of compute objects, and outstanding tasks of channels (HOST-9)."""
 
 from functools import reduce
 from operator import or_
@@ -20,42 +20,49 @@ from signalbox.hw.records.launch import Refusal
 __all__ = ["COUNT_BITS", "ComputeWaits", "method_refusal", "task_failed"]
 
 COUNT_BITS = 12
-"""Bits of a count of tasks of one channel."""
+"""Width of a channel's task count."""
 
 _MOST = (1 << COUNT_BITS) - 64
-"""A channel with so many tasks under way waits with its next method; the rest is for tasks that
-tasks launch at their end: each of them takes the place of one that is about to be over."""
+"""Number of outstanding tasks at which a channel's next method waits. The rest is for tasks
+launched at the end of tasks, each of which takes the place of one about to end."""
 
 method_refusal = data.StructLayout({"cause": Cause, "check": SkedCheck, "va": VA_BITS})
-"""Why a compute method was refused, and where."""
+"""Cause and address of the refusal of a compute method."""
 
 
 def task_failed(config: Config) -> data.StructLayout:
-    """A task of a channel has failed: `page` << 8 is the address of its record."""
+    """Strobe: a task of `channel` has failed; its record is at `page` << 8."""
     return channel_event(config, cause=Cause, check=SkedCheck, page=32)
 
 
 class ComputeWaits(wiring.Component):
-    """One method per channel may wait here for the engine; they are done one after another, the
-    channels in turn. A method is offered 7 cycles after `ask`, if none is before it; the channel's
-    wait is over two cycles after the engine's answer. One that was offered is carried through
-    although its channel has dropped it.
+    """One method per channel may wait for the engine; the channels take turns, round robin. A
+    method is offered 7 cycles after `ask` if none is before it; the channel's wait is over two
+    cycles after the engine's answer. A method already offered is completed even if its channel
+    drops it.
 
     Members
     -------
-    port : the compute engine.
-    on : per channel, it is switched on.
-    setting : a method that only sets state was executed. clear : the channel starts anew.
-    ask : a method waits from now on, and begins when the channels before it are done. drop : it
-        waits no longer, and its wait is not over.
-    over : per channel, its wait is over, until `drop`. refused : per channel, and it was refused.
-    select, why : of the channel selected in the cycle before, why it was.
-    busy : per channel, a method of it waits or is being done.
-    tasks : per channel, tasks under way. counts : their number.
-    ended : a task of `channel` is over; with `failed` in the cycle after, `failed` in both.
-    failed : it has failed; taken with `failed_taken`.
-    notify : per channel, strobe: a task or a report asks for an interrupt.
-    begins, before : a new epoch begins; tasks launched before the last one began are under way.
+    port : out, the compute engine.
+    on : in, per channel, enabled.
+    setting : in, strobe: a method that only sets state was executed.
+    clear : in, strobe: the channel starts.
+    ask : in, strobe: a method of the channel waits.
+    drop : in, strobe: ends the channel's wait, completed or not.
+    over : out, per channel, its wait is complete, until `drop`.
+    refused : out, per channel, with `over`: its method was refused.
+    select : in, a channel.
+    why : out, refusal of its method, one cycle later.
+    busy : out, per channel, its method waits or is being executed.
+    tasks : out, per channel, has outstanding tasks.
+    counts : out, per channel, number of outstanding tasks.
+    ended : out, strobe: a task of `channel` has ended; if it has failed, `failed` begins in the
+        same cycle.
+    failed : out, a task of `channel` has failed; until `failed_taken`.
+    failed_taken : in, accepts `failed`.
+    notify : out, per channel, strobe: interrupt of a task or a report.
+    begins : in, strobe: an epoch begins.
+    before : out, tasks launched before that are outstanding.
     """
 
     def __init__(self, config: Config) -> None:
@@ -106,9 +113,9 @@ class ComputeWaits(wiring.Component):
         return m
 
     def _take_turns(self, m: Module, answered: data.View) -> None:
-        """Do one after another."""
+        """One method after another."""
         port, turns = self.port, self._turns
-        # Whether a method waits comes late.
+        # `ask` is late.
         asked = delayed(m, self.ask, "asked")
         m.d.comb += [
             turns.ask.valid.eq(asked.valid),
@@ -134,7 +141,7 @@ class ComputeWaits(wiring.Component):
             m.d.sync += port.method.valid.eq(0)
 
     def _keep(self, m: Module, asked: data.View) -> data.View:
-        """What the channel whose turn it is has asked for, one cycle later."""
+        """Stored request of the channel with the turn, one cycle later."""
         names = ("asid", "context", "address", "data")
         members = compute_method(self._config).members
         shape = data.StructLayout({name: members[name] for name in names})
@@ -150,7 +157,7 @@ class ComputeWaits(wiring.Component):
         return read.data
 
     def _hear(self, m: Module) -> data.View:
-        """Of tasks that are over, one every other cycle; not together with an answer."""
+        """Ended tasks, one every other cycle; not together with an answer."""
         over, task = self.port.over, self.port.over.p.task
         shape = channel_event(self._config, trap=1, epoch=1, failed=1)
         heard = Signal(shape)
@@ -180,7 +187,7 @@ class ComputeWaits(wiring.Component):
         return heard
 
     def _count(self, m: Module, answered: data.View, over: data.View) -> None:
-        """Tasks under way, of channels and of epochs."""
+        """Outstanding tasks, of channels and of epochs."""
         began = delayed(m, self.port.began, "began")
         unlaunched = answered.valid & answered.unlaunched
         less, where, when = Signal(), Signal.like(over.channel), Signal()
@@ -204,7 +211,7 @@ class ComputeWaits(wiring.Component):
         )
 
     def _explain(self, m: Module, answered: data.View) -> None:
-        """Why the last method of each channel was refused."""
+        """Refusal of the last method of each channel."""
         ram = Memory(shape=method_refusal, depth=1 << self._config.channel_bits, init=[])
         m.submodules.refusals = ram
         write, read = ram.write_port(), ram.read_port()

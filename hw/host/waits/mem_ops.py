@@ -19,11 +19,11 @@ from signalbox.hw.registers import MmuOperation
 __all__ = ["MemOps"]
 
 VIDEO = 0
-"""PDB_APERTURE of this machine's own memory, the only place where page directories lie."""
+"""PDB_APERTURE of this machine's own memory, the only place for page directories."""
 
 
 def _arguments(config: Config) -> data.StructLayout:
-    """What is kept of A, B, C and D. `sized`: more than 4 KiB; `targeted`: one address; `all`: of
+    """Stored parts of A, B, C and D. `sized`: more than 4 KiB; `targeted`: one address; `all`: of
     all page directories; `foreign`: the page directory is not in this machine's memory."""
     return data.StructLayout({
         "a": data.StructLayout({"sized": 1, "page": 20}),
@@ -34,8 +34,7 @@ def _arguments(config: Config) -> data.StructLayout:
 
 
 class MemOps(wiring.Component):
-    """One invalidation per channel may wait here; they are done one after another, the channels in
-    turn. What is asked for:
+    """One invalidation per channel may wait; the channels take turns, round robin. Commands:
 
         PDB  operation            INVALIDATION_SIZE   command
         ALL  both                 any                 INVALIDATE_ALL
@@ -43,23 +42,25 @@ class MemOps(wiring.Component):
         ONE  ..._TARGETED         more than 4 KiB     INVALIDATE_ASID by base
         ONE  ..._TARGETED         4 KiB               INVALIDATE_PAGE by base, whatever its size
 
-    So more may be forgotten than was asked for, never less: the whole space for a range, entries of
-    all levels for some, all TLBs for some. Every ACK_TYPE waits for the acknowledgement. Refused is
-    ONE in a PDB_APERTURE that is not this machine's memory; the rest of A and C is ignored (there
-    are no faults that could be replayed), as are address bits that the machine does not have.
+    More may be invalidated than requested, never less: the whole space for a range, entries of all
+    levels for some, all TLBs for some. Every ACK_TYPE waits for the acknowledgement. ONE is refused
+    with a PDB_APERTURE other than this machine's memory. The rest of A and C is ignored (no fault
+    is replayable), as are address bits that the machine does not have.
 
-    A command is offered 7 cycles after `ask`, if none is before it; the channel's wait is over one
-    cycle after it was acknowledged. One that was offered is carried through although its channel
-    has dropped it; that channel's next one waits until then, and is not over with it.
+    A command is offered 7 cycles after `ask` if none is before it; the channel's wait is over one
+    cycle after the acknowledgement. A command already offered is completed even if its channel
+    drops it; the channel's next wait is for a new command.
 
     Members
     -------
-    mmu : the translation; it acknowledges at the earliest a cycle after it took the command.
-    executed : a method was executed.
-    clear : the channel starts anew, and has set nothing; in no cycle with `executed`.
-    ask : MEM_OP_D with `data`; nothing new for a channel that waits already, or whose wait is over.
-    drop : it waits no longer, and its wait is not over; two cycles after its `ask` at the earliest.
-    over : per channel, its wait is over, until `drop`. refused : and nothing was done.
+    mmu : out, the translation; acknowledges one cycle after it takes a command at the earliest.
+    executed : in, strobe: a method was executed.
+    clear : in, strobe: the channel starts with nothing set; never together with `executed`.
+    ask : in, strobe: MEM_OP_D with `data`; ignored while the channel waits, or until it drops a
+        completed wait.
+    drop : in, strobe: ends the wait, completed or not; two cycles after its `ask` at the earliest.
+    over : out, per channel, its wait is complete, until `drop`.
+    refused : out, per channel, with `over`: nothing was done.
     """
 
     def __init__(self, config: Config) -> None:
@@ -77,7 +78,7 @@ class MemOps(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.turns = self._turns = turns = TicketArbiter(self._config)
-        # Whether a method is complete, or waits, comes late.
+        # Completion and wait of a method are late.
         asked = delayed(m, self.ask, "asked")
         kept = self._keep(m, delayed(m, self.executed, "set"), delayed(m, self.clear, "new"), asked)
         m.d.comb += [
@@ -93,7 +94,7 @@ class MemOps(wiring.Component):
     def _keep(
         self, m: Module, executed: data.View, cleared: data.View, asked: data.View
     ) -> data.View:
-        """What the channel whose turn it is has asked for, one cycle later."""
+        """Stored request of the channel with the turn, one cycle later."""
         method, kept = executed.method, Signal(_arguments(self._config))
         a, c = data.View(MemOpA, method.data), data.View(MemOpC, method.data)
         words = {
@@ -119,7 +120,8 @@ class MemOps(wiring.Component):
         return kept
 
     def _ram(self, m: Module, name: str, part: data.View) -> Any:
-        """The write port of a RAM with a word per channel, in which `part` is looked up."""
+        """Write port of a RAM with a word per channel; `part` is the word of the channel with the
+        turn."""
         ram = Memory(shape=len(part.as_value()), depth=1 << self._config.channel_bits, init=[])
         m.submodules[name] = ram
         write, read = ram.write_port(), ram.read_port()
@@ -127,7 +129,7 @@ class MemOps(wiring.Component):
         return write
 
     def _execute(self, m: Module, kept: data.View) -> None:
-        """Do what is asked for in a turn, unless it is refused at once."""
+        """Perform the request in its turn, unless it is refused at once."""
         port, turns = self.mmu, self._turns
         with m.FSM(name="invalidation"):
             with m.State("FORM"):
@@ -146,7 +148,7 @@ class MemOps(wiring.Component):
                     m.next = "FORM"
 
     def _form(self, m: Module, kept: data.View) -> None:
-        """The command, which stays while it is offered."""
+        """The command; stable while it is offered."""
         command, one_page = self.mmu.command.payload, kept.d.targeted & ~kept.a.sized
         m.d.sync += [
             command.operation.eq(

@@ -1,4 +1,4 @@
-"""Semaphore operations of channels on ordinary memory: queued here, waited for elsewhere."""
+"""Queue of the channels' semaphore operations in memory."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -20,21 +20,23 @@ __all__ = ["MemorySemaphores"]
 
 
 class MemorySemaphores(wiring.Component):
-    """One operation per channel may be under way; they are executed one after another, in the order
-    in which they began, so that channels that poll never keep out one that releases. Results are
-    kept per channel, so that the next one need not wait until this one is served again (COPY-3).
+    """At most one outstanding operation per channel. Operations are executed one after another in
+    the order of `begin`, so polling channels never starve a release. Results are kept per channel,
+    so the next operation does not wait until the channel is served again (COPY-3).
 
-    An operation is offered to the semaphore unit 5 cycles after it began, if none is before it.
+    An operation is offered to the semaphore unit 5 cycles after `begin` if none is before it.
 
     Members
     -------
-    port : the semaphore unit.
-    begin : `request` of `channel`, which has none under way.
-    collect : the channel has seen its result.
-    clear : the channel starts anew; nothing of it is under way.
-    busy : per channel, its operation is under way. changing : and it is no acquire.
-    ended : per channel, its result is there.
-    peek, result : the result of channel `peek`.
+    port : out, the semaphore unit.
+    begin : in, strobe: `request` of `channel`, which has none outstanding.
+    collect : in, strobe: the channel has seen its result.
+    clear : in, strobe: the channel starts; it has no outstanding operation.
+    busy : out, per channel, its operation is outstanding.
+    changing : out, per channel, its operation is outstanding and not an acquire.
+    ended : out, per channel, its result is available.
+    peek : in, a channel.
+    result : out, its result, combinational.
     """
 
     def __init__(self, config: Config) -> None:
@@ -87,8 +89,8 @@ class MemorySemaphores(wiring.Component):
         return m
 
     def _execute(self, m: Module, channel: Signal) -> Signal:
-        """Take one operation after another from the queue; `channel` is whose it is. Returns the
-        strobe with which it ends."""
+        """Take one operation after another from the queue, for `channel`. Returns the strobe of its
+        end."""
         config = self._config
         depth = 1 << config.channel_bits
         m.submodules.requests = requests = Memory(
@@ -100,7 +102,7 @@ class MemorySemaphores(wiring.Component):
         waiting = Signal(range(config.channels + 1))
         taken, answered = Signal(), Signal()
         port = self.port
-        # Whether one begins comes late.
+        # `begin` is late.
         begun = delayed(m, self.begin, "begun")
         m.d.comb += [
             store.en.eq(begun.valid),
