@@ -28,7 +28,7 @@ class Tickets(wiring.Component):
 
     Members
     -------
-    ask : in, strobe: the channel waits; ignored while it waits, or until it drops a completed wait.
+    ask : in, strobe: the channel waits; ignored while it waits or its wait is complete.
     drop : in, strobe: ends the wait, completed or not; precedes `ask`.
     whose : in, per channel, has the turn.
     begins : in, strobe: the turn begins.

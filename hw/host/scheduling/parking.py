@@ -44,7 +44,7 @@ class Parking(wiring.Component):
     over : in, per channel, its wait in `Barrier`, `MemOps` or `ComputeWaits` is over.
     referring : in, per channel, its REF is not in memory yet.
     ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
-    held : out, all semaphores of the served channel's group are 0 in this cycle.
+    held : out, combinational: all semaphores of the served channel's group are 0.
     wanting : out, per channel, its head lacks only an engine.
     holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
     waits : out, per channel, its wait.

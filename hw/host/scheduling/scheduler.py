@@ -172,7 +172,7 @@ class Scheduler(wiring.Component):
         # The slice of the channel taken is the holder's; the holder's slice was renewed.
         fresh = Signal()
         renewed = Signal()
-        # The holder's slice less one cycle; no time is left then.
+        # The holder's slice less one cycle; whether that leaves no time.
         rest = Signal(32)
         single = Signal()
         length = Signal(32)

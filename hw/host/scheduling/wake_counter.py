@@ -12,7 +12,7 @@ __all__ = ["WakeCounter"]
 
 
 class WakeCounter(wiring.Component):
-    """Observes parked channels through registers, so it costs no timing.
+    """Observes parked channels through registers, off all critical paths.
 
     A channel counts when it becomes ready because the semaphore of its acquire was written, or
     because its acquire group starts to hold, or (where its time-out waits for that) ceases to; not
@@ -21,8 +21,8 @@ class WakeCounter(wiring.Component):
     Members
     -------
     waits, ready, engine, retry, holding : in, see `Parking`.
-    count : out, number of channels made ready; 2 cycles and log2 of the number of channels, rounded
-        up, later.
+    count : out, number of channels made ready; latency of 2 cycles, and log2 of the number of
+        channels, rounded up.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""Waits for all operations outstanding at a moment (WFI of scope ALL)."""
+"""Waits for all outstanding copies, tasks and semaphore changes in memory (WFI of scope ALL)."""
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
@@ -23,14 +23,14 @@ class Barrier(wiring.Component):
 
     Members
     -------
-    ask : in, strobe: the channel waits; ignored while it waits, or until it drops a completed wait.
+    ask : in, strobe: the channel waits; ignored while it waits or its wait is complete.
     drop : in, strobe: ends the channel's wait, completed or not.
     started : in, per engine, strobe: a copy starts.
     finished : in, per engine, strobe: a copy has ended.
     changing : in, per channel, has an outstanding operation that changes a semaphore in memory; 0
         between two of them.
     begins : out, strobe: an epoch begins.
-    tasks : in, tasks launched before that are outstanding.
+    tasks : in, tasks launched before the epoch are outstanding.
     over : out, per channel, its wait is complete, until `drop`.
     """
 

@@ -62,7 +62,7 @@ class ComputeWaits(wiring.Component):
     failed_taken : in, accepts `failed`.
     notify : out, per channel, strobe: interrupt of a task or a report.
     begins : in, strobe: an epoch begins.
-    before : out, tasks launched before that are outstanding.
+    before : out, tasks launched before the present epoch are outstanding.
     """
 
     def __init__(self, config: Config) -> None:

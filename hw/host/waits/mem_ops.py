@@ -56,8 +56,7 @@ class MemOps(wiring.Component):
     mmu : out, the translation; acknowledges one cycle after it takes a command at the earliest.
     executed : in, strobe: a method was executed.
     clear : in, strobe: the channel starts with nothing set; never together with `executed`.
-    ask : in, strobe: MEM_OP_D with `data`; ignored while the channel waits, or until it drops a
-        completed wait.
+    ask : in, strobe: MEM_OP_D with `data`; ignored while the channel waits or its wait is complete.
     drop : in, strobe: ends the wait, completed or not; two cycles after its `ask` at the earliest.
     over : out, per channel, its wait is complete, until `drop`.
     refused : out, per channel, with `over`: nothing was done.
