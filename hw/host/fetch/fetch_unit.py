@@ -16,7 +16,6 @@ entry. A visit takes five cycles, six if it opens an entry. Reads are answered i
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -29,6 +28,7 @@ from signalbox.hw.host.oldest_first import STAMP_BITS
 from signalbox.hw.host.records import INDEX_BITS, prefetch_beat
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
+from signalbox.hw.lib.stream import StreamFIFO
 from signalbox.hw.methods import EntryOpcode, GpEntry, Userd
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.memory import ReadPort
@@ -111,16 +111,13 @@ class FetchUnit(wiring.Component):
         config = self._config
         m.submodules.backlog = self._backlog = backlog = Backlog(config, self._burst)
         m.submodules.answers = self._answer = answer = ReadResponses(config)
-        layout = read_order(config)
-        m.submodules.orders = self._orders = SyncFIFOBuffered(width=layout.size, depth=OUTSTANDING)
+        m.submodules.orders = self._orders = StreamFIFO(read_order(config), OUTSTANDING)
         connect(m, flipped(self.read.beat), answer.beat)
         connect(m, flipped(self.doorbell), backlog.doorbell)
+        connect(m, self._orders.o, answer.order)
         m.d.comb += [
-            answer.order.payload.eq(self._orders.r_data),
-            answer.order.valid.eq(self._orders.r_rdy),
             answer.clear.eq(self.cleared),
             backlog.clear.eq(self.cleared),
-            self._orders.r_en.eq(answer.order.ready),
             self.fill.eq(answer.fill),
             backlog.enabled.eq(self.enabled),
             backlog.popped.eq(self.popped),
@@ -425,8 +422,8 @@ class FetchUnit(wiring.Component):
             self._backlog.step.over.eq(done),
         ]
         m.d.sync += [
-            orders.w_en.eq(done & (reads | marks)),
-            orders.w_data.eq(order),
+            orders.i.valid.eq(done & (reads | marks)),
+            orders.i.payload.eq(order),
         ]
         with m.If(done):
             m.d.sync += self._acting.eq(0)
