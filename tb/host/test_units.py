@@ -14,9 +14,8 @@ from signalbox.tb.runner import simulate
 from signalbox.tb.tiers import tiers
 
 
-def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None:
-    """Run the unit's module of cocotb tests."""
-    name = type(unit).__name__.lower()
+def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: int) -> None:
+    """Run the cocotb tests of module `cocotb_<name>`."""
     simulate(
         unit,
         f"signalbox.tb.host.cocotb_{name}",
@@ -29,32 +28,32 @@ def run(unit: wiring.Component, simulator: str, size: str, minimum: int) -> None
 
 @pytest.mark.parametrize("size", tiers(fetching.CONFIGS, smoke=["narrow"]))
 def test_fetch(simulator: str, size: str) -> None:
-    run(FetchUnit(fetching.CONFIGS[size]), simulator, size, 8)
+    run(FetchUnit(fetching.CONFIGS[size]), "fetch", simulator, size, 8)
 
 
 @pytest.mark.parametrize(
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_arrivals(simulator: str, size: str) -> None:
-    run(Arrivals(CONFIGS[size]), simulator, size, 4)
+    run(Arrivals(CONFIGS[size]), "arrivals", simulator, size, 4)
 
 
 @pytest.mark.parametrize(
     "size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_barrier(simulator: str, size: str) -> None:
-    run(Barrier(CONFIGS[size]), simulator, size, 3)
+    run(Barrier(CONFIGS[size]), "barrier", simulator, size, 3)
 
 
 @pytest.mark.parametrize(
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_memops(simulator: str, size: str) -> None:
-    run(MemOps(CONFIGS[size]), simulator, size, 5)
+    run(MemOps(CONFIGS[size]), "memops", simulator, size, 5)
 
 
 @pytest.mark.parametrize(
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_scheduler(simulator: str, size: str) -> None:
-    run(Scheduler(CONFIGS[size]), simulator, size, 1 if size == "tiny" else 8)
+    run(Scheduler(CONFIGS[size]), "scheduler", simulator, size, 1 if size == "tiny" else 8)
