@@ -1,1 +1,1 @@
-"""Tests, simulation tops and the verification plan; pytest is the only entry."""
+"""Tests, simulation tops and the verification plan. pytest is the only entry point."""

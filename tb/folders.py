@@ -1,4 +1,4 @@
-"""Folders: the package's own files, the checkout if there is one, and everything that is built."""
+"""Folders: the package, the checkout if there is one, and the build folder."""
 
 import os
 from pathlib import Path
@@ -8,16 +8,16 @@ import signalbox
 __all__ = ["BUILD", "CHECKOUT", "PACKAGE", "ROOT", "SIM_BUILD", "shown"]
 
 PACKAGE = Path(signalbox.__file__).resolve().parent
-"""The package: `hw`, `driver` and `tb` with their data files lie in it."""
+"""Folder of the package, with `hw`, `driver`, `tb` and their data files."""
 
 ROOT = PACKAGE.parent
-"""Top folder of the checkout; of an installed package, the folder that it is installed in."""
+"""Top folder of the checkout. For an installed package, the folder that it is installed in."""
 
 CHECKOUT = (ROOT / "pyproject.toml").is_file() and (ROOT / "hw").is_dir()
-"""Whether this is a checkout."""
+"""Whether the package is in a checkout."""
 
 BUILD = "SIGNALBOX_BUILD"
-"""Environment variable: folder for everything that is built, in place of `sim_build`."""
+"""Environment variable: build folder to use instead of `sim_build`."""
 
 
 def _sim_build() -> Path:
@@ -28,10 +28,11 @@ def _sim_build() -> Path:
 
 
 SIM_BUILD = _sim_build()
-"""Everything that is built or run: `sim_build` of the checkout, or of the current folder."""
+"""Folder for everything that is built or run: `sim_build` of the checkout, else of the current
+folder."""
 
 
 def shown(path: Path) -> str:
-    """A path as messages show it: relative to the current folder where it lies below it."""
+    """A path as shown in messages: relative to the current folder if it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

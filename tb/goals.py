@@ -1,10 +1,10 @@
-"""Random tests that go on until they have met what they are there for."""
+"""Random tests that run until they have covered enough."""
 
 __all__ = ["Rounds"]
 
 
 class Rounds:
-    """Rounds of a random test: at least so many, and more until it has met enough.
+    """Loop control of a random test: a minimum number of rounds, then more until enough is covered.
 
         rounds = Rounds(150)
         while rounds.more(hits > 200, hits):
@@ -12,19 +12,25 @@ class Rounds:
 
     Attributes
     ----------
-    number : of the round under way, from 0.
+    number : number of the current round, from 0.
     """
 
     def __init__(self, least: int, most: int = 0) -> None:
-        """`most` : after so many rounds without enough the test fails; else ten times `least`."""
+        """`least` : minimum number of rounds. `most` : number of rounds after which the test fails
+        if it has not covered enough; default: ten times `least`."""
         self.number = -1
         self._least, self._most = least, most or 10 * least
 
     def more(self, enough: bool, met: object) -> bool:
-        """Whether there is another round. `met` : what `enough` was decided from.
+        """Whether to run another round.
 
-        Raises `AssertionError` with `met` when the most rounds were not enough: the stimulus is
-        wrong, whatever the seed.
+        Parameters
+        ----------
+        enough : whether enough is covered.
+        met : what was covered so far, for the error message.
+
+        Raises `AssertionError` with `met` after `most` rounds without enough coverage: then the
+        stimulus is wrong, regardless of the seed.
         """
         self.number += 1
         if self.number >= self._least and enough:

@@ -1,8 +1,8 @@
-"""What Icarus simulates: the exported Verilog with all registers of a module in one block.
+"""Prepares exported Verilog for Icarus: all registers of a module in one always block.
 
-Yosys writes a block for every register, and Icarus wakes a thread for every block on every clock
-edge: in one block, a whole machine simulates a fifth faster. All assignments are non-blocking, and
-every register has one, so their order means nothing.
+Yosys writes one block per register, and Icarus wakes one thread per block at each clock edge. With
+a single block, a whole machine simulates a fifth faster. Each register has exactly one,
+non-blocking assignment, so the order of assignments does not matter.
 """
 
 import re
@@ -15,7 +15,7 @@ _REGISTER = re.compile(
 
 
 def joined(text: str) -> str:
-    """`text` with the registers of each module in the place of its first one."""
+    """`text` with the registers of each module merged into the first one's block."""
     return "".join(map(_join, re.split(r"^(?=module )", text, flags=re.MULTILINE)))
 
 

@@ -1,4 +1,4 @@
-"""Commands that take a limited time."""
+"""Commands with a time limit."""
 
 import contextlib
 import os
@@ -15,8 +15,9 @@ __all__ = ["run_limited"]
 def run_limited(
     command: Sequence[str], env: Mapping[str, str], log: Path, limit: float | None
 ) -> int | None:
-    """Exit status of `command` in the top folder; what it prints is added to `log`. After `limit`
-    seconds it is stopped, with every process that it started, and the status is None."""
+    """Run `command` in the top folder and append its output to `log`. Returns its exit status.
+    After `limit` seconds the command is killed with all processes that it started, and the result
+    is None."""
     with log.open("a") as output:
         process = subprocess.Popen(
             command,

@@ -1,4 +1,4 @@
-"""A lock between processes that make the same thing."""
+"""A lock between processes."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ __all__ = ["lock"]
 
 @contextlib.contextmanager
 def lock(path: Path) -> Generator[None]:
-    """Hold `path` against other processes that build the same thing."""
+    """Hold the lock file `path`, so that only one process builds a file at a time."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

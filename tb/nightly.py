@@ -2,13 +2,13 @@
 
     python -m signalbox.tb.nightly [--seed N] [--again] [PART...]
 
-Without names, all parts are run, one after the other. A part takes an hour at most, or it fails.
-Its outcome and its output are kept in `sim_build/nightly/`; a part that has passed on this very
-commit is not run again unless `--again` asks for it. So an interrupted night goes on where it was.
+Without names, all parts run one after another. A part fails if it takes longer than its limit, an
+hour by default. Its outcome and output are kept in `sim_build/nightly/`. A part that has passed on
+the current commit is not repeated, except with `--again`; so an interrupted run can be continued.
 
-In the end all that is known is written as one page, `sim_build/nightly/page.md`, and printed: parts
-with their seeds, counts and times, and whether every requirement was shown. Of a part that was not
-run on this commit it shows the last result, with its commit.
+At the end, all known results are printed and written to `sim_build/nightly/page.md`: parts with
+their seeds, counts and times, and whether each requirement is shown. If a part has not run on this
+commit, its last result is shown with that commit.
 """
 
 import argparse
@@ -34,19 +34,23 @@ __all__ = ["PARTS", "Outcome", "Part", "main", "page", "run"]
 
 FOLDER = SIM_BUILD / "nightly"
 HOUR = 3600  # seconds
-SEEDS = 5  # of a part of that name
+SEEDS = 5  # per part of that name
 SEED_PARTS = 4
 
 _SIMULATED = "verilator and not test_runner"
-"""For pytest's `-k`: what takes a seed."""
+"""Filter for pytest's `-k`: the tests that use a seed."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Commands that are run one after the other.
+    """Commands that run one after another.
 
-    `about` : one sentence for the page. `commands` : made for a seed. `limit` : seconds for all of
-    them. `later` : its seed comes so much after that of the night.
+    Members
+    -------
+    about : one sentence for the page.
+    commands : returns the commands for a seed.
+    limit : seconds for all commands together.
+    later : offset of the part's seed from the seed of the run.
     """
 
     about: str
@@ -57,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a part on a commit. `counts` : results of its tests, as words."""
+    """Result of a part on a commit. `counts` : summary of its tests, as text."""
 
     part: str
     commit: str
@@ -68,7 +72,7 @@ class Outcome:
 
 
 def _pytest(part: str, *arguments: str) -> list[str]:
-    """Tests on all cores; their results lie beside the log of the part."""
+    """Command that runs tests on all cores, with the JUnit file next to the part's log."""
     junit = ["--junitxml", str(FOLDER / f"{part}.xml")]
     return _module("pytest", "tb", "-q", "-n", "auto", *junit, *arguments)
 
@@ -86,7 +90,7 @@ def _mutants(seed: int) -> list[list[str]]:
 
 
 def _seeds(number: int) -> Part:
-    """What simulates with every change, with further seeds."""
+    """The simulating tests of every change, with further seeds."""
     about = f"{SEEDS} further seeds on Verilator"
     name, first = f"seeds_{number}", number * SEEDS
     repeated = ("--dist", "worksteal", "-k", _SIMULATED, "--seeds", str(SEEDS))
@@ -115,14 +119,14 @@ PARTS = {
         lambda _: [_pytest("bench", "-m", "bench", "--dist", "loadfile")],
     ),
 }
-"""In the order in which they are run: the quickest to fail first."""
+"""Parts in the order in which they run: those that fail soonest come first."""
 
 _SHOWING = ("verilator", "icarus", "soak", "bench", "proofs")
 """Parts whose results show the requirements of the plan."""
 
 
 def run(name: str, part: Part, seed: int, commit: str) -> Outcome:
-    """Run a part; its output goes into `<name>.log`."""
+    """Run a part, with its output in `<name>.log`."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in FOLDER.glob(f"{name}.*"):
         old.unlink()
@@ -147,14 +151,14 @@ def _add(log: Path, line: str) -> None:
 
 
 def _counts(log: Path) -> str:
-    """The last line of the output that counts something."""
+    """The last line of the log that contains counts."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     counting = [line for line in lines if any(word in line for word in (" passed", " of "))]
     return (counting or lines or [""])[-1].strip("= ").replace("|", "/")[:80]
 
 
 def _known() -> dict[str, Outcome]:
-    """The last outcome of each part, of whatever commit."""
+    """The last outcome of each part, on any commit."""
     found = {}
     for name in PARTS:
         file = FOLDER / f"{name}.json"
@@ -164,7 +168,8 @@ def _known() -> dict[str, Outcome]:
 
 
 def _commit() -> str:
-    """Name of the commit; with "+" for changes beside it, whose outcomes are not kept."""
+    """Hash of the commit, with "+" if there are uncommitted changes; outcomes are then not
+    reused."""
 
     def git(*arguments: str) -> str:
         command = ["git", *arguments]
@@ -175,7 +180,7 @@ def _commit() -> str:
 
 def page(commit: str, outcomes: Sequence[Outcome], problems: Callable[[], Sequence[str]]) -> str:
     """Page of results, in Markdown. `problems` : checks the verification plan against the results
-    of the parts `_SHOWING`."""
+    of the parts in `_SHOWING`."""
     rows = [
         [
             one.part,
@@ -202,7 +207,7 @@ def page(commit: str, outcomes: Sequence[Outcome], problems: Callable[[], Sequen
 
 
 def _plan_lines(missing: Sequence[str], problems: Callable[[], Sequence[str]]) -> list[str]:
-    """Part of the page about the verification plan."""
+    """Section of the page about the verification plan."""
     if missing:
         return [f"Verification plan: not checked without {', '.join(missing)}."]
     found = problems()
@@ -210,7 +215,8 @@ def _plan_lines(missing: Sequence[str], problems: Callable[[], Sequence[str]]) -
 
 
 def _plan_problems() -> list[str]:
-    """Requirements and tests of the plan that the results in the folder do not show."""
+    """Problems of the plan, and requirements and tests that the results in the folder do not
+    show."""
     files = [FOLDER / f"{name}.xml" for name in _SHOWING if name != "proofs"]
     files.append(SIM_BUILD / "proofs.xml")
     present = []
@@ -225,7 +231,7 @@ def _plan_problems() -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run parts and print the page; gives 1 unless all that were asked for have passed."""
+    """Run parts and print the page. Returns 0 if all requested parts have passed, else 1."""
     parser = argparse.ArgumentParser(
         prog=program("signalbox.tb.nightly"), description=(__doc__ or "").partition("\n")[0]
     )

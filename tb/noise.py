@@ -1,8 +1,8 @@
-"""Random payload while it is not valid, for every design under test.
+"""Noise on payload inputs of a design under test while their `valid` is 0.
 
-A testbench leaves the old payload on the wires when it takes `valid` back, and a design that goes
-on looking at it seems to work. So the inputs that belong to a `valid` reach the design through a
-multiplexer here, whatever drives them.
+Testbenches leave the old payload on the wires when they deassert `valid`, so a design that still
+reads it appears to work. Here, each input that belongs to a `valid` reaches the design through a
+multiplexer, whatever drives it.
 """
 
 from amaranth.hdl import Cat, Fragment, Mux, Signal, Value
@@ -18,8 +18,8 @@ _SEED = 0x9E37_79B9_7F4A_7C15
 
 
 class Noisy(wiring.Component):
-    """`design` with the same ports: an input of `payloads` is noise in each cycle in which its
-    `valid` is 0. Names inside of the design stay the same."""
+    """`design` with the same ports. Each input in `payloads` is random in every cycle in which its
+    `valid` is 0. Names inside the design do not change."""
 
     def __init__(self, design: wiring.Component) -> None:
         self._design = design
@@ -45,9 +45,10 @@ class Noisy(wiring.Component):
 
 
 def payloads(flat: Ports) -> dict[str, str]:
-    """Of each input that means something only with a `valid`: the name of that input.
+    """Maps each payload input to its `valid` input.
 
-    They share what stands before `valid` (`request__valid`, `axi__wvalid`); of two, the longer.
+    They share the prefix before `valid` (`request__valid`, `axi__wvalid`); the longest prefix
+    applies.
     """
     inputs = [name for name, (_, way) in flat.items() if way == PortDirection.Input]
     stems = sorted(name.removesuffix(_VALID) for name in inputs if name.endswith(_VALID))
@@ -60,13 +61,13 @@ def payloads(flat: Ports) -> dict[str, str]:
 
 
 def _following(state: Value) -> Value:
-    """The next of George Marsaglia's xorshift64 numbers (Journal of Statistical Software 8(14))."""
+    """The next number of George Marsaglia's xorshift64 (Journal of Statistical Software 8(14))."""
     for amount in (13, -7, 17):
         state = state ^ ((state << amount)[:64] if amount > 0 else state >> -amount)
     return state
 
 
 def _wide(state: Value, width: int, number: int) -> Value:
-    """`width` bits, other ones for each `number`."""
+    """`width` bits derived from `state`, different for each `number`."""
     words = range(-(-width // len(state)))
     return Cat(state.rotate_left(11 * number + 23 * word) for word in words)[:width]

@@ -29,11 +29,11 @@ _OWN = "#f4ecd8"
 _COLOURS = ("#4c78a8", "#e4572e", "#59a14f", "#b279a2")
 _BAR = 0.62
 _LETTER = 0.0064
-"""Width of a small letter, as a part of the run."""
+"""Width of a lower-case letter, as a fraction of the run."""
 
 
 def draw(runs: Mapping[str, Activity]) -> Figure:
-    """One panel for each run of a workload: engines, channels, semaphores over cycles."""
+    """One panel per run of a workload: engines, channels and semaphores over cycles."""
     figure = Figure(figsize=(11, 6.4), dpi=110, layout="constrained")
     panels = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
     streams = sorted({copy.record.stream for run in runs.values() for copy in run.copies})
@@ -52,7 +52,7 @@ def draw(runs: Mapping[str, Activity]) -> Figure:
 
 
 def _panel(panel: Axes, run: Activity, colours: Mapping[str, str]) -> None:
-    """Rows from the top: engines, channels, semaphores."""
+    """Draw rows from the top: engines, channels, semaphores."""
     rows: list[str] = []
     for engine in sorted({copy.engine for copy in run.copies}):
         for copy in run.of_engine(engine):
@@ -77,7 +77,7 @@ def _panel(panel: Axes, run: Activity, colours: Mapping[str, str]) -> None:
 def _channel(
     panel: Axes, run: Activity, channel: int, row: int, colours: Mapping[str, str]
 ) -> None:
-    """Waits as bars; doorbells as triangles; ends of copies as ticks."""
+    """Draw waits as bars, doorbells as triangles, ends of copies as ticks."""
     for span in run.waits[channel]:
         own = span.name == OWN_COPY
         room = (span.end - span.start) / run.end > _LETTER * len(span.name)
@@ -103,7 +103,7 @@ def _bar(panel: Axes, row: int, start: int, end: int, colour: str, text: str) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate and draw; gives the exit status."""
+    """Simulate and draw. Returns the exit status."""
     parser = argparse.ArgumentParser(prog=program("signalbox.tb.picture"), description=__doc__)
     parser.add_argument("out", nargs="?", type=Path, default=OUT, help="PNG file")
     chosen = parser.parse_args(arguments)

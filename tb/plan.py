@@ -1,21 +1,21 @@
 """The verification plan: which tests, proofs and benchmarks show each requirement.
 
-    python -m signalbox.tb.plan check          fails when a requirement has none, or names one that
-                                               does not exist
-    python -m signalbox.tb.plan check --ran    the same, and fails unless they ran and passed
-    python -m signalbox.tb.plan table          prints the plan in Markdown, with results if any
+    python -m signalbox.tb.plan check          fails if a requirement has no test or proof, or names
+                                               one that does not exist
+    python -m signalbox.tb.plan check --ran    the same; also fails unless they have run and passed
+    python -m signalbox.tb.plan table          prints the plan in Markdown, with available results
 
-`plan.toml` has one table per requirement id (`title`, `tests`, `proofs`, `bench`), `[pending]` for
-what has not been started, and `nightly`, the names that run in `make nightly` only. Tests, proofs
-and benchmarks are named "file::name":
+`plan.toml` has one table per requirement id (`title`, `tests`, `proofs`, `bench`); `[pending]`, the
+requirements that have not been started; and `nightly`, the names that run in `make nightly` only.
+Tests, proofs and benchmarks are named "file::name":
 
     tests    a pytest function of a `test_*.py` or a cocotb test of a `cocotb_*.py`
     proofs   a class of `tb/proofs/`
     bench    a function of any file
 
-Results are read from the JUnit files of `make test` and `make prove`. `--ran` asks that every test
-and proof ran with every change and passed, or stands under `nightly` and did not run; and that each
-requirement has one that ran. With `--nightly`, all have to have run.
+Results are read from the JUnit files of `make test` and `make prove`. With `--ran`, each test and
+proof must have passed in `make test` or `make prove`, or be listed in `nightly` and not have run;
+and each requirement needs one that ran. With `--nightly`, all must have run and passed.
 """
 
 import argparse
@@ -39,7 +39,7 @@ RESULTS = [SIM_BUILD / name for name in ("tests.xml", "proofs.xml")]
 
 @dataclass(frozen=True)
 class Entry:
-    """One requirement and what shows it."""
+    """A requirement, with its tests, proofs and benchmarks."""
 
     id: str
     title: str
@@ -48,16 +48,19 @@ class Entry:
     bench: tuple[str, ...]
 
     def shown(self) -> tuple[str, ...]:
-        """Names of everything that shows the requirement; benchmarks only measure."""
+        """Names of the tests and proofs. Benchmarks are not included, as they only measure."""
         return self.tests + self.proofs
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole of `plan.toml`.
+    """The contents of `plan.toml`.
 
-    `entries` : in the order of the file. `pending` : ids that have not been started, with their
-    subjects. `nightly` : names that run in `make nightly` only.
+    Members
+    -------
+    entries : in file order.
+    pending : ids that have not been started, with their subjects.
+    nightly : names that run in `make nightly` only.
     """
 
     entries: list[Entry]
@@ -81,7 +84,7 @@ def load(plan: Path = PLAN) -> Plan:
 
 
 def check(entries: list[Entry], root: Path = ROOT) -> list[str]:
-    """What is wrong with the plan, one sentence each; empty when it is complete."""
+    """Problems of the plan, one sentence each; empty if it is complete."""
     return [problem for entry in entries for problem in _problems(entry, root)]
 
 
@@ -101,7 +104,8 @@ def _problems(entry: Entry, root: Path) -> Iterator[str]:
 
 @cache
 def _names(file: Path, kind: str) -> frozenset[str]:
-    """Names in `file` that count as `kind`; a function that nothing would run does not."""
+    """Names in `file` that count as `kind`. Functions that no test runner would run do not
+    count."""
     body = ast.parse(file.read_text()).body
     if kind == "proof":
         return frozenset(node.name for node in body if isinstance(node, ast.ClassDef))
@@ -123,8 +127,13 @@ def _is_cocotb(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def check_ran(plan: Plan, passed: dict[str, bool], *, nightly: bool = False) -> list[str]:
-    """What did not run as the plan says, one sentence each. `passed` : results by name.
-    `nightly` : whether it is `make nightly` that ran."""
+    """Deviations of the results from the plan, one sentence each.
+
+    Parameters
+    ----------
+    passed : results by name.
+    nightly : whether the results are those of `make nightly`.
+    """
     named = {name for entry in plan.entries for name in entry.shown()}
     later = frozenset() if nightly else plan.nightly
     found = [f"{name} failed" for name in sorted(named) if passed.get(name) is False]
@@ -138,10 +147,10 @@ def check_ran(plan: Plan, passed: dict[str, bool], *, nightly: bool = False) -> 
 
 
 def results(files: Iterable[Path]) -> dict[str, bool]:
-    """Whether each test and proof of JUnit files passed, all its parameters together; one that was
-    only skipped is left out.
+    """Whether each test and proof in JUnit files passed, with all its parameters together. A test
+    that was always skipped is left out.
 
-    A cocotb test that failed in a pytest test that passed was meant to fail there.
+    A failed cocotb test within a passed pytest test counts as passed: its failure was expected.
     """
     passed: dict[str, bool] = {}
     for file in files:
@@ -152,7 +161,7 @@ def results(files: Iterable[Path]) -> dict[str, bool]:
 
 
 def _outcomes(case: ElementTree.Element) -> Iterator[tuple[str, bool]]:
-    """Name and result of a test, and of the cocotb tests that it ran."""
+    """Names and results of a test and of its cocotb tests."""
     if case.find("skipped") is not None:
         return
     good = case.find("failure") is None and case.find("error") is None
@@ -164,7 +173,7 @@ def _outcomes(case: ElementTree.Element) -> Iterator[tuple[str, bool]]:
 
 
 def table(plan: Plan, passed: dict[str, bool]) -> str:
-    """The plan in Markdown, with results where there are any."""
+    """The plan in Markdown, with results where available."""
     lines = ["| id | requirement | tests | proofs | benchmarks |", "|---|---|---|---|---|"]
     for entry in plan.entries:
         columns = (entry.tests, entry.proofs, entry.bench)

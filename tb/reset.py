@@ -1,4 +1,4 @@
-"""How a test of one unit begins."""
+"""Clock and reset of unit tests."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["reset"]
 
 
 async def reset(dut: Any) -> None:
-    """Start the clock of 10 ns, and hold the reset for three cycles. The caller has driven all
+    """Start a clock of 10 ns and hold the reset for three cycles. The caller must have driven all
     inputs."""
     dut.rst.value = 1
     Clock(dut.clk, 10, unit="ns").start(start_high=False)

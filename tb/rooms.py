@@ -1,7 +1,7 @@
 """`make rooms`: draws docs/rooms.svg, the rooms of `hw` and `driver` and the imports between them.
 
 Rows are the layers of `[tool.importlinter]` in pyproject.toml, which `make lint` checks: imports
-run downwards. An arrow that follows from others is left out.
+run downwards. An arrow that other arrows imply is left out.
 """
 
 import tomllib
@@ -19,13 +19,13 @@ __all__ = ["arrows", "layers", "main"]
 OUT = ROOT / "docs" / "rooms.svg"
 
 _WIDTH, _HEIGHT = 0.78, 0.5
-"""Of a box; boxes of a row are 1 apart, rows too."""
+"""Size of a box. Boxes of a row, and rows, are 1 apart."""
 
 Edge = tuple[str, str]
 
 
 def layers(package: str) -> list[list[str]]:
-    """Rooms of a package, from the top layer down, as the contract lists them."""
+    """Rooms of a package from the top layer down, as listed in the contract."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
     (mine,) = (one for one in contracts if one.get("containers") == [f"signalbox.{package}"])
@@ -33,7 +33,7 @@ def layers(package: str) -> list[list[str]]:
 
 
 def arrows(package: str, rooms: Sequence[str]) -> set[Edge]:
-    """Imports between rooms, without those that follow from others."""
+    """Imports between rooms, without those that other imports imply."""
     import grimp  # an extra
 
     graph = grimp.build_graph("signalbox", cache_dir=None)
@@ -80,7 +80,7 @@ def _draw(axes: Axes, package: str) -> None:
 
 def main(out: Path = OUT) -> None:
     """Draw both packages side by side."""
-    matplotlib.rcParams["svg.hashsalt"] = "signalbox"  # the same file every time
+    matplotlib.rcParams["svg.hashsalt"] = "signalbox"  # makes the file reproducible
     figure = Figure(figsize=(12, 8.5), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(6, 3))
     _draw(left, "hw")

@@ -1,12 +1,12 @@
-"""Export, build, run and check: the one way to simulate a design.
+"""Simulates designs: export, build, run and check.
 
     simulate(Unit(config), "signalbox.tb.unit.cocotb_unit", simulator="verilator", name="unit")
 
-A build is reused while the exported Verilog, the extra sources and the arguments are the same.
-cocotb's runner returns normally when tests fail or none ran; `simulate` raises.
+A build is reused while the exported Verilog, the sources and the arguments are the same. cocotb's
+runner returns normally if tests fail or none run; `simulate` raises.
 
-Of the runs of one name, the newest six are kept below `sim_build/<name>/`, and besides them the
-newest six that failed (`failed.txt` says why); older ones are removed.
+For each name, the six newest runs are kept in `sim_build/<name>/`, and the six newest failed runs
+(with the reason in `failed.txt`). Older ones are removed.
 """
 
 import contextlib
@@ -48,19 +48,19 @@ DESIGN = "dut"
 """Module name of the exported design, for simulation tops that instantiate it."""
 
 COVERAGE = "SIGNALBOX_COVERAGE"
-"""Environment variable: folder in which every run on Verilator leaves its coverage (`.dat`)."""
+"""Environment variable: folder to which each run on Verilator writes its coverage (`.dat`)."""
 
 ONLY = "SIGNALBOX_ONLY"
-"""Environment variable: names of cocotb tests, separated by commas; every simulation runs these
-alone."""
+"""Environment variable: names of cocotb tests, separated by commas. Every simulation then runs only
+these."""
 
 _TIMESCALE = ("1ns", "1ps")
 
 _FAILED = "failed.txt"
-"""In the directory of a run that failed: why."""
+"""File in the folder of a failed run, with the reason."""
 
 _KEPT = 6
-"""So many runs of a name are kept, and so many that failed."""
+"""Number of runs kept per name, and number of failed runs kept."""
 
 
 def simulate(
@@ -88,36 +88,39 @@ def simulate(
 
     Parameters
     ----------
-    design : exported as module `dut`, once (`tb.exports`), with noise for payload that is not valid
-        (`tb.noise`); None when `sources` are everything.
+    design : exported as module `dut`, once (`tb.exports`), with noise on invalid payload
+        (`tb.noise`). None if `sources` contain everything.
+    tests : import name of the cocotb module.
     simulator : "verilator" or "icarus".
-    name : names the run; it gets a folder below `sim_build/<name>/`, which later runs of the name
-        remove in the end (see the module).
-    env : environment variables that the tests see.
-    testcase : run only the cocotb tests of these names (a list separated by commas), each with all
-        of its parameters; `SIGNALBOX_ONLY` in the environment wins.
-    seed : of the tests' random numbers; else `SIGNALBOX_SEED`, else a fresh one. It is printed.
-    waves : record `dump.fst` in the run directory; so does `WAVES=1` in the environment.
-    sources : further SystemVerilog files; they may instantiate the design as module `dut`.
-    top : top module; the design itself unless `sources` bring another.
-    parameters : of the top module.
-    public : "module.variable" patterns that cocotb needs besides the ports of `top` when `top` is
-        the design; Verilator hides everything else. Icarus shows everything. watched : those that
-        it only reads; they cost less.
-    apart : on Verilator, each module that instances share (`hw.lib.shared`) is compiled once, as a
-        model of its own (`tb.apart`). For big designs. Its inside is in no waveform.
-    minimum : at least so many tests must have run.
+    name : name of the run, which gets a folder in `sim_build/<name>/`. Later runs of the same name
+        eventually remove it (see the module).
+    env : environment variables for the tests.
+    testcase : names of cocotb tests, separated by commas; only these run, with all their
+        parameters. `SIGNALBOX_ONLY` in the environment takes precedence.
+    seed : seed of the tests' random numbers; default: `SIGNALBOX_SEED`, else a random one. It is
+        printed.
+    waves : record `dump.fst` in the run folder, as does `WAVES=1` in the environment.
+    sources : further SystemVerilog files. They may instantiate the design as module `dut`.
+    top : top module; the design itself by default.
+    parameters : parameters of the top module.
+    public : "module.variable" patterns of variables to expose to cocotb, besides the ports of the
+        design if it is the top module. Verilator hides all others; Icarus shows everything.
+    watched : as `public`, for variables that cocotb only reads; these cost less speed.
+    apart : on Verilator, compile each module shared by several instances (`hw.lib.shared`) once, as
+        its own model (`tb.apart`). For large designs. Their insides appear in no waveform.
+    minimum : minimum number of tests that must run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".
-    log : file in the run directory that takes what the simulation prints; else it is shown.
+    log : name of a file in the run folder for the simulation's output; by default it is shown.
 
-    Returns the directory of this run, which holds `results.xml`.
+    Returns the folder of the run, which contains `results.xml`.
 
     Raises
     ------
     AssertionError : a test failed (the message shows its exception), the simulator failed, or
         fewer than `minimum` tests ran.
-    RuntimeError : the design did not build, or a usable simulator is missing.
+    RuntimeError : the design did not build, there is no usable simulator, or `SIGNALBOX_SEED` is
+        not a number.
     """
     waves = waves or os.environ.get("WAVES", "0") not in {"", "0"}
     coverage = os.environ.get(COVERAGE, "") if simulator == "verilator" else ""
@@ -178,8 +181,8 @@ def simulate(
 
 
 def choose_seed(seed: int | None = None) -> int:
-    """`seed`, or `SIGNALBOX_SEED` of the environment, or a random one. Raises `RuntimeError` for
-    one that is no number."""
+    """`seed`, else `SIGNALBOX_SEED` of the environment, else a random number. Raises `RuntimeError`
+    if `SIGNALBOX_SEED` is not a whole number."""
     if seed is not None:
         return seed
     chosen = os.environ.get("SIGNALBOX_SEED")
@@ -191,7 +194,7 @@ def choose_seed(seed: int | None = None) -> int:
 
 
 def _filter(names: str) -> str:
-    """Regular expression for cocotb: tests of just these names."""
+    """Regular expression for cocotb that selects the tests of these names."""
     return rf"\.({'|'.join(map(re.escape, names.split(',')))})(/.*)?$"
 
 
@@ -212,7 +215,7 @@ class _Recipe:
     build_args: tuple[str, ...]
 
     def key(self) -> str:
-        """Hash of the recipe, of the files that it names and of the tools."""
+        """Hash of the recipe, its files and the tools."""
         named = [*self.sources, verilator.WAIVERS, *(GLUE if self.apart else ())]
         files = [source.read_text() for source in named]
         parts = repr((self, files, verilator.version(self.simulator)))
@@ -220,7 +223,7 @@ class _Recipe:
 
 
 def _build(recipe: _Recipe) -> Path:
-    """Directory of the compiled simulation, made now or found."""
+    """Folder of the compiled simulation; compiles it unless it exists."""
     build = SIM_BUILD / "builds" / f"{recipe.simulator}-{recipe.key()}"
     build.parent.mkdir(parents=True, exist_ok=True)
     with lock(build.with_suffix(".lock")):
@@ -233,7 +236,7 @@ def _build(recipe: _Recipe) -> Path:
 
 
 def _compile(recipe: _Recipe, build: Path) -> None:
-    """Compile in `build`; RuntimeError with the end of the log when that fails."""
+    """Compile in `build`. Raises `RuntimeError` with the end of the log if that fails."""
     files = [*recipe.sources]
     text, parts = recipe.text, []
     if recipe.apart and text is not None:
@@ -287,7 +290,7 @@ def _coverage_arguments(folder: str, name: str) -> list[str]:
 
 
 def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
-    """Raise AssertionError unless at least `minimum` tests ran and all passed."""
+    """Raise `AssertionError` unless at least `minimum` tests ran and all passed."""
     if not results.exists():
         raise AssertionError(f"{what}: no results; {failure or 'the simulation ended early'}")
     cases = list(ElementTree.parse(results).iter("testcase"))
@@ -312,8 +315,8 @@ def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
 
 @contextlib.contextmanager
 def _run_folder(folder: Path, simulator: str) -> Generator[Path]:
-    """A fresh directory for a run in `folder`; in the end the oldest of its runs are removed,
-    unless another process runs there just then."""
+    """Provides a new run folder in `folder`. Afterwards the oldest runs are removed, unless another
+    process is running in `folder`."""
     folder.mkdir(exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -330,7 +333,7 @@ def _run_folder(folder: Path, simulator: str) -> Generator[Path]:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Keep the newest runs, and the newest that failed."""
+    """Remove all but the newest runs and the newest failed runs."""
     runs = sorted(folder.glob("run-*"), key=lambda run: run.stat().st_mtime_ns, reverse=True)
     failed = [run for run in runs if (run / _FAILED).exists()]
     for run in set(runs) - {*runs[:_KEPT], *failed[:_KEPT]}:
@@ -339,10 +342,10 @@ def _remove_oldest(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _environment(waves: bool, values: Mapping[str, str]) -> Generator[None]:
-    """Environment for cocotb's runner, which lets `os.environ` win over its own arguments."""
+    """Set the environment for cocotb's runner, which prefers `os.environ` to its own arguments."""
     before = dict(os.environ)
     path = list(sys.path)
-    os.environ.pop("PYTEST_CURRENT_TEST", None)  # with it the runner exits instead of returning
+    os.environ.pop("PYTEST_CURRENT_TEST", None)  # if set, the runner exits instead of returning
     os.environ.update(values, WAVES=str(int(waves)))
     if str(ROOT) not in sys.path:
         sys.path.append(str(ROOT))

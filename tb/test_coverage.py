@@ -1,4 +1,4 @@
-"""The coverage report, on a coverage file as Verilator writes it."""
+"""The coverage report, from coverage files as Verilator writes them."""
 
 from pathlib import Path
 
@@ -34,8 +34,8 @@ def write(folder: Path, count: int) -> Path:
 
 
 def test_points(tmp_path: Path):
-    """Names are decoded, temporaries and other modules left out; lines have a module's places, so
-    that builds add up."""
+    """Names are decoded, temporaries and other modules are left out, and lines are relative to
+    their module, so that different builds add up."""
     first, second = (coverage.points(write(tmp_path / str(n), n)) for n in (2, 5))
     bit = Point("dut.part", "toggle", "o__ready[1]:0->1")
     branch = Point("dut.part", "branch", "+2: if (a) begin (if)")

@@ -1,4 +1,4 @@
-"""The pages: length of the README, links, paths, commands, and the example that they show."""
+"""Pages: length of the README, links, paths, commands, and the example in the user guide."""
 
 import os
 import re
@@ -14,13 +14,13 @@ import pytest
 from signalbox.tb.folders import ROOT
 
 FOLDERS = ("docs", "driver", "hw", "tb")
-"""Folders with pages, and whose paths pages name; besides them, the top folder has pages."""
+"""Folders that contain pages, and folders whose paths are checked. The top folder has pages too."""
 
 LINES = 200
-"""Most lines of the README."""
+"""Maximum number of lines of the README."""
 
 YOURS = "tb/mine"
-"""Folder that a reader makes."""
+"""Folder that the reader creates."""
 
 OPTIONS = {
     "sim": "signalbox.tb.workload",
@@ -32,7 +32,7 @@ OPTIONS = {
     "synth": "signalbox.tb.synth",
     "plan": "signalbox.tb.plan",
 }
-"""Targets with options of their own, and the modules that have them."""
+"""Targets with options of their own, and their modules."""
 
 _FENCE = re.compile(r"^(```|~~~)")
 _SPAN = re.compile(r"`([^`]+)`")
@@ -45,30 +45,30 @@ _AUTOMODULE = re.compile(r"automodule:: (\S+)")
 
 
 class Page(NamedTuple):
-    """A page in two parts: lines of its prose and of its code, with their numbers."""
+    """A page, split into lines of prose and lines of code, each with its line number."""
 
     file: Path
     prose: list[tuple[int, str]]
     code: list[tuple[int, str]]
 
     def place(self, line: int) -> str:
-        """Where a line stands."""
+        """Location of a line."""
         return f"{self.file.relative_to(ROOT)}:{line}"
 
     def spans(self) -> Iterator[tuple[int, str]]:
-        """Code within prose. A span may go on in the next line."""
+        """Code spans within prose. A span may continue on the next line."""
         text = "\n".join(line for _, line in self.prose)
         for match in _SPAN.finditer(text):
             yield self.prose[text.count("\n", 0, match.start())][0], " ".join(match[1].split())
 
     def commands(self) -> Iterator[tuple[int, str]]:
-        """Lines of code, and code within prose; without comments."""
+        """Lines of code, and code spans within prose, without comments."""
         for number, text in (*self.code, *self.spans()):
             yield number, text.partition(" #")[0].strip()
 
 
 def read(file: Path) -> Page:
-    """Split a page."""
+    """Read and split a page."""
     page, inside = Page(file, [], []), False
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if _FENCE.match(line):
@@ -86,13 +86,13 @@ def pages() -> list[Page]:
 
 
 def exists(path: str) -> bool:
-    """Whether a path of the repository, perhaps a pattern, names anything."""
+    """Whether a path of the repository exists; for a pattern, whether it matches a file."""
     return any(True for _ in ROOT.glob(path.rstrip("/"))) if "*" in path else (ROOT / path).exists()
 
 
 @cache
 def help_of(module: str) -> str:
-    """What a command says of its options."""
+    """Help text of a command."""
     command = [sys.executable, "-m", module, "--help"]
     env = {**os.environ, "COLUMNS": "100"}
     return subprocess.run(
@@ -178,7 +178,8 @@ def test_example_is_the_one_that_is_run():
 
 
 def test_split(tmp_path: Path):
-    """Code is told from prose; commands lose comments; a span may go on in the next line."""
+    """Code is separated from prose, comments are removed, and a span may continue on the next
+    line."""
     file = tmp_path / "page.md"
     file.write_text("a `make\nsim` b\n```\nX=1 make test A=2   # why\n```\n`tb/x`\n")
     page = read(file)

@@ -1,4 +1,4 @@
-"""Exported Verilog is found again, and never that of another design."""
+"""Exported Verilog is reused for the same design and for no other."""
 
 import importlib
 from pathlib import Path
@@ -14,7 +14,7 @@ from signalbox.tb import exports
 
 
 class Adder(wiring.Component):
-    """Adds a constant that only `_amount` knows."""
+    """Adds a constant known only to `_amount`."""
 
     value: In(8)
     sum: Out(8)
@@ -32,7 +32,7 @@ class Adder(wiring.Component):
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> list[wiring.Component]:
-    """Designs that were exported."""
+    """The designs that have been exported."""
     made: list[wiring.Component] = []
     whole = export.verilog
 
@@ -50,7 +50,7 @@ def test_once(exported: list, tmp_path: Path) -> None:
 
 
 def test_any_difference(exported: list, tmp_path: Path) -> None:
-    """Of a hidden attribute, of the name."""
+    """Designs with a different private attribute or a different name are exported separately."""
     designs = [(Adder(3), "dut"), (Adder(4), "dut"), (Adder(3), "other")]
     texts = [exports.verilog(design, name, tmp_path) for design, name in designs]
     assert len(set(texts)) == len(exported) == 3
@@ -60,7 +60,8 @@ def test_any_difference(exported: list, tmp_path: Path) -> None:
 def test_other_sources(
     folder: str, kinds: list, exported: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A design of `hw` depends on nothing of the tests, one of theirs on both."""
+    """A design of `hw` is exported again after changes of `hw` only, one of the tests after
+    both."""
     source = tmp_path / "sources" / "a.py"
     source.parent.mkdir()
     monkeypatch.setattr(exports, folder, source.parent)
@@ -75,7 +76,7 @@ def test_other_sources(
 
 
 def test_unknown(exported: list, tmp_path: Path) -> None:
-    """What cannot be written down is not looked for."""
+    """A design that cannot be pickled is not cached."""
     for amount in (1, 2):
         assert exports.verilog(Adder(lambda amount=amount: amount), "dut", tmp_path)
     assert len(exported) == 2 and not list(tmp_path.iterdir())
@@ -84,7 +85,7 @@ def test_unknown(exported: list, tmp_path: Path) -> None:
 def test_part_from_elsewhere(
     exported: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sources of others are not looked at, so their parts are exported anew."""
+    """A design with a part from outside the project is exported each time."""
     (tmp_path / "somebodys.py").write_text("def amount():\n    return 3\n")
     monkeypatch.syspath_prepend(tmp_path)
     somebodys = importlib.import_module("somebodys")
@@ -94,7 +95,7 @@ def test_part_from_elsewhere(
 
 
 def test_key() -> None:
-    """Tells where and when a design was made from what it is."""
+    """The key depends on what a design is, not on when or where it was created."""
     arbiters = [RoundRobin(5), RoundRobin(6), RoundRobin(5)]
     again, _, first = (exports._key(one, "dut", noisy=True) for one in reversed(arbiters))
     other = exports._key(RoundRobin(5, first=2), "dut", noisy=True)

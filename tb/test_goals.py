@@ -7,7 +7,7 @@ from signalbox.tb.goals import Rounds
 
 @pytest.mark.parametrize(("needed", "done"), [(0, 3), (3, 3), (7, 7), (30, 30)])
 def test_rounds(needed: int, done: int):
-    """At least three; as many as it takes; at most thirty."""
+    """There are at least three rounds, as many as needed, and at most thirty."""
     met: list[int] = []
     rounds = Rounds(3)
     while rounds.more(len(met) >= needed, met):

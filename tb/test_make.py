@@ -1,4 +1,4 @@
-"""`make help`: every option that it names is one of the target's command."""
+"""`make help`: the command of each target has the options listed there."""
 
 import re
 import shutil
@@ -18,18 +18,18 @@ COMMANDS = {
     "verilog": "signalbox.hw.verilog",
     "synth": "signalbox.tb.synth",
 }
-"""Targets with options of their own, and the modules that they run."""
+"""Targets with options of their own, and their modules."""
 
 
 def said(*command: str) -> str:
-    """What a command prints."""
+    """Output of a command."""
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def sections() -> dict[str, str]:
-    """What `make help` says of every target."""
+    """Help text of each target."""
     parts = re.split(r"^  make (\w+)", said("make", "help"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -50,7 +50,8 @@ def test_every_target_is_listed(sections: dict[str, str]):
 
 @pytest.mark.parametrize("name", ["a blank", "ü"])
 def test_folder_that_makefiles_do_not_take(tmp_path: Path, name: str):
-    """Said at once, not by Verilator's makefile half a minute later."""
+    """An unusable folder name is reported at once, not by Verilator's makefile half a minute
+    later."""
     folder = tmp_path / name
     folder.mkdir()
     shutil.copy(ROOT / "Makefile", folder)
@@ -60,7 +61,7 @@ def test_folder_that_makefiles_do_not_take(tmp_path: Path, name: str):
 
 
 def test_environment_that_makefiles_do_not_take(monkeypatch: pytest.MonkeyPatch):
-    """An installed package has no Makefile."""
+    """`verilator.environment` checks the folder too, as an installed package has no Makefile."""
     monkeypatch.setattr(verilator, "SIM_BUILD", Path("/home/a blank/sim_build"))
     verilator.environment.cache_clear()
     with pytest.raises(RuntimeError, match=r"^the folder '/home/a blank/sim_build' has a blank"):

@@ -1,4 +1,4 @@
-"""`make nightly`: what is kept, what is run again, and that a failure is never hidden."""
+"""`make nightly`: results are kept, passed parts are not repeated, and no failure is hidden."""
 
 import sys
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_too_long(folder: Path):
 
 
 def test_later_commands_run_after_a_failure(folder: Path):
-    """One seed that fails does not keep the others from being tried."""
+    """A failed command does not prevent the following ones."""
     commands = [[sys.executable, "-c", f"print({n}); raise SystemExit({1 - n})"] for n in (0, 1)]
     assert not run("both", Part("", lambda _: commands), 7, "abc").passed
     assert "\n1\n" in (folder / "both.log").read_text()
@@ -71,7 +71,7 @@ def test_changed_files_are_tested_again(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """With their commit; they count for nothing."""
+    """Results of an older commit are shown with that commit, and do not count."""
     nightly.main(["--seed", "1", "good"])
     monkeypatch.setattr(nightly, "_commit", lambda: "def")
     nightly.main(["--seed", "2", "bad"])
@@ -82,7 +82,7 @@ def test_older_results_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_page(folder: Path):
-    """It says what failed, what was not run, and what the plan lacks."""
+    """The page shows failures, parts that have not run, and gaps of the plan."""
     bad = run("bad", BAD, 7, "abc")
     text = page("abc", [bad], problems)
     assert "FAIL" in text and "Not run on this commit: good." in text

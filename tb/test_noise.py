@@ -1,4 +1,4 @@
-"""What a design sees of payload that is not valid."""
+"""Noise on invalid payload."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -10,7 +10,7 @@ from signalbox.tb.noise import Noisy, payloads
 
 
 class Echo(wiring.Component):
-    """What it is given, valid or not."""
+    """Copies its inputs to its outputs, valid or not."""
 
     i: In(stream.Signature(100))
     seen: Out(100)

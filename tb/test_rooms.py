@@ -31,7 +31,7 @@ def test_what_follows_is_no_arrow():
 
 
 def test_picture_is_up_to_date():
-    """`make rooms` after a change of the layers."""
+    """The picture shows every room; run `make rooms` after a change of the layers."""
     text = rooms.OUT.read_text()
     drawn = [room for name in ("hw", "driver") for row in rooms.layers(name) for room in row]
     assert [room for room in drawn if f"<!-- {room} -->" not in text] == []

@@ -1,4 +1,4 @@
-"""The runner: it must not report success for anything but tests that ran and passed."""
+"""The runner reports success only for tests that ran and passed."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.smoke
 
 
 class Counter(wiring.Component):
-    """Adds each `step`; `odd` is combinational."""
+    """Adds each `step`. `odd` is combinational."""
 
     step: In(stream.Signature(4, always_ready=True))
     count: Out(8)
@@ -57,7 +57,7 @@ def test_nothing_ran_raises(simulator: str):
 
 
 def test_old_runs_are_removed(simulator: str, monkeypatch: pytest.MonkeyPatch):
-    """The newest stay, and beside them the newest that failed."""
+    """The newest runs are kept, and the newest failed runs."""
     monkeypatch.setattr(runner, "_KEPT", 2)
     options = {"simulator": simulator, "name": f"runner-old-{simulator}"}
     shutil.rmtree(SIM_BUILD / options["name"], ignore_errors=True)
@@ -70,7 +70,7 @@ def test_old_runs_are_removed(simulator: str, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_running_ones_are_not_removed(simulator: str, monkeypatch: pytest.MonkeyPatch):
-    """Another run of the name is under way."""
+    """The folder of a run in progress is not removed."""
     monkeypatch.setattr(runner, "_KEPT", 1)
     options = {"simulator": simulator, "name": f"runner-two-{simulator}"}
     with runner._run_folder(SIM_BUILD / options["name"], simulator) as other:
@@ -97,7 +97,7 @@ def test_seed_reaches_tests(simulator: str, tmp_path: Path):
 
 
 def test_only(simulator: str, monkeypatch: pytest.MonkeyPatch):
-    """The environment chooses cocotb tests by their whole names; all of them have to be there."""
+    """`SIGNALBOX_ONLY` selects cocotb tests by their full names, and each of them must run."""
     names = ("counts", "tests_of_this_name_are_absent")
     options = {"simulator": simulator, "name": "runner"}
     monkeypatch.setenv(ONLY, names[0])
@@ -116,13 +116,13 @@ def test_waves(simulator: str):
 
 @pytest.mark.nightly
 def test_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
-    """A second build on Verilator takes the compiled run-time library and headers of the first."""
+    """A second build on Verilator reuses the compiled run-time library and headers of the first."""
     fresh = SIM_BUILD / "runner-library"
     monkeypatch.setattr(runner, "SIM_BUILD", fresh)
     for _ in range(2):
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
-        # In several files, as large designs are.
+        # Split into several files, as large designs are.
         options = {"simulator": "verilator", "build_args": ("--output-split", "100")}
         simulate(Counter(), TESTS, name="runner", **options)
     (log,) = fresh.glob("builds/*/build.log")
@@ -138,7 +138,7 @@ def test_same_verilog_twice():
 
 
 def test_registers_are_joined_for_icarus():
-    """Modules without registers, and blocks that are more than one assignment, stay."""
+    """Modules without registers, and blocks with more than one assignment, do not change."""
     memory = "  always_ff @(posedge clk) begin\n    if (en)\n      mem[at] <= data;\n  end\n"
     rest = "  assign c = a & b;\n"
     parts = ["  always_ff @(posedge clk)\n    a <= b;\n", memory, rest]

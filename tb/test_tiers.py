@@ -1,4 +1,4 @@
-"""Tiers: what is left to `make nightly`, and what is not."""
+"""Tiers: which tests `make test` runs, and which are left to `make nightly`."""
 
 import pytest
 
@@ -19,7 +19,8 @@ def test_unit(simulator, size): ...
 
 
 def test_every_change(pytester: pytest.Pytester):
-    """All on Verilator but the nightly; of Icarus, the smoke test alone."""
+    """`make test` runs all but the nightly values on Verilator, and only the smoke test on
+    Icarus."""
     pytester.makeconftest("from signalbox.tb.conftest import *")
     pytester.makepyfile(TESTS)
     found = pytester.runpytest("--collect-only", "-q", "-m", "not nightly", "-p", "no:randomly")
@@ -28,7 +29,7 @@ def test_every_change(pytester: pytest.Pytester):
 
 
 def test_smoke_of_some(pytester: pytest.Pytester):
-    """With every change Icarus runs the cocotb tests that the mark names, Verilator all."""
+    """In `make test`, Icarus runs the cocotb tests named by the mark, and Verilator runs all."""
     pytester.makeconftest("from signalbox.tb.conftest import *")
     pytester.makepyfile("""
         import os
@@ -48,7 +49,7 @@ def test_smoke_of_some(pytester: pytest.Pytester):
 
 
 def test_seeds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
-    """What simulates is repeated, each time with another seed in the environment."""
+    """Each simulating test is repeated with different seeds in the environment."""
     monkeypatch.setenv("SIGNALBOX_SEED", "7")
     pytester.makeconftest("from signalbox.tb.conftest import *")
     pytester.makepyfile("""

@@ -1,4 +1,4 @@
-"""Which values of a test's parameter are run with every change (see `tb/conftest.py`)."""
+"""Selects the parameter values of a test that run with every change (see `tb/conftest.py`)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ def tiers(
     smoke: Collection[Any] | Mapping[Any, Sequence[str]] = (),
     nightly: Collection[Any] = (),
 ) -> list[Any]:
-    """`values` for `pytest.mark.parametrize`: those of `smoke` on Icarus, too, with every change;
-    those of `nightly` on neither simulator. A mapping `smoke` names, for each value, the cocotb
-    tests that Icarus runs with every change.
+    """`values` for `pytest.mark.parametrize`. In `make test`, Verilator runs all values but those
+    of `nightly`, and Icarus only those of `smoke`. If `smoke` is a mapping, it names the cocotb
+    tests that Icarus runs for each value.
 
-    Raises `ValueError` for a value in `smoke` or `nightly` that is none of `values`.
+    Raises `ValueError` if a value of `smoke` or `nightly` is not in `values`.
     """
     values = [*values]
     unknown = [value for value in (*smoke, *nightly) if value not in values]

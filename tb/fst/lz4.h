@@ -37,7 +37,7 @@ inline int LZ4_compress_default(const char *source, char *target, int size, int 
     uint8_t *out = reinterpret_cast<uint8_t *>(target);
     std::vector<int> recent(1 << 14, -1);
     int start = 0;
-    // The format wants the last match to begin 12 bytes and to end 5 bytes before the end.
+    // The last match must begin at least 12 bytes, and end at least 5 bytes, before the end.
     for (int at = 0; at + 12 < size;) {
         uint32_t word;
         std::memcpy(&word, in + at, 4);

@@ -1,5 +1,5 @@
-// What Verilator's waveform writer needs of zlib, for machines without it. Nothing is compressed:
-// the writer keeps the original whenever the "compressed" block is not smaller.
+// The part of zlib that Verilator's waveform writer needs, for machines without zlib. It does not
+// compress: the writer keeps the original if the "compressed" block is not smaller.
 #pragma once
 
 #include <cstring>
