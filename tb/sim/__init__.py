@@ -1,1 +1,1 @@
-"""What surrounds the design in a simulation: memory model, trace monitor, simulation top."""
+"""Simulation environment of the design: memory model, trace monitor, simulation top."""

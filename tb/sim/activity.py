@@ -1,7 +1,7 @@
-"""What channels, engines, semaphores, SMs and translation did during a run, made of its trace and
-its records.
+"""Activity of channels, engines, semaphores, SMs and translation during a run, derived from its
+trace and its records.
 
-Cycles count from the start of the run; what came before, setting channels up, is left out.
+Cycles count from the start of the run. Earlier events, from setting up channels, are left out.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ from signalbox.tb.sim.translation import Translation, translation
 __all__ = ["HALTED", "OWN_COPY", "OWN_KERNEL", "Activity", "CopySpan", "Span", "activity"]
 
 _SHORTEST_WAIT = 16
-"""Gaps between methods shorter than this are the pipeline's own time, not waits."""
+"""Shorter gaps between methods are pipeline delays and not shown as waits."""
 
 OWN_COPY = "own copy runs"
 """Name of the wait for a copy of the same channel."""
@@ -38,7 +38,7 @@ OWN_KERNEL = "own kernel runs"
 """Name of the wait for a kernel of the same channel."""
 
 HALTED = "halted"
-"""Name of the wait for the driver, which is to clear an error."""
+"""Name of the wait for the driver to clear an error."""
 
 _ENGINE = "waits for a copy engine"
 _TASK_UNIT = "waits for the task unit"
@@ -47,7 +47,7 @@ _TURN = "waits for commands or turn"
 
 @dataclass(frozen=True)
 class Span:
-    """Something that lasted from `start` to `end`."""
+    """A named interval from cycle `start` to cycle `end`."""
 
     start: int
     end: int
@@ -56,10 +56,15 @@ class Span:
 
 @dataclass(frozen=True)
 class CopySpan:
-    """One copy on its engine.
+    """One copy on its engine. Times are cycles.
 
-    `doorbell` announced it; the engine `accepted` it, and worked on it from `start` (later when
-    it was queued behind another of the channel) to `end`; or `failed` then.
+    Members
+    -------
+    doorbell : the doorbell that announced it.
+    accepted : when the engine accepted it.
+    start : when the engine began; later than `accepted` if an earlier copy was still running.
+    end : when it ended.
+    failed : whether it failed.
     """
 
     name: str
@@ -74,15 +79,16 @@ class CopySpan:
 
 @dataclass
 class Activity:
-    """Everything that happened, per channel, engine and semaphore; see the module.
+    """The activity of a run; see the module.
 
     Members
     -------
     end : cycle of the last event.
-    copies : in the order of their ends.
-    methods, waits : spans of every channel, without overlaps. doorbells : cycles.
-    floor : who held the time slice; names are channel numbers.
-    semaphores : (cycle, value) of every change, by number on chip, from (0, 0).
+    copies : in the order in which they ended.
+    methods, waits : spans of each channel, without overlaps.
+    doorbells : cycles of the doorbells of each channel.
+    floor : holders of the time slice, with channel numbers as names.
+    semaphores : (cycle, value) of each change, by on-chip index, beginning with (0, 0).
     errors : (cycle, channel, cause).
     translation : look-ups, page walks, invalidations, faults.
     computing : kernels, blocks, warps, SMs.
@@ -108,7 +114,7 @@ class Activity:
 
     @property
     def channels(self) -> dict[int, list[str]]:
-        """Channels that had work, and the names of their streams."""
+        """Channels that had work, with the names of their streams."""
         found: dict[int, set[str]] = defaultdict(set)
         for record in (
             *(copy.record for copy in self.copies),
@@ -122,12 +128,12 @@ class Activity:
         return [copy for copy in self.copies if copy.engine == engine]
 
     def busy_cycles(self, engine: int) -> int:
-        """Cycles during which an engine worked."""
+        """Number of cycles in which an engine was busy."""
         return sum(copy.end - copy.start for copy in self.of_engine(engine))
 
 
 def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
-    """Interpret the trace of a run. Raises `tb.sim.computing.Lost`."""
+    """Derive the activity from the trace of a run. Raises `tb.sim.computing.Lost`."""
     workload = result.workload
     kernels = computing(result, events, workload.config) if workload.kernels else Computing()
     found = _Reader(result, kernels)
@@ -140,7 +146,7 @@ def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
 
 @dataclass
 class _Channel:
-    """What is known of a channel: its work to come, its semaphore registers, its last method."""
+    """State of a channel: its remaining work, its semaphore registers, its methods."""
 
     records: list[CopyRecord | KernelRecord]
     launched: int = 0
@@ -149,11 +155,11 @@ class _Channel:
     address_high: int = 0
     payload: int = 0
     methods: list[tuple[int, str, str]] = field(default_factory=list)
-    """Cycle, name, and what it waited for if it had to."""
+    """Cycle, name, and the name of the wait before it, if there was one."""
 
 
 class _Reader:
-    """Takes events in order."""
+    """Processes events in order."""
 
     def __init__(self, result: Result, kernels: Computing) -> None:
         self._result = result
@@ -169,7 +175,7 @@ class _Reader:
         self._floor: tuple[int, int | None] = 0, None
 
     def take(self, event: trace.Event) -> None:
-        """One more event."""
+        """Process one event."""
         cycle = event.cycle - self._result.start
         done = self._activity
         match event:
@@ -196,7 +202,7 @@ class _Reader:
 
     @staticmethod
     def _begun(state: _Channel) -> CopyRecord | KernelRecord:
-        """The channel's next copy or kernel begins."""
+        """Begin the channel's next copy or kernel."""
         state.launched += 1
         state.fences = 0
         return state.records[state.launched - 1]
@@ -245,7 +251,7 @@ class _Reader:
         state.methods.append((cycle, name, wait))
 
     def _semaphore(self, state: _Channel, word: int) -> tuple[str, str]:
-        """An operation in words, and what it waits for if it has to."""
+        """Description of a semaphore operation, and name of the wait before it."""
         fields = SemaphoreExecute.from_bits(word)
         address = state.address_high << 32 | state.address_low
         target, operation = self._target(address), SemOp(fields.operation)
@@ -270,7 +276,7 @@ class _Reader:
         return self._activity.semaphore_name(index)
 
     def _awaited(self, state: _Channel) -> str:
-        """Which copy or kernel the channel's next fence in memory stands for."""
+        """Name of the copy or kernel that the channel's next fence in memory waits for."""
         record = state.records[state.launched]
         needs = self._needs[record.name, record.index]
         others = [need for need in needs if self._channel_of[need] != record.channel]
@@ -280,7 +286,7 @@ class _Reader:
     # Waits
 
     def finish(self) -> Activity:
-        """All of it."""
+        """The complete activity."""
         done = self._activity
         self._floor_to(done.end, None)
         for channel, state in self._channels.items():
@@ -296,7 +302,7 @@ class _Reader:
         copies: list[CopySpan],
         kernels: list[KernelLife],
     ) -> None:
-        """Spans of methods, and what happens in the gaps between them."""
+        """Record spans of methods, and of the waits between them."""
         done, before = self._activity, 0
         for cycle, name, wait in [*state.methods, (done.end, "", "")]:
             start = self._own_kernel(channel, kernels, before, cycle)
@@ -306,7 +312,7 @@ class _Reader:
             before = cycle + 1
 
     def _own_kernel(self, channel: int, kernels: list[KernelLife], start: int, end: int) -> int:
-        """Until when a kernel of the channel runs, if one does at `start`."""
+        """End of the channel's kernel that runs at `start`; `start` if there is none."""
         ends = [one.over for one in kernels if one.launched <= start < one.over]
         until = min(end, max(ends, default=start))
         if until - start >= _SHORTEST_WAIT:
@@ -314,7 +320,8 @@ class _Reader:
         return until
 
     def _gap(self, channel: int, copies: list[CopySpan], start: int, end: int, wait: str) -> None:
-        """Name the time from `start` to `end`, when the channel executed nothing."""
+        """Record the reasons for the gap from `start` to `end`, in which the channel executed no
+        method."""
         waits = self._activity.waits[channel]
         errors = self._activity.errors
         halted = [at for at, who, _ in errors if who == channel and start <= at < end]

@@ -1,6 +1,6 @@
-"""Access to the simulated memory without a bus: no simulated time passes.
+"""Direct access to the simulated memory, which takes no simulated time.
 
-Speed: a handle is made for a beat when it is first touched and kept.
+For speed, the handle of each accessed beat is cached.
 """
 
 from typing import Any
@@ -25,17 +25,17 @@ SETTINGS = (
 
 
 def public() -> list[str]:
-    """What a simulation must show cocotb of module `memory` (`simulate(public=...)`)."""
+    """Variables of module `memory` that a simulation must expose (`simulate(public=...)`)."""
     return [f"memory.{name}" for name in ("mem", *SETTINGS)]
 
 
 class Backdoor:
-    """Bytes of a `memory` instance.
+    """Contents of a `memory` instance, as bytes.
 
     Parameters
     ----------
     memory : handle of the instance.
-    beat_bytes : bytes of one beat (DATA_WIDTH / 8).
+    beat_bytes : bytes per beat (DATA_WIDTH / 8).
     """
 
     def __init__(self, memory: Any, beat_bytes: int) -> None:
@@ -44,7 +44,7 @@ class Backdoor:
         self._handles: dict[int, Any] = {}
 
     def read(self, address: int, count: int) -> bytes:
-        """`count` bytes from `address` as committed writes left them."""
+        """`count` bytes from `address`, with all committed writes."""
         size = self._beat_bytes
         first = address // size
         last = (address + count - 1) // size
@@ -52,7 +52,7 @@ class Backdoor:
         return data[address - first * size :][:count]
 
     def write(self, address: int, data: bytes) -> None:
-        """Put `data` at `address` now; the other bytes of its beats stay."""
+        """Write `data` at `address` immediately. Other bytes of the same beats do not change."""
         size = self._beat_bytes
         first, before = divmod(address, size)
         last, after = divmod(address + len(data), size)

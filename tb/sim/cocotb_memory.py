@@ -1,4 +1,5 @@
-"""Memory model: contents, latency, rate, back-pressure, errors; by cocotbext-axi and by hand."""
+"""Memory model: contents, latency, rate, back-pressure and errors; with cocotbext-axi and by
+hand."""
 
 import random
 import time
@@ -54,7 +55,7 @@ async def backdoor_speed(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def random_traffic(dut):
-    """Random reads and writes under back-pressure leave what a bytearray holds."""
+    """After random reads and writes under back-pressure, the memory equals a bytearray."""
     memory = await start(dut)
     for name in ("ar", "r", "aw", "w", "b"):
         dut[f"stall_{name}"].value = random.choice((0, 60, 200))
@@ -94,7 +95,7 @@ async def errors(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def read_rate(dut):
-    """Latency of 100 cycles: the first beat after exactly so long, then one beat per cycle."""
+    """With a latency of 100 cycles, the first beat arrives after 100 cycles, then one per cycle."""
     memory = await start(dut)
     dut.read_latency.value = 100
     memory.write(0, bytes(16 * 256))
@@ -122,7 +123,8 @@ async def read_rate(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def write_rate(dut):
-    """One beat per cycle at a latency of 100; nothing is visible before it may be answered."""
+    """With a latency of 100 cycles, one beat is written per cycle, and none is visible before its
+    response is due."""
     memory = await start(dut)
     dut.write_latency.value = 100
     memory.write(0, bytes(16 * 128))
@@ -160,7 +162,7 @@ async def write_rate(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def held_until_accepted(dut):
-    """A stalled R channel keeps its beat."""
+    """A stalled R channel holds its beat."""
     memory = await start(dut)
     memory.write(0, bytes(range(32)))
     dut.read_latency.value = 2

@@ -1,4 +1,4 @@
-"""Masters that break AXI4; each test passes only when the memory does not notice."""
+"""Masters that violate AXI4; each of these tests passes only if the memory misses the violation."""
 
 import cocotb
 from cocotb.triggers import RisingEdge

@@ -1,4 +1,4 @@
-"""Runs one raw pushbuffer on the RTL; `tb.sim.raw` starts it and prints what it leaves."""
+"""Runs one raw pushbuffer on the RTL. `tb.sim.raw` starts it and reads its result."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Runs one workload on the RTL; `tb.sim.workload` starts it and reads what it leaves.
+"""Runs one workload on the RTL. `tb.sim.workload` starts it and reads its result.
 
-A run that fails has a result too, so the test itself passes.
+A failed run also has a result, so the test itself passes.
 """
 
 import json
@@ -25,13 +25,13 @@ from signalbox.tb.sim.machine import CLOCK_NS, SimMachine
 from signalbox.tb.sim.workload import JOB, RESULT
 
 _LOOK_CYCLES = 2000
-"""Cycles between looks at how far the run is."""
+"""Cycles between two checks of the progress."""
 
 _REPORT_SECONDS = 1.0
 
 _PATIENCE_CYCLES = 100_000
-"""So long nothing may end, and no block be placed, besides the time of the largest copy, until the
-last request, and of the latest repair."""
+"""Basis of the maximum number of cycles without an end of a copy or kernel, or a placed block. The
+duration of the largest copy, the time of the last request and the longest repair are added."""
 
 _KINDS: dict[type[Exception], str] = {
     VerifyError: "failed",
@@ -72,7 +72,7 @@ async def _open(
 
 
 async def _run(replay: Replay, outcome: dict[str, Any]) -> None:
-    """Fill `outcome` with the records or with an error."""
+    """Store the records, or an error, in `outcome`."""
     try:
         result = await replay.run()
         outcome["start"] = result.start
@@ -89,10 +89,10 @@ def _described(error: Exception) -> dict[str, str]:
 
 
 class _Watch:
-    """Looks at a run from time to time, reports how far it is, and notices when it is stuck.
+    """Polls a run, reports its progress, and detects when it is stuck.
 
-    `rate`: simulated cycles per second while copies and kernels ran, without the preparation of
-    their data.
+    `rate`: simulated cycles per second while copies and kernels run, not counting the preparation
+    of their data.
     """
 
     def __init__(self, spec: Workload, device: Device, replay: Replay, progress: Path) -> None:
@@ -107,7 +107,7 @@ class _Watch:
         self.rate = 0.0
 
     async def until(self, outcome: dict[str, Any]) -> bool:
-        """Go on until there is an outcome; False when nothing ends any more."""
+        """Wait for an outcome. Returns False if the run is stuck."""
         done, changed = (0, 0), self._machine.now()
         first, reported = None, self._moment()
         while True:
@@ -129,7 +129,8 @@ class _Watch:
                 reported = moment
 
     async def _ended(self) -> tuple[int, int]:
-        """Copies and kernels that have ended; blocks that were placed, for a kernel may be long."""
+        """Numbers of finished copies and kernels, and of placed blocks, as a kernel may take
+        long."""
         blocks = await self._blocks.read("BLOCKS") if self._blocks else 0
         return self._replay.finished(), blocks
 
@@ -143,7 +144,7 @@ def _rate(earlier: tuple[int, float], later: tuple[int, float]) -> float:
 
 
 async def _stuck(device: Device, replay: Replay) -> str:
-    """What every channel waits for, when nothing ends any more."""
+    """Message for a stuck run: the wait of each channel."""
     lines = [
         f"stuck at cycle {device.machine.now()}, {replay.finished()} copies and kernels have ended"
     ]

@@ -1,7 +1,7 @@
-"""What kernels, blocks, warps and SMs did during a run, made of its trace and its records.
+"""Activity of kernels, blocks, warps and SMs during a run, derived from its trace and its records.
 
-Cycles count from the start of the run. `Lost` is raised when the trace and the records do not
-agree: a block that never ran, or ran twice, is noticed whether or not its results show it.
+Cycles count from the start of the run. `Lost` is raised if the trace and the records disagree, so
+that a block which never ran, or ran twice, is detected even if the results are correct.
 """
 
 from collections import Counter, deque
@@ -18,7 +18,7 @@ from signalbox.tb.sim import trace
 __all__ = ["BlockLife", "Computing", "KernelLife", "Lost", "SmLife", "WarpLife", "computing"]
 
 STEPS = {Step.WHOLE: "A", Step.WARP: "B", Step.LOWER: "C"}
-"""How blocks were placed, as PLACE calls it."""
+"""Letters for the ways of placing a block, as in PLACE."""
 
 
 class Lost(Exception):
@@ -27,7 +27,8 @@ class Lost(Exception):
 
 @dataclass
 class WarpLife:
-    """Warp `index` of its block was hardware warp `warp` from `start` to `end`, -1 before that."""
+    """Warp `index` of its block: it ran on hardware warp `warp` from `start` to `end`; -1 if it has
+    not ended."""
 
     warp: int
     index: int
@@ -37,8 +38,8 @@ class WarpLife:
 
 @dataclass
 class BlockLife:
-    """A block of a kernel: it was `placed` on `sm`, by `step`, and got block slot `slot` there with
-    its first warp."""
+    """A block of a kernel: it was placed on SM `sm` by `step` in cycle `placed`, and got block slot
+    `slot` when its first warp started."""
 
     kernel: "KernelLife"
     at: tuple[int, int, int]
@@ -50,19 +51,26 @@ class BlockLife:
 
     @property
     def end(self) -> int:
-        """When its last warp ended."""
+        """Cycle in which its last warp ended."""
         return max(warp.end for warp in self.warps)
 
     @property
     def name(self) -> str:
-        """Kernel and place in the grid."""
+        """Kernel, and position in the grid."""
         return f"{self.kernel.title} {self.at}"
 
 
 @dataclass
 class KernelLife:
-    """A kernel: the task unit began with its launch, it had a slot (`opened`, more than one cycle
-    when it was evicted), and was `over`. `title`: its name, with its index in a series."""
+    """A kernel. Times are cycles.
+
+    Members
+    -------
+    title : its name, with its index in a series.
+    launched : when the task unit began its launch.
+    opened : when it got a slot; several cycles if it was evicted.
+    over : when it was over.
+    """
 
     record: KernelRecord
     title: str
@@ -73,37 +81,37 @@ class KernelLife:
 
     @property
     def warps_each(self) -> int:
-        """Warps of a block."""
+        """Number of warps per block."""
         return -(-prod(self.record.block) // WARP_THREADS)
 
     @property
     def first_block(self) -> int:
-        """When its first block was placed."""
+        """Cycle in which its first block was placed."""
         return min(block.placed for block in self.blocks)
 
     @property
     def first_warp(self) -> WarpLife:
-        """The one that started first."""
+        """The warp that started first."""
         warps = (warp for block in self.blocks for warp in block.warps)
         return min(warps, key=lambda warp: warp.start)
 
     @property
     def last_exit(self) -> int:
-        """When its last warp ended."""
+        """Cycle in which its last warp ended."""
         return max(block.end for block in self.blocks)
 
     @property
     def steps(self) -> Counter[str]:
-        """How its blocks were placed."""
+        """Number of its blocks placed by each step."""
         return Counter(STEPS[block.step] for block in self.blocks)
 
     def on_sms(self, sms: int) -> list[int]:
-        """How many of its blocks each SM ran."""
+        """Number of its blocks that ran on each SM."""
         counts = Counter(block.sm for block in self.blocks)
         return [counts[sm] for sm in range(sms)]
 
     def check(self) -> None:
-        """Raises `Lost` unless each of its blocks ran exactly once, with all of its warps."""
+        """Raise `Lost` unless each of its blocks ran exactly once, with all its warps."""
         if min(self.launched, self.over) < 0 or not self.opened:
             raise Lost(f"{self.title}: it was not launched and ended")
         ran = Counter(block.at for block in self.blocks)
@@ -120,8 +128,15 @@ class KernelLife:
 
 @dataclass
 class SmLife:
-    """Blocks and warps of an SM, its look-ups. `busy`: cycles with a warp; `resident`: warp cycles;
-    `peak`: most blocks that were there at once."""
+    """Blocks, warps and look-ups of an SM.
+
+    Members
+    -------
+    warps : number of warps that ran.
+    busy : cycles with at least one warp.
+    resident : sum of the cycles of all warps.
+    peak : maximum number of blocks at the same time.
+    """
 
     blocks: list[BlockLife] = field(default_factory=list)
     warps: int = 0
@@ -132,12 +147,12 @@ class SmLife:
     hits: int = 0
 
     def resident_warps(self) -> list[tuple[int, int]]:
-        """(cycle, number from then on) of every change, from (0, 0)."""
+        """(cycle, number of warps from then on) of each change, beginning with (0, 0)."""
         warps = [warp for block in self.blocks for warp in block.warps]
         return _levels((warp.start, warp.end) for warp in warps)
 
     def measure(self) -> None:
-        """Counts that follow from its blocks."""
+        """Compute the totals from the blocks."""
         levels = self.resident_warps()
         for (cycle, count), (until, _) in pairwise(levels):
             self.resident += count * (until - cycle)
@@ -149,20 +164,20 @@ class SmLife:
 
 @dataclass
 class Computing:
-    """Everything of a run's kernels, in the order of their launches, and of its SMs."""
+    """Kernels of a run in launch order, and its SMs."""
 
     kernels: list[KernelLife] = field(default_factory=list)
     sms: list[SmLife] = field(default_factory=list)
 
     @property
     def cycles(self) -> int:
-        """From the first warp to the end of the last."""
+        """Cycles from the start of the first warp to the end of the last."""
         warps = [warp for sm in self.sms for block in sm.blocks for warp in block.warps]
         return max(warp.end for warp in warps) - min(warp.start for warp in warps)
 
 
 def computing(result: Result, events: Iterable[trace.Event], config: Config) -> Computing:
-    """Interpret the trace of a run on a machine. Raises `Lost`."""
+    """Derive kernels and SMs from the trace of a run. Raises `Lost`."""
     reader = _Reader(result, config)
     for event in events:
         reader.take(event)
@@ -170,8 +185,8 @@ def computing(result: Result, events: Iterable[trace.Event], config: Config) -> 
 
 
 class _Reader:
-    """Takes events in order. A record's page stands for a task until that is over, a row until it
-    is opened again; an SM starts its blocks in the order in which they were placed."""
+    """Processes events in order. A page identifies a task until it is over, a row until it is
+    reopened. An SM starts the blocks of a kernel in the order in which they were placed."""
 
     def __init__(self, result: Result, config: Config) -> None:
         self._start = result.start
@@ -189,7 +204,7 @@ class _Reader:
         self._warps: dict[tuple[int, int], WarpLife] = {}
 
     def take(self, event: trace.Event) -> None:
-        """One more event."""
+        """Process one event."""
         cycle = event.cycle - self._start
         match event:
             case trace.TaskLaunched(_, channel, asid, page):
@@ -222,11 +237,11 @@ class _Reader:
         self._done.kernels.append(life)
 
     def _warp(self, cycle: int, event: trace.WarpStarted) -> None:
-        """The first warp of a block tells its slot."""
+        """Add a warp; the first warp of a block tells its slot."""
         key = event.sm, event.slot
         block = self._slots.get(key)
         if block is None or len(block.warps) == block.kernel.warps_each:
-            # A more urgent block that comes later may start first.
+            # A more urgent block may start before one that was placed earlier.
             placed, kernel = self._placed[event.sm], self._rows[event.row]
             block = next((one for one in placed if one.kernel is kernel), None)
             if block is None:
@@ -241,7 +256,7 @@ class _Reader:
         self._warps[event.sm, event.warp] = warp
 
     def finish(self) -> Computing:
-        """All of it, checked."""
+        """The complete activity, checked."""
         for life in (*self._done.kernels, *(one for left in self._coming.values() for one in left)):
             life.check()
         for sm in self._done.sms:
@@ -250,7 +265,7 @@ class _Reader:
 
 
 def _levels(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """How many spans there are: (cycle, number from then on) of every change, from (0, 0)."""
+    """(cycle, number of spans from then on) of each change, beginning with (0, 0)."""
     steps: Counter[int] = Counter()
     for start, end in spans:
         steps[start] += 1

@@ -1,7 +1,7 @@
-"""Tables of kernels and SMs: what was launched, what became of it, how busy SMs were.
+"""Tables of kernels and SMs: launches, their outcome, and the load of SMs.
 
-`runs` are those of one workload by name, the baseline last. Tables fit 100 columns for two runs. Of
-many kernels the first are listed, in the order of their launches; the timeline has all.
+`runs` maps names to runs of the same workload, with the baseline last. Tables of two runs fit into
+100 columns. Long tables list only the first kernels, in launch order; the timeline has all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ from signalbox.tb.sim.computing import Computing, KernelLife, SmLife
 __all__ = ["gains_table", "kernels_table", "lives_table", "sms_table"]
 
 _FEW_KERNELS = 24
-"""So many kernels are listed, the first ones."""
+"""Maximum number of kernels that are listed."""
 
 _FEW_SMS = 16
-"""Up to so many SMs are listed one by one."""
+"""Maximum number of SMs that are listed individually."""
 
 _FEW_COUNTS = 4
-"""Up to so many SMs, blocks are counted for each."""
+"""Maximum number of SMs for which blocks are listed individually."""
 
 
 def kernels_table(done: Computing) -> str:
-    """What was launched."""
+    """Table of the launches."""
     rows: list[Sequence[object]] = [
         (
             kernel.title,
@@ -46,7 +46,7 @@ def kernels_table(done: Computing) -> str:
 
 
 def gains_table(runs: Mapping[str, Computing]) -> str:
-    """Cycles from each launch to its first warp and its end, in all runs."""
+    """Cycles from each launch to its first warp and to its end, in all runs."""
     first, *others = runs.values()
     rows = []
     for kernel in first.kernels[:_FEW_KERNELS]:
@@ -66,7 +66,7 @@ def gains_table(runs: Mapping[str, Computing]) -> str:
 
 
 def lives_table(done: Computing) -> str:
-    """Cycle of each launch, then cycles from each moment to the next, and where its blocks went."""
+    """Cycle of each launch, the cycles from then to each later event, and the SMs of its blocks."""
     rows = []
     for kernel in done.kernels[:_FEW_KERNELS]:
         moments = (
@@ -94,7 +94,7 @@ def lives_table(done: Computing) -> str:
 
 
 def sms_table(done: Computing, config: Config) -> str:
-    """A row for each SM, or the least, mean and most of many."""
+    """One row per SM; for many SMs the minimum, mean and maximum."""
     cycles = done.cycles
     numbers = [_sm(sm, cycles) for sm in done.sms]
     if len(numbers) <= _FEW_SMS:
@@ -124,7 +124,7 @@ def sms_table(done: Computing, config: Config) -> str:
 
 
 def _sm(sm: SmLife, cycles: int) -> tuple[float, ...]:
-    """Numbers of an SM, of a run of so many cycles."""
+    """Numbers of an SM in a run of `cycles` cycles."""
     hits = sm.hits / max(1, sm.look_ups)
     busy, resident = sm.busy / cycles, sm.resident / cycles
     return len(sm.blocks), sm.warps, busy, sm.peak, resident, sm.look_ups, hits
@@ -136,6 +136,6 @@ def _namesake(kernel: KernelLife, other: Computing) -> KernelLife:
 
 
 def _extent(sizes: tuple[int, int, int]) -> str:
-    """Sizes without those at the end that are 1."""
+    """Sizes, without trailing ones."""
     last = max((place for place in range(3) if sizes[place] > 1), default=0)
     return "x".join(map(str, sizes[: last + 1]))

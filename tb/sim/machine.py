@@ -3,7 +3,7 @@
     machine = await SimMachine.start(dut)
     device = await Device.open(machine)
 
-Python is woken only for register accesses, interrupts and the ends of waits, never every clock.
+Python runs only for register accesses, interrupts and ends of waits, not in every clock cycle.
 """
 
 import logging
@@ -19,19 +19,20 @@ from signalbox.tb.sim.backdoor import Backdoor
 __all__ = ["MachineError", "SimMachine"]
 
 CLOCK_NS = 10
-"""Period of the clock that `start` makes."""
+"""Clock period in ns."""
 
 
 class MachineError(Exception):
-    """The control port refused an access."""
+    """The control port answered an access with an error."""
 
 
 class SimMachine:
-    """A running simulation top (`tb.sim.top`) of a Signalbox; made by `start`.
+    """A running simulation top (`tb.sim.top`) with a Signalbox. Created by `start`.
 
     Members
     -------
-    dut : the top. memory : its `Backdoor`.
+    dut : handle of the top.
+    memory : `Backdoor` of its memory.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -45,7 +46,7 @@ class SimMachine:
 
     @classmethod
     async def start(cls, dut: Any) -> "SimMachine":
-        """Start the clock, reset the design and wait for the end of the reset."""
+        """Start the clock, reset the design, and wait until the reset has ended."""
         machine = cls(dut)
         dut.reset_request.value = 1
         Clock(dut.clk, CLOCK_NS, unit="ns", impl="gpi").start(start_high=False)
@@ -58,36 +59,38 @@ class SimMachine:
         return machine
 
     async def read32(self, offset: int) -> int:
-        """Value of a register. Raises `MachineError` when the port answers with an error."""
+        """Read the register at byte offset `offset`. Raises `MachineError` if the port answers with
+        an error."""
         answer = await self._control.read(offset, 4)
         if answer.resp != AxiResp.OKAY:
             raise MachineError(f"read of register {offset:#06x}: {AxiResp(answer.resp).name}")
         return int.from_bytes(answer.data, "little")
 
     async def write32(self, offset: int, value: int) -> None:
-        """Write a register. Raises `MachineError` when the port answers with an error."""
+        """Write the register at byte offset `offset`. Raises `MachineError` if the port answers
+        with an error."""
         answer = await self._control.write(offset, value.to_bytes(4, "little"))
         if answer.resp != AxiResp.OKAY:
             raise MachineError(f"write of register {offset:#06x}: {AxiResp(answer.resp).name}")
 
     async def interrupt(self) -> None:
-        """Wait until `irq` is 1; goes on right after a clock edge, one after the rise."""
+        """Wait until `irq` is 1. If it has to rise first, returns at the following clock edge."""
         while self.dut.irq.value != 1:
             await self._raised
             await self._edge
 
     async def wait_cycles(self, cycles: int) -> None:
-        """Wait for so many clock edges; Python sleeps until the last one."""
+        """Wait for `cycles` clock edges. Python does not run in between."""
         if cycles > 1:
             await Timer((cycles - 1) * CLOCK_NS + CLOCK_NS // 2, unit="ns")
         await self._edge
 
     def memory_read(self, address: int, size: int) -> bytes:
-        """Bytes of memory now."""
+        """Read `size` bytes of memory, without simulated time passing."""
         return self.memory.read(address, size) if size else b""
 
     def memory_write(self, address: int, data: bytes) -> None:
-        """Put bytes into memory now."""
+        """Write `data` to memory, without simulated time passing."""
         if data:
             self.memory.write(address, data)
 

@@ -1,16 +1,16 @@
-// AXI4 memory for simulations: no Python runs while it works.
+// AXI4 memory for simulations, without any Python at run time.
 //
 // Reads and writes are queued and answered in order, with one beat per cycle in each direction
-// and any number of cycles of latency. A write takes effect as late as its response allows, so a
-// master that does not wait for responses reads old data.
+// and any latency. A write takes effect only when its response is due, so a master that does not
+// wait for responses reads old data.
 //
-// Settings, written by the testbench at any time:
+// Settings, which a testbench may write at any time:
 //   read_latency   cycles from the acceptance of AR to the first beat of R, at least 2
 //   write_latency  cycles from the acceptance of the last W to B, at least 2
-//   stall_*        back-pressure per channel: stalled in stall / 256 of the cycles
-//   random         state of the random numbers, not 0; written to repeat a run
-//   error_lo/hi    beats at addresses in [error_lo, error_hi) answer SLVERR and are not written
-// Addresses at or past BYTES answer DECERR. A violation of the protocol ends the simulation.
+//   stall_*        back-pressure per channel: fraction of stalled cycles, in 1/256
+//   random         state of the random numbers, not 0; write it to repeat a run
+//   error_lo/hi    beats at [error_lo, error_hi) are answered with SLVERR and not written
+// Addresses of BYTES and above are answered with DECERR. A violation of the protocol ends the simulation.
 module memory #(
     parameter DATA_WIDTH = 128,
     parameter ADDR_WIDTH = 40,
@@ -78,7 +78,7 @@ module memory #(
         s_axi_rvalid = 0;
     end
 
-    // Random numbers: xorshift64; each channel looks at bits of its own.
+    // Random numbers: xorshift64; each channel uses different bits.
     wire [63:0] random_1 = random ^ (random << 13);
     wire [63:0] random_2 = random_1 ^ (random_1 >> 7);
     always @(posedge clk) random <= random_2 ^ (random_2 << 17);
@@ -160,7 +160,7 @@ module memory #(
         end
     end
 
-    // Writes: accepted bursts wait for their data, beats wait until they are due, then responses.
+    // Writes: a queue of bursts that wait for data, and a queue of beats that wait until they are due.
     reg [ID_WIDTH-1:0] write_id [0:BURSTS-1];
     reg [ADDR_WIDTH-1:0] write_address [0:BURSTS-1];
     reg [7:0] write_length [0:BURSTS-1];

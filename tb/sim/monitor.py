@@ -1,4 +1,4 @@
-"""SystemVerilog that writes one line of text per event of the trace port.
+"""Generates a SystemVerilog module that writes one line of text per event of the trace port.
 
     <cycle> served <channel or ->           <cycle> sem <index> <value>
     <cycle> floor <channel or ->            <cycle> start <engine> <channel>
@@ -12,8 +12,8 @@
     <cycle> over <channel> <page> <refusal>       <cycle> placed <row> <sm> <step> <x> <y> <z>
     <cycle> warp <sm> <warp> <row> <slot> <index> <cycle> exit <sm> <warp>
 
-`served` and `floor` are written when they change; within one cycle, lines come in the order of
-`TracePort`'s members. `tb.sim.trace` reads the file.
+`served` and `floor` are written when they change. Within a cycle, lines have the order of the
+members of `TracePort`. `tb.sim.trace` reads the file.
 """
 
 from amaranth.lib import data
@@ -27,10 +27,11 @@ _LEVELS = {"served", "floor"}
 
 
 def monitor(port: TracePort) -> str:
-    """Module `monitor`: inputs `clk`, `cycle` and the members of `port` as they are exported.
+    """Module `monitor`, with inputs `clk`, `cycle` and the members of `port` under their exported
+    names.
 
-    The file is named by the plusarg `+trace=`; without it nothing is written. While `flush` is 1
-    the file is brought up to date in every cycle.
+    The plusarg `+trace=` names the file; without it nothing is written. While `flush` is 1, the
+    file is flushed in every cycle.
     """
     inputs, state, events = [], [], []
     for path, member, _ in port.flatten(port.create()):
@@ -68,7 +69,7 @@ def _slice(name: str, field: data.Field) -> str:
 
 
 def _level(name: str, layout: data.Layout) -> list[str]:
-    """Write a level when it changes; an invalid one is "-", whatever its channel."""
+    """Write a level when it changes; "-" if it is invalid, regardless of its channel."""
     valid, channel = _slice(name, layout["valid"]), _slice(name, layout["channel"])
     last = f"last_{name}"
     changed = f"{valid} ? {name} != {last} : {_slice(last, layout['valid'])}"
@@ -82,7 +83,7 @@ def _level(name: str, layout: data.Layout) -> list[str]:
 
 
 def _strobe(name: str, layout: data.Layout, path: list[str]) -> list[str]:
-    """Write the fields of a strobe; methods in hexadecimal, their address in bytes."""
+    """Write the fields of a strobe; those of methods in hexadecimal, with a byte address."""
     formats, values = [_WORDS.get(path[0], path[0]), *path[1:]], []
     for key, field in layout:
         if key == "valid":

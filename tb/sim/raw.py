@@ -1,9 +1,9 @@
-"""Runs a pushbuffer that other software wrote, on the RTL, and reports what came of it.
+"""Runs a pushbuffer written by other software on the RTL, and reports the outcome.
 
     python -m signalbox.tb.sim.raw FILE [--memory IMAGE] [options]
 
-`driver.raw.submission` describes FILE and IMAGE. The exit status is 0 when everything was executed
-and memory is as the image expects, 1 otherwise, 2 for unusable files.
+`driver.raw.submission` describes FILE and IMAGE. The exit status is 0 if everything was executed
+and memory is as the image expects, 1 if not, 2 for unusable files.
 """
 
 import argparse
@@ -30,8 +30,8 @@ JOB = "RAW_JOB"
 """Environment variable: JSON object with `file`, `memory` (or null), `slice` and `patience`."""
 
 RESULT = "raw.json"
-"""In the run's directory: `refused`, or `good`, `text`, `channel` and `first`, the cycle of the
-pushbuffer's doorbell."""
+"""File in the run folder: JSON object with `refused`; or with `good`, `text`, `channel` and
+`first`, the cycle of the pushbuffer's doorbell."""
 
 _LOG = "simulation.log"
 
@@ -47,7 +47,15 @@ The formats stand at the top of driver/raw/submission.py."""
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a pushbuffer: whether all is as it should be, the report, and the trace."""
+    """Outcome of a pushbuffer.
+
+    Members
+    -------
+    good : whether everything was executed and memory is as expected.
+    text : the report.
+    events : trace of the channel, one line per event.
+    folder : folder of the run.
+    """
 
     good: bool
     text: str
@@ -65,13 +73,23 @@ def simulate_raw(
     patience: int = 20_000,
     waves: bool = False,
 ) -> Outcome:
-    """Run the pushbuffer in `file` beside the image `memory` on a machine built with `config`.
+    """Run the pushbuffer in `file`, with the memory image `memory`, on a machine with `config`.
 
-    A channel that executes nothing for `patience` cycles is given up. The simulated memory is as
-    large as `config` says; without one it has `MEMORY_BYTES`.
+    Parameters
+    ----------
+    config : its memory size is the size of the simulated memory. By default the machine has no
+        compute engine, and `MEMORY_BYTES` bytes.
+    simulator : "verilator" or "icarus".
+    slice_cycles : time slice of the channel, in cycles.
+    patience : cycles without an executed method after which the run is abandoned.
+    waves : record `dump.fst` in the run folder.
 
-    Raises `ImageError` for files that cannot be used, `ConfigError` for more memory than
-    `LARGEST_MEMORY`, `RuntimeError` when a tool is missing.
+    Raises
+    ------
+    ImageError : a file is unusable.
+    ConfigError : more memory than `LARGEST_MEMORY`.
+    RuntimeError : a tool is missing, or the design did not build.
+    AssertionError : the simulation failed.
     """
     load_dwords(file)
     _ = load_image(memory) if memory else MemoryImage()
@@ -102,8 +120,8 @@ def simulate_raw(
 
 
 def cycles(events: Sequence[trace.Event], channel: int) -> tuple[int, int]:
-    """Cycles of the last doorbell of a channel, and of the last thing that it did since; acquires
-    that fail are nothing."""
+    """Cycle of the last doorbell of a channel, and cycle of its last event since then, not counting
+    failed acquires."""
     first = max(e.cycle for e in events if isinstance(e, trace.Doorbell) and e.channel == channel)
     last = first
     for event in events:
@@ -119,16 +137,16 @@ def cycles(events: Sequence[trace.Event], channel: int) -> tuple[int, int]:
 
 
 def event_lines(events: Iterable[trace.Event], channel: int, *, compute: bool) -> Iterable[str]:
-    """What a channel did, one line per event; equal ones in a row are folded. `compute` : whether
-    the machine has a compute engine."""
+    """Events of a channel, one line each; repeated lines are folded. `compute` : whether the
+    machine has a compute engine."""
     objects = bound_objects(compute)
     told = ((event, _words(event, channel, objects)) for event in events)
     return folded((str(event.cycle), words) for event, words in told if words)
 
 
 def _words(event: trace.Event, channel: int, objects: dict[int, int]) -> str:
-    """An event in words; empty when it is none of the channel. `objects` : classes of its
-    subchannels, which a SET_OBJECT changes."""
+    """Description of an event; empty if it is not of the channel. `objects` : classes of its
+    subchannels, updated by SET_OBJECT."""
     match event:
         case trace.Semaphore(_, index, value):
             return f"on-chip semaphore {index} := {value:#x}"
@@ -150,7 +168,7 @@ def _words(event: trace.Event, channel: int, objects: dict[int, int]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit status."""
+    """Run the command. Returns its exit status."""
     parser = argparse.ArgumentParser(
         prog=program("signalbox.tb.sim.raw"),
         description="Run a raw pushbuffer on the RTL and report. The memory has "

@@ -1,4 +1,4 @@
-"""Timelines read back, for tests."""
+"""Reads timelines back, for tests."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from signalbox.tb.sim.activity import Activity
 __all__ = ["Events", "read_back"]
 
 Events = dict[tuple[str, ...], list[tuple[int, TrackEvent]]]
-"""(cycle, event) of tracks, which are named by their process, their group if any, and their own
+"""(cycle, event) of each track. A track is named by its process, its group if any, and its own
 name."""
 
 
 def read_back(file: Path, runs: Mapping[str, Activity]) -> Events:
-    """Write a timeline and read it."""
+    """Write a timeline and read it back."""
     timeline.write(file, runs)
     tracks: dict[int, tuple[str, ...]] = {}
     events: Events = defaultdict(list)

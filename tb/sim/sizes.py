@@ -1,5 +1,5 @@
-"""Configurations that the whole machine is tested on: without a compute engine, but for `COMPUTE`.
-Tests of one size share a build."""
+"""Configurations for tests of the whole machine, without a compute engine except for `COMPUTE`.
+Tests with the same size share a build."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ _NARROW = Config(
     walk_cache=2,
     prefetch_beats=8,
 )
-"""Few channels, a narrow bus, the smallest prefetch buffer, small TLBs, and yet two engines."""
+"""Few channels, a narrow bus, the smallest prefetch buffer, small TLBs, but two engines."""
 
 SIZES = {
     name: replace(config, sms=0, memory_bytes=MEMORY_BYTES, trace=True)
@@ -42,4 +42,4 @@ COMPUTE = replace(
     memory_bytes=MEMORY_BYTES,
     trace=True,
 )
-"""A machine whose compute engine fills up soon."""
+"""A machine with a compute engine that fills up quickly."""

@@ -1,4 +1,4 @@
-"""Address spaces for benches of raw channels: tables in memory, bound by registers."""
+"""Address spaces for testbenches of raw channels: tables in memory, bound by registers."""
 
 from signalbox.driver.memory.mmu_registers import MmuRegisters
 from signalbox.driver.memory.page_tables import PageTables
@@ -11,18 +11,20 @@ from signalbox.tb.sim.machine import SimMachine
 __all__ = ["LAST", "TABLES_AT", "BenchSpaces"]
 
 TABLES_AT = 0x60_0000
-"""First byte of memory for page tables, a region of the largest page's size."""
+"""First byte of the memory for page tables, a region as large as the largest page."""
 
 LAST = (1 << VA_BITS) - 1
 """The last virtual address."""
 
 
 class BenchSpaces:
-    """Makes and binds address spaces.
+    """Creates and binds address spaces.
 
     Members
     -------
-    mmu : binds and invalidations. memory : of tables. size : of physical memory.
+    mmu : registers for binds and invalidations.
+    memory : allocator for page tables.
+    size : bytes of physical memory.
     """
 
     def __init__(self, machine: SimMachine, size: int) -> None:
@@ -32,18 +34,18 @@ class BenchSpaces:
 
     @classmethod
     async def same_addresses(cls, machine: SimMachine) -> "BenchSpaces":
-        """On a machine that was just reset; ASID 0 is bound to `identity`."""
+        """For a machine that has just been reset. ASID 0 is bound to `identity`."""
         spaces = cls(machine, await ControlPort(machine).read64("MEMORY_BYTES"))
         await spaces.bind(0, spaces.identity())
         return spaces
 
     def tables(self) -> PageTables:
-        """An address space without mappings; not bound."""
+        """An address space without mappings, not bound."""
         return PageTables(self.memory)
 
     def identity(self) -> PageTables:
-        """One in which virtual addresses are physical ones, in pages as large as fit; page tables
-        themselves are not mapped."""
+        """An address space that maps each virtual address to the same physical address, in the
+        largest pages that fit. Page tables are not mapped."""
         tables = self.tables()
         for first, end in ((0, TABLES_AT), (TABLES_AT + PAGE_SIZES[-1], self.size)):
             for page_size in reversed(PAGE_SIZES):
@@ -54,5 +56,5 @@ class BenchSpaces:
         return tables
 
     async def bind(self, asid: int, tables: PageTables, limit: int = LAST) -> None:
-        """Bind tables to an ASID."""
+        """Bind page tables to an ASID."""
         await self.mmu.bind(asid, tables.root, limit)

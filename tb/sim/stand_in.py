@@ -1,4 +1,4 @@
-"""A design with the ports of the top level, small enough to know every event by heart."""
+"""A design with the ports of the top level, small enough that each of its events is known."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -13,9 +13,9 @@ __all__ = ["StandIn"]
 
 
 class StandIn(wiring.Component):
-    """When `control` is 1 it writes one beat of ones at 0x40, then raises `irq`.
+    """When `control` becomes 1, it writes one beat of ones to 0x40, then raises `irq`.
 
-    On the way it shows one event of each kind; fields are all ones, on engine 1.
+    Meanwhile it traces one event of each kind, with all fields ones, on engine 1.
     """
 
     def __init__(self, config: Config) -> None:

@@ -1,4 +1,5 @@
-"""Machines whose modules are simulated apart (`tb.apart`) against the same ones as a whole."""
+"""Machines with separately compiled modules (`tb.apart`) against the same machines compiled as
+one."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,7 +19,7 @@ MANY = workload.DEFAULT.parent / "many-sms.toml"
 
 
 def ends(run: Path) -> dict[str, str]:
-    """When each test of a run ended, in simulated time."""
+    """End of each test of a run, in simulated time."""
     found = {}
     for case in ElementTree.parse(run / "results.xml").iter("testcase"):
         (end,) = case.iterfind(".//property[@name='sim_time_stop']")
@@ -28,7 +29,7 @@ def ends(run: Path) -> dict[str, str]:
 
 @pytest.mark.nightly
 def test_compute() -> None:
-    """Its tests pass, and each ends in the same cycle."""
+    """The unit's tests pass and end in the same cycles."""
     seed = choose_seed()
     found = []
     for apart in (False, True):
@@ -41,7 +42,7 @@ def test_compute() -> None:
 
 
 def runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """The workload on the machine as a whole, and on the one whose modules are apart."""
+    """Runs of the workload with the machine compiled as one, and with separate modules."""
     found = []
     for few in (load(file).config.sms, 0):
         monkeypatch.setattr(top, "FEW_SMS", few)
@@ -50,7 +51,7 @@ def runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 
 def same(found: list[Run]) -> None:
-    """Every event came in the same cycle, and every record is the same."""
+    """Every event has the same cycle, and every record is the same."""
     traces = [(run.folder / TRACE).read_bytes() for run in found]
     assert traces[0] == traces[1]
     assert found[0].result == found[1].result
@@ -58,13 +59,13 @@ def same(found: list[Run]) -> None:
 
 @pytest.mark.nightly
 def test_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real kernels."""
+    """Runs with real kernels are identical."""
     same(runs(workload.DEFAULT, monkeypatch))
 
 
 @pytest.mark.nightly
 def test_four_of_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SMs that only take time: the workload of 132 of them, on four."""
+    """Runs with timing cores are identical: the workload for 132 SMs, on four."""
     text = MANY.read_text()
     file = tmp_path / "four.toml"
     file.write_text(text.replace("sms = 132", "sms = 4"))

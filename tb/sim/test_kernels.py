@@ -1,4 +1,5 @@
-"""Workloads with kernels on the RTL: the default one of `make sim`, its tables, its timeline."""
+"""Workloads with kernels on the RTL: the default workload of `make sim`, its tables and
+timeline."""
 
 import io
 import re
@@ -34,7 +35,7 @@ LEFT_OUT = (
 
 @cache
 def played(policy: str) -> Run:
-    """A run of the default workload; several tests share it."""
+    """A run of the default workload, shared by several tests."""
     return simulate_workload(workload.DEFAULT, policy, seed=1)
 
 
@@ -45,8 +46,7 @@ def done(policy: str) -> Activity:
 
 
 def shorter(folder: Path) -> Computing:
-    """What the compute engine does, on Icarus, when there is less to do: `FEWER` blocks, and the
-    alarm comes sooner."""
+    """Compute activity of a shorter workload, for Icarus: `FEWER` blocks and an earlier alarm."""
     text = workload.DEFAULT.read_text().replace("grid = 40", "grid = 16")
     entries = text.replace("at = 5000", "at = 2500").split("\n[[")
     names = [f'name = "{name}"' for name in LEFT_OUT]
@@ -62,12 +62,13 @@ def lives(found: Computing) -> dict[str, Any]:
 
 
 def test_machine():
-    """It is the machine of other tests, which is built once."""
+    """The machine is that of other tests, so it is built once."""
     assert machine(load(workload.DEFAULT)) == COMPUTE
 
 
 def test_applications(simulator: str, tmp_path: Path):
-    """Results are numpy's, or the run had failed; the urgent kernel does not wait for others."""
+    """All results equal numpy's, else the run would fail; the urgent kernel does not wait for
+    others."""
     fast = simulator == "verilator"
     found, counts = (done("priority").computing, BLOCKS) if fast else (shorter(tmp_path), FEWER)
     kernels = lives(found)
@@ -94,7 +95,7 @@ def test_priorities_help_the_urgent_kernel():
 
 
 def without_block(events: list[trace.Event]) -> list[trace.Event]:
-    """The last block was never placed, nor did it have warps."""
+    """Remove the last placed block and its warps."""
     last = next(e for e in reversed(events) if isinstance(e, trace.BlockPlaced))
     on_sm = (trace.WarpStarted, trace.WarpEnded)
     return [
@@ -105,7 +106,7 @@ def without_block(events: list[trace.Event]) -> list[trace.Event]:
 
 
 def twice(events: list[trace.Event]) -> list[trace.Event]:
-    """A block has the place of another in the grid."""
+    """Give a block the grid position of another."""
     blocks = [e for e in events if isinstance(e, trace.BlockPlaced)]
     return [replace(e, x=0, y=0) if e is blocks[-1] else e for e in events]
 
@@ -150,7 +151,8 @@ def test_what_is_lost_is_noticed(change: Callable, message: str):
 
 
 def slices(listed: Sequence[tuple[int, TrackEvent]]) -> list[tuple[str, int, int]]:
-    """Name, start and end of the slices of a track without nesting; in order, none overlap."""
+    """Name, start and end of each slice of a track; checks that they are in order and do not
+    overlap."""
     begun = [(cycle, e.name) for cycle, e in listed if e.type == TrackEvent.TYPE_SLICE_BEGIN]
     ends = [cycle for cycle, e in listed if e.type == TrackEvent.TYPE_SLICE_END]
     found = [(name, start, end) for (start, name), end in zip(begun, ends, strict=True)]
@@ -167,7 +169,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Events:
 
 
 def test_timeline_has_each_block_once(shown: Events):
-    """Blocks and warps, and when each began, are those of the trace."""
+    """The timeline has the blocks and warps of the trace, each with the same start."""
     run = played("priority")
     start = run.result.start
     blocks, warps = Counter(), Counter()
@@ -203,7 +205,7 @@ def test_timeline_has_each_block_once(shown: Events):
 
 
 def test_timeline_of_kernels(shown: Events):
-    """A kernel's slice, and inside of it what it waits for, without gaps."""
+    """A kernel's slice contains its phases, without gaps."""
     kernels = lives(done("priority").computing)
     seen = []
     for stream in ("solver", "filter", "alarm"):
@@ -225,7 +227,7 @@ def test_timeline_of_kernels(shown: Events):
 
 
 def first_warp(run: Run, record: KernelRecord) -> int:
-    """Cycle in which the trace has the first warp of the row that a kernel got."""
+    """Cycle of the first warp in the trace for a kernel's row."""
     mine = record.asid, record.page
     events = iter(run.events)
     opened = next(e for e in events if isinstance(e, trace.TaskOpened) and (e.asid, e.page) == mine)
@@ -234,7 +236,8 @@ def first_warp(run: Run, record: KernelRecord) -> int:
 
 
 def test_arrows_of_kernels(shown: Events):
-    """From each launch in its channel to the first warp to the end, in this order."""
+    """Arrows lead from each launch in its channel to the first warp and to the end, in this
+    order."""
     run, flows = played("priority"), defaultdict(list)
     for track, listed in shown.items():
         for cycle, event in listed:
@@ -270,11 +273,11 @@ def test_arrows_of_kernels(shown: Events):
         assert warp[0] == first_warp(run, record) - start
 
 
-# What is printed
+# Printed output
 
 
 def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
-    """Tables of both runs; numbers are the trace's."""
+    """Tables of both runs are printed, with the numbers of the trace."""
     monkeypatch.setattr(workload, "simulate_workload", lambda file, policy, **_: played(policy))
     out = io.StringIO()
     assert workload.main(["--seed", "1"], out) == 0

@@ -1,4 +1,4 @@
-"""The memory model on both simulators; it must refuse what AXI4 forbids."""
+"""The memory model on both simulators; it must reject AXI4 violations."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Simulation top, monitor and trace reader together, for an odd and for the default size."""
+"""Simulation top, monitor and trace reader together."""
 
 import gc
 
@@ -44,7 +44,7 @@ def test_memory_is_the_configured_one():
         simulate_top(
             StandIn(Config()), "signalbox.tb.sim.cocotb_top", simulator="verilator", name="sim-top"
         )
-    gc.collect()  # what was not built warns that it was never used
+    gc.collect()  # unused designs warn when they are collected
 
 
 def test_parse_every_kind():

@@ -1,4 +1,4 @@
-"""The main job: example workloads on the RTL, what it prints, its timeline, its errors."""
+"""`make sim`: example workloads on the RTL, the printed output, the timeline, and errors."""
 
 import io
 import json
@@ -37,7 +37,7 @@ PUBLISHED = EXAMPLES / "published-order.toml"
 
 @cache
 def played(name: str, policy: str, simulator: str = "verilator") -> Run:
-    """A run of an example; two tests share it."""
+    """A run of an example, shared by several tests."""
     return simulate_workload(EXAMPLES / f"{name}.toml", policy, seed=1, simulator=simulator)
 
 
@@ -48,7 +48,7 @@ def both(name: str) -> dict[str, Run]:
 
 
 def test_published_order(simulator: str):
-    """COPY, worked examples 1 and 2."""
+    """Copies end in the order of COPY, worked examples 1 and 2."""
     runs = {policy: played("published-order", policy, simulator) for policy in ("priority", "none")}
     orders = {policy: run.result.completion_order() for policy, run in runs.items()}
     assert orders["priority"] == ["low1", "high1", "high2", "low2", "low3"]
@@ -64,7 +64,8 @@ def test_published_order(simulator: str):
 
 @pytest.mark.nightly
 def test_video():
-    """Frames beside a saturating bulk stream: same requests, fewer cycles, less jitter."""
+    """Video frames take fewer cycles with less jitter next to a saturating bulk stream, for the
+    same requests."""
     runs = both("video")
     with_priorities, without = runs["priority"].result, runs["none"].result
     for first, second in zip(with_priorities.records, without.records, strict=True):
@@ -92,8 +93,8 @@ def test_eight_priorities():
             latencies = [r.latency for r in run.result.records if r.stream == stream.name]
             means[stream.name][policy] = report.Spread.of(latencies).mean
     gains = [means[stream]["none"] / means[stream]["priority"] for stream in means]
-    # The more urgent a stream, the more it gains; the three highest never wait for long, though
-    # each copy has to find its pages first.
+    # The more urgent a stream, the larger its gain. The three most urgent never wait long, but each
+    # copy has to fetch its translations first.
     *lower, soon, urgent, now = gains
     assert lower == sorted(lower), gains
     assert lower[0] < 1 < lower[-2] and min(soon, urgent, now) > max(2.5, lower[-1]), gains
@@ -114,7 +115,7 @@ def test_waits_are_named():
 
 
 def test_timeline_says_what_the_trace_says(tmp_path: Path):
-    """Tracks, slices, counters and arrows of the file, read back, against the trace."""
+    """The timeline's tracks, slices, counters and arrows, read back, agree with the trace."""
     runs = both("published-order")
     done = {policy: activity(run.result, run.events) for policy, run in runs.items()}
     events = read_back(tmp_path / "timeline.pftrace", done)
@@ -134,7 +135,7 @@ def test_timeline_says_what_the_trace_says(tmp_path: Path):
 
 
 def check_translation(policy: str, run: Run, later: list, events: Events) -> None:
-    """The tracks of translation of one run."""
+    """Check the translation tracks of one run."""
     start = run.result.start
 
     def listed(name: str) -> list:
@@ -173,7 +174,7 @@ def check_translation(policy: str, run: Run, later: list, events: Events) -> Non
 
 
 def check_process(policy: str, run: Run, later: list, events: Events) -> None:
-    """One run's tracks."""
+    """Check the tracks of one run."""
     start = run.result.start
     starts = [event.cycle - start for event in later if isinstance(event, trace.Start)]
     ends = [event.cycle - start for event in later if isinstance(event, trace.Done)]
@@ -200,7 +201,7 @@ def check_process(policy: str, run: Run, later: list, events: Events) -> None:
 
 
 def balanced(listed: list) -> bool:
-    """Whether slices of a track neither overlap nor stay open."""
+    """Whether the slices of a track neither overlap nor stay open."""
     opened, last = False, 0
     for cycle, event in listed:
         if event.type == TrackEvent.TYPE_SLICE_BEGIN:
@@ -236,7 +237,7 @@ def test_what_is_printed(capsys: pytest.CaptureFixture):
 
 
 def test_fault_repair_resume(tmp_path: Path):
-    """Faults are those of the trace; what stands behind them waits, and nothing else."""
+    """Faults agree with the trace; only work that depends on the faulting copies waits."""
     run = played("fault-repair", "none")
     done = activity(run.result, run.events)
     recorded = [event for event in run.events if isinstance(event, trace.Fault)]
@@ -267,7 +268,7 @@ def test_fault_repair_resume(tmp_path: Path):
 
 
 def test_translation_is_shown():
-    """The table's numbers are the trace's; spaces, their common addresses and faults are told."""
+    """The table's numbers agree with the trace; spaces, shared addresses and faults are printed."""
     out = io.StringIO()
     assert workload.main([str(FAULTS), "--seed", "1"], out) == 0
     text = out.getvalue()
@@ -325,7 +326,7 @@ def test_unusable_workloads(tmp_path: Path, capsys: pytest.CaptureFixture, text:
 
 
 def test_progress(monkeypatch: pytest.MonkeyPatch):
-    """A slow run shows that it goes on, also while nothing has ended."""
+    """A slow run shows its progress even before anything has ended."""
 
     def stand_in(*arguments: object, progress: Callable[[Progress], None], **options: object):
         progress(Progress(0, 1, 0, 0.0))

@@ -1,14 +1,14 @@
 """Simulation top: the design, its memory, the trace monitor, reset and a cycle counter.
 
-No Python runs per cycle when the clock is cocotb's own: `Clock(dut.clk, 10, unit="ns",
-impl="gpi").start(start_high=False)`. What a test sees of module `sim`:
+No Python runs per cycle if the clock is started with `Clock(dut.clk, 10, unit="ns",
+impl="gpi").start(start_high=False)`. A test can access these names of module `sim`:
 
     clk                 input
     rst                 1 for the first 8 cycles, and for 8 more after `reset_request` was 1
     cycle               clock edges since the start, 64 bits
     irq, control__*     ports of the design (AXI4-Lite: `tb.bus.axi4lite(dut, "control")`)
     memory              memory model (`tb.sim.backdoor`)
-    monitor.flush       brings the trace file up to date
+    monitor.flush       1 to flush the trace file
 """
 
 import hashlib
@@ -37,21 +37,21 @@ __all__ = [
 ]
 
 MEMORY_BYTES = 1 << 24
-"""Memory of the machines that our own tests simulate."""
+"""Bytes of memory of the machines in this project's tests."""
 
 LARGEST_MEMORY = 1 << 28
-"""Most memory that is simulated."""
+"""Maximum number of bytes of simulated memory."""
 
 TRACE = "trace.txt"
-"""Name of the trace in a run's directory."""
+"""Name of the trace file in the run folder."""
 
 FEW_SMS = 16
-"""Up to so many SMs are compiled as one with the rest."""
+"""Maximum number of SMs that are compiled together with the rest of the design."""
 
 _MEMORY = Path(__file__).with_name("memory.sv")
 _INNER = ("axi__", "trace__")
 _WATCHED = {f"axi__{name}" for name in ("arvalid", "arready", "araddr", "arlen", "arid")}
-"""Read requests, which tests may watch."""
+"""Signals of read requests, which tests may watch."""
 
 _SHARED = ("valid", "ready", "id", "addr", "len", "size", "burst")
 _MEMORY_PORTS = {
@@ -62,13 +62,13 @@ _MEMORY_PORTS = {
 
 
 class Design(Protocol):
-    """A component with the ports of `hw.top.Signalbox`, and what it was built with."""
+    """A component with the ports of `hw.top.Signalbox`, and its configuration."""
 
     config: Config
 
 
 def check_memory(config: Config) -> None:
-    """Raises `ConfigError` for more memory than `LARGEST_MEMORY`."""
+    """Raise `ConfigError` for more memory than `LARGEST_MEMORY`."""
     if config.memory_bytes > LARGEST_MEMORY:
         raise ConfigError(
             f"memory_bytes = {config.memory_bytes}: a simulation has at most {LARGEST_MEMORY} "
@@ -80,8 +80,8 @@ def check_memory(config: Config) -> None:
 def top(design: Design) -> str:
     """SystemVerilog of module `sim` around `design`.
 
-    The design's `axi` goes to a memory of `design.config.memory_bytes` and its `trace`, if it has
-    one, to the monitor; every other port becomes a port of the top.
+    The design's `axi` is connected to a memory of `design.config.memory_bytes`, and its `trace`, if
+    it has one, to the monitor. All other ports become ports of the top.
 
     Raises `ConfigError` for more memory than `LARGEST_MEMORY`.
     """
@@ -127,12 +127,17 @@ def top(design: Design) -> str:
 
 
 def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **options: Any) -> Path:
-    """`tb.runner.simulate` of `design` in its simulation top; the run's trace is `TRACE`.
+    """Run cocotb tests on `design` in its simulation top. Returns the run folder; the trace is the
+    file `TRACE` in it.
 
-    The memory is as large as the design's configuration says. `options` are those of `simulate`;
-    the top's ports and the memory's settings are visible.
+    Parameters
+    ----------
+    design : the simulated memory has `design.config.memory_bytes` bytes.
+    tests, simulator, name : as for `tb.runner.simulate`.
+    options : other parameters of `tb.runner.simulate`. The top's ports and the memory's settings
+        are visible to cocotb in any case.
 
-    Raises `ConfigError` for more memory than can be simulated, else as `simulate`.
+    Raises `ConfigError` for more memory than `LARGEST_MEMORY`, else as `tb.runner.simulate`.
     """
     text = top(design)
     trace = getattr(design, "trace", None)
@@ -161,13 +166,13 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
 
 
 def instance(module: str, name: str, connections: dict[str, str]) -> str:
-    """Verilog of an instance of `module`; `connections` from ports to wires."""
+    """Verilog of an instance of `module`. `connections` maps ports to wires."""
     wires = ",\n".join(f"        .{port}({wire})" for port, wire in connections.items())
     return f"    {module} {name} (\n{wires}\n    );"
 
 
 def save(text: str) -> Path:
-    """Keep generated Verilog under a name that depends on its contents."""
+    """Write generated Verilog to a file named after its contents."""
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     file = SIM_BUILD / "builds" / f"sim-{key}.sv"
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,10 @@
-"""Events of a simulation, read from the file that the monitor wrote.
+"""Events of a simulation, read from the monitor's file.
 
-for event in read(run / "trace.txt"):
-    match event:
-        case Start(cycle, engine, channel): ...
+    for event in read(run / "trace.txt"):
+        match event:
+            case Start(cycle, engine, channel): ...
+
+Cycles are those of the simulation top's counter.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +51,7 @@ Numbered = TypeVar("Numbered", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """From `cycle` on the method pipeline serves `channel`, or none."""
+    """From `cycle` on, the method pipeline serves `channel`; None for no channel."""
 
     cycle: int
     channel: int | None
@@ -57,7 +59,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """From `cycle` on `channel` holds the time slice, or none does."""
+    """From `cycle` on, `channel` holds the time slice; None for no channel."""
 
     cycle: int
     channel: int | None
@@ -65,7 +67,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Doorbell:
-    """`channel` was rung."""
+    """The doorbell of `channel` was rung."""
 
     cycle: int
     channel: int
@@ -73,7 +75,7 @@ class Doorbell:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`channel` executed one method; `offset` in bytes."""
+    """`channel` executed a method; `offset` is in bytes."""
 
     cycle: int
     channel: int
@@ -84,7 +86,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """An acquire of `channel` was decided."""
+    """An acquire of `channel` was evaluated."""
 
     cycle: int
     channel: int
@@ -121,7 +123,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """`channel` halted for `cause`."""
+    """`channel` was halted for `cause`."""
 
     cycle: int
     channel: int
@@ -130,7 +132,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The first-level TLB of memory client `client` was asked for an address of `asid`."""
+    """Memory client `client` looked up an address of `asid` in its first-level TLB."""
 
     cycle: int
     client: int
@@ -156,7 +158,7 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Invalidation:
-    """Translations of `scope` are invalidated, by a bind too."""
+    """Translations of `scope` are invalidated, explicitly or by a bind."""
 
     cycle: int
     asid: int
@@ -165,7 +167,8 @@ class Invalidation:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`client` (as in fault records) could not access `va`; the record was written."""
+    """An access of `client` (as in fault records) to `va` has faulted, and the record was
+    written."""
 
     cycle: int
     client: int
@@ -178,7 +181,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class TaskLaunched:
-    """The task unit begins with a launch: of `channel`, in `asid`, its record at `page` << 8."""
+    """The task unit begins a launch of `channel`, in `asid`, with the record at `page` << 8."""
 
     cycle: int
     channel: int
@@ -188,7 +191,7 @@ class TaskLaunched:
 
 @dataclass(frozen=True, slots=True)
 class TaskOpened:
-    """The task has a slot from now on: it is kernel row `row`, and its blocks may be placed."""
+    """The task has a slot from now on: kernel row `row`. Its blocks may be placed."""
 
     cycle: int
     row: int
@@ -305,7 +308,7 @@ _READERS: dict[str, tuple[type, tuple[Callable, ...]]] = {
 
 
 def parse(lines: Iterable[str]) -> Iterator[Event]:
-    """Events of a trace in its order; `ValueError` names the line that is none."""
+    """Events of a trace, in order. Raises `ValueError` with the line that is not an event."""
     for number, line in enumerate(lines, 1):
         try:
             cycle, word, *values = line.split()
@@ -319,6 +322,6 @@ def parse(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def read(file: Path) -> list[Event]:
-    """All events of a trace file."""
+    """All events of a trace file. Raises as `parse`."""
     with file.open() as lines:
         return list(parse(lines))

@@ -1,4 +1,4 @@
-"""Translation during a run, made of its trace: look-ups, page walks, invalidations, faults.
+"""Translation during a run, derived from its trace: look-ups, page walks, invalidations, faults.
 
 Cycles count from the start of the run.
 """
@@ -15,15 +15,15 @@ __all__ = ["SpaceActivity", "Translation", "translation"]
 
 @dataclass
 class SpaceActivity:
-    """What was translated for one address space.
+    """Translation activity of one address space.
 
     Members
     -------
-    title : its name and ASID.
-    hits : look-ups that hit in the first-level TLB of their client.
-    misses : cycles of those that did not.
-    begun, ended : cycles of page walks; which of them ended, the trace does not say.
-    faults : accesses that were refused.
+    title : name and ASID.
+    hits : number of look-ups that hit in their client's first-level TLB.
+    misses : cycles of look-ups that missed.
+    begun, ended : cycles of starts and ends of page walks; the trace does not pair them.
+    faults : faulting accesses.
     """
 
     title: str
@@ -35,17 +35,17 @@ class SpaceActivity:
 
     @property
     def lookups(self) -> int:
-        """Look-ups in first-level TLBs."""
+        """Number of look-ups in first-level TLBs."""
         return self.hits + len(self.misses)
 
     @property
     def walk_cycles(self) -> float:
-        """How long a page walk took on average; 0 without any."""
+        """Mean duration of a page walk in cycles; 0 if there was none."""
         lasted = [end - begin for begin, end in zip(self.begun, self.ended, strict=False)]
         return fmean(lasted) if lasted else 0.0
 
     def walks_under_way(self) -> Iterator[tuple[int, int]]:
-        """(cycle, number from then on) of every change, from (0, 0)."""
+        """(cycle, number of page walks from then on) of each change, beginning with (0, 0)."""
         steps = [(max(0, cycle), 1) for cycle in self.begun]
         steps += [(cycle, -1) for cycle in self.ended]
         count = 0
@@ -57,20 +57,20 @@ class SpaceActivity:
 
 @dataclass
 class Translation:
-    """Everything that the trace says of translation; `spaces` by ASID, in their order."""
+    """Translation activity of a run. `spaces` : by ASID, in order of appearance."""
 
     spaces: dict[int, SpaceActivity]
     invalidations: list[trace.Invalidation] = field(default_factory=list)
 
     def title(self, asid: int) -> str:
-        """What an ASID is called."""
+        """Name of an ASID."""
         return self.spaces[asid].title if asid in self.spaces else f"ASID {asid}"
 
 
 def translation(
     spaces: Iterable[SpaceRecord], events: Iterable[trace.Event], start: int
 ) -> Translation:
-    """Interpret the trace of a run that began in cycle `start`."""
+    """Derive the translation activity from the trace of a run that began in cycle `start`."""
     titles = {space.asid: f"{space.name} (ASID {space.asid})" for space in spaces}
     found = Translation({asid: SpaceActivity(title) for asid, title in titles.items()})
     for event in events:
@@ -82,7 +82,7 @@ def translation(
 
 
 def _take(found: Translation, event: trace.Event, start: int) -> None:
-    """One more event; of what was before the run only walks count."""
+    """Process one event. Before the start of the run, only walks count."""
     cycle = event.cycle - start
     if not isinstance(event, trace.Walk | trace.Walked) and cycle < 0:
         return

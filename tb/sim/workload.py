@@ -1,7 +1,9 @@
-"""One workload on the RTL: builds, simulates, reads back records and trace.
+"""Runs a workload on the RTL: builds, simulates, and reads back records and trace.
 
-run = simulate_workload(Path("driver/workloads/video.toml"), "priority", seed=1)
-run.result.total_cycles
+    run = simulate_workload(Path("driver/workloads/video.toml"), "priority", seed=1)
+    run.result.total_cycles
+
+`run.result` has the driver's records, `run.events` the trace.
 """
 
 import contextlib
@@ -38,29 +40,37 @@ __all__ = [
 ]
 
 JOB = "WORKLOAD_JOB"
-"""Environment variable: JSON object with `file`, `policy`, `seed` and `progress`, a file that takes
-one line "<copies done> <cycle> <cycles per second>" about every second."""
+"""Environment variable: JSON object with `file`, `policy`, `seed` and `progress`, the name of a
+file to which a line "<copies done> <cycle> <cycles per second>" is added about every second."""
 
 RESULT = "result.json"
-"""In the run's directory: `records`, `start`, `spaces`, `faults` and `kernels`, or `error` with
-`kind` ("failed" or "refused") and `message`; `policy`; `rate`, simulated cycles per second."""
+"""File in the run folder: JSON object with `records`, `start`, `spaces`, `faults` and `kernels`, or
+with `error`, which has `kind` ("failed" or "refused") and `message`; with `policy`; and with
+`rate`, in simulated cycles per second."""
 
 _LOG = "simulation.log"
 
 _POLL_SECONDS = 0.1
 
 _BUILD_SECONDS = 10.0
-"""Time between signs of life before the simulation runs."""
+"""Seconds between two progress reports before the simulation runs."""
 
 
 class RunError(Exception):
-    """A run went wrong: other bytes than expected, a halted channel, nothing moves any more."""
+    """A run failed: wrong data, a halted channel, or no progress."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: copies and kernels that ended, of `total`; simulated `cycle`, 0 while the
-    simulation is being built; cycles per second."""
+    """Progress of a run.
+
+    Members
+    -------
+    done : finished copies and kernels.
+    total : all copies and kernels.
+    cycle : current cycle; 0 while the simulation is being built.
+    rate : simulated cycles per second.
+    """
 
     done: int
     total: int
@@ -70,9 +80,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: what the driver saw, what the trace recorded, and its speed.
+    """A finished run.
 
-    `rate` is in simulated cycles per second, 0 when the run was too short to tell.
+    Members
+    -------
+    result : the driver's records.
+    events : the trace.
+    folder : folder of the run.
+    rate : simulated cycles per second; 0 if the run was too short to measure it.
     """
 
     result: Result
@@ -82,14 +97,14 @@ class Run:
 
     @property
     def waves(self) -> Path | None:
-        """Waveform, if one was recorded."""
+        """Waveform file; None if none was recorded."""
         file = self.folder / "dump.fst"
         return file if file.exists() else None
 
 
 def machine(workload: Workload) -> Config:
-    """Configuration that a workload is simulated on: with a trace, and no more memory than the
-    workload needs. Raises `WorkloadError` when that is too much to simulate."""
+    """Configuration for simulating a workload: with a trace, and with as much memory as it needs.
+    Raises `WorkloadError` if that is too much to simulate."""
     asked = workload.config
     needed = 2 * (asked.channels + 1 + len(workload.spaces)) * (1 << 16)
     for copy in workload.copies:
@@ -105,7 +120,7 @@ def machine(workload: Workload) -> Config:
             f"{workload.name}: it needs {needed >> 20} MiB of memory, more than the "
             f"{LARGEST_MEMORY >> 20} MiB that a simulation has"
         )
-    # Without kernels there are no SMs to be built.
+    # Without kernels, no SMs are built.
     sms = asked.sms if workload.kernels else 0
     return replace(asked, sms=sms, trace=True, memory_bytes=min(size, asked.memory_bytes))
 
@@ -120,14 +135,24 @@ def simulate_workload(
     core: CoreFactory | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Run:
-    """Run a workload file under a policy (a `kind` of `driver.workload.reader.PolicySpec`).
+    """Run a workload on the RTL. Builds the simulation first, if necessary.
 
-    `seed` makes the random data, `core` the cores of the SMs (`hw.sm.sm.Sm`). The simulation is
-    built first, unless it is there already.
+    Parameters
+    ----------
+    file : workload file.
+    policy : a `kind` of `driver.workload.reader.PolicySpec`.
+    seed : seed of the random data.
+    simulator : "verilator" or "icarus".
+    waves : record a waveform.
+    core : factory for the cores of the SMs (`hw.sm.sm.Sm`); default: the configured core.
+    progress : called about every second while the simulation runs, every 10 s before that.
 
-    Raises `WorkloadError` for a file that cannot be run, `RunError` for a run that went wrong,
-    `CoreError` for a core without the SM port,
-    `RuntimeError` when a tool is missing or the design does not build.
+    Raises
+    ------
+    WorkloadError : the file cannot be run.
+    RunError : the run failed.
+    CoreError : a core does not have the SM port.
+    RuntimeError : a tool is missing, or the design did not build.
     """
     workload = load(file)
     config = machine(workload)
@@ -154,7 +179,8 @@ def simulate_workload(
 
 
 def read_run(folder: Path, workload: Workload) -> Run:
-    """What a simulation of `workload` left in its directory. Raises as `simulate_workload`."""
+    """Read the result of a simulation of `workload` from its folder. Raises as
+    `simulate_workload`."""
     outcome = json.loads((folder / RESULT).read_text())
     if "error" in outcome:
         kind, message = outcome["error"]["kind"], outcome["error"]["message"]
@@ -181,7 +207,7 @@ def _space_record(name: str, asid: int, addresses: list[list[int]]) -> SpaceReco
 
 @contextlib.contextmanager
 def _following(file: Path, total: int, progress: Callable[[Progress], None]) -> Generator[None]:
-    """Hand every line that is written to `file` meanwhile to `progress`."""
+    """Meanwhile, pass each line added to `file` to `progress`."""
     ended = threading.Event()
 
     def follow() -> None:
