@@ -1,10 +1,11 @@
-"""A core of one's own behind the SM port: it adds two vectors and executes no program.
+"""A custom core behind the SM port. It adds two vectors and executes no program.
 
     Signalbox(Config(sms=1), core=AdderCore)
 
-The arguments are those of the supplied kernel `VECTOR_ADD`: pointers A, B, C, number N. A block has
-a multiple of 32 threads in x. One warp at a time: arguments, 128 bytes of A, 128 bytes of B, 128
-bytes of C. So a warp takes three memory latencies and about 40 cycles.
+The arguments are those of the supplied kernel `VECTOR_ADD`: pointers A, B and C, and the length N.
+Blocks have a multiple of 32 threads in x. The core runs one warp at a time: it reads the arguments,
+128 bytes of A and 128 bytes of B, and writes 128 bytes of C. A warp takes three memory latencies
+and about 40 cycles.
 """
 
 from amaranth.hdl import Cat, Module, Signal
@@ -19,23 +20,23 @@ from signalbox.hw.sm.port import SmPort, warp_start
 __all__ = ["AdderCore"]
 
 _WARP_BYTES = 128
-"""Of a vector: 32 threads, a word each."""
+"""Bytes of a vector per warp: one word for each of 32 threads."""
 
 _ARGUMENT_BYTES = 32
-"""A, B and C of 8 bytes, N of 4, and padding."""
+"""A, B and C of 8 bytes each, N of 4 bytes, and padding."""
 
 _WORDS = (
     *(KernelWord.PROGRAM_LOW, KernelWord.PROGRAM_HIGH),
     *(KernelWord.CONSTANTS_LOW, KernelWord.CONSTANTS_HIGH),
     KernelWord.BLOCK_XY,
 )
-"""What the core keeps of each kernel row."""
+"""The words of a kernel row that the core stores."""
 
 _CAUSES = {MemoryStatus.BUS: CoreCause.MEMORY_BUS, MemoryStatus.FAULT: CoreCause.MEMORY_FAULT}
 
 
 class AdderCore(wiring.Component):
-    """Members are those of `SmPort`, seen from the core."""
+    """An adder as a core. Members are those of `SmPort`, seen from the core."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -65,7 +66,7 @@ class AdderCore(wiring.Component):
                 m.d.sync += [self._warp.eq(self.start.payload), self._cause.eq(CoreCause.NONE)]
                 with m.If(self.start.valid):
                     m.next = "LOOK"
-            with m.State("LOOK"):  # the tables answer in the next cycle
+            with m.State("LOOK"):  # the tables are read in the next cycle
                 m.next = "PLACE"
                 with m.If(killed):
                     m.next = "END"
@@ -87,7 +88,7 @@ class AdderCore(wiring.Component):
         return m
 
     def _keep(self, m: Module) -> None:
-        """Words of kernel rows by row, places of blocks by slot."""
+        """Store words of kernel rows by row, and positions of blocks by slot."""
         kept = {}
         for word in _WORDS:
             m.submodules[word.name.lower()] = store = memory.Memory(
@@ -118,7 +119,8 @@ class AdderCore(wiring.Component):
         self._width = kept[KernelWord.BLOCK_XY][:16]
 
     def _lines(self, m: Module) -> None:
-        """Beats of A, then of the sums. Additions are those of the beat that comes from memory."""
+        """Store beats of A, then the sums. Each incoming beat of B is added to the stored beat of
+        A."""
         config = self._config
         m.submodules.lines = lines = memory.Memory(
             shape=config.data_width, depth=_WARP_BYTES // config.beat_bytes, init=[]
@@ -133,7 +135,7 @@ class AdderCore(wiring.Component):
         self._n = arguments[3][:32]
 
     def _read(self, m: Module, name: str, va, size: int, *, after: str) -> None:
-        """Two states: request `size` bytes from `va`; take their beats."""
+        """Two states: request `size` bytes from `va`; receive their beats."""
         beats = max(1, size // self._config.beat_bytes)
         request, beat = self.read_request, self.read_beat
         with m.State(name):
@@ -165,7 +167,8 @@ class AdderCore(wiring.Component):
                         m.next = "FAULT"
 
     def _take_arguments(self, m: Module, beats: int) -> None:
-        """Arguments lie on a multiple of 256 bytes; a wide beat holds all of them."""
+        """Store the arguments. They are aligned to 256 bytes, so a wide beat contains all of
+        them."""
         with m.If(self.read_beat.valid):
             size = min(self._config.data_width, 8 * _ARGUMENT_BYTES)
             for number in range(beats):
@@ -174,7 +177,7 @@ class AdderCore(wiring.Component):
                     m.d.sync += part.eq(self.read_beat.p.data)
 
     def _write(self, m: Module, name: str, va, *, after: str) -> None:
-        """Three states: request the write; give its beats; wait until they are visible."""
+        """Three states: request the write; send its beats; wait until they are visible."""
         config = self._config
         beats, lanes = _WARP_BYTES // config.beat_bytes, config.data_width // 32
         request, beat, done = self.write_request, self.write_beat, self.write_done

@@ -1,4 +1,4 @@
-"""Vectors are added by `AdderCore`: sums, ends of vectors, a page that is not there."""
+"""`AdderCore` on the whole machine: sums, ends of vectors, and a missing page."""
 
 import cocotb
 import numpy as np
@@ -25,7 +25,7 @@ async def vectors(device: Device) -> dict:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def sums(dut):
-    """Threads behind the end write nothing."""
+    """The sums are correct, and threads beyond the end write nothing."""
     device = await opened(dut)
     stream, args = await device.stream(), await vectors(device)
     a, b, before = (args[name].read(np.uint32) for name in "ABC")
@@ -38,7 +38,7 @@ async def sums(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def missing_page(dut):
-    """The task fails, the channel goes on with the next one."""
+    """After a fault the task fails, and the channel continues with the next task."""
     device = await opened(dut)
     stream, args = await device.stream(), await vectors(device)
     nowhere = await stream.launch(VECTOR_ADD, 1, BLOCK, args | {"B": 0x7000_0000})

@@ -1,4 +1,4 @@
-"""A kernel of one's own on the supplied core."""
+"""A custom kernel on the supplied core."""
 
 import cocotb
 import numpy as np

@@ -1,4 +1,4 @@
-"""A kernel of one's own for the supplied core: its assembly is described in `hw/sm/ISA.md`."""
+"""A custom kernel for the supplied core. `hw/sm/ISA.md` describes the assembly language."""
 
 from signalbox.driver.kernels.library import Kernel
 

@@ -14,7 +14,7 @@ WORKLOAD = Path(__file__).with_name("adders.toml")
 
 
 def test_own_core():
-    """On the workload's machine: one build for both."""
+    """Runs on the machine of the workload, so both tests share a build."""
     simulate_top(
         Signalbox(machine(load(WORKLOAD)), AdderCore),
         "cocotb_adders",
@@ -24,7 +24,7 @@ def test_own_core():
 
 
 def test_own_workload():
-    """Every sum is compared with numpy's; the urgent kernel overtakes."""
+    """Each sum equals numpy's, else the run would fail; the urgent kernel overtakes the others."""
     result = simulate_workload(WORKLOAD, "priority", core=AdderCore).result
     ends = {(one.name, one.index): one.completed for one in result.kernels}
     assert ends["short sum", 0] < ends["long sum", 3]

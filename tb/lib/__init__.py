@@ -1,1 +1,1 @@
-"""Tests of the shared parts."""
+"""Tests of the parts in `hw/lib`."""

@@ -1,5 +1,5 @@
-"""Components that are busy now and then (`tb.lib.sleepers`), and everything they answer, written
-down cycle by cycle: the same bytes, however they are simulated."""
+"""Drives components that are often idle (`tb.lib.sleepers`) and writes their outputs to a file,
+cycle by cycle. The file must not depend on how they are simulated."""
 
 import random
 from pathlib import Path
@@ -17,7 +17,7 @@ ANSWERS = "answers.txt"
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def quiet_stretches(dut: Any) -> None:
-    """Inputs change seldom, and one at a time. Sums are those of a model."""
+    """With few changes of inputs, one at a time, the sums equal those of a model."""
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.asks__valid.value = dut.asks__payload.value = dut.gives__ready.value = 0
     dut.open.value = dut.mute.value = dut.level.value = 0
@@ -42,7 +42,7 @@ async def quiet_stretches(dut: Any) -> None:
 
 
 def _change(dut: Any, rng: random.Random, taken: bool) -> None:
-    """One input, or none. A word stays until it is taken."""
+    """Change one input, or none. A word is held until it is taken."""
     match rng.randrange(6):
         case 0 if taken or not dut.asks__valid.value:
             dut.asks__valid.value = rng.randrange(2)
@@ -58,7 +58,7 @@ def _change(dut: Any, rng: random.Random, taken: bool) -> None:
 
 
 def _answer(dut: Any) -> str:
-    """All outputs that mean something."""
+    """All outputs that are valid in this cycle."""
     found = [int(dut.asks__ready.value), int(dut.gives__valid.value), int(dut.mixed.value)]
     if dut.gives__valid.value:
         found.append(int(dut.gives__payload.value))
@@ -68,7 +68,7 @@ def _answer(dut: Any) -> str:
 
 
 def _through(word: int, sums: list[list[int]]) -> int:
-    """What comes out in the end."""
+    """Expected output for a word."""
     for one in sums:
         place = word >> 6 & 15
         word = one[place] = (one[place] + word) % (1 << WIDE)

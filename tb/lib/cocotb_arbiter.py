@@ -11,7 +11,7 @@ from signalbox.tb.reset import reset
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def goes_round(dut):
-    """The grant is what a walk round from the last one finds first, class by class."""
+    """The grant goes to the first request after the last one granted, class by class."""
     count = len(dut.requests)
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.requests.value = dut.advance.value = 0

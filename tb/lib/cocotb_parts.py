@@ -15,7 +15,7 @@ WORD = 4
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def say_what_they_are_asked(dut: Any) -> None:
-    """Whatever the bits, in every cycle; registers show them as many cycles later as they say."""
+    """Outputs equal those of a model in every cycle; registered ones with the stated delay."""
     count = int(os.environ["COUNT"])
     rng = random.Random(cocotb.RANDOM_SEED)
     bits = one = words = 0

@@ -1,4 +1,4 @@
-"""Three instances in a row: each has a state of its own."""
+"""Three instances of a shared component in a row: each has its own state."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Components that are busy now and then: what runs apart may sleep, and must wake in time."""
+"""Components that are often idle. If simulated separately, they may sleep but must wake in time."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
@@ -9,12 +9,12 @@ from signalbox.hw.lib.shared import Shared
 __all__ = ["Alarm", "Sleeper", "Sleepers"]
 
 WIDE = 70
-"""Bits of a payload: more than a word of the simulator."""
+"""Bits of a payload: more than the simulator's word."""
 
 
 class Alarm(wiring.Component):
-    """Counts all the time; `over` for one cycle, more than `after` cycles after `set`, in which it
-    is not `mute`."""
+    """Runs a counter. `over` is 1 for one cycle, more than `after` cycles after `set`, when `mute`
+    is 0."""
 
     def __init__(self) -> None:
         super().__init__({"set": In(1), "after": In(6), "mute": In(1), "over": Out(1)})
@@ -34,17 +34,17 @@ class Alarm(wiring.Component):
 
 
 class Sleeper(wiring.Component):
-    """Takes a word, sleeps for some cycles, then hands on the sum of all words in its place of
-    sixteen. While nothing is handed on, the payload is something else.
+    """Takes a word, sleeps for some cycles, then outputs the sum of all words of one of sixteen
+    places. While nothing is output, the payload is meaningless.
 
     Members
     -------
-    asks : words; bits 0 … 5: how long, 6 … 9: the place.
-    gives : sums; only while `open` in the same cycle.
-    mute : it may not wake.
-    open : whether it may give.
-    place : of the word that is asked; means nothing while there is none.
-    level, mixed : `mixed` is `level` of the same cycle, turned round while it sleeps.
+    asks : words; bits 5 … 0 are the duration, bits 9 … 6 the place.
+    gives : sums; valid only while `open` is 1 in the same cycle.
+    mute : prevents waking.
+    open : allows an output.
+    place : place of the word on `asks`; meaningless without a word.
+    level, mixed : `mixed` is `level` of the same cycle, inverted while the component sleeps.
     """
 
     def __init__(self, alarm: Alarm) -> None:
@@ -91,7 +91,7 @@ class Sleeper(wiring.Component):
 
 
 class Sleepers(wiring.Component):
-    """Three in a row: each hands on to the next."""
+    """Three sleepers in a row; each passes its sums to the next."""
 
     def __init__(self) -> None:
         sleeper = Sleeper(Alarm())

@@ -1,4 +1,4 @@
-"""Which outputs follow which inputs within a cycle (`hw.lib.comb_paths`)."""
+"""Combinational dependences of outputs on inputs (`hw.lib.comb_paths`)."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ Write = Callable[[Module, wiring.Component], object]
 
 
 class Any(wiring.Component):
-    """Inputs `a`, `b`, `c` and outputs `y`, `z` of 4 bits, with what `write` does."""
+    """Inputs `a`, `b`, `c` and outputs `y`, `z` of 4 bits, with the logic added by `write`."""
 
     a: In(4)
     b: In(4)
@@ -73,7 +73,7 @@ def instance(m: Module, d: Any) -> None:
 
 
 def long_way(m: Module, d: Any) -> None:
-    """Deeper than Python's stack."""
+    """A path longer than Python's stack allows for recursion."""
     value = d.a
     for _ in range(3000):
         before, value = value, Signal(4)
@@ -99,7 +99,8 @@ def nothing(m: Module, d: Any) -> None:
     ],
 )
 def test_follows(write: Write, y: str, z: str) -> None:
-    """Bit by bit, through parts and asynchronous reads, and not through state."""
+    """Dependences are found per bit, through submodules and asynchronous reads, and not through
+    state."""
     design = Any(write)
     whole = Fragment.get(design, None).prepare(ports(design))
     assert follows(whole) == {"y": [*y], "z": [*z]}

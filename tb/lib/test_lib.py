@@ -1,4 +1,4 @@
-"""The shared parts on both simulators."""
+"""The parts in `hw/lib` on both simulators."""
 
 import gc
 
@@ -54,4 +54,4 @@ def test_round_robin_of_nobody() -> None:
         RoundRobin(0)
     with pytest.raises(ValueError, match="first = 9 of count = 64: needs at most 8"):
         RoundRobin(64, first=9)
-    gc.collect()  # what was begun warns that it was never used
+    gc.collect()  # unused components warn when they are collected

@@ -1,4 +1,4 @@
-"""Parts that are expressions, or a register or two, each in a component that has nothing else."""
+"""Parts that are expressions or a few registers, each alone in a component."""
 
 import pytest
 from amaranth.hdl import Module, Signal
@@ -17,17 +17,18 @@ WORD = 4
 
 
 class Parts(wiring.Component):
-    """Each part for `count` bits.
+    """Each part, for `count` bits.
 
     Members
     -------
-    bits : any number of them are 1.
+    bits : any number of them may be 1.
     one : at most one is 1.
     words : `WORD` bits for each bit.
-    lowest : of `bits`. encoded, selected : by `one`. Combinational.
+    lowest : lowest 1 of `bits`, combinational.
+    encoded, selected : chosen by `one`, combinational.
     some, number : `lowest_number` of `bits`.
-    tally : how many of `bits` are 1.
-    later : `bits`.
+    tally : number of ones in `bits`.
+    later : delayed `bits`.
     """
 
     def __init__(self, count: int) -> None:
@@ -76,7 +77,7 @@ def test_parts(simulator: str, count: int) -> None:
 
 
 def test_places() -> None:
-    """A number is as wide as it has to be, and has a bit at least."""
+    """An encoded number has the minimum width, but at least one bit."""
     widths = {count: len(encode(Signal(count))) for count in (1, 2, 3, 8, 9, 16)}
     assert widths == {1: 1, 2: 1, 3: 2, 8: 3, 9: 4, 16: 4}
 

@@ -19,7 +19,7 @@ class Ends(wiring.Component):
 
 
 def test_ports() -> None:
-    """Every member but the constant ones, joined with underscores, with width and direction."""
+    """Ports are all members except constant ones, with joined names, width and direction."""
     found = {name: (len(value), way) for name, (value, way) in ports(Ends()).items()}
     assert found == {
         "taken__payload": (8, INPUT),

@@ -1,4 +1,4 @@
-"""Shared components: one module each, however many instances, and the same behaviour."""
+"""Shared components: one module for all instances, and unchanged behaviour."""
 
 import gc
 import re
@@ -17,7 +17,7 @@ from signalbox.tb.runner import DESIGN, choose_seed, simulate
 
 
 class Count(wiring.Component):
-    """Sums up `step`."""
+    """Accumulates `step`."""
 
     def __init__(self) -> None:
         super().__init__({"step": In(4), "sum": Out(8, init=3)})
@@ -29,7 +29,7 @@ class Count(wiring.Component):
 
 
 class Row(wiring.Component):
-    """Instances of `parts`, all with the step of the one before, the first one with `step`."""
+    """A row of instances. The first takes `step`, each other the sum of the previous one."""
 
     def __init__(self, *parts: Shared) -> None:
         self._parts = parts
@@ -46,7 +46,7 @@ class Row(wiring.Component):
 
 
 class Outer(wiring.Component):
-    """A shared component inside of a shared one."""
+    """A shared component that contains a shared component."""
 
     def __init__(self) -> None:
         self._inner = Shared(Count(), "count")
@@ -67,7 +67,7 @@ def test_behaviour(simulator: str) -> None:
 
 
 def test_apart() -> None:
-    """Compiled as simulations of their own they behave the same, one inside another too."""
+    """Separately compiled modules behave the same, including nested ones."""
     outer = Outer()
     row = Row(*(Shared(outer, "outer") for _ in range(3)))
     rest, parts = split(export.verilog(row, DESIGN), DESIGN)
@@ -81,7 +81,8 @@ def test_apart() -> None:
 
 
 def test_sleep() -> None:
-    """What runs apart sleeps while nothing can change, and answers the same in every cycle."""
+    """Separately compiled modules sleep while nothing can change, with the same outputs in every
+    cycle."""
     seed, answers = choose_seed(), []
     for apart in (False, True):
         options = {"simulator": "verilator", "name": "lib-sleepers", "seed": seed, "apart": apart}
@@ -108,4 +109,4 @@ def test_inside_another() -> None:
 def test_two_of_one_name() -> None:
     with pytest.raises(ValueError, match="two components are shared as module 'count'"):
         export.verilog(Row(Shared(Count(), "count"), Shared(Count(), "count")), "row")
-    gc.collect()  # what was begun warns that it was never used
+    gc.collect()  # unused components warn when they are collected

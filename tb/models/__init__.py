@@ -1,1 +1,1 @@
-"""Reference models in plain Python; they share no code with the hardware."""
+"""Reference models in plain Python, independent of the hardware's code."""

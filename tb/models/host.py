@@ -1,11 +1,11 @@
-"""Reference model of the host: rings, pushbuffers, methods, semaphores and copies, without time.
+"""Reference model of the host: rings, pushbuffers, methods, semaphores and copies, without timing.
 
-It executes what the rings say, one dword at a time, in any order of channels that is asked for;
-every copy is done at once. So it gives the final state of memory and semaphores, what each channel
-executed, and how each error is reported, for programs whose results do not depend on timing.
+It executes the rings one dword at a time, in any order of channels that the caller chooses. Copies
+complete immediately. For programs whose results do not depend on timing, it yields the final memory
+and semaphores, the methods executed by each channel, and the report of each error.
 
-Written from spec page 60 with plain integers; of the hardware's description it uses the causes
-(`hw.errors`) and sizes, and `tb.models.semaphores` for semaphore operations.
+Written from spec page 60, with plain integers. It shares only the causes (`hw.errors`) and sizes
+with the hardware, and uses `tb.models.semaphores` for semaphore operations.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ HOST, SEMAPHORES, ENGINE = 1, 2, 3
 PAGE = 4096
 
 Translate = Callable[[int, int, int, int], int | None]
-"""Physical address of an access by (ASID, VA, access type, client); None where it faults."""
+"""Physical address of an access by (ASID, VA, access type, client); None if it faults."""
 
 RELEASE, REDUCTION = 1, 6
 COPY_CLASS = 0xC7B5
@@ -49,7 +49,7 @@ FAILED_COPIES = {
     *(Cause.COPY_READ_BUS, Cause.COPY_READ_FAULT, Cause.COPY_WRITE_BUS, Cause.COPY_WRITE_FAULT),
     Cause.COPY_SEMAPHORE,
 }
-"""Causes of copies that had begun."""
+"""Causes of failure of copies that have begun."""
 
 INVALIDATIONS = {0x09, 0x0A}
 MEM_OPS = {0x05, *INVALIDATIONS, 0x0D, 0x0E, 0x0F, 0x10, 0x15, 0x16}
@@ -57,7 +57,7 @@ PEER = 3
 
 
 class Ring(NamedTuple):
-    """Where a channel's ring and USERD lie; the ring has `entries` entries."""
+    """Addresses of a channel's ring and USERD; the ring has `entries` entries."""
 
     base: int
     entries: int
@@ -65,7 +65,8 @@ class Ring(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A decoded method; byte offset. `cause`: it is none but a bad header, and why."""
+    """A decoded method; `address` is a byte offset. If `cause` is set, it is a bad header
+    instead."""
 
     address: int
     subchannel: int
@@ -74,7 +75,7 @@ class Held(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """`channel` executed one method; `address` in bytes."""
+    """`channel` executed a method; `address` is a byte offset."""
 
     channel: int
     subchannel: int
@@ -83,7 +84,7 @@ class Executed(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A copy of `channel` ended: `lines` lines of `width` bytes."""
+    """A copy of `channel` has ended: `lines` lines of `width` bytes."""
 
     channel: int
     src: int
@@ -93,7 +94,7 @@ class Copied(NamedTuple):
 
 
 class Halted(NamedTuple):
-    """`channel` halted."""
+    """`channel` was halted."""
 
     channel: int
     cause: Cause
@@ -103,7 +104,7 @@ class Halted(NamedTuple):
 
 
 class Notified(NamedTuple):
-    """`channel` raised its notification (`copy`: for a copy's end)."""
+    """`channel` raised its notification (`copy`: at the end of a copy)."""
 
     channel: int
     copy: bool
@@ -113,7 +114,7 @@ Event = Executed | Copied | Halted | Notified
 
 
 class Refusal(Exception):
-    """A method or entry that cannot be executed."""
+    """A method or ring entry that cannot be executed."""
 
     def __init__(self, cause: Cause, va: int = 0) -> None:
         super().__init__(cause, va)
@@ -132,10 +133,17 @@ class Group:
 
 @dataclass
 class Channel:
-    """State of one channel, in address space `asid`; `get` and `put` are ring indices, `pending` a
-    decoded method.
+    """State of one channel.
 
-    While it is `halted`: `va`, `blamed` and whether that is held, to be executed again (`holds`).
+    Members
+    -------
+    asid : its address space.
+    put, get : ring indices.
+    pending : decoded method that has not been executed.
+    halted, va, blamed : cause of the halt, address, and method that caused it.
+    holds : whether that method is held, to be executed again.
+    blocked : whether it waits for a semaphore.
+    received : number of the doorbell since which it has had work.
     """
 
     ring: Ring | None = None
@@ -161,7 +169,7 @@ class Channel:
 
 
 class _Semaphores(SemaphoreMemory):
-    """Semaphores whose words outside the window lie in the model's memory, by physical address."""
+    """Semaphores. Those outside the window are in the model's memory, by physical address."""
 
     def __init__(self, slots: int, storage: bytearray) -> None:
         super().__init__(slots)
@@ -180,13 +188,14 @@ class _Semaphores(SemaphoreMemory):
 
 
 class HostModel:
-    """All channels of one machine on `memory`, whose index is the physical address.
+    """All channels of a machine.
 
     Members
     -------
-    channels, semaphores, events : state, and what has happened so far.
-    now : function that gives PTIMER, for timestamps.
-    translate : of virtual addresses; by default they are physical.
+    memory : physical memory.
+    channels, semaphores, events : current state, and events so far.
+    now : function that returns PTIMER, for timestamps.
+    translate : translates virtual addresses; by default they are physical addresses.
     """
 
     def __init__(
@@ -205,14 +214,14 @@ class HostModel:
         self.events: list[Event] = []
         self._doorbells = 0
 
-    # Outside
+    # Called from outside
 
     def enable(self, index: int, ring: Ring, *, privileged: bool = False, asid: int = 0) -> None:
-        """Switch a channel on with an empty ring."""
+        """Enable a channel with an empty ring."""
         self.channels[index] = Channel(ring, privileged, asid)
 
     def disable(self, index: int) -> None:
-        """Switch a channel off."""
+        """Disable a channel."""
         self.channels[index].ring = None
 
     def doorbell(self, index: int) -> None:
@@ -232,19 +241,20 @@ class HostModel:
             self._halt(index, refusal)
 
     def clear(self, index: int, replacement: Held | None = None) -> None:
-        """End a halt; `replacement` is executed in place of the held method."""
+        """End a halt. `replacement` is executed instead of the held method."""
         channel = self.channels[index]
         channel.halted, channel.va = Cause.NONE, 0
         if replacement is not None:
             channel.pending = replacement
 
     def ready(self) -> list[int]:
-        """Channels that are not off, halted, blocked or empty, longest waiting first."""
+        """Channels that can proceed, the one that has waited longest first. Excludes channels that
+        are disabled, halted, blocked or empty."""
         able = [index for index in range(len(self.channels)) if self._able(index)]
         return sorted(able, key=lambda index: self.channels[index].received)
 
     def run(self, choose: Callable[[Sequence[int]], int] = lambda ready: ready[0]) -> None:
-        """Execute until no channel can proceed; `choose` picks the channel of each step."""
+        """Execute until no channel can proceed. `choose` selects the channel of each step."""
         while ready := self.ready():
             self.step(choose(ready))
 
@@ -256,7 +266,7 @@ class HostModel:
     # One step
 
     def step(self, index: int) -> None:
-        """One ring entry, one header or one method of a channel that is `ready`."""
+        """Execute one ring entry, header or method of a channel in `ready`."""
         channel = self.channels[index]
         try:
             if channel.pending is None:
@@ -272,8 +282,8 @@ class HostModel:
         return usable and self.busy(index)
 
     def _halt(self, index: int, refusal: Refusal) -> None:
-        """Record an error. There is no method behind a bad header or entry, and a copy that has
-        begun is over: resuming goes on after these. Any other method is held."""
+        """Record an error. A bad header or ring entry has no method, and a copy that has begun is
+        over; after these the channel resumes with the next one. Any other method is held."""
         channel, held = self.channels[index], self.channels[index].pending
         channel.halted, channel.va = refusal.cause, refusal.va
         channel.blamed, channel.holds = held, held is not None and held.cause is Cause.NONE
@@ -300,7 +310,8 @@ class HostModel:
         client: int,
         cause: Cause,
     ) -> list[tuple[int, int]]:
-        """Where a span (VA, bytes) lies in physical memory, page by page."""
+        """Physical pieces of a span (VA, bytes), page by page. Raises `Refusal` with `cause` at a
+        fault."""
         found, (va, left) = [], span
         while left:
             size = min(left, PAGE - va % PAGE)
@@ -312,18 +323,18 @@ class HostModel:
         return found
 
     def _bytes(self, channel: Channel, va: int, size: int) -> bytes:
-        """What the host reads."""
+        """Bytes that the host reads."""
         cause = Cause.FETCH_FAULT
         pieces = self._pieces(self.translate, channel.asid, (va, size), READ, HOST, cause)
         return b"".join(self.memory[pa : pa + part] for pa, part in pieces)
 
     def _next(self, channel: Channel) -> None:
-        """Take the next ring entry, or the next dword of the open segment."""
+        """Take the next ring entry, or the next dword of the current segment."""
         address, left = channel.segment
         if not left:
             self._entry(channel)
             return
-        channel.segment = 0, 0  # of a segment that cannot be read, the rest is dropped
+        channel.segment = 0, 0  # after a fault, the rest of the segment is dropped
         dword = int.from_bytes(self._bytes(channel, address, 4), "little")
         channel.segment = address + 4, left - 1
         if channel.group.count:
@@ -401,7 +412,7 @@ class HostModel:
         self.events.append(Executed(index, method.subchannel, method.address, method.data))
 
     def _host_method(self, index: int, channel: Channel, method: Held) -> bool:
-        """Execute; False when the channel is blocked."""
+        """Execute a host method. Returns False if the channel is blocked."""
         address, value = method.address, method.data
         if address not in HOST_METHODS:
             raise Refusal(Cause.METHOD_UNDEFINED)
@@ -430,8 +441,8 @@ class HostModel:
 
     @staticmethod
     def _mem_op(channel: Channel, value: int) -> None:
-        """Nothing but its errors: there is nothing to forget. One page directory must lie in this
-        machine's memory, aperture 0."""
+        """Check a MEM_OP for errors; without TLBs it has no other effect. A page directory must be
+        in this machine's memory (aperture 0)."""
         operation, directory = value >> 27, channel.registers.get(0x30, 0)
         foreign = not directory & 1 and directory >> 10 & 3
         if operation not in MEM_OPS or (operation in INVALIDATIONS and foreign):
@@ -488,7 +499,8 @@ class HostModel:
         payload: int,
         wide: bool = False,
     ) -> bool:
-        """Do a semaphore operation; whether it passed. Wakes blocked channels when it wrote."""
+        """Execute a semaphore operation. Returns whether it passed. A write wakes blocked
+        channels."""
         refusal = self.semaphores.refusal(va, operation, reduction, unsigned, wide, timestamp)
         if refusal != "NONE":
             raise Refusal(Cause[f"SEM_{refusal}"], va)
@@ -515,7 +527,7 @@ class HostModel:
         return passed
 
     def wake(self) -> None:
-        """Look at blocked channels again: some semaphore was written."""
+        """Unblock all channels after a semaphore was written."""
         for channel in self.channels:
             channel.blocked = False
 
@@ -589,7 +601,7 @@ class HostModel:
     def _engine(
         self, index: int, physical: int, span: tuple[int, int], access: int
     ) -> list[tuple[int, int]]:
-        """Where a line of a copy lies."""
+        """Physical pieces of a line of a copy."""
         cause = Cause.COPY_WRITE_FAULT if access else Cause.COPY_READ_FAULT
         translate = self._physical if physical else self.translate
         return self._pieces(translate, self.channels[index].asid, span, access, ENGINE, cause)

@@ -1,6 +1,7 @@
-"""Interpreter of the core's instruction set, from its published table (`hw/sm/ISA.md`) alone.
+"""Interpreter of the core's instruction set, written only from its published table
+(`hw/sm/ISA.md`).
 
-One block at a time; its warps run one after the other up to a barrier or their end.
+It runs one block at a time. Its warps run one after another, each up to a barrier or its end.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ LANES = np.arange(32)
 
 
 class Memory:
-    """Bytes of one address space, in pages that were mapped. An access elsewhere is a fault."""
+    """Bytes of one address space. An access to a page that is not mapped is a fault."""
 
     PAGE = 4096
 
@@ -31,7 +32,7 @@ class Memory:
         self.write(va, content)
 
     def status(self, va: int) -> int:
-        """0, 1 for a bus error, 2 for a fault."""
+        """Status of an access: 0, 1 for a bus error, 2 for a fault."""
         page = va // self.PAGE
         return 1 if page in self.broken else 0 if page in self.pages else 2
 
@@ -47,7 +48,7 @@ class Memory:
 
 
 class Failure(Exception):
-    """A warp cannot go on: `cause` as in the design, and the address accessed, if any."""
+    """A warp cannot continue. `cause` : as in the design. `va` : address of the access, if any."""
 
     def __init__(self, cause: int, va: int | None = None) -> None:
         super().__init__(cause, va)
@@ -59,7 +60,7 @@ INSTRUCTION, PROGRAM, MEMORY, ALIGNMENT, RANGE, STACK = 1, 2, 4, 6, 7, 8
 
 @dataclass
 class Launch:
-    """What is the same for all blocks."""
+    """Parameters that all blocks share."""
 
     memory: Memory
     program: int
@@ -89,19 +90,19 @@ class Warp:
     stack: list[np.ndarray] = field(default_factory=list)
     ended: bool = False
     failure: tuple[int, int, int | None] | None = None
-    """Cause, address of the instruction, address accessed."""
+    """Cause, address of the instruction, address of the access."""
 
 
 @dataclass
 class Block:
-    """A block after its end."""
+    """A finished block."""
 
     warps: list[Warp]
     shared: bytearray
 
 
 def run_block(launch: Launch, at: tuple[int, int, int], limit: int = 1_000_000) -> Block:
-    """Run the block at `at`; `RuntimeError` after `limit` instructions of a warp."""
+    """Run the block at `at`. Raises `RuntimeError` after `limit` instructions of a warp."""
     shared = bytearray(launch.shared)
     warps = []
     for index in range(launch.warps):
@@ -117,7 +118,7 @@ def run_block(launch: Launch, at: tuple[int, int, int], limit: int = 1_000_000) 
 
 
 def _steps(launch, at, warp: Warp, shared: bytearray, limit: int) -> Iterator[None]:
-    """Runs up to each barrier, then to the end."""
+    """Run up to each barrier, then to the end."""
     machine = _Machine(launch, at, warp, shared)
     for _ in range(limit):
         here = warp.pc
@@ -172,7 +173,7 @@ class _Machine:
         self.launch, self.at, self.warp, self.shared = launch, at, warp, shared
 
     def step(self) -> bool:
-        """One instruction; whether it was a barrier."""
+        """Execute one instruction. Returns whether it was a barrier."""
         warp, memory = self.warp, self.launch.memory
         if warp.pc % 8:
             raise Failure(INSTRUCTION)

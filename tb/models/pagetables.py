@@ -1,6 +1,6 @@
-"""A page walk over tables in memory, from the public tables and nothing else (spec 6.1).
+"""Page walk over tables in memory, written only from the public formats (spec 6.1).
 
-Written without a look at the hardware or the driver: plain integers, bit positions as printed.
+Independent of the hardware and the driver: plain integers, with bit positions as published.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 __all__ = ["Fault", "Sparse", "Translation", "walk"]
 
 Load = Callable[[int], int | None]
-"""The 8 bytes at a physical address, None where the bus answers with an error."""
+"""Returns the 8 bytes at a physical address; None for a bus error."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A mapped address, and the page's size and permissions."""
+    """A mapped address, with the page's size and permissions."""
 
     pa: int
     page_bytes: int
@@ -25,12 +25,12 @@ class Translation:
 
 @dataclass(frozen=True)
 class Sparse:
-    """Reads give 0, writes are dropped."""
+    """Reads return 0, writes are dropped."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """FAULT_TYPE 0 … 15, and after how many entries were read."""
+    """FAULT_TYPE 0 … 15, and the number of entries read until then."""
 
     code: int
     reads: int
@@ -46,7 +46,7 @@ class _End(Exception):
 
 
 def walk(load: Load, memory_bytes: int, pdb: int, va: int) -> Translation | Sparse | Fault:
-    """Translate `va` with the tables whose PD3 lies at `pdb`."""
+    """Translate `va` with the tables whose PD3 is at `pdb`."""
     try:
         return _Walk(load, memory_bytes).run(pdb, va)
     except _End as end:
@@ -61,7 +61,7 @@ class _Walk:
         return _End(Fault(code, self.reads))
 
     def read(self, address: int, dwords: int = 2) -> int:
-        """An entry of 8 or 16 bytes, which is one read."""
+        """Read an entry of 8 or 16 bytes, which counts as one read."""
         self.reads += 1
         if address + 4 * dwords > self.memory_bytes:
             raise self.fault(REGION)
@@ -74,7 +74,7 @@ class _Walk:
         return value
 
     def table(self, aperture: int, volatile: int, address: int) -> int | None:
-        """Where the next table lies; None when there is none."""
+        """Address of the next table; None if there is none."""
         if aperture == 0:
             if volatile:
                 raise _End(Sparse())
@@ -99,7 +99,7 @@ class _Walk:
         return self.dual(dual, va)
 
     def dual(self, entry: int, va: int) -> Translation | Sparse:
-        """First the table of 64 KiB pages, then that of 4 KiB pages."""
+        """Check the table of 64 KiB pages first, then that of 4 KiB pages."""
         big, small = entry >> 1 & 3, entry >> 65 & 3
         if not big and not small:
             if entry >> 3 & 1 or entry >> 67 & 1:

@@ -1,4 +1,4 @@
-"""Reference model of tree pseudo-LRU, as textbooks have it (ASID-11)."""
+"""Reference model of tree pseudo-LRU, as in textbooks (ASID-11)."""
 
 from collections.abc import Hashable
 
@@ -8,9 +8,9 @@ __all__ = ["PseudoLru"]
 class PseudoLru:
     """Sets of `ways` places each, a power of two.
 
-    The nodes of a set's tree stand as in a heap, the root at 1, the places behind the last node.
-    Each points away from the half that was used last. A key that is new takes the lowest empty
-    place; without one, the place to which the tree points.
+    A set's tree is stored as a heap: its root is node 1, and the places follow the last node. Each
+    node points away from the half that was used last. A new key takes the lowest empty place; if
+    there is none, the place to which the tree points.
     """
 
     def __init__(self, ways: int, sets: int = 1) -> None:
@@ -19,7 +19,7 @@ class PseudoLru:
         self._points = [[1] * ways for _ in range(sets)]
 
     def access(self, key: Hashable, group: int = 0) -> bool:
-        """Use a key of the set `group`; whether it was there."""
+        """Use a key of the set `group`. Returns whether it was present."""
         places = self._places[group]
         hit = key in places
         if not hit:
@@ -29,7 +29,7 @@ class PseudoLru:
         return hit
 
     def remove(self, key: Hashable, group: int = 0) -> None:
-        """Empty the place of a key, if it has one."""
+        """Remove a key, if it is present."""
         self._places[group] = [None if one == key else one for one in self._places[group]]
 
     def _victim(self, group: int) -> int:

@@ -1,6 +1,6 @@
-"""Scheduling rules as checks of a trace; independent of how the hardware keeps them.
+"""Scheduling rules, checked on a trace independently of the hardware's implementation.
 
-Feed events in order to `Rules.see`; it raises `AssertionError` naming rule, cycle and channel.
+Pass events in order to `Rules.see`. It raises `AssertionError` with rule, cycle and channel.
 """
 
 from collections import defaultdict
@@ -14,14 +14,14 @@ __all__ = ["Rules"]
 
 _SEM_EXECUTE, _LAUNCH = 0x6C, 0x300
 _AFTER_COPIES = {0x1C, 0x20, 0x24, 0x34, 0x50, 0x6C, 0x78, 0x84}
-"""Host methods that take effect only when the channel's earlier copies have ended (COPY-4)."""
+"""Host methods that take effect only after the channel's earlier copies have ended (COPY-4)."""
 
 
 @dataclass
 class _Channel:
-    """What is known of one channel: SEM_* registers, copies under way, acquires since the last
-    start of a copy as (cycle, address), and those of counting semaphores that it has not itself
-    changed since."""
+    """State of one channel: SEM_* registers, number of running copies, acquires since the last
+    start of a copy as (cycle, address), and the acquired counting semaphores that the channel has
+    not changed since."""
 
     registers: dict[int, int] = field(default_factory=dict)
     running: int = 0
@@ -31,12 +31,13 @@ class _Channel:
 
 @dataclass
 class Rules:
-    """Checks one run from reset on.
+    """Checks one run, beginning at reset.
 
     Members
     -------
-    slots, counting : on-chip semaphores; the first of them that are counting semaphores.
-    engine_releases : semaphores that copy engines may write, whose values are taken as they come.
+    slots : number of on-chip semaphores.
+    counting : number of counting semaphores, which are the first ones.
+    engine_releases : semaphores that copy engines may write; their values are not checked.
     """
 
     slots: int
@@ -56,8 +57,8 @@ class Rules:
         self.model = SemaphoreMemory(self.slots, self.counting)
 
     def check(self, events: Iterable[trace.Event]) -> None:
-        """See all events. In one cycle the writes come first: what a semaphore holds in a cycle is
-        what the scheduler sees in it."""
+        """Check all events. Within a cycle, semaphore writes come first, as the scheduler sees the
+        values of the same cycle."""
         for event in sorted(
             events, key=lambda event: (event.cycle, not isinstance(event, trace.Semaphore))
         ):
@@ -95,7 +96,7 @@ class Rules:
         return (channel.registers.get(0x60, 0) & 0xFF) << 32 | channel.registers.get(0x5C, 0)
 
     def _operate(self, event: trace.Method, channel: _Channel) -> None:
-        """Replay an operation on chip; its write must be what the trace shows."""
+        """Replay an on-chip operation. Its write must be in the trace."""
         va, operation = self._address(channel), event.data & 7
         if not self.model.on_chip(va):
             return
@@ -129,7 +130,7 @@ class Rules:
         self._match()
 
     def _match(self) -> None:
-        """Host operations and writes come in the same order (COPY-1, COPY-9)."""
+        """Writes have the order of the host's operations (COPY-1, COPY-9)."""
         self.seen = [write for write in self.seen if write[0] not in self.engine_releases]
         self.expected = [write for write in self.expected if write[0] not in self.engine_releases]
         while self.expected and self.seen:
@@ -149,8 +150,9 @@ class Rules:
         )
 
     def _start(self, event: trace.Start) -> None:
-        """COPY-13: since the last acquire no other copy started on this engine; or, when the
-        channel waited for something else in between, its group of counting semaphores holds."""
+        """COPY-13: no other copy has started on this engine since the last acquire. If the channel
+        waited for something else in between, its group of counting semaphores must still be
+        zero."""
         channel = self.channels[event.channel]
         self.copies += 1
         if channel.acquired:

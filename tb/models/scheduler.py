@@ -1,7 +1,7 @@
-"""Floor, slices and choice of the channel to serve, from the scheduling rules of `hw/README.md`.
+"""Floor, slices and choice of the next channel, from the scheduling rules of `hw/README.md`.
 
-Cycle by cycle: `show` says what a cycle shows, `step` goes on to the next. A slice is the last
-cycle that belongs to it; nothing is counted down.
+The model is cycle-accurate: `show` returns the outputs of a cycle, `step` advances to the next. A
+slice is represented by its last cycle, not by a counter.
 """
 
 import math
@@ -15,16 +15,18 @@ PATIENCE = 127
 """Cycles that a channel with a reserved engine may stay longer (rule 4)."""
 
 STAMPS = 1 << 12
-"""Arrival stamps are compared modulo this."""
+"""Modulus of the comparison of arrival stamps."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """One cycle, as sets of channels where there is a bit per channel.
+    """Inputs of one cycle; sets of channels where the hardware has one bit per channel.
 
-    served : the channel that is being served, if one is.
-    take : the target is going to be served, from the next cycle on.
-    slice : of the channel that was taken in the cycle before.
+    Members
+    -------
+    served : the channel being served, or None.
+    take : the target will be served from the next cycle on.
+    slice : slice of the channel that was taken in the previous cycle.
     """
 
     ready: frozenset[int]
@@ -42,8 +44,8 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What one cycle shows; None: no channel. `stay` is None where it means nothing, since nobody
-    was served in the cycle before."""
+    """Outputs of one cycle; None for no channel. `stay` is None if it has no meaning, because no
+    channel was served in the previous cycle."""
 
     target: int | None
     candidate: int | None
@@ -58,9 +60,9 @@ class SchedulerModel:
 
     Members
     -------
-    now : cycles so far.
-    floor : who has the floor.
-    decided : how often each rule decided something, by name.
+    now : number of cycles so far.
+    floor : channel that holds the floor.
+    decided : number of decisions by each rule.
     """
 
     def __init__(self, channels: int) -> None:
@@ -76,18 +78,18 @@ class SchedulerModel:
         self._stay: bool | None = None
         self._waited = 0
         self._rivalled = False
-        # Above 16 channels the oldest is known a cycle later.
+        # Above 16 channels, the oldest is known one cycle later.
         self._oldest: deque[int | None] = deque([None] * (1 if channels <= 16 else 2))
 
     def show(self, now: Inputs) -> Outputs:
-        """What the cycle shows. `take` makes no difference."""
+        """Outputs of the cycle, which do not depend on `take`."""
         spent = self._holder_served(now) and self._over() and self._copies(now) and self._rivalled
         return Outputs(
             self._target(now), self._oldest[0], self._leave, self._stay, spent, self.floor
         )
 
     def step(self, now: Inputs) -> None:
-        """Go on to the next cycle."""
+        """Advance to the next cycle."""
         rivals, chosen = self._rivals(now), self._chosen(now)
         served, holder_served = now.served, self._holder_served(now)
         leave = served is not None and self._must_leave(now, chosen is not None)
@@ -106,19 +108,19 @@ class SchedulerModel:
         self._oldest.append(_oldest(candidates, now.stamps))
         self.now += 1
 
-    # -- rules 3 to 5: who is next -----------------------------------------------------------------
+    # -- rules 3 to 5: the next channel ------------------------------------------------------------
 
     def _rivals(self, now: Inputs) -> frozenset[int]:
         return now.ready - {self.floor}
 
     def _chosen(self, now: Inputs) -> int | None:
-        """Who was the oldest and still wants the pipeline, and has not got the floor nor is served
-        meanwhile."""
+        """The oldest channel, if it still requests the pipeline and meanwhile neither holds the
+        floor nor is being served."""
         oldest = self._oldest[0]
         return oldest if oldest in self._rivals(now) - {now.served} else None
 
     def _goes_on(self, now: Inputs) -> bool:
-        """The holder can proceed, and need not make room for another."""
+        """The holder can proceed, and does not have to make room for another channel."""
         return self.floor in now.ready and not (self._over() and self._rivals(now))
 
     def _target(self, now: Inputs) -> int | None:
@@ -131,18 +133,19 @@ class SchedulerModel:
         return self.now > self._last
 
     def _copies(self, now: Inputs) -> bool:
-        """The floor's holder has a copy under way."""
+        """The floor's holder has a copy running."""
         return self.floor in now.copying
 
     def _holder_served(self, now: Inputs) -> bool:
         return now.served is not None and now.served == self.floor
 
-    # -- rules 4 and 5: letting go -----------------------------------------------------------------
+    # -- rules 4 and 5: leaving ------------------------------------------------------------------
 
     def _must_leave(self, now: Inputs, other: bool) -> bool:
-        """Whether the served channel has to let go in the next cycle."""
+        """Whether the served channel has to leave in the next cycle."""
         if self._holder_served(now):
-            # It is known in a slice's last cycle, but of a renewed one not in its first.
+            # The end is known in the last cycle of a slice, but not in the first cycle of a renewed
+            # one.
             ends = self.now >= self._last and self.now != self._renewed_at
             return self._because("holder's slice", ends and other and not self._copies(now))
         back = self._because("holder is back", self.floor in now.ready and not self._over())
@@ -165,7 +168,7 @@ class SchedulerModel:
     # -- floor and slices --------------------------------------------------------------------------
 
     def _go_on(self, now: Inputs, rivalled: bool) -> None:
-        """Floor and slices of the next cycle."""
+        """Update floor and slices for the next cycle."""
         alone = self._holder_served(now) and not rivalled and not self._copies(now)
         if now.take:
             self._take(now)
@@ -184,8 +187,9 @@ class SchedulerModel:
             self._last, self._renewed_at = self.now + self._length, self.now + 1
 
     def _take(self, now: Inputs) -> None:
-        """The target gets the pipeline, and a guest's slice. A fresh slice begins, unless a copy of
-        the floor's holder runs or it goes on within its slice; another gets the floor with it."""
+        """The target gets the pipeline and a guest's slice. A new slice begins, with the floor for
+        the target, unless the holder of the floor has a copy running or continues within its
+        slice."""
         target = self._target(now)
         self._guest_last = math.inf
         if self._copies(now) or (target == self.floor and not self._over()):
@@ -196,7 +200,8 @@ class SchedulerModel:
 
 
 def _oldest(channels: frozenset[int], stamps: Sequence[int]) -> int | None:
-    """Whose stamp is the oldest; of equal ones the lowest channel. They lie within half a turn."""
+    """The channel with the oldest stamp, the lowest one if equal. Stamps span at most half the
+    modulus."""
     if not channels:
         return None
     middle = stamps[min(channels)] + STAMPS // 2

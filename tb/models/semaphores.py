@@ -1,7 +1,7 @@
 """Reference model of semaphores, on chip and in memory (HOST-4, COPY-12; spec page 60, 2.1, 2.2).
 
-Written from the specification with unbounded integers; it shares nothing with the hardware but the
-public numbers of operations and addresses.
+Written from the specification with unbounded integers. It shares only the public encodings of
+operations and addresses with the hardware.
 """
 
 from collections import defaultdict
@@ -22,11 +22,11 @@ ACQUIRES = frozenset({
 
 
 class Refused(Exception):
-    """An operation that changes nothing; its argument is the name of a `SemaphoreError`."""
+    """An operation that has no effect. The argument is the name of a `SemaphoreError`."""
 
 
 def acquire(operation: int, value: int, payload: int, bits: int) -> bool:
-    """Whether an acquire of `bits` passes on `value`."""
+    """Whether an acquire of `bits` bits passes on `value`."""
     size = 1 << bits
     value, payload = value % size, payload % size
     match operation:
@@ -46,7 +46,7 @@ def acquire(operation: int, value: int, payload: int, bits: int) -> bool:
 def reduce(
     reduction: int, value: int, payload: int, bits: int, unsigned: bool, counting: bool = False
 ) -> int:
-    """New value of `bits` after a reduction; Refused when there is none."""
+    """New value of `bits` bits after a reduction. Raises `Refused` if there is none."""
     size = 1 << bits
     value, payload = value % size, payload % size
 
@@ -84,12 +84,12 @@ def reduce(
 
 @dataclass
 class SemaphoreMemory:
-    """Every semaphore that exists: `slots` on chip, and all other memory.
+    """All semaphores: `slots` on chip, and those in memory.
 
     Members
     -------
-    slots : semaphores built.
-    counting : the first of them, which are checked against underflow and overflow.
+    slots : number of on-chip semaphores.
+    counting : how many of the first are checked for underflow and overflow.
     values, stamps : 64-bit payload and timestamp of each slot.
     memory : bytes outside the window, by (ASID, address); missing ones are 0.
     """
@@ -105,7 +105,7 @@ class SemaphoreMemory:
         self.stamps = [0] * self.slots
 
     def zero(self, count: int) -> int:
-        """Bit i: the low 32 bits of semaphore i are 0, for the first `count`."""
+        """Bit i is 1 if the low 32 bits of semaphore i are 0, for the first `count` semaphores."""
         return sum((value % (1 << 32) == 0) << i for i, value in enumerate(self.values[:count]))
 
     def execute(
@@ -121,7 +121,7 @@ class SemaphoreMemory:
         asid: int = 0,
         now: int = 0,
     ) -> tuple[bool, str]:
-        """Do one operation; `now` is what a timestamp gets.
+        """Execute an operation. `now` is the value for a timestamp.
 
         Returns whether it passed (took effect), and the name of a `SemaphoreError`.
         """
@@ -155,7 +155,7 @@ class SemaphoreMemory:
         wide: bool = False,
         timestamp: bool = False,
     ) -> str:
-        """Name of the `SemaphoreError` of an operation that is refused whatever the value is."""
+        """Name of the `SemaphoreError` of an operation that is refused regardless of the value."""
         bits = 64 if wide else 32
         try:
             if operation == SemOp.REDUCTION:
@@ -176,13 +176,13 @@ class SemaphoreMemory:
         return WINDOW_BASE <= va < WINDOW_BASE + WINDOW_BYTES
 
     def read(self, va: int, bits: int, asid: int = 0) -> int:
-        """`bits` of payload at `va`."""
+        """`bits` bits of the payload at `va`."""
         if self.on_chip(va):
             return self.values[self._slot(va)] % (1 << bits)
         return sum(self.memory[asid, va + i] << 8 * i for i in range(bits // 8))
 
     def write(self, va: int, value: int, bits: int, asid: int = 0) -> None:
-        """Set `bits` of payload at `va`; the others stay."""
+        """Set `bits` bits of the payload at `va`; the others do not change."""
         if self.on_chip(va):
             slot = self._slot(va)
             self.values[slot] += value - self.values[slot] % (1 << bits)

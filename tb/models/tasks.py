@@ -1,6 +1,6 @@
-"""What a task record asks for, and what is wrong with it: spec page 60 section 5.3 and appendix A.
+"""Meaning of a task record, and its errors: spec page 60 section 5.3 and appendix A.
 
-Bit positions are written here anew, so that they are compared with those of the design.
+Bit positions are written independently of the design, so that tests compare them.
 """
 
 from collections.abc import Mapping
@@ -59,12 +59,12 @@ FOREIGN = (
     "mask_low",
     "mask_high",
 )
-"""What the machine does not have."""
+"""Fields of features that the machine does not have."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What an SM has."""
+    """Resources of an SM."""
 
     warps: int
     registers: int
@@ -73,7 +73,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Task:
-    """What a legal record asks for; registers and shared memory in units of 128 and 1024."""
+    """Contents of a legal record; registers in units of 128, shared memory in units of 1024."""
 
     priority: int
     barrier: bool
@@ -97,7 +97,7 @@ def record(**fields: int) -> int:
 
 
 def record_of(launch: Mapping[str, Any], **fields: int) -> int:
-    """The record of a launch, as `tb.sm.jobs.Job.launch` describes it; `fields` go before."""
+    """The record of a launch as described by `tb.sm.jobs.Job.launch`; `fields` take precedence."""
     x, y, z = launch["grid"]
     width, height, depth = launch["block"]
     program, constants = launch["program"], launch["constants"]
@@ -125,11 +125,12 @@ def record_of(launch: Mapping[str, Any], **fields: int) -> int:
 def judge(
     word: int, machine: Machine, entered: bool = False, decrements: bool = False
 ) -> Task | int | None:
-    """The task, or the SKEDCHECK number of the first thing that is wrong, or None when the record
-    is not of this version or asks for what is not modelled.
+    """The task of a record; or the SKEDCHECK number of its first error; or None if it has another
+    version or uses features that are not modelled.
 
     `entered`: the task has been accepted before. `decrements`: its dependence counter is about to
-    go down. Where a queue goes on does not stand in the record: `first` and `blocks` are 0.
+    be decremented. The record does not tell where a queue continues; then `first` and `blocks` are
+    0.
     """
     of = {name: word >> low & (1 << width) - 1 for name, (low, width) in FIELDS.items()}
     grid = of["grid_x"], of["grid_y"], of["grid_z"]

@@ -1,4 +1,4 @@
-"""What a warp of the timing core does, from its published description (`hw/sm/README.md`)."""
+"""Behaviour of a warp of the timing core, from its published description (`hw/sm/README.md`)."""
 
 import struct
 from dataclasses import astuple, dataclass
@@ -9,7 +9,7 @@ U32 = 0xFFFF_FFFF
 
 
 def mixed(number: int, warp: int) -> int:
-    """32 bits from a block's number and that of a warp in it."""
+    """32 bits derived from the number of a block and of a warp in it."""
     x = (number * 64 + warp) & U32
     x = (x + (x << 10)) & U32
     x ^= x >> 6
@@ -31,11 +31,11 @@ class Timing:
     warp_bytes: int = 0
 
     def record(self) -> bytes:
-        """Its 32 bytes."""
+        """The record as 32 bytes."""
         return struct.pack("<HHIQIIII", *astuple(self))
 
     def computes(self, number: int, warp: int) -> int:
-        """Cycles before the first access, and after each."""
+        """Cycles before the first access, and after each access."""
         return self.cycles + (mixed(number, warp) & self.spread) & U32
 
     def at(self, number: int, warp: int, access: int) -> int:
@@ -45,5 +45,5 @@ class Timing:
 
     @staticmethod
     def pattern(number: int, warp: int, access: int) -> bytes:
-        """What a store writes in every 8 bytes."""
+        """The value that a store writes to each 8 bytes."""
         return struct.pack("<IHBB", number, access, warp, 0x80)
