@@ -1,10 +1,10 @@
-"""Mutants of `hw` and `driver`: small wrong changes of the source that some test has to notice.
+"""Mutants of `hw` and `driver`: small errors in the source that a test has to detect.
 
     make mutate ARGS='[--sample N] [--seed N] [--jobs N] [--proofs] [--list] PATH[:LINE] ...'
 
-`sites` finds them in the syntax tree, `switch` holds both versions of a place when it runs. A
-mutant of the hardware is an arm of a multiplexer that a plusarg selects, so all mutants of a unit
-are in one simulation; one that changes the elaboration itself is built anew. `plugin` loads the
-changed sources into pytest, `run` tries one mutant after the other with the tests of its unit
-(`units.toml`). Survivors that are no hole in the tests stand in `explained.toml`, with the reason.
+`sites` finds them in the syntax tree. `switch` contains both versions of a place at run time. A
+hardware mutant is an input of a multiplexer that a plusarg controls, so all mutants of a unit are
+in one build; a mutant that changes the elaboration is built separately. `plugin` loads the changed
+sources into pytest. `run` runs the tests of a unit (`units.toml`) for one mutant after another.
+Survivors that do not show a gap in the tests are listed in `explained.toml`, with the reason.
 """

@@ -10,7 +10,7 @@ from signalbox.tb.runner import choose_seed
 
 
 def main() -> int:
-    """0 when every mutant was killed or is explained."""
+    """Returns 0 if every mutant was killed or is explained."""
     parser = argparse.ArgumentParser(prog=program("signalbox.tb.mutation"), description=__doc__)
     parser.add_argument("paths", nargs="+", metavar="PATH[:LINE]")
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many of them only")

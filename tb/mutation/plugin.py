@@ -1,8 +1,8 @@
-"""Loads changed sources instead of those of `hw` and `driver`; for pytest (`-p`) and for proofs.
+"""Loads changed sources of `hw` and `driver`; for pytest (`-p`) and for proofs.
 
-The environment says what: `SIGNALBOX_MUTANTS` is a file with the active mutants (JSON: of each
-source file, the number within it to that at run time), `SIGNALBOX_REACHED` one that takes the
-numbers of those that the run came to, a line for each design.
+Environment: `SIGNALBOX_MUTANTS` names a JSON file with the active mutants, which maps for each
+source file the number within the file to the number at run time. `SIGNALBOX_REACHED` names a file
+for the numbers of the mutants that the run reached, one line per design.
 """
 
 import importlib.abc
@@ -26,7 +26,7 @@ from signalbox.tb.mutation.sites import changed
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Compiles a changed source; nothing of it is kept."""
+    """Compiles a changed source without caching."""
 
     def __init__(self, name: str, path: str, active: dict[int, int]) -> None:
         super().__init__(name, path)
@@ -74,8 +74,8 @@ def _install() -> None:
 
 
 def _switch_hardware(active: str) -> None:
-    """Let exported designs have the switch, and simulations turn it. `active` : what differs from
-    the source."""
+    """Add the switch to exported designs, and its plusarg to simulations. `active` : description of
+    the changes, for the cache key."""
     from signalbox.hw import export  # after the finder
     from signalbox.tb import exports, runner
 
@@ -109,7 +109,7 @@ def _switch_hardware(active: str) -> None:
 
     def with_plusarg(*arguments: Any, plusargs: Sequence[str] = (), **options: Any) -> Path:
         chosen = [*plusargs, f"+mutant={switch.ALIVE}"]
-        # As one: no plusarg reaches models of their own.
+        # Not apart, as plusargs do not reach separate models.
         return simulate(*arguments, plusargs=chosen, **options | {"apart": False})
 
     export.Fragment = types.SimpleNamespace(get=with_number)  # type: ignore[assignment]
@@ -118,7 +118,7 @@ def _switch_hardware(active: str) -> None:
 
 
 def _elaborated() -> bool:
-    """The mutant changes the elaboration."""
+    """Whether the mutant changes the elaboration."""
     return os.environ.get("SIGNALBOX_MUTANT_ELABORATED", "0") == "1"
 
 
@@ -129,23 +129,23 @@ def _note(kind: str, numbers: Sequence[object]) -> None:
 
 
 def _seconds() -> dict[str, float]:
-    """Of each test without a mutant, as far as is known."""
+    """Duration of each test without a mutant, as far as known."""
     file = Path(os.environ.get("SIGNALBOX_SECONDS", ""))
     return json.loads(file.read_text()) if file.is_file() else {}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The quickest first."""
+    """Run the shortest tests first."""
     seconds = _seconds()
     items.sort(key=lambda item: seconds.get(item.name, 0.0))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that a mutant keeps from ending."""
+    """Fail a test that does not end because of a mutant."""
     if switch.ALIVE and item.name in (seconds := _seconds()):
-        spare = 60 if _elaborated() else 15  # a design may have to be built
+        spare = 60 if _elaborated() else 15  # includes a possible build
         signal.alarm(round(spare + 4 * seconds[item.name]))
     try:
         return (yield)

@@ -1,7 +1,7 @@
-"""One proof of a design with the mutant that is alive: python -m signalbox.tb.mutation.prove NAME.
+"""One proof with the active mutant: python -m signalbox.tb.mutation.prove NAME.
 
-Exit status 1 unless it passes, as with `make prove`: also when induction fails without a
-counterexample.
+The exit status is 1 unless the proof passes, as with `make prove`; also if induction fails without
+a counterexample.
 """
 
 import sys

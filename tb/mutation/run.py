@@ -1,4 +1,4 @@
-"""Try mutants with the tests of their unit, then with its proofs."""
+"""Runs the tests of a unit, then its proofs, for each mutant."""
 
 import json
 import os
@@ -24,12 +24,12 @@ FOLDER = SIM_BUILD / "mutation"
 HERE = Path(__file__).parent
 
 FATES = ("killed", "proof", "explained", "unreached", "survived")
-"""A test failed; a proof failed; explained; its place is in no design of the tests; none of it."""
+"""A test failed; a proof failed; explained; in no design of the tests; none of these."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Sources below a path, the tests and the starts of the names of the proofs that they have."""
+    """Sources below a path, with their tests and the prefixes of the names of their proofs."""
 
     sources: str
     tests: tuple[str, ...]
@@ -38,7 +38,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant (`FATES`), and the test or reason."""
+    """Fate of a mutant (one of `FATES`), with the test or the reason."""
 
     mutant: Mutant
     fate: str
@@ -48,7 +48,8 @@ class Result:
 
 @dataclass(frozen=True)
 class _Baseline:
-    """Run of a unit's tests without a mutant: seconds, and mutants that it came to by kind."""
+    """A run of a unit's tests without a mutant: its seconds, and the mutants that it reached, by
+    kind."""
 
     seconds: float
     reached: Mapping[str, frozenset[int]]
@@ -60,7 +61,7 @@ def units() -> list[Unit]:
 
 
 def unit_of(file: str) -> Unit:
-    """Raises `ValueError` for a file that has none."""
+    """The unit of a source file. Raises `ValueError` if there is none."""
     fitting = [unit for unit in units() if file.startswith(unit.sources)]
     if not fitting:
         raise ValueError(f"{file} belongs to no unit of units.toml")
@@ -68,9 +69,9 @@ def unit_of(file: str) -> Unit:
 
 
 def find(paths: Iterable[str]) -> list[Mutant]:
-    """Mutants of files, folders, or of one line of a file (`FILE:LINE`).
+    """Mutants of files or folders, or of one line of a file (`FILE:LINE`).
 
-    Raises `ValueError` for a path that names no source.
+    Raises `ValueError` for a path without sources.
     """
     found = []
     for path in paths:
@@ -86,13 +87,13 @@ def find(paths: Iterable[str]) -> list[Mutant]:
 
 
 def sample(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """`count` of them, or all if there are fewer, in order of the sources."""
+    """`count` random mutants in source order; all if there are fewer."""
     chosen = random.Random(seed).sample(range(len(found)), min(count, len(found)))
     return [found[n] for n in sorted(chosen)]
 
 
 def run(chosen: Sequence[Mutant], *, seed: int, jobs: int, proofs: bool) -> list[Result]:
-    """Try each mutant; prints its fate as soon as it is known."""
+    """Try each mutant, printing each fate when it is known."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     results = []
     by_unit: dict[Unit, list[Mutant]] = {}
@@ -111,7 +112,7 @@ def run(chosen: Sequence[Mutant], *, seed: int, jobs: int, proofs: bool) -> list
 
 
 class _Campaign:
-    """Mutants of one unit, numbered from 1 in the order given."""
+    """Mutants of one unit, numbered from 1 in the given order."""
 
     def __init__(self, unit: Unit, group: Sequence[Mutant], seed: int) -> None:
         self._unit, self._group = unit, group
@@ -131,9 +132,9 @@ class _Campaign:
         }
 
     def prepare(self, jobs: int) -> None:
-        """Build everything, and run it without a mutant.
+        """Build everything and run the tests without a mutant.
 
-        Raises `RuntimeError` when tests fail as they are.
+        Raises `RuntimeError` if a test fails.
         """
         seen, junit = FOLDER / f"{self._name}-reached.txt", FOLDER / f"{self._name}.xml"
         seen.unlink(missing_ok=True)
@@ -162,7 +163,7 @@ class _Campaign:
         print(f"{self._unit.sources}: passed in {time.monotonic() - began:.0f} s")
 
     def test(self, number: int) -> Result:
-        """Until the first test that fails."""
+        """Run the tests until one fails."""
         mutant = self._group[number - 1]
         hardware = number in self._base.reached["hardware"]
         began = time.monotonic()
@@ -184,7 +185,7 @@ class _Campaign:
         return self._told(Result(mutant, "killed", why, seconds))
 
     def prove(self, number: int, before: Result) -> Result:
-        """With the proofs of the unit, until the first that fails."""
+        """Run the proofs of the unit until one fails."""
         names = [name for name in _proofs() if name.startswith(self._unit.proofs)]
         env = {**self._env, "SIGNALBOX_MUTANT": str(number), "SIGNALBOX_MUTANT_BUILT": "1"}
         began = time.monotonic()
@@ -213,7 +214,7 @@ class _Campaign:
             "--tb",
             "line",
         ]
-        chosen = ["-k", "not icarus and not apart"]  # no plusarg reaches models of their own
+        chosen = ["-k", "not icarus and not apart"]  # plusargs do not reach separate models
         command = [sys.executable, "-m", "pytest", *self._unit.tests, *options, *chosen, *arguments]
         return run_limited(command, env, log, limit)
 
@@ -226,7 +227,7 @@ class _Campaign:
 
 
 def report(results: Sequence[Result], seed: int) -> str:
-    """Score per file, and every mutant that is neither killed nor explained."""
+    """Score of each file, and each mutant that is neither killed nor explained."""
     counts: dict[str, Counter[str]] = {}
     for result in results:
         counts.setdefault(result.mutant.file, Counter())[result.fate] += 1
@@ -253,7 +254,7 @@ def _score(counts: Counter[str]) -> str:
 
 
 def explanations() -> dict[tuple[str, str, str], str]:
-    """Why a mutant is no hole, by file, text of the line and change."""
+    """Reasons why mutants do not show a gap, by file, text of the line and change."""
     read = tomllib.loads((HERE / "explained.toml").read_text()).get("mutant", [])
     return {(one["file"], one["text"], one["change"]): one["why"] for one in read}
 

@@ -1,4 +1,4 @@
-"""Places in a source file that can be changed, and the source with both versions of each."""
+"""Finds mutable places in a source file, and generates the source with both versions of each."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["RUNTIME", "Mutant", "changed", "mutants"]
 
 RUNTIME = "_mutation_switch"
-"""Name by which changed sources know `tb.mutation.switch`."""
+"""Name of `tb.mutation.switch` in changed sources."""
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -40,8 +40,14 @@ _CONDITIONS = {"If", "Elif"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """`number` : within its file, in order of the source. `line` : of the original, `text` of which
-    the mutant changes as `change` says."""
+    """A mutant of a source file.
+
+    Members
+    -------
+    number : within its file, in source order.
+    line, text : line in the original, and its text.
+    change : description of the change.
+    """
 
     file: str
     number: int
@@ -65,7 +71,8 @@ def mutants(file: str, source: str) -> list[Mutant]:
 
 
 def changed(path: Path, active: Mapping[int, int]) -> ast.Module:
-    """Source with the mutants `active`: the number within the file to that at run time."""
+    """The source with the mutants in `active`, which maps numbers within the file to numbers at run
+    time."""
     tree = _Sites(active).visit(ast.parse(path.read_text()))
     place = next(
         (n for n, one in enumerate(tree.body) if not _first(one)),
@@ -78,13 +85,13 @@ def changed(path: Path, active: Mapping[int, int]) -> ast.Module:
 
 
 def _first(statement: ast.stmt) -> bool:
-    """What has to stay at the start of a module."""
+    """Whether a statement has to stay at the start of a module."""
     text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return text or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
 
 
 class _Sites(ast.NodeTransformer):
-    """Numbers the mutants in the order in which it meets them; puts in those that are active."""
+    """Numbers mutants in the order of traversal, and inserts the active ones."""
 
     def __init__(self, active: Mapping[int, int]) -> None:
         self.found: list[tuple[int, str]] = []
@@ -93,11 +100,11 @@ class _Sites(ast.NodeTransformer):
         self._domain: str | None = None
 
     def _take(self, node: ast.AST, change: str) -> int | None:
-        """Count a mutant; its number at run time, if it is active."""
+        """Count a mutant. Returns its number at run time if it is active."""
         self.found.append((getattr(node, "lineno", 0), change))
         return self._active.get(len(self.found) - 1)
 
-    # Where nothing is changed
+    # Places without mutants
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self._functions += 1
@@ -190,7 +197,8 @@ class _Sites(ast.NodeTransformer):
         return self._decided(node)
 
     def _decided(self, node: ast.If | ast.IfExp) -> ast.AST:
-        """A decision of Python; comparisons and the like are mutants already."""
+        """Mutate a decision in Python, if it is a plain name; comparisons etc. already have
+        mutants."""
         plain = isinstance(node.test, ast.Name | ast.Attribute | ast.Subscript)
         self.generic_visit(node)
         if plain:
@@ -239,7 +247,7 @@ class _Sites(ast.NodeTransformer):
             arguments: list[ast.expr] = [ast.Constant(number), target, node.args[0]]
             node.args[0] = ast.Call(_runtime(kept), arguments, [])
 
-    # Constants that are no operand: of widths, ranges, slices, initial values
+    # Constants that are not operands: widths, ranges, slices, initial values
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return node
@@ -303,7 +311,7 @@ class _Sites(ast.NodeTransformer):
         variants: "list[tuple[str, _Variant]]",
         function: str = "pick",
     ) -> ast.expr:
-        """The value of `original`, or of an active variant."""
+        """Insert a choice between `original` and its active variants."""
         numbered = [(self._take(node, change), make) for change, make in variants]
         active = [(number, make) for number, make in numbered if number is not None]
         if not active:
@@ -319,7 +327,7 @@ class _Sites(ast.NodeTransformer):
 
 
 _Variant = Callable[..., ast.expr]
-"""An expression of its operands."""
+"""An expression, as a function of its operands."""
 
 
 def _listed(node: object) -> list[ast.stmt]:
@@ -368,7 +376,7 @@ def _name(node: ast.AST) -> str:
 
 
 def _domain(target: ast.expr) -> str | None:
-    """Domain of `m.d.sync`, `m.d[domain]`; None for what is no such thing."""
+    """Domain of `m.d.sync` or `m.d[domain]`; None for other targets."""
     if isinstance(target, ast.Attribute):
         inner, name = target.value, target.attr
     elif isinstance(target, ast.Subscript):

@@ -1,7 +1,7 @@
-"""Both versions of a place, at run time of a changed source.
+"""Both versions of a place, while a changed source runs.
 
-Which mutant is alive says the environment, once for a process; or, in hardware, the plusarg
-`+mutant=N` of the simulation. 0 is none.
+The environment selects the active mutant, once per process. In hardware, the plusarg `+mutant=N` of
+the simulation selects it. 0 selects none.
 """
 
 import os
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 ALIVE = int(os.environ.get("SIGNALBOX_MUTANT", "0"))
-"""Number of the mutant that is alive."""
+"""Number of the active mutant."""
 
 BUILT = os.environ.get("SIGNALBOX_MUTANT_BUILT", "0") == "1"
-"""Hardware is elaborated with the mutant in it, without a switch: for proofs."""
+"""Whether hardware is elaborated with the mutant only, without a switch; for proofs."""
 
 NUMBER = Signal(24, name="mutant")
-"""In hardware: number of the mutant that is alive."""
+"""Number of the active mutant, in hardware."""
 
 PORT = "number"
 MODULE = """
@@ -43,7 +43,7 @@ endmodule
 """SystemVerilog that drives `NUMBER`."""
 
 reached: dict[str, set[int]] = {"hardware": set(), "python": set()}
-"""Mutants whose place was executed, by what it is there."""
+"""Mutants whose place was executed, separately for hardware and Python."""
 
 
 def pick(
@@ -51,7 +51,7 @@ def pick(
     operands: tuple[Any, ...],
     *variants: tuple[int, Callable[..., Any]],
 ) -> Any:
-    """`original` of the operands, or the variant that is alive."""
+    """`original` applied to the operands, or the active variant."""
     result = original(*operands)
     hardware = isinstance(result, Value | ValueCastable)
     for number, make in variants:
@@ -67,7 +67,7 @@ def pick(
 def value(
     original: Callable[[], int], operands: tuple[()], variant: tuple[int, Callable[[], int]]
 ) -> Any:
-    """A constant that is assigned."""
+    """A constant in an assignment."""
     number, make = variant
     if BUILT:
         return pick(original, operands, variant)
@@ -76,12 +76,12 @@ def value(
 
 
 def held(number: int, target: Any, given: Any) -> Any:
-    """`given`, or what `target` is."""
+    """`given`, or the current value of `target`."""
     return _kept(number, given, target)
 
 
 def unassigned(number: int, target: Any, given: Any) -> Any:
-    """`given`, or what `target` is when nothing is assigned."""
+    """`given`, or the value of `target` without an assignment."""
     return _kept(number, given, target.init if isinstance(target, Signal) else 0)
 
 
@@ -97,7 +97,7 @@ def _kept(number: int, given: Any, other: Any) -> Any:
 
 
 def unless(number: int, m: Module) -> AbstractContextManager[None]:
-    """Statements that the mutant leaves out."""
+    """A block for statements that the mutant omits."""
     if BUILT:
         return m.If(number != ALIVE)
     reached["hardware"].add(number)
@@ -105,11 +105,12 @@ def unless(number: int, m: Module) -> AbstractContextManager[None]:
 
 
 def _switched(number: int, original: Any, make: Callable[[], Any]) -> Any:
-    """Of the shape of `original`; itself if the variant makes no sense."""
+    """A switch with the shape of `original`; only `original` if the variant is not valid
+    hardware."""
     shape, whole = original.shape(), Value.cast(original)
     try:
         mutated = Value.cast(make())
-    except Exception:  # of whatever kind: no hardware can be made of it
+    except Exception:  # any kind, if the variant is not valid hardware
         return original
     reached["hardware"].add(number)
     chosen = Mux(NUMBER == number, mutated, whole)[: len(whole)]

@@ -1,4 +1,4 @@
-"""Mutants are found, they live when they are told to, and nothing else changes."""
+"""Mutants are found and can be activated individually, and nothing else changes."""
 
 import ast
 import json
@@ -47,7 +47,7 @@ def build(m, enable, kind, count, some, second):
 
 
 def test_what_is_found() -> None:
-    """In Python: nothing of annotations, defaults, texts and what stands outside of functions."""
+    """Annotations, defaults, strings and code outside functions have no mutants."""
     assert [(one.line, one.change) for one in mutants("f.py", PYTHON)] == [
         (8, "not negated"),
         (8, "Eq to NotEq"),
@@ -83,7 +83,7 @@ def test_what_is_found_in_hardware() -> None:
 
 
 def test_one_alone_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of Python: each changes what it says, and none is alive at first."""
+    """In Python, each mutant changes the result, and without an active one it is the original's."""
     count = len(mutants("f.py", PYTHON))
     f = _loaded(tmp_path, PYTHON, count)["f"]
 
@@ -100,7 +100,7 @@ def test_one_alone_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_switch_in_hardware(tmp_path: Path) -> None:
-    """All in one design; 0 is the original."""
+    """In hardware, one design contains all mutants; 0 selects the original."""
     count = len(mutants("f.py", HARDWARE))
     original: dict[str, Any] = {}
     exec(HARDWARE, original)
@@ -135,7 +135,7 @@ def test_units() -> None:
 
 
 def test_explanations_are_of_mutants() -> None:
-    """None is left over when its line has changed."""
+    """Each explanation still matches a mutant."""
     read = run.explanations()
     known = {
         (m.file, m.text, m.change) for file in {key[0] for key in read} for m in run.find([file])
