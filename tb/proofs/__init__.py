@@ -1,1 +1,1 @@
-"""Proofs: `python -m signalbox.tb.proofs.run`; one module per unit, each with its `PROOFS`."""
+"""Proofs: `python -m signalbox.tb.proofs.run`. One module per unit, with its proofs in `PROOFS`."""

@@ -1,4 +1,4 @@
-"""Proof that blocks whose warps wait for each other become wholly resident (PLACE-26)."""
+"""Proof that blocks whose warps wait for each other become fully resident (PLACE-26)."""
 
 from typing import Any
 from unittest.mock import patch
@@ -29,11 +29,11 @@ CONFIG = Config(
 
 
 class BarrierProof(Proof):
-    """The block table may be anything that does what `sm.choice` shows. `owed`: warps of blocks
-    with a barrier that have begun, not yet started.
+    """The block table may behave in any way that `sm.choice` allows. `owed` counts the warps that
+    have not started, of blocks with a barrier that have begun.
 
-    So each of these has all its warps after at most 2 · (hardware warps - 1) more starts of any
-    warps, and none of them waits for anything but the core.
+    It follows that each such block has all its warps after at most 2 · (hardware warps - 1) further
+    starts of any warps, and that these warps wait only for the core.
     """
 
     name = "sm.barrier"
@@ -81,13 +81,13 @@ class BarrierProof(Proof):
 
     @staticmethod
     def _free(m: Module, port: Any, name: str) -> None:
-        """What the other side of a stream drives may be anything."""
+        """Leave the inputs of a stream from its other end unconstrained."""
         for path, member, signal in port.signature.flatten(port):
             if member.flow is In:
                 arbitrary(m, signal, f"{name}_{'_'.join(map(str, path))}")
 
     def _table(self, m: Module) -> None:
-        """What is known of the block table (see `sm.choice`)."""
+        """The known properties of the block table (see `sm.choice`)."""
         blocks, owed, go = self._blocks, self._owed, self._dut._go
         urgent, whole = blocks.urgent, blocks.whole
         quiet = Signal(name="quiet")
@@ -104,14 +104,14 @@ class BarrierProof(Proof):
             Assume(~self._mine | ~Value.cast(urgent.takes).any()),
             Assume(urgent.takes.warps == Mux(self._mine, 0, Mux(needs.barrier, needs.warps, 1))),
             Assume(blocks.going.takes.warps == 1),
-            # Who has begun and waits is owed a warp; who is owed one is chosen.
+            # A begun block that waits is owed a warp, and a block that is owed a warp is chosen.
             Assume(owed >= mine + whole.valid),
             Assume(~urgent.valid | (owed == 0) | mine | whole.valid | go.any()),
             Assume(~whole.valid | whole.block.needs.barrier),
         ]
 
     def _pick(self, m: Module) -> None:
-        """A free hardware warp is found at once, unless one was started just before."""
+        """A free hardware warp is found at once, except in the cycle after a start."""
         warps, before = self._warps, Signal(WARPS, init=(1 << WARPS) - 1, name="free_before")
         started = Signal(name="started")
         m.d.sync += [before.eq(warps.free), started.eq(warps.start.valid)]
@@ -123,8 +123,8 @@ class BarrierProof(Proof):
         ]
 
     def _turns(self, m: Module, starts: Value) -> None:
-        """Of two warps that start while one is owed, one is; and one starts when the core has taken
-        what was offered."""
+        """Of two warps that start while a warp is owed, one is an owed warp; and a warp starts when
+        the core has taken the previous one."""
         urgent, overtaken = self._blocks.urgent, self._blocks.overtaken
         able, could, started = Signal(name="able"), Signal(name="could"), Signal(name="just")
         go, others = self._dut._go, Signal(name="another_started")

@@ -1,4 +1,4 @@
-"""Proofs of where blocks are between the opening of a row and its end (PLACE-7, ASID-25)."""
+"""Proofs of the location of blocks between the opening and the end of a row (PLACE-7, ASID-25)."""
 
 from typing import Any
 
@@ -31,9 +31,8 @@ AMOUNT = 5  # bits of a count of blocks on SMs
 
 
 class BlocksProof(Proof):
-    """For any row, chosen by the solver. The kernel that is served may be any one whose blocks are
-    not all distributed. An SM gives a block's slot back at any moment, and offers the block's end
-    from then on."""
+    """For any row, chosen by the solver. Any kernel with undistributed blocks may be served. An SM
+    may free a block's slot at any time, and offers the block's end from then on."""
 
     name = "work.blocks"
     shows = (
@@ -83,7 +82,8 @@ class BlocksProof(Proof):
         self._away(m)
 
     def _specify(self, m: Module) -> None:
-        """What the task unit asks of the row, one thing after the other, and what is left then."""
+        """Requests of the task unit for the row, one at a time, and the number of remaining
+        blocks."""
         port, row, left = self._dut.port, self._row, self._left
         numbers = {
             "open": port.open.p.row, "add": port.add.p.row, "stop": port.stop.payload,
@@ -125,7 +125,7 @@ class BlocksProof(Proof):
         self._stop(m, changes)
 
     def _stop(self, m: Module, changes: Value) -> None:
-        """What is told of a row that was stopped is what it had."""
+        """The reported count of a stopped row is its number of remaining blocks."""
         told, then = self._dut.port.stopped, Signal(32, name="left_then")
         mine = told.valid & (told.p.row == self._row)
         with m.If(changes):
@@ -139,7 +139,7 @@ class BlocksProof(Proof):
             ]
 
     def _request(self, m: Module) -> None:
-        """Of the request under way."""
+        """Properties of the current request."""
         asks, held, told = self._requests, self._held, self._dut.port.stopped
         under_way = asks.reads.valid | asks.change.valid
         mine = under_way & (held.row == self._row)
@@ -158,7 +158,7 @@ class BlocksProof(Proof):
         ]
 
     def _decide(self, m: Module) -> None:
-        """Which row a block is taken of."""
+        """Properties of the row from which a block is taken."""
         dut, batch, row, steps = self._dut, self._batch, self._row, self._dut._steps
         begins = steps[0]
         m.d.comb += [
@@ -177,10 +177,10 @@ class BlocksProof(Proof):
                 ]
 
     def _room(self, m: Module, choice: Any) -> None:
-        """An SM that is chosen has a slot, and has taken its last block."""
+        """A chosen SM has a slot, and has received its previous block."""
         dut, batch = self._dut, self._batch
         for n, (row, link) in enumerate(zip(dut.rows, dut.sm, strict=True)):
-            # What comes free is known too late for the counts of rows to grow by it.
+            # Freed slots are known too late for the row counts to increase by them.
             slots = row.blocks + Mux(self._collect.o.valid, 0, self._leaving[n])
             room = slots < SLOTS
             best = (choice.best.rank != Rank.NONE) & (choice.number == n)
@@ -192,7 +192,7 @@ class BlocksProof(Proof):
             ]
 
     def _number(self, m: Module) -> None:
-        """What the table keeps of the row."""
+        """Contents of the table for the row."""
         numbering, row, left, rams = self._dut.numbering, self._row, self._left, self._rams
         m.d.comb += [port.addr.eq(row) for port in rams.values()]
         fresh = numbering._fresh.bit_select(row, 1)
@@ -244,8 +244,8 @@ class BlocksProof(Proof):
                 m.d.comb += Assert(count == away)
 
     def _sm(self, m: Module, n: int, row: Any, link: Any) -> tuple:
-        """One SM: the blocks of the row that are offered to it, that it has, and whose end is on
-        its way; and all of these."""
+        """Blocks of one SM: those of the row that are offered to it, are on it, or whose end is on
+        its way; and all with their end on its way."""
         every, mine = Signal(AMOUNT, name=f"every_{n}"), Signal(AMOUNT, name=f"mine_{n}")
         all_leave, leave = self._leaving[n], Signal(AMOUNT, name=f"leave_{n}")
         is_mine = anything(m, 1, f"frees_mine_{n}")

@@ -1,4 +1,4 @@
-"""Proofs of the moment in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
+"""Proofs of the cycle in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ LEVELS = 2  # bits of a step: 3 is A, 2 is B, 1 is C, 0 is none
 
 
 class CommitProof(Proof):
-    """Any kernel may be served in any cycle, and SMs give back what they have at any moment."""
+    """Any kernel may be served in any cycle, and SMs may free resources at any time."""
 
     name = "work.commit"
     shows = (
@@ -37,7 +37,7 @@ class CommitProof(Proof):
     )
     induction = 2
     cover = 10
-    breaks = ("freeze",)  # what forgets everything at once stays consistent
+    breaks = ("freeze",)  # a design that forgets everything at once stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = GlobalController(TWO_SMS)
@@ -67,7 +67,7 @@ class CommitProof(Proof):
         ]
 
     def _sms(self, m: Module) -> None:
-        """What blocks on an SM hold is what is not left; they give it back."""
+        """Blocks on an SM hold the resources that are not available, and free them at any time."""
         for n, (row, link) in enumerate(zip(self._dut.rows, self._dut.sm, strict=True)):
             for port, name in (
                 (link.freed, "freed"), (link.highest, "highest"), (link.received, "received"),
@@ -94,20 +94,21 @@ class CommitProof(Proof):
 
     @staticmethod
     def _level(row: Any, needs: Any) -> tuple[Value, Value, Value]:
-        """Whether an SM has room for a block, for a warp of it, has only less urgent work."""
+        """Whether an SM has room for a block, has room for a warp of it, and has only less urgent
+        work."""
         shared = row.shared >= needs.shared
         whole = (row.registers >= needs.block_registers) & (row.warps >= needs.warps) & shared
         warp = (row.registers >= needs.registers) & (row.warps > 0) & shared & ~needs.barrier
         return whole, warp, row.top <= needs.priority
 
     def _commit(self, m: Module) -> None:
-        """What qualified still does when it is taken, and what follows has room."""
+        """A candidate still qualifies when it is taken, and the next one has room."""
         dut, batch, steps = self._dut, self._dut._batch, self._dut._steps
         best, number, begins = dut.choice.best.rank, dut.choice.number, steps[0]
         for one, valid, check in (
             (begins, batch.valid, Assume),
             (steps[1], batch.valid, Assert),
-        ):  # a row's needs do not change
+        ):  # the needs of a row do not change
             same = (one.row == batch.row) & valid
             m.d.comb += check(~same | (one.needs == batch.needs))
         same = steps[2].valid & (begins.row == steps[2].row)
@@ -138,7 +139,7 @@ class CommitProof(Proof):
             ]
 
     def _best(self, m: Module) -> None:
-        """The best step that any SM qualified for, when the decision began."""
+        """The best step for which any SM qualified when the decision began."""
         dut = self._dut
         level = Signal(LEVELS, name="level_0")
         levels = []

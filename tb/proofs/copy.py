@@ -46,7 +46,7 @@ class QueueProof(Proof):
         pushes, pops = (Signal(range(2 * self.bounded), name=name) for name in ("pushes", "pops"))
         push, pop = dut.i.valid & dut.i.ready, dut.o.valid & dut.o.ready
         m.d.sync += [pushes.eq(pushes + push), pops.eq(pops + pop)]
-        # Any payload of all, by its number.
+        # Any one payload, identified by its number.
         chosen, word = Signal.like(pushes), Signal(width)
         m.d.comb += chosen.eq(AnyConst(len(pushes)))
         with m.If(push & (pushes == chosen)):
@@ -55,7 +55,7 @@ class QueueProof(Proof):
             m.d.comb += Assert(pops < pushes)
             with m.If(pops == chosen):
                 m.d.comb += Assert(dut.o.payload == word)
-        # What is in there is offered, and what there is room for is taken.
+        # Soon, a queue that is not empty offers a word, and one that is not full accepts one.
         quiet = Signal(range(latency + 1))
         m.d.sync += quiet.eq(Mux(push | pop, 0, Mux(quiet == latency, quiet, quiet + 1)))
         with m.If(quiet == latency):
@@ -103,14 +103,14 @@ class WindowProof(Proof):
         ]
         width, pending = inside.signal("width"), inside.signal("requested")
         most = dut.most + 6
-        # Comparisons are a cycle old.
+        # Comparisons are delayed by one cycle.
         width_before, flying_before = (
             Signal.like(width, init=MIN_READ_AHEAD),
             Signal.like(dut.flying),
         )
         m.d.sync += [width_before.eq(width), flying_before.eq(dut.flying)]
         few = Signal(range(8))
-        """Cycles, at most 7, in which few beats were on their way."""
+        """Number of cycles, at most 7, with few beats in flight."""
         m.d.sync += few.eq(Mux(flying < MIN_READ_AHEAD, Mux(few == 7, 7, few + 1), 0))
         m.d.comb += [
             Assert(flying == dut.flying + pending),

@@ -1,7 +1,7 @@
-"""What a proof is made of.
+"""Building blocks of proofs.
 
-`AnyConst`, `AnySeq` and `Initial` are undocumented in Amaranth 0.5; every proof takes them, and
-the checks, from here.
+`AnyConst`, `AnySeq` and `Initial` are not documented in Amaranth 0.5. Proofs import them, and the
+checks, from this module.
 """
 
 from collections.abc import Callable
@@ -43,21 +43,21 @@ __all__ = [
 ]
 
 Wrap = Callable[[Elaboratable], Any]
-"""Makes a submodule of a component: itself, or a broken one."""
+"""Returns the submodule to use for a component: the component itself, or a broken version."""
 
 
 class Proof:
-    """One proof: a design, its environment and its properties.
+    """A proof: a design, its environment and its properties.
 
     Attributes
     ----------
     name : "unit.subject".
-    shows : what is shown, one sentence for the report.
+    shows : the theorem, one sentence for the report.
     induction : depth of k-induction, for an unbounded proof; or
-    bounded : number of cycles from reset, where induction does not reach.
-    cover : number of cycles within which every `Cover` must be reached; 0 when there is none.
-    breaks : keys of `BREAKS`; on designs broken so the proof has to fail.
-    long : whether it takes more than about a minute, and is left out unless asked for.
+    bounded : number of cycles from reset, if induction does not succeed.
+    cover : number of cycles within which each `Cover` must be reached; 0 if there is none.
+    breaks : keys of `BREAKS`; the proof must fail on designs broken in these ways.
+    long : whether it takes more than about a minute; such proofs run only on request.
     """
 
     name: ClassVar[str]
@@ -77,9 +77,9 @@ class Proof:
 
 
 class Inside:
-    """The registers and submodules of a component, which no port shows, for invariants.
+    """Access to internal registers and submodules of a component, for invariants.
 
-    To be made before the component becomes a submodule.
+    Create it before the component becomes a submodule.
     """
 
     def __init__(self, component: Elaboratable) -> None:
@@ -90,8 +90,8 @@ class Inside:
             self._signals.setdefault(signal.name, []).append(signal)
 
     def signal(self, name: str) -> Signal:
-        """The signal of that name, of those that the component drives; `KeyError` when there is
-        none, `ValueError` when there are several."""
+        """The signal of this name that the component drives. Raises `KeyError` if there is none,
+        `ValueError` if there are several."""
         (signal,) = self._signals[name]
         return signal
 
@@ -100,13 +100,13 @@ class Inside:
         return state_machine(self._module, name)
 
     def submodule(self, name: str) -> Any:
-        """The submodule of that name."""
+        """The submodule of this name."""
         return getattr(self._module.submodules, name)
 
 
 class Abstract(wiring.Component):
-    """The ports of a component, whose outputs may have any value in any cycle: in its place, what
-    is shown holds whatever it does."""
+    """Replaces a component by its ports, with unconstrained outputs. A property that holds with the
+    replacement holds for any behaviour of the component."""
 
     def __init__(self, component: wiring.Component) -> None:
         super().__init__(component.signature)
@@ -121,20 +121,21 @@ class Abstract(wiring.Component):
 
 
 def anything(m: Module, shape: ShapeLike, name: str) -> Any:
-    """A signal that may have any value in any cycle."""
+    """A signal with an arbitrary value in each cycle."""
     signal = Signal(shape, name=name)
     m.d.comb += Value.cast(signal).eq(AnySeq(Shape.cast(shape)))
     return signal
 
 
 def arbitrary(m: Module, target: Any, name: str) -> None:
-    """`target` may have any value in any cycle."""
+    """Give `target` an arbitrary value in each cycle."""
     value = Value.cast(target)
     m.d.comb += value.eq(anything(m, len(value), name))
 
 
 def stays(m: Module, stream: Any, check: Any, name: str) -> None:
-    """`check` (Assert or Assume) that an offer stays until it is taken (stream rule 2)."""
+    """Check (`check` is Assert or Assume) that an offer is held until it is taken (stream rule
+    2)."""
     payload = Value.cast(stream.payload)
     offered = Signal(name=f"{name}_offered")
     before = Signal(payload.shape(), name=f"{name}_before")
@@ -146,9 +147,9 @@ def stays(m: Module, stream: Any, check: Any, name: str) -> None:
 def queue_of_two(
     m: Module, shape: ShapeLike, push: Any, word: Any, pop: Any, name: str
 ) -> tuple[Any, Any, Signal]:
-    """The plain specification of a queue: its first and second word, and its level, 0 to 2.
+    """Specification of a queue. Returns its first and second word, and its level, 0 to 2.
 
-    The level is asserted to stay in these limits.
+    The level is asserted to stay within these limits.
     """
     first = Signal(shape, name=f"{name}_first")
     second = Signal(shape, name=f"{name}_second")
@@ -167,12 +168,12 @@ def queue_of_two(
 
 
 def _forget(component: Elaboratable) -> Elaboratable:
-    """`component`, which loses its state at any moment."""
+    """`component`, which may lose its state at any time."""
     return _Disturbed(component, ResetInserter)
 
 
 def _freeze(component: Elaboratable) -> Elaboratable:
-    """`component`, whose state fails to change at any moment."""
+    """`component`, whose state may fail to change at any time."""
     return _Disturbed(component, EnableInserter)
 
 

@@ -48,7 +48,8 @@ CONFIG = Config(
 
 
 def drive(m: Module, record: Any, name: str, *fields: str) -> None:
-    """The given fields of an input, or all of it, may have any value; others stay 0."""
+    """Make the given fields of an input arbitrary, or the whole input if none are given. Other
+    fields stay 0."""
     for field in fields:
         arbitrary(m, getattr(record, field), f"{name}_{field}")
     if not fields:
@@ -56,7 +57,7 @@ def drive(m: Module, record: Any, name: str, *fields: str) -> None:
 
 
 def concerns(event: Any, channel: Any) -> Value:
-    """The event happens to `channel`."""
+    """Whether the event is for `channel`."""
     return event.valid & (event.channel == channel)
 
 
@@ -138,7 +139,7 @@ class ParkingProof(Proof):
         m.d.comb += Cover(on_chip & updated & ready & ~dut.retry[channel])
 
     def _states(self, m: Module, dut: Parking, wait: Value, channel: int) -> None:
-        """Waits that are over as long as something is so."""
+        """Waits that are over while a condition holds."""
         over = {
             Wait.NONE: dut.occupied,
             Wait.COPIES: ~dut.copying,
@@ -158,8 +159,8 @@ class ParkingProof(Proof):
                 m.d.comb += Assert(dut.ready[channel] == bits[channel])
 
     def _group(self, m: Module, dut: Parking, inside: Inside, unguard, channel: int) -> None:
-        """The group is a set: `guard` adds (and wins), `clear` and, a cycle later, `unguard` take
-        away."""
+        """The group is a set: `guard` adds (with precedence); `clear`, and one cycle later
+        `unguard`, remove."""
         group = Signal(CONFIG.counters, name=f"spec_group_{channel}")
         kept, added = Signal.like(group), Signal.like(group)
         one = 1 << unguard.counter
@@ -202,12 +203,13 @@ class ParkingProof(Proof):
 
 
 def lasting(m: Module, launch: Any, reserve: Any, told: Any) -> list[Value]:
-    """Per channel: an engine that could take its copy in the cycle before still can, and there is
-    still room behind its running copy, unless a copy was started or another channel has reserved.
-    `told` has `able`, `queue` and `copying`.
+    """Properties per channel: an engine that could take its copy in the previous cycle still can,
+    and there is still room behind its running copy, unless a copy was started or another channel
+    has made a reservation. `told` has `able`, `queue` and `copying`.
 
-    `LauncherProof` shows it, from what was asked before; `AcquireProof` takes it, and shows what
-    the other takes of what is asked now."""
+    `LauncherProof` proves it, assuming the host's earlier requests. `AcquireProof` assumes it, and
+    proves the assumptions of `LauncherProof` on the current requests.
+    """
     could, room = Signal(CONFIG.channels), Signal(CONFIG.channels)
     m.d.sync += room.eq(told.queue & told.copying & ~launch.valid.replicate(CONFIG.channels))
     found = []
@@ -242,7 +244,8 @@ class LauncherProof(Proof):
         owner, home = inside.signal("owner"), inside.signal("home")
         reserved = inside.signal("reserved")
 
-        # An engine has a queue of copies, all of one channel, one of which may not be handed over.
+        # Model of an engine: a queue of copies, all of one channel; one may not have been handed
+        # over.
         taken = [Signal(5, name=f"taken_{e}") for e in engines]
         whose = [Signal(CONFIG.channel_bits, name=f"whose_{e}") for e in engines]
         ends = []
@@ -300,9 +303,9 @@ class LauncherProof(Proof):
             self._reservation(m, dut, channel, holds, idle)
 
     def _host(self, m: Module, dut: CopyLauncher) -> None:
-        """Behaviour of `Execute` and `MethodPipeline`: one channel is served; it reserves while
-        none of its copies run, starts one where an engine is able to take it, and further ones
-        behind only where there is room (`OrderProof`, `AcquireProof`)."""
+        """Behaviour of `Execute` and `MethodPipeline`: one channel is served. It makes a reservation
+        while none of its copies run, starts a copy if an engine is reported able, and starts
+        further copies behind it only if there is room (`OrderProof`, `AcquireProof`)."""
         served = anything(m, CONFIG.channel_bits, "served")
         launch, reserve = dut.launch, dut.reserve
         self._working(m, dut)
@@ -324,7 +327,7 @@ class LauncherProof(Proof):
             m.d.comb += Assume(Mux(launch.behind, copying & queue, able & ~copying))
 
     def _working(self, m: Module, dut: CopyLauncher) -> None:
-        """Which channels work: any."""
+        """Any channels may be working."""
         drive(m, dut.working, "working")
 
     def _reservation(
@@ -343,7 +346,7 @@ class LauncherProof(Proof):
             m.d.sync += has.eq(dut.able[channel])
         with m.Elif(lost):
             m.d.sync += has.eq(0)
-        # Reserved in the cycle before, or held as before.
+        # Reserved in the previous cycle, or held as before.
         kept = Signal(name=f"kept_{channel}")
         m.d.sync += [kept.eq(has & ~lost), engine.eq(Cat(holds))]
         with m.If(kept):
@@ -383,7 +386,7 @@ class ReservationProof(LauncherProof):
             passing, launched = passes & mine, concerns(launch, channel)
             overtaken = Signal(name=f"overtaken_{channel}")
             held, ends = Signal(name=f"held_{channel}"), Signal(name=f"ends_{channel}")
-            # What `Execute` and `MethodPipeline` do (`AcquireProof`).
+            # Behaviour of `Execute` and `MethodPipeline` (`AcquireProof`).
             with m.If(passing):
                 m.d.comb += [
                     Assume(reserve.valid & concerns(guard, channel) & ~dut.release.valid),
@@ -413,7 +416,7 @@ class ReservationProof(LauncherProof):
             ]
 
     def _working(self, m: Module, dut: CopyLauncher) -> None:
-        """As the host connects it."""
+        """Working channels, as connected by the host."""
         self._dut, self._parking = dut, Parking(CONFIG)
         inside = Inside(self._parking)
         self._groups = [inside.signal(f"group_{c}") for c in range(CONFIG.channels)]
@@ -442,7 +445,7 @@ class OldestProof(Proof):
         dut = OldestFirst(config, self.STAMP_BITS)
         m.submodules.dut = wrap(dut)
         drive(m, dut.candidates, "candidates")
-        # Stamps lie within half of the range; `first` is not after any of them.
+        # Stamps lie within half of the range, from `first` on.
         first = anything(m, self.STAMP_BITS, "first")
         age = [
             anything(m, self.STAMP_BITS - 1, f"age_{channel}") for channel in range(config.channels)
@@ -469,13 +472,13 @@ class OldestProof(Proof):
 
 
 class _Slice:
-    """A slice as it should be.
+    """Specification of a slice.
 
     Members
     -------
-    started : one has begun at all.
-    elapsed, length : cycles since it began, from 1 on, up to 15; its length.
-    ends : it is over, or is in the next cycle; means nothing while one begins.
+    started : whether a slice has begun at all.
+    elapsed, length : cycles since it began, from 1 to 15; its length.
+    ends : it is over in this or the next cycle; meaningless while a slice begins.
     """
 
     def __init__(
@@ -494,7 +497,7 @@ class _Slice:
         self.ends = self.started & ((self.elapsed >= self.length) | yielded)
 
     def check(self, m: Module, begins: Value, over: Value, left: Value, waits: Value) -> None:
-        """The design says the same. `waits` : `left` is not set yet."""
+        """Check that the design agrees. `waits` : `left` is not set yet."""
         with m.If(begins):
             m.d.comb += Assert(~over)
         with m.Elif(self.started):
@@ -566,8 +569,9 @@ class SchedulerProof(Proof):
             Assert(~dut.floor_valid | (dut.floor < config.channels)),
         ]
         other = self._other(m, dut)
-        # Who has the floor goes on while it can, until its slice is over and another can. That is
-        # offered when it was so in the cycle before and the holder was not served then.
+        # The holder of the floor continues while it can, until its slice is over and another
+        # channel can proceed. It is offered if this held in the previous cycle and the holder was
+        # not being served.
         rivals = (dut.ready & ~inside.signal("_owner")).any()
         goes_on, went_on = Signal(), Signal()
         m.d.comb += goes_on.eq(ready & ~(over & rivals))
@@ -592,8 +596,8 @@ class SchedulerProof(Proof):
         return valid & bits.bit_select(channel, 1)
 
     def _other(self, m: Module, dut: Scheduler) -> Value:
-        """Others than the holder and the served channel could proceed in the cycle before, and all
-        of them still are such."""
+        """Whether channels other than the holder and the served one could proceed in the previous
+        cycle, and all of them still can."""
         before, now = Signal(3), Signal(3)
         busy = (1 << dut.floor) * dut.floor_valid | ((1 << dut.served) * dut.serving)[:3]
         m.d.comb += now.eq(dut.ready & ~busy)
@@ -610,10 +614,11 @@ class SchedulerProof(Proof):
         copying: Value,
         rivals: Value,
     ) -> tuple[Value, Value, Value]:
-        """The holder's slice, fresh for a new holder or one whose slice was over, and renewed while
-        it is alone; and a guest's, fresh with every service.
+        """The holder's slice, new for a new holder or after the end of its slice, and renewed while
+        it is alone; and a guest's slice, new at each service.
 
-        Returns whether they are over now or in the next cycle, and whether there ever was one."""
+        Returns whether they are over in this or the next cycle, and whether there ever was one.
+        """
         over, restarted = inside.signal("_over"), inside.signal("renewed")
         begins, target = Signal(), Signal(2)
         m.d.sync += [
@@ -656,9 +661,10 @@ class SchedulerProof(Proof):
         ready: Value,
         copying: Value,
     ) -> None:
-        """Letting go is about the cycle before. The holder does when its slice is over, no copy of
-        it runs and another can proceed; a guest when the holder can proceed within its slice, when
-        the floor is free, or when its own slice is over and another can proceed."""
+        """Leaving depends on the previous cycle. The holder leaves if its slice is over, none of
+        its copies run, and another channel can proceed. A guest leaves if the holder can proceed
+        within its slice, if the floor is free, or if its own slice is over and another channel can
+        proceed."""
         holder_ends, guest_ends, started = ends
         others = (dut.ready & ~((1 << dut.served) | (1 << dut.floor) * dut.floor_valid)[:3]).any()
         free = dut.floor_valid & over & ~copying
@@ -668,15 +674,15 @@ class SchedulerProof(Proof):
         m.d.sync += [
             went_on.eq(dut.serving & started),
             must.eq(dut.serving & (anyway | (maybe & other))),
-            # While a context is changed `leave` means nothing.
+            # `leave` has no meaning during a context change.
             may.eq(dut.serving & (anyway | (maybe & others) | ~went_on)),
         ]
         m.d.comb += [Assert(~must | dut.leave), Assert(~dut.leave | may)]
         m.d.comb += Cover(dut.leave & ~holder_served & guest_ends & ~free & ~ready)
 
     def _moves(self, m: Module, dut: Scheduler, ready: Value, copying: Value) -> None:
-        """The floor goes to a target that is taken, or is lost by a holder that is not served and
-        cannot proceed; never while its copy runs."""
+        """The floor moves to a target that is taken, or is lost by a holder that is not served and
+        cannot proceed; never while a copy of the holder runs."""
         had, whose, target = Signal(), Signal(2), Signal(2)
         kept, took, lost = Signal(), Signal(), Signal()
         m.d.sync += [
@@ -694,8 +700,8 @@ class SchedulerProof(Proof):
 
 
 def described(step: Any, copies: Any = 1) -> Value:
-    """What is known of a method beforehand is right, of one that is refused nothing. `copies`: its
-    subchannel has a copy object, or is not looked at yet."""
+    """The predecoded properties of a method without a header error are correct. `copies`: its
+    subchannel has a copy object, or has not been checked yet."""
     refused = Value.cast(step.method.cause) != 0
     kind = [
         step.kind[name] == (is_it & ~refused & (copies if name in ("copy", "launch") else 1))
@@ -712,7 +718,7 @@ def described(step: Any, copies: Any = 1) -> Value:
 
 
 class _Decoding(Elaboratable):
-    """Decoder and the open group, as in the pipeline."""
+    """Decoder and open group, as in the pipeline."""
 
     def __init__(self) -> None:
         self.decoder = Decoder()
@@ -753,7 +759,7 @@ class DecoderProof(Proof):
         dword = anything(m, 32, "dword")
         m.d.comb += [dut.dword.eq(dword), decoding.step.eq(step), decoding.segment_ends.eq(rest)]
 
-        # What is open: form, first address, count and number of data dwords so far.
+        # The open group: form, first address, count, and number of data dwords so far.
         form, first, subchannel = Signal(3), Signal(12), Signal(3)
         count, position = Signal(13), Signal(13)
         skip = Signal()
@@ -806,7 +812,7 @@ class DecoderProof(Proof):
                 Assert(group.subchannel == subchannel),
                 Assert(group.address == expected),
             ]
-            # The last address of a group fits, since its header was not refused.
+            # The last address of a group is valid, as its header was not refused.
             m.d.comb += Assert((form != 1) | (first + count <= 1 << 12))
         with m.If(method.valid):
             m.d.comb += Assert(Value.cast(method.cause) == Mux(header, cause, 0))
@@ -827,7 +833,7 @@ class DecoderProof(Proof):
                 m.d.comb += Assert(method.data == dword)
 
     def _cause(self, m: Module, dword: Value) -> Signal:
-        """Why a dword that stands where a header has to is refused, 0 when it is not."""
+        """The cause for refusing a dword in the position of a header; 0 if it is legal."""
         cause = Signal(5, name="spec_cause")
         sec_op, length, address = dword[29:], dword[16:29], dword[:12]
         tert, device_0, reserved = dword[16:18], dword[4], dword[12]
@@ -884,7 +890,7 @@ class PrefetchProof(Proof):
         m.d.sync += level.eq(Mux(clears, 0, level + fills - takes))
         m.d.comb += [Assume(~fills | (level < depth)), Assert(level <= depth)]
 
-        # Any beat of the channel, and how many are before it.
+        # Any one beat of the channel, and the number of beats before it.
         follow, word = Signal(), Signal(width)
         before = Signal(range(depth))
         starts = anything(m, 1, "follow") & fills & ~follow
@@ -930,8 +936,8 @@ class PrefetchProof(Proof):
 
 
 def surround(m: Module, execute: Execute) -> Value:
-    """Around `Execute` anything may happen; but only a launch makes copies run. Returns whose
-    copies could run in the cycle before."""
+    """Leave the surroundings of `Execute` unconstrained, except that only a launch makes copies
+    run. Returns the channels whose copies could run in the previous cycle."""
     names = ("able", "queue", "held", "ended", "spent", "all_idle", "over", "refused", "zero")
     for name in (*names, "setting", "result", "cycles", "units", "copying", "candidate"):
         drive(m, getattr(execute, name), name)
@@ -983,7 +989,7 @@ class OrderProof(Proof):
         m.submodules.dut = wrap(dut)
         for name in ("alive", "occupied", "target", "target_valid", "leave", "stay", "head_valid"):
             drive(m, getattr(dut, name), name)
-        # An edit ends a wait; what else it can do is not order of dwords.
+        # An edit ends a wait; its other effects are not part of the order of dwords.
         drive(m, dut.edit, "edit", "valid")
         m.d.comb += dut.edit.payload.channel.eq(anything(m, CONFIG.channel_bits, "edited"))
         past_copying = surround(m, execute)
@@ -1004,7 +1010,7 @@ class OrderProof(Proof):
         run = inside.machine("service").ongoing("RUN")
         self._triggers(m, dut, execute, run)
         self._foreseen(m, execute, execution)
-        # What is known of the cycle before, or was found out in it, is about the same method.
+        # Results from the previous cycle are about the same method.
         is_copying, looked = execute._is["copying"], execution.signal("looked")
         found = data.View(verdict, execution.signal("found"))
         after_copies = _any(execute.step.method.address == name >> 2 for name in self.TRIGGERS)
@@ -1020,8 +1026,8 @@ class OrderProof(Proof):
         m.d.comb += Assert(~execute.halt.valid | ~is_copying)
 
     def _dwords(self, m: Module, dut: MethodPipeline) -> Any:
-        """The prefetch buffer: immediate methods, whose data are their position in the channel.
-        Returns the position of the first dword of every channel's head beat."""
+        """The prefetch buffer: immediate methods, with their position in the channel as data.
+        Returns the position of the first dword in each channel's head beat."""
         base = Signal(data.ArrayLayout(unsigned(13), CONFIG.channels))
         selected = Signal(CONFIG.channel_bits)
         low, high = (Signal(CONFIG.channels, name=name) for name in ("low", "high"))
@@ -1057,7 +1063,8 @@ class OrderProof(Proof):
         loaded: Any,
         kept: list,
     ) -> None:
-        """Why: the context of every channel, wherever it is, fits what it has executed."""
+        """Invariant: the context of each channel, wherever it is stored, matches the methods that
+        it has executed."""
         dirty, stays = inside.signal("dirty"), inside.signal("_kept")
         work = (dut._flow, dut.execute.state)
         edited = data.View(channel_edit(CONFIG), inside.signal("edited"))
@@ -1104,7 +1111,8 @@ class OrderProof(Proof):
     def _in_order(
         flow: Any, state: Any, base: Value, executed: Value, low: Value, high: Value
     ) -> Value:
-        """What is decoded follows what has executed, and is followed by what is not taken."""
+        """The decoded methods follow the executed ones and precede those that have not been
+        taken."""
         step, later = flow.step, flow.later
         taken = Mux(flow.begun, flow.place - low, 0)
 
@@ -1124,7 +1132,7 @@ class OrderProof(Proof):
 
     @staticmethod
     def _sound(state: Any, execute: Execute) -> Value:
-        """What is known of settings beforehand is right."""
+        """The predecoded properties of the settings are correct."""
         place = state.semaphore
         copies = _any(state.objects[i] == ObjectKind.COPY for i in range(8))
         low = place.va[16:32] == (WINDOW_BASE >> 16) & 0xFFFF
@@ -1140,7 +1148,7 @@ class OrderProof(Proof):
 
     @staticmethod
     def _asked_before(step: Any, state: Any, ask: Any) -> Value:
-        """The held method is an acquire that is asked on chip, as `ask` says."""
+        """The held method is an on-chip acquire that matches the request `ask`."""
         place = state.semaphore
         counting = place.counter & ~place.nonzero & step.traits.plain & state.copies
         return (step.method.valid & step.kind.semaphore & step.traits.acquires) & (
@@ -1150,7 +1158,7 @@ class OrderProof(Proof):
 
     @staticmethod
     def _kept(state: Any, ask: Any) -> Value:
-        """`ask` is the acquire that SEM_EXECUTE is now."""
+        """`ask` is the acquire that SEM_EXECUTE would now request."""
         place = state.semaphore
         same = (ask.slot == place.va[4:16]) & (ask.payload[:32] == place.payload[:32])
         return same & OrderProof._only_reads(ask.operation)
@@ -1161,8 +1169,8 @@ class OrderProof(Proof):
         return (code != SemOp.RELEASE) & (code != SemOp.REDUCTION)
 
     def _foreseen(self, m: Module, execute: Execute, execution: Inside) -> None:
-        """What is asked ahead changes nothing, and only in the next cycle it may become the served
-        channel's question."""
+        """A request made ahead changes nothing, and only in the next cycle it may become a request
+        of the served channel."""
         idle, request = execute._asking.ongoing("IDLE"), execute.semaphore.request
         unclaimed, fresh = execute._unclaimed, execution.signal("fresh")
         foreseen, whose = execution.signal("foreseen"), execution.signal("whose")
@@ -1193,7 +1201,7 @@ class OrderProof(Proof):
                 m.d.comb += Assert((done.method.address != name >> 2) | ~copying)
         with m.If(execute.launch.valid):
             m.d.comb += [Assert(execute.launch.behind == copying), Assert(~execute.quit)]
-        # An operation on chip is answered to the method that asked for it.
+        # The answer to an on-chip operation goes to the method that requested it.
         method, place = execute.step.method, execute.state.semaphore
         asks = (method.address == HostMethod.SEM_EXECUTE >> 2) | (
             method.address == HostMethod.SEMAPHORED >> 2
@@ -1216,7 +1224,7 @@ class OrderProof(Proof):
 
 
 def of_one_kind(flow: Any) -> Value:
-    """Each of the two methods that are decoded is of one kind, or of none."""
+    """Each of the two decoded methods is of at most one kind."""
     kinds = [Value.cast(step.kind) for step in (flow.step, flow.later)]
     return Cat((kind & (kind - 1)) == 0 for kind in kinds).all()
 
@@ -1231,12 +1239,12 @@ class AcquireProof(Proof):
     )
     induction = 1
     cover = 8
-    breaks = ("freeze",)  # what forgets everything at once stays consistent
+    breaks = ("freeze",)  # a design that forgets everything at once stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         execute = Execute(CONFIG)
         dut = MethodPipeline(CONFIG, execute)
-        Inside(execute)  # has it elaborated, so that its registers are there
+        Inside(execute)  # elaborates it, so that its registers exist
         inside = Inside(dut)
         contexts = inside.submodule("contexts")
         looks = [contexts.read_port(domain="comb") for _ in range(CONFIG.channels)]
@@ -1284,8 +1292,8 @@ class AcquireProof(Proof):
         ]
 
     def _known(self, m: Module, dut: MethodPipeline, execute: Execute, run: Value) -> None:
-        """Why: what is known of the served channel is that of the cycle before, and nothing is
-        executed in the cycle after a launch."""
+        """Invariant: the knowledge about the served channel is from the previous cycle, and nothing
+        is executed in the cycle after a launch."""
         before = {name: Signal(CONFIG.channels) for name in ("able", "queue", "copying")}
         served, launched = Signal(CONFIG.channel_bits), Signal()
         m.d.sync += [

@@ -1,4 +1,4 @@
-"""Proofs of the shared parts."""
+"""Proofs of the parts in `hw/lib`."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -79,7 +79,7 @@ class RoundRobinProof(Proof):
             Assert(dut.grant.any() == dut.requests.any()),
         ]
 
-        # Any requester, who does not give up, and the turns of others meanwhile.
+        # Any requester that does not withdraw, and the turns of others in the meantime.
         chosen = Signal(range(count))
         waiting = Signal()
         turns = Signal(range(count + 1))
@@ -95,7 +95,7 @@ class RoundRobinProof(Proof):
             m.d.sync += turns.eq(turns + 1)
         m.d.comb += [Assert(turns <= count - 1), Cover(turns == count - 1)]
 
-        # Why: every turn of another brings the chosen one nearer to the front.
+        # Invariant: each turn of another requester brings the chosen one closer to the front.
         ahead = Signal(range(2 * count))
         behind = sum((dut.later[i] for i in range(count)), 0)
         with m.If(dut.later.bit_select(chosen, 1)):
@@ -162,7 +162,7 @@ class ManyClassesProof(ClassesProof):
 
 
 class Lowest(wiring.Component):
-    """What `lowest_number` says of `bits`."""
+    """Result of `lowest_number` for `bits`."""
 
     def __init__(self, count: int) -> None:
         super().__init__({"bits": In(count), "some": Out(1), "number": Out(8)})

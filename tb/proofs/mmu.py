@@ -1,4 +1,4 @@
-"""Proofs of the memory fabric, at its ports, for 64-bit beats and two clients of a kind."""
+"""Proofs of the memory fabric, at its ports, for 64-bit beats and two clients of each kind."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ __all__ = ["PROOFS"]
 CONFIG = Config(channels=1, semaphores=8, counters=1, data_width=64, asids=1, address_width=32)
 
 _PLACES = 1
-"""Bits that choose a beat in memory: the solver's time grows with every free bit."""
+"""Bits that select a beat in memory; the solver's time grows with each free bit."""
 
 _WANTED = data.StructLayout({"place": _PLACES, "len": 1, "fault": 1})
-"""What a request has to become: a burst of 1 or 2 beats at a place, or a fault."""
+"""Expected result of a request: a burst of 1 or 2 beats at a place, or a fault."""
 
 
 def channel(m: Module, axi: Any, prefix: str, names: list[str]) -> stream.Interface:
-    """One AXI channel as a stream, to look at."""
+    """One AXI channel as a stream, for checks."""
     signals = Cat(Value.cast(getattr(axi, f"{prefix}{name}")) for name in names)
     view = stream.Signature(len(signals)).create(path=(prefix,))
     m.d.comb += [
@@ -46,7 +46,7 @@ def channel(m: Module, axi: Any, prefix: str, names: list[str]) -> stream.Interf
 
 
 def address_rules(m: Module, axi: Any, prefix: str) -> stream.Interface:
-    """AR or AW keeps the rules of a manager."""
+    """Check that AR or AW obeys the rules for managers."""
     names = ["id", "addr", "len", "size", "burst", "lock", "cache", "prot", "qos"]
     view = channel(m, axi, prefix, names)
     stays(m, view, Assert, prefix)
@@ -59,8 +59,8 @@ def address_rules(m: Module, axi: Any, prefix: str) -> stream.Interface:
 
 
 def any_requests(m: Module, request: stream.Interface, level: Any, name: str) -> tuple[Any, Any]:
-    """Any requests on a client's port, of which `level` are not answered, at most two; whether one
-    is taken, and what has to become of it."""
+    """Arbitrary requests on a client's port, at most two of which (`level`) are outstanding.
+    Returns whether one is taken, and its expected result."""
     wanted = anything(m, _WANTED, f"{name}_wanted")
     m.d.comb += [
         request.valid.eq(anything(m, 1, f"{name}_valid") & (level != 2)),
@@ -105,7 +105,7 @@ class ReadsProof(Proof):
         m.d.comb += Cover(Cat(ended).all())
 
     def _client(self, m: Module, port: Any, index: int) -> Any:
-        """One reader and what it may expect; true when it has had a burst after a fault."""
+        """One reader and its expected beats. Returns whether it has had a burst after a fault."""
         open_ = Signal(2, name=f"open_{index}")
         taken, wanted = any_requests(m, port.request, open_, f"reader_{index}")
         m.d.comb += port.beat.ready.eq(anything(m, 1, f"reader_{index}_ready"))
@@ -137,7 +137,7 @@ class ReadsProof(Proof):
         return ended
 
     def _meant(self, m: Module, beat: stream.Interface, index: int) -> stream.Interface:
-        """`beat` without the data of faults, which mean nothing and may change."""
+        """`beat` without the data of faults, which have no meaning and may change."""
         view = beat.signature.flip().create(path=(f"meant_{index}",))
         m.d.comb += [
             view.valid.eq(beat.valid),
@@ -149,7 +149,8 @@ class ReadsProof(Proof):
         return view
 
     def _memory(self, m: Module, axi: Any, asked: Any, given: Any, index: int) -> None:
-        """What the bus may answer to one id: data name the address, the beat and the outcome."""
+        """Responses of the bus for one id; the data encode the address, the beat and the
+        outcome."""
         place = axi.araddr[3 : 3 + _PLACES]
         m.d.comb += Assert(~axi.arvalid | (axi.araddr == place << 3) & (axi.arlen <= 1))
         word = Cat(place, axi.arlen[0], 0)
@@ -215,7 +216,7 @@ class WritesProof(Proof):
                 Assert(axi.wlast == (w_count == next_w.len)),
             ]
 
-        # The bus answers what it has had in full.
+        # The bus responds only to bursts that it has received completely.
         answered = Signal(2)
         m.d.sync += answered.eq(answered + mapped - fires(b))
         with m.If(b.valid):
@@ -223,7 +224,7 @@ class WritesProof(Proof):
         m.d.comb += open_.eq(self._outcomes(m, port, taken, wanted))
 
     def _counter(self, m: Module, step: Any, last: Any, name: str) -> Signal:
-        """Beats of the current burst so far."""
+        """Number of beats of the current burst so far."""
         count = Signal(name=name)
         with m.If(last):
             m.d.sync += count.eq(0)
@@ -232,7 +233,7 @@ class WritesProof(Proof):
         return count
 
     def _beats(self, m: Module, port: Any, taken: Any, wanted: Any) -> None:
-        """The client's beats name their place and number."""
+        """The client's beats encode their place and number."""
         last = fires(port.beat) & port.beat.p.last
         first, _, level = queue_of_two(m, _WANTED, taken, wanted, last, "beats")
         count = self._counter(m, fires(port.beat), last, "beat_count")
@@ -245,7 +246,7 @@ class WritesProof(Proof):
         self.unmoved = level
 
     def _outcomes(self, m: Module, port: Any, taken: Any, wanted: Any) -> Any:
-        """What the client is told; how many bursts it was not told of."""
+        """Check the outcomes reported to the client. Returns the number of unreported bursts."""
         done = port.done
         m.d.comb += done.ready.eq(anything(m, 1, "done_ready"))
         stays(m, done, Assert, "done")
@@ -266,7 +267,7 @@ class PortProof(Proof):
     shows = "whatever clients and bus do: offers on AR, AW and W stay; bursts are INCR, full width"
     induction = 2
     cover = 6
-    breaks = ("forget",)  # an offer of a frozen design stays all the more
+    breaks = ("forget",)  # a frozen design holds its offers
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = IdentityFabric(CONFIG, readers=2, writers=2)

@@ -1,4 +1,4 @@
-"""Proof of what an acknowledge waits for (ASID-8, ASID-9)."""
+"""Proof of the condition for an acknowledge (ASID-8, ASID-9)."""
 
 from amaranth import Mux, Signal
 from amaranth.hdl import Module
@@ -38,7 +38,7 @@ class OlderProof(Proof):
         m.d.comb += [older.taken.eq(taken), older.ended.eq(ended), older.event.eq(event)]
         counts = [self._bursts(m, inside, port, taken[port], ended[port]) for port in range(_PORTS)]
 
-        # One burst of one port, chosen when it is taken: how many come before it.
+        # One burst of one port, chosen when it is taken, and the number of bursts before it.
         which = Signal()
         m.d.comb += which.eq(AnyConst(1))
         chosen, old, ahead = Signal(), Signal(), Signal(range(_MOST))
@@ -57,7 +57,7 @@ class OlderProof(Proof):
         with m.If(chosen & old):
             m.d.comb += Assert(older.some)
 
-        # What happened in a cycle is counted in the next one.
+        # Events of a cycle are counted in the next one.
         counted = Signal()
         m.d.sync += counted.eq(chosen & old)
         left = Mux(which, inside.signal("older_1"), inside.signal("older_0"))
@@ -75,7 +75,7 @@ class OlderProof(Proof):
         m.d.comb += [Cover(chosen & counted & (ahead == 1)), Cover((quiet == 3) & (taken != 0))]
 
     def _bursts(self, m: Module, inside: Inside, port: int, taken: Signal, ended: Signal) -> Signal:
-        """Those of a port that are under way: none ends before it began, and not too many."""
+        """Bursts of a port in flight: none ends before it begins, and their number is limited."""
         count = Signal(range(_MOST + 1), name=f"count_{port}")
         under_way, left = (inside.signal(f"{name}_{port}") for name in ("under_way", "older"))
         m.d.comb += [

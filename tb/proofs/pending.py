@@ -24,8 +24,8 @@ WALKS, WAITING, OWNER = 8, 4, 2
 
 
 class PendingProof(Proof):
-    """For any one read, chosen by the solver: its place among those that wait to be taken, and
-    among those that are under way."""
+    """For any one read, chosen by the solver: its position among the reads that memory has not
+    taken, and among those in flight."""
 
     name = "mmu.pending"
     shows = (
@@ -66,8 +66,8 @@ class PendingProof(Proof):
         m.d.comb += [Cover(waiting == WAITING), Cover(under_way == WALKS)]
 
     def _inputs(self, m: Module, dut: PageTableReads, waiting: Value, under_way: Value) -> None:
-        """Reads are added while there is room, as many as there are walks; memory answers what it
-        has taken."""
+        """Reads are added only while there is room, at most one per walk; memory answers the reads
+        that it has taken."""
         inputs = {
             "add": dut.add,
             "address": dut.address,

@@ -35,8 +35,8 @@ CONFIG = replace(TWO_SMS, sms=5)
 
 
 class SmRowProof(Proof):
-    """A decision is remembered from any moment on; a block is sent by it unless another one was
-    sent since. One block is followed, chosen by the solver, while it is on the SM."""
+    """A decision is recorded at any time; a block is sent by it unless another block was sent
+    since. One block, chosen by the solver, is followed while it is on the SM."""
 
     name = "work.sms"
     shows = (
@@ -57,7 +57,7 @@ class SmRowProof(Proof):
         self._follow(m, dut, rank)
 
     def _amounts(self, m: Module, dut: SmRow) -> None:
-        """Held: sent and not freed."""
+        """Held resources: sent and not freed."""
         amounts = (
             (dut.registers, CONFIG.register_units, dut.sent.block_registers, dut.freed.registers),
             (dut.warps, CONFIG.sm_warps, dut.sent.warps, dut.freed.warps),
@@ -70,7 +70,7 @@ class SmRowProof(Proof):
             m.d.comb += [
                 Assume(freed <= held),
                 Assume(sent <= size),
-                # What is left of them belongs to the blocks that are left.
+                # The remaining held resources belong to the remaining blocks.
                 Assume(held - freed <= size * (dut.blocks - dut.freed.block)),
                 Assert(left + held == size),
                 Assert(held <= size * dut.blocks),
@@ -88,7 +88,7 @@ class SmRowProof(Proof):
             m.d.sync += [rank.eq(dut.candidate.rank), needs.eq(before)]
         m.d.comb += [
             Assume(~dut.taken | ((rank != Rank.NONE) & (dut.sent == needs))),
-            # What the registers and hardware warps of a warp are to those of its block.
+            # Relation between the registers and hardware warps of a warp and of its block.
             Assume(dut.needs.warps >= 1),
         ]
         for one, what in ((dut.candidate.rank, before), (rank, needs)):
@@ -114,7 +114,7 @@ class SmRowProof(Proof):
         return rank
 
     def _follow(self, m: Module, dut: SmRow, rank: Signal) -> None:
-        """One block: sent, then `place` receipts later in the SM, until it ends."""
+        """One block: sent, in the SM after `place` further receipts, until it ends."""
         there, level, place = Signal(), Signal(LEVEL_BITS), Signal(6)
         waiting, receives = Signal(6), anything(m, 1, "receives")
         m.d.comb += [
@@ -122,7 +122,8 @@ class SmRowProof(Proof):
             Assume(~receives | (waiting != 0)),
             Assert(waiting <= 32),
             Assume(~dut.taken | (waiting < 32)),
-            # The SM tells of no priority that was not sent, and of the block once it is there.
+            # The SM reports no priority that was not sent, and reports the block's once it is
+            # there.
             Assume(dut.highest <= dut.top),
             Assume(~(there & (place == 0)) | (dut.highest >= level)),
         ]
@@ -174,7 +175,7 @@ class OrderProof(Proof):
         with m.If(self._is(dut.open, other["row"])):
             m.d.sync += first.eq(1)
         m.d.comb += Assume(one["row"] != other["row"])
-        # One entry of each, those of higher priority, then older ones, before the others.
+        # One entry for each; entries of higher priority first, and older ones first among equals.
         both = one["open"] & other["open"]
         before = (one["priority"] > other["priority"]) | (
             (one["priority"] == other["priority"]) & first
@@ -193,7 +194,7 @@ class OrderProof(Proof):
         return event.valid & (event.row == row)
 
     def _row(self, m: Module, dut: RowOrder, name: str) -> dict[str, Any]:
-        """What is known of a row, beside the list; `at`: its places there."""
+        """State of a row, besides the list. `at` : its positions in the list."""
         row = Signal(CONFIG.row_bits, name=name)
         open_, filled, walked = (Signal(name=f"{name}_{one}") for one in ("is", "filled", "walked"))
         priority = Signal(6, name=f"{name}_priority")
@@ -229,8 +230,8 @@ class OrderProof(Proof):
                 "walked": walked, "filled": filled, "walks": walks}  # fmt: skip
 
     def _shape(self, m: Module, dut: RowOrder) -> None:
-        """Entries without a gap, sorted by priority, each of another row; a free one for each that
-        opens, which is not there yet."""
+        """Entries have no gaps, are sorted by priority and are of different rows; there is a free
+        entry for each row that opens, which is not in the list yet."""
         there = Cat(one.there & (one.row == dut.open.row) for one in dut.entries)
         m.d.comb += Assume(~(dut.open.valid & there.any()))
         for one, other in combinations(dut.entries, 2):
@@ -316,7 +317,7 @@ class NumberingProof(Proof):
         for name in ("open", "ahead", "take", "change", "ask"):
             arbitrary(m, getattr(dut, name), name)
         self._row = row = Signal(CONFIG.row_bits, name="row")
-        # Cycles since the row opened, if it did.
+        # Cycles since the row was opened.
         self._since = since = Signal(3)
         opens, mine = dut.open.valid & (dut.open.row == row), self._looked == row
         writes = dut.take | dut.change.valid
@@ -328,14 +329,14 @@ class NumberingProof(Proof):
             Assume(
                 ~opens | (dut.open.blocks.any() & dut.open.grid.x.any() & dut.open.grid.y.any())
             ),
-            # One thing at a time becomes of a row, and none in the 3 cycles after it opened.
+            # A row has one event at a time, and none in the 3 cycles after it was opened.
             Assume(~opens | ~(mine & writes)),
             Assume(~(opens | (mine & writes)) | ~since.any() | (since > 3)),
         ]
         m.d.sync += since.eq(Mux(opens, 1, since + (since.any() & ~since.all())))
         count, grid, at = self._model(m, dut, mine, opens)
-        # What is stored of a place is whether it ends its line, and that its plane; of a grid, the
-        # last but one of both, and whether there is just one.
+        # A stored position includes flags for the end of its line and of its plane; a stored grid
+        # has the last but one index of both, and a flag for a single one.
         last = [(grid[name] - 1)[: len(grid[name])] for name in ("x", "y")]
         place = Cat(at, *(at[name] == end for name, end in zip("xy", last, strict=True)))
         compared = Cat(*((end - 1)[: len(end)] for end in last), *(end == 0 for end in last))
@@ -349,7 +350,7 @@ class NumberingProof(Proof):
         ]
 
     def _model(self, m: Module, dut: BlockNumbers, mine: Value, opens: Value) -> tuple:
-        """Count, grid and next place of the row."""
+        """Count, grid and next position of the row."""
         count, grid, at = Signal(32), Signal(coordinates), Signal(coordinates, name="next_at")
         with m.If(opens):
             m.d.sync += [count.eq(dut.open.blocks), grid.eq(dut.open.grid), at.eq(dut.open.first)]
@@ -366,7 +367,7 @@ class NumberingProof(Proof):
         return count, grid, at
 
     def _ports(self, m: Module, dut: BlockNumbers, mine: Value, count: Signal, at: Any) -> None:
-        """What is promised."""
+        """The guarantees at the ports."""
         with m.If(mine & (self._since > 1)):
             m.d.comb += [
                 Assert(dut.blocks == count),
@@ -379,7 +380,7 @@ class NumberingProof(Proof):
             m.d.comb += Assert(dut.asked == count)
 
     def _count(self, m: Module, mine: Value, count: Signal) -> None:
-        """The RAMs of counts, and the count that is looked at."""
+        """The RAMs of counts, and the current count."""
         rams, since = self._rams(m, self._counts, "opened", "counts"), self._since
         fresh = self._fresh_bits.bit_select(self._row, 1)
         right = Cat(count, count == 1, count == 0)
@@ -394,7 +395,7 @@ class NumberingProof(Proof):
             ]
 
     def _opening(self, m: Module, at: Any, grid: Any, stored: Value) -> None:
-        """What was opened, on its way into the RAM."""
+        """The opened row, on its way into the RAM."""
         raster = self._counts.submodule("raster")
         step = data.View(raster.open.shape(), self._raster.signal("step"))
         final = data.View(coordinates, self._raster.signal("final"))
@@ -411,7 +412,7 @@ class NumberingProof(Proof):
             m.d.comb += Assert(Value.cast(write.data) == stored)
 
     def _at(self, m: Module, mine: Value, place: Value, compared: Value) -> None:
-        """The RAMs of places, and the place that is looked at."""
+        """The RAMs of positions, and the current position."""
         rams, since = self._rams(m, self._raster, "opened", "places"), self._since
         fresh = self._fresh_bits.bit_select(self._row, 1)
         first, grid = rams["opened"][: len(place)], rams["opened"][len(place) :]
@@ -425,7 +426,7 @@ class NumberingProof(Proof):
             ]
 
     def _rams(self, m: Module, inside: Inside, *names: str) -> dict[str, Value]:
-        """What RAMs have for the row."""
+        """Contents of the RAMs for the row."""
         ports = {name: inside.submodule(name).read_port(domain="comb") for name in names}
         m.d.comb += [port.addr.eq(self._row) for port in ports.values()]
         return {name: Value.cast(port.data) for name, port in ports.items()}

@@ -1,4 +1,4 @@
-"""Proofs of whose blocks are placed first, on two SMs, for two rows (PLACE-1, PLACE-6)."""
+"""Proofs of the order in which blocks of two rows are placed, on two SMs (PLACE-1, PLACE-6)."""
 
 from typing import Any
 
@@ -12,14 +12,17 @@ __all__ = ["PROOFS"]
 
 
 class Kernels:
-    """The global logic controller, of which the task unit uses rows 0 and 1. What decisions find
-    may be anything: SM table and choice are left out, and so is the table of block counts, which
-    says what `work.blocks` shows. Rows get up to 3 blocks at a time, and do not close.
+    """The global logic controller, with rows 0 and 1 in use. Decisions may have any result: the SM
+    table and the choice are replaced, and so is the table of block counts, which behaves as shown
+    by `work.numbering`. Rows get up to 3 blocks at a time, and do not close.
 
     Attributes
     ----------
-    left : undistributed blocks of each row. open : whether it is. sends : a block of it is placed.
-    first : row 0 goes before row 1, if both are open. changes : the task unit asks for something.
+    left : undistributed blocks of each row.
+    open : whether each row is open.
+    sends : whether a block of each row is placed.
+    first : row 0 precedes row 1, if both are open.
+    changes : the task unit makes a request.
     """
 
     def __init__(self, m: Module, wrap: Wrap) -> None:
@@ -75,7 +78,7 @@ class Kernels:
             self._row(m, row, {name: taken[name] & (streams[name][1] == row) for name in taken})
 
     def _row(self, m: Module, row: int, taken: dict[str, Any]) -> None:
-        """What happens to one row, one thing after the other."""
+        """Events of one row, one at a time."""
         port, asks, left, after = self.dut.port, self._requests, self.left[row], self.after[row]
         adding, stopping, is_open = self._adding[row], self._stopping[row], self.open[row]
         changes = asks.change.valid & (asks.empties.row == row)
@@ -103,8 +106,8 @@ class Kernels:
             m.d.comb += after.eq(Mux(adding, left + self._adds, 0))
 
     def _count(self, m: Module) -> None:
-        """What the table of block counts says of the two rows; and that it is left alone while a
-        row opens (see `work.numbering`)."""
+        """Outputs of the table of block counts for the two rows; it is not written while a row
+        opens (see `work.numbering`)."""
         numbering, looked = self.dut.numbering, Signal(3)
         writes = numbering.take | numbering.change.valid
         m.d.sync += looked.eq(numbering.ahead)
@@ -122,12 +125,13 @@ class Kernels:
 
 
 PATIENCE = 6
-"""Cycles without a decision on a block of the row that goes first; of two SMs."""
+"""Maximum number of cycles without a decision on a block of the first row, with two SMs."""
 
 
 class PriorityProof(Proof):
-    """So among equal priorities no kernel starves: 0 blocks of younger ones pass it, and as soon as
-    an SM qualifies it has a block of it (see `work.commit` of when a decision succeeds)."""
+    """It follows that no kernel starves among equal priorities: no blocks of younger kernels
+    overtake it, and as soon as an SM qualifies it gets a block (see `work.commit` for the success
+    of decisions)."""
 
     name = "work.priority"
     shows = (

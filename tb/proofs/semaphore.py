@@ -34,13 +34,13 @@ REQUEST = data.StructLayout({
 
 
 class Specification:
-    """Page 60, 2.1 and 2.2, and COPY-12, said a second time: with signed numbers of 66 bits, which
-    nothing here can leave, and no shared terms.
+    """Independent specification of page 60, 2.1 and 2.2, and of COPY-12: with signed numbers of 66
+    bits, which cannot overflow here, and without shared terms.
 
     Attributes
     ----------
-    supported, passed, writes, underflow, overflow : what happens.
-    after : the 64 bits afterwards.
+    supported, passed, writes, underflow, overflow : outcome of the operation.
+    after : the 64 bits after the operation.
     """
 
     def __init__(self, m: Module, request: Any, before: Value, counting: Value) -> None:
@@ -138,7 +138,7 @@ class Specification:
 
 
 class _Prepared(Elaboratable):
-    """What comes before the value is there, and the register behind it."""
+    """The stage before the value is read, and the register after it."""
 
     def __init__(self) -> None:
         self.request = Signal(REQUEST)
@@ -216,14 +216,15 @@ class OnChipProof(Proof):
     def build(self, m: Module, wrap: Wrap) -> None:
         config = CONFIGS["tiny"]
         dut = OnChipSemaphores(config, block=self.block)
-        look = dut.values.read_port(domain="comb")  # the proof looks into the memory
+        look = dut.values.read_port(domain="comb")  # for access to the memory by the proof
         inside = Inside(dut)
         m.submodules.dut = wrap(dut)
         operation = dut.operation
         self._offer(m, dut)
         writes = operation.valid & ~operation.control.acquire
 
-        # Turns: nobody comes right behind a write to the same slot, or while slots are cleared.
+        # Arbitration: no operation directly follows a write to the same slot, or comes during
+        # clearing.
         before = [Signal(operation.slot.shape().width + 1, name=f"before_{n}") for n in range(2)]
         here = Cat(operation.slot, 1)
         m.d.sync += [before[0].eq(Cat(operation.slot, writes)), before[1].eq(before[0])]
@@ -233,8 +234,8 @@ class OnChipProof(Proof):
         with m.If((before[0] == here) | dut.clearing):
             m.d.comb += Assume(~operation.valid)
 
-        # Any slot, and what its value must be when operations have been executed, in stage 2;
-        # `semaphore.alu` shows that what the ALU makes of it is right.
+        # Any slot, and its expected value after the executed operations, in stage 2.
+        # `semaphore.alu` shows that the ALU's results are correct.
         slot = Signal(config.semaphore_bits)
         expected, earlier = Signal(64), Signal(64)
         wanted = Signal(Prepared)
@@ -283,7 +284,7 @@ class OnChipProof(Proof):
         m.d.comb += [Cover(changed & ended), Cover(dut.zero[0] & ended & changed)]
 
     def _offer(self, m: Module, dut: OnChipSemaphores) -> None:
-        """Any legal operation of a client, or of the control port."""
+        """Any legal operation of a client or of the control port."""
         operation = dut.operation
         request = anything(m, REQUEST, "request")
         cpu, half = anything(m, 1, "cpu"), anything(m, 1, "half")
@@ -313,7 +314,7 @@ class OnChipProof(Proof):
             ]
         with m.Elif(operation.valid):
             m.d.comb += Assume(decoder.supported)
-        # The slot is known a cycle before.
+        # The slot is known one cycle earlier.
         m.d.comb += dut.peek.eq(anything(m, len(dut.peek), "peek"))
         m.d.sync += operation.slot.eq(dut.peek)
 
@@ -326,7 +327,7 @@ class OnChipProof(Proof):
         values: tuple[Value, Value, Value],
         writes: Value,
     ) -> None:
-        """The flag of the only counter; `values` after the operations up to now, and before."""
+        """The flag of the only counter. `values` : after the operations up to now, and before."""
         operation = dut.operation
         zero, control = dut.zero[0], operation.control
         states = [word[:32] == 0 for word in values]

@@ -1,5 +1,4 @@
-"""Proofs of the second-level TLB, of 2 ways and generations of one bit, and of
-generations."""
+"""Proofs of the second-level TLB, with 2 ways and one-bit generations, and of generations."""
 
 from itertools import combinations
 from typing import Any
@@ -39,14 +38,14 @@ SPACES = Config(channels=1, semaphores=8, counters=1, asids=4)
 TAG = 1
 WAYS = 2
 _SHIFTS = (0, 4, 9)
-"""Bits of a page number inside a page, by `PageSize`."""
+"""Number of page number bits inside a page, by `PageSize`."""
 
 _KEPT = ("ppn", "read_only", "privileged", "no_atomics")
-"""What an entry remembers of a page, beside its size."""
+"""Properties of a page stored in an entry, besides its size."""
 
 
 class _Small(L2Tlb):
-    """What RAM gives where a read meets a write may be anything."""
+    """RAM may return any value if a read meets a write."""
 
     least = 2 * WAYS
 
@@ -56,7 +55,7 @@ class _Small(L2Tlb):
 
 
 class _Page:
-    """One page: any, chosen by the solver. `bits` of a set's number."""
+    """Any one page, chosen by the solver. `bits` : width of a set's number."""
 
     def __init__(self, m: Module, size: PageSize, bits: int) -> None:
         self._bits = bits
@@ -67,31 +66,32 @@ class _Page:
         self.home = home(self.asid, self.vpn, self.size, bits)
 
     def has(self, request: Any) -> Value:
-        """Whether what is requested lies in it."""
+        """Whether the requested address lies in the page."""
         inside = overlap(request.vpn, PageSize.SMALL, self.vpn, self.size)
         return (request.asid == self.asid) & inside
 
     def is_in(self, row: Any) -> Value:
-        """Whether an entry of its set is for it, current or not."""
+        """Whether an entry of the page's set is for the page, current or not."""
         high = (self.vpn >> _SHIFTS[self.size.value])[self._bits :]
         same = row.high[: VPN_BITS - _SHIFTS[self.size.value] - self._bits] == high
         return (Value.cast(row.held) == self.size) & (row.asid == self.asid) & same
 
 
 def number(vpn: Value, size: Value) -> Value:
-    """Number of the page of that size."""
+    """Number of the page of this size."""
     return Array([vpn >> shift for shift in _SHIFTS])[size]
 
 
 def home(asid: Value, vpn: Value, size: Value, bits: int) -> Value:
-    """Its set, of that number of bits: two pieces of the page number, and above all the ASID."""
+    """Number of the page's set, `bits` wide: two parts of the page number, with the ASID at the
+    top."""
     of = number(vpn, size)
     return of[:bits] ^ of[bits : 2 * bits] ^ (asid[0] << bits - 1)
 
 
 class L2Proof(Proof):
-    """For any one page of 4 KiB of any one address space, chosen by the solver; with resets at any
-    moment, which find anything in RAM."""
+    """For any one page of 4 KiB of any address space, chosen by the solver; with resets at any
+    time, after which RAM has arbitrary contents."""
 
     name = "mmu.l2"
     shows = (
@@ -129,7 +129,7 @@ class L2Proof(Proof):
         self._probes(m)
 
     def _look(self, m: Module, inside: Inside) -> None:
-        """What no port shows."""
+        """Internal signals."""
         ways = [inside.submodule(f"way_{way}") for way in range(WAYS)]
         self._read_data = [[port.data for port in way.read_ports] for way in ways]
         self._home = [way.read_port(domain="comb") for way in ways]
@@ -173,8 +173,8 @@ class L2Proof(Proof):
     # -- specification -----------------------------------------------------------------------------
 
     def _specify(self, m: Module) -> None:
-        """What the last result of a walk said of the page, if that may still be used (`known`);
-        what was taken and is in each step, and what was known when it was taken."""
+        """The last walk's result for the page, if it may still be used (`known`); the requests in
+        each step, and the knowledge at the time when each was taken."""
         dut, event = self._dut, self._dut.invalidate
         knows = data.StructLayout({"valid": 1, "page": page(CONFIG)})
         layout = data.StructLayout({
@@ -226,7 +226,7 @@ class L2Proof(Proof):
             m.d.sync += [known.valid.eq(0), [taken.valid.eq(0) for taken in self._taken]]
 
     def _is(self, end: Any, taken: Any) -> Value:
-        """Whether what was taken ended with the page."""
+        """Whether a request ended with the page."""
         return self._page.has(taken.what) & (Value.cast(end.page.size) == self._page.size)
 
     def _answers(self, m: Module) -> None:
@@ -264,7 +264,7 @@ class L2Proof(Proof):
         if self.size == PageSize.SMALL:
             m.d.comb += Cover(opened)
 
-    # -- why ---------------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     @property
     def _steps(self) -> list[Any]:
@@ -272,7 +272,8 @@ class L2Proof(Proof):
         return [dut.waiting, dut.looked, dut.read, dut.acting, dut.leaving]
 
     def _flow(self, m: Module) -> None:
-        """Steps hold what was taken. Two changes of one set are never under way."""
+        """Steps hold the requests taken. Two changes of the same set are never in progress
+        together."""
         for step, taken in zip(self._steps, self._taken, strict=True):
             walks, probes = step.kind == Kind.WALKED, step.kind == Kind.PROBE
             m.d.comb += Assert(taken.valid == (step.valid & (walks | probes)))
@@ -305,7 +306,7 @@ class L2Proof(Proof):
         self._patience(m)
 
     def _patience(self, m: Module) -> None:
-        """A change waits for those before it; none comes between."""
+        """A change waits for earlier ones; none overtakes it."""
         dut, waited = self._dut, Signal(3, name="waited")
         changes = [step.valid & (step.kind != Kind.PROBE) for step in self._steps]
         m.d.sync += waited.eq(Mux(dut.waiting.valid & ~dut.goes, waited + 1, 0))
@@ -322,14 +323,14 @@ class L2Proof(Proof):
             m.d.comb += Assert((waited <= n) | ~change)
 
     def _near(self, step: Any) -> Value:
-        """Whether a look-up is for what is being removed, or near it."""
+        """Whether a look-up is for the page being removed, or near it."""
         own = self._removed
         here = overlap(step.request.vpn, PageSize.SMALL, own.vpn, PageSize.HUGE)
         probes = step.valid & (step.kind == Kind.PROBE)
         return probes & self._dut.removing & (step.request.asid == own.asid) & here
 
     def _sweeps(self, m: Module) -> None:
-        """A space that is swept is closed until it is clean."""
+        """A space being swept is closed until it is clean."""
         sweeps, mine = self._sweeping, self._swept == self._page.asid
         before = self._advancing.row
         same = Value.cast(before) == Value.cast(self._generation)
@@ -357,7 +358,7 @@ class L2Proof(Proof):
         return step.valid & (step.kind != Kind.PROBE) & Mux(step.kind == Kind.SWEEP, whole, one)
 
     def _counts(self, row: Any) -> Value:
-        """Whether an entry is for the page and counts."""
+        """Whether an entry is for the page and current."""
         return self._page.is_in(row) & self._is_current(row.generation)
 
     def _is_current(self, generation: Value) -> Value:
@@ -401,7 +402,8 @@ class L2Proof(Proof):
             m.d.comb += Assert(~one.valid | (Value.cast(one.page.size) == page.size))
 
     def _changes(self, m: Module) -> None:
-        """A change for the page knows the set as it is, unless that was cleared meanwhile."""
+        """A change for the page has the current contents of the set, unless it was cleared
+        meanwhile."""
         page, acting = self._page, self._dut.acting
         for way, row in enumerate(self._rows):
             same = Cat(Value.cast(ways)[way] for ways in self._dut.same).any() | acting.swept[way]
@@ -430,7 +432,7 @@ class L2Proof(Proof):
         self._writes(m)
 
     def _seen_generation(self, m: Module) -> None:
-        """The generation that was looked at early is that of now; or the space was closed."""
+        """A generation read early is still the current one, or the space was closed."""
         page, current = self._page, self._generation
         nothing = ~Cat(page.is_in(row) for row in self._rows).any()
         for step in (self._dut.looked, self._dut.read, self._dut.acting):
@@ -445,8 +447,8 @@ class L2Proof(Proof):
             m.d.comb += Assert(~(keeps & closed) | current.closed | nothing)
 
     def _writes(self, m: Module) -> None:
-        """What is written for the page leaves no other entry for it. If it is out of date, it does
-        not count, or is about to go."""
+        """A write for the page leaves no other entry for it. If the result is out of date, the
+        entry is not current, or is about to be removed."""
         dut, page, current = self._dut, self._page, self._generation
         leaving, written = dut.leaving, dut.written
         here = (written.index == page.home) & written.ways.any()
@@ -481,7 +483,7 @@ class L2Proof(Proof):
                 m.d.comb += Assert(~page.is_in(row) | (gone & here) | self._clearing)
 
     def _probes(self, m: Module) -> None:
-        """What a look-up has read of the page's set was known when it was taken."""
+        """The contents of the page's set read by a look-up were known when it was taken."""
         page, dut, size = self._page, self._dut, self._page.size
         looked = [Array(map(Value.cast, ports))[size] for ports in self._read_data]
         read = [Array(Value.cast(rows[way]) for rows in dut.read.rows)[size] for way in range(WAYS)]
@@ -520,7 +522,7 @@ class L2Proof(Proof):
         self._found(m)
 
     def _found(self, m: Module) -> None:
-        """A look-up that leaves with the page has what was known."""
+        """A look-up that leaves with the page has the known result."""
         leaving, taken = self._dut.leaving, self._taken[4]
         probes = leaving.valid & (leaving.kind == Kind.PROBE)
         walks = leaving.valid & (leaving.kind == Kind.WALKED)
@@ -538,8 +540,8 @@ class L2Proof(Proof):
 
 
 class GenerationsProof(Proof):
-    """For any one entry of any one of four address spaces; with resets at any moment, which find
-    anything in RAM. There are no entries after a reset."""
+    """For any one entry of any one of four address spaces; with resets at any time, after which RAM
+    has arbitrary contents. There are no entries after a reset."""
 
     name = "mmu.generations"
     shows = (
@@ -579,7 +581,7 @@ class GenerationsProof(Proof):
         ]
 
     def _entry(self, m: Module, row: Any, ends: Value, removed: Value, clean: Value) -> None:
-        """An entry is made at any moment, when its space is not closed."""
+        """An entry may be created at any time while its space is not closed."""
         entry = Signal(data.StructLayout({"there": 1, "stamp": 2, "ended": 1}), name="entry")
         makes = anything(m, 1, "makes") & ~row.closed & ~entry.there
         counts = (row.number == entry.stamp) & ~row.closed
@@ -600,7 +602,8 @@ class GenerationsProof(Proof):
         m.d.comb += Cover(again & entry.there & entry.ended & ~row.closed)
 
     def _turn(self, m: Module, dut: Any, asid: Signal, cleaned: Signal, restart: Any) -> Signal:
-        """Sweeps of others while the space is closed; whether one was opened right now."""
+        """Count sweeps of other spaces while the space is closed. Returns whether one has just been
+        opened."""
         others, ahead = Signal(3, name="others"), Signal(SPACES.asid_bits, name="ahead")
         m.d.comb += ahead.eq(asid - dut.swept)
         with m.If(~dut.row[0].closed | restart):

@@ -23,9 +23,9 @@ ROWS = CONFIG.rows
 
 
 class SlotsProof(Proof):
-    """The task unit does one thing at a time, with a row that a choice has named since the last
-    change counts. `busy` is what the kernel status register table has of each row: it gets blocks
-    when the row opens, or more while it runs, and loses them at any moment."""
+    """The task unit does one thing at a time, with a row from a choice that is valid after the last
+    change. `busy` models the kernel status register table: a row gets blocks when it opens, or more
+    while it runs, and loses them at any time."""
 
     name = "work.slots"
     shows = (
@@ -59,7 +59,7 @@ class SlotsProof(Proof):
         return Cat(one == state for one in self._states).bit_select(row, 1)
 
     def _events(self, m: Module) -> None:
-        """What the task unit does."""
+        """Events of the task unit."""
         dut, busy, counts = self._dut, self._busy, self._age == 2
         ends, stops = Signal(ROWS, name="may_end"), Signal(ROWS, name="may_stop")
         add = Signal(dut.closed.shape(), name="add")
@@ -116,7 +116,7 @@ class SlotsProof(Proof):
         ]
 
     def _choices(self, m: Module) -> None:
-        """What the choices say once they count."""
+        """Properties of the choices once they are valid."""
         dut, counts = self._dut, self._age == 2
         free, ended, back = dut.free, dut.ended, dut.back
         unfinished = self._is(ended.row, RowState.RETURNS)

@@ -83,8 +83,8 @@ class OrderProof(Proof):
     def _specify(
         m: Module, dut: BlockOrder, coming: Signal, used: Signal, pair: list[Signal]
     ) -> Value:
-        """Priorities of the two, and who came first: whether the first of them precedes. All that
-        the design keeps agrees with it."""
+        """Model the priorities and ages of the two slots. Returns whether the first precedes the
+        second. The design's state agrees with it."""
         priorities = [Signal(6, name=f"priority_{n}") for n in range(2)]
         older = Signal(name="first_is_older")
         arriving = Signal(6, name="arriving")
@@ -193,7 +193,7 @@ class ResourcesProof(Proof):
 
 
 class ChoiceProof(Proof):
-    """Blocks come, start and end as the controller lets them."""
+    """Blocks arrive, start and end as the controller allows."""
 
     name = "sm.choice"
     shows = (
@@ -203,7 +203,7 @@ class ChoiceProof(Proof):
     )
     induction = 3
     cover = 12
-    breaks = ("forget",)  # what is frozen as a whole stays consistent
+    breaks = ("forget",)  # a design frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = BlockTable(CONFIG)
@@ -223,7 +223,7 @@ class ChoiceProof(Proof):
         m.d.comb += [
             Assume(~(dut.start & (dut.start - 1)).any() & ~(dut.finish & ~dut.start).any()),
             Assume(~dut.start[1] | ~dut.urgent.begun),
-            # Decided in the cycle before, which was one without a start.
+            # Decided in the previous cycle, if that had no start.
             Assume(~dut.start.any() | quiet),
             Assume(~(over & (dut.waiting | ~dut.valid)).any()),
         ]
@@ -259,7 +259,7 @@ class ChoiceProof(Proof):
 
     @staticmethod
     def _told(m: Module, dut: BlockTable, placed: Value, slot: int, kept: data.View) -> None:
-        """What is told of a block that is chosen is its own."""
+        """The outputs for a chosen block are its own data."""
         needs, barrier = kept.needs, kept.needs.barrier
         with m.If(dut.valid[slot] | placed[slot]):
             m.d.comb += [
@@ -287,7 +287,7 @@ class ChoiceProof(Proof):
         return ~order.turned[one, other] if one < other else order.turned[other, one]
 
     def _rights(self, order: BlockOrder, tables: Sequence[Value]) -> list[Value]:
-        """The first one of each of two tables, and the last one of the third."""
+        """The first blocks of two tables, and the last block of the third."""
         found = []
         for n, table in enumerate(tables):
             better = [
@@ -304,7 +304,7 @@ class ChoiceProof(Proof):
     def _ordered(
         self, m: Module, dut: BlockTable, order: BlockOrder, coming: Value, picked: Value
     ) -> None:
-        """What is known of the order of blocks in the table, and of the slot picked ahead."""
+        """Invariants of the order of blocks in the table, and of the slot picked in advance."""
         m.d.comb += [
             Assert(~(picked & (picked - 1)).any() & (dut.arrive.ready == picked.any())),
             Assert(~(picked & (dut.valid | order.placed)).any()),
@@ -324,7 +324,7 @@ class ChoiceProof(Proof):
     def _follows(
         self, m: Module, dut: BlockTable, order: BlockOrder, follows: Sequence[EarlyChoice]
     ) -> None:
-        """Who follows is the right one of those that were not chosen in the cycle before."""
+        """The successor is correct among those that were not chosen in the previous cycle."""
         tables, held = (dut.waiting, dut.partial, dut.entire), []
         for n, follow in enumerate(follows):
             held.append(Signal(SLOTS, name=f"held_{n}"))
@@ -358,7 +358,7 @@ class ChoiceProof(Proof):
 
 
 class EndProof(Proof):
-    """For any slot, chosen by the solver; warps end that run."""
+    """For any slot, chosen by the solver. Only running warps end."""
 
     name = "sm.end"
     shows = (
@@ -367,7 +367,7 @@ class EndProof(Proof):
     )
     induction = 3
     cover = 14
-    breaks = ("forget",)  # what is frozen as a whole stays consistent
+    breaks = ("forget",)  # a design frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = BlockTable(CONFIG)

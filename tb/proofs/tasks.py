@@ -1,4 +1,4 @@
-"""Proofs of the task unit: where tasks are between their launch and their end (ASID-23 … 25)."""
+"""Proofs of the task unit: location of tasks between their launch and their end (ASID-23 … 25)."""
 
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
@@ -15,7 +15,7 @@ __all__ = ["PROOFS"]
 
 CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, contexts=1, slots=4, sms=1, queues=1)
 ROWS = CONFIG.rows
-PLACE, COUNTER, RESTORE, GET = range(4)  # what is written into a record
+PLACE, COUNTER, RESTORE, GET = range(4)  # values written into a record
 COUNT = 6  # bits of a count of tasks
 PARTS = ("slots", "lists", "metadata", "words", "stores", "queues")
 TO_ROW = ("POP", "POPPED", "WORDS", "OPEN")
@@ -23,8 +23,8 @@ QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "SHUT", "Q
 
 
 class TasksProof(Proof):
-    """For grid tasks. Slots do what `work.slots` shows; lists, the memory and what is in records
-    may do and be anything; tasks leave a list only when it holds one."""
+    """For grid tasks. Slots behave as shown by `work.slots`. Lists, memory and the contents of
+    records are unconstrained, except that tasks leave a list only if it contains one."""
 
     name = "work.tasks"
     shows = (
@@ -34,7 +34,7 @@ class TasksProof(Proof):
     )
     induction = 3
     bounded = 8
-    breaks = ("forget",)  # what is frozen as a whole stays consistent
+    breaks = ("forget",)  # a design frozen as a whole stays consistent
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = TaskUnit(CONFIG)
@@ -56,7 +56,7 @@ class TasksProof(Proof):
         self._held(m)
 
     def _grids(self, m: Module) -> None:
-        """No queue tasks."""
+        """There are no queue tasks."""
         dut = self._dut
         queues, launch = dut._queues, dut.launch.p
         m.d.comb += [
@@ -75,8 +75,8 @@ class TasksProof(Proof):
                 arbitrary(m, signal, "_".join(map(str, path)))
 
     def _settle(self, m: Module) -> Value:
-        """Whether the choices of the slots count what has changed (see `SlotTable`): only then are
-        they used."""
+        """Whether the choices of the slots include the last change (see `SlotTable`); they are used
+        only then."""
         slots = self._dut._slots
         age = Signal(2, init=2, name="age")
         events = Cat(slots.opened.valid, slots.stopped.valid, slots.closed.valid)
@@ -137,7 +137,7 @@ class TasksProof(Proof):
         ]
 
     def _begins(self, *jobs: Job) -> Value:
-        """One of these is the next job."""
+        """The next job is one of these."""
         return Cat(self._dut._agenda.job == job for job in jobs).any()
 
     def _is(self, *states: str) -> Value:
@@ -145,7 +145,7 @@ class TasksProof(Proof):
         return Cat(self._state.ongoing(state) for state in states).any()
 
     def _held(self, m: Module) -> None:
-        """Tasks that were accepted and are not over, and where they are."""
+        """Count the tasks that were accepted and are not over, and locate them."""
         dut, refused = self._dut, self._dut._verdict.refusal != Refusal.NONE
         launched, ended, failed = dut.launched, dut.ended, dut.failed
         held, hand = Signal(COUNT, name="held"), Signal(name="in_hand")
@@ -157,7 +157,7 @@ class TasksProof(Proof):
         nobody = (self._rows == 0) & ~ended.valid
         m.d.comb += [
             hand.eq(self._is("READ", "CHECK", "WORDS", "OPEN", "FAIL") & from_list),
-            # While its row is being freed, a task is elsewhere already.
+            # While its row is being freed, a task is already elsewhere.
             Assert(
                 held == (self._listed + self._rows + ended.valid + hand - self._is("CLOSE"))[:COUNT]
             ),
@@ -168,7 +168,7 @@ class TasksProof(Proof):
         self._states(m, hand, refused)
 
     def _states(self, m: Module, hand: Value, refused: Value) -> None:
-        """What holds in the states of the task unit."""
+        """Invariants of the states of the task unit."""
         dut = self._dut
         launches, holds, ended = dut._launches, dut._holds, dut.ended.valid
         store = Value.cast(dut._store)
@@ -180,7 +180,7 @@ class TasksProof(Proof):
         keeps = holds & self._is("FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
         m.d.comb += [
             Assert(~self._is(*QUEUE_STATES) & ~dut._wakes),
-            # As `work.slots` asks for it.
+            # As required by `work.slots`.
             Assert(~(slots.stopped.valid | slots.closed.valid) | (dut._row == told)),
             Assert(~(launches & holds) | self._is("IDLE")),
             Assert(~self._is("LOOK", "KNOW", "STOP", "STOPPED", "POP", "POPPED") | ~launches),
@@ -203,7 +203,7 @@ class TasksProof(Proof):
         self._jobs(m)
 
     def _jobs(self, m: Module) -> None:
-        """What holds when a job is about to begin, or a launch about to go into a slot."""
+        """Invariants when a job is about to begin, or a launch is about to go into a slot."""
         dut, agenda = self._dut, self._dut._agenda
         rests, begins = self._is("IDLE"), agenda._some
         checks = self._is("CHECK", "GO", "STORE", "STORED") & dut._launches

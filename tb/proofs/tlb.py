@@ -1,4 +1,4 @@
-"""Proofs of translation look-aside buffers, for two entries and two misses."""
+"""Proofs of translation look-aside buffers, with two entries and two misses."""
 
 from typing import Any
 
@@ -38,11 +38,11 @@ ENTRIES = 2
 TAG = data.StructLayout({"number": 1})
 
 _ALLOWED = 31
-"""No fault has this number."""
+"""A number that no fault has."""
 
 
 def inputs(m: Module, dut: L1Tlb) -> None:
-    """Anything may come, of values that have a meaning."""
+    """Inputs are arbitrary, but have meaningful values."""
     ports = {
         "request_valid": dut.request.valid,
         "request": dut.request.payload,
@@ -61,7 +61,7 @@ def inputs(m: Module, dut: L1Tlb) -> None:
 
 
 class L1Proof(Proof):
-    """For any one smallest page of any one address space, chosen by the solver."""
+    """For any one page of the smallest size in any address space, chosen by the solver."""
 
     name = "mmu.l1"
     shows = (
@@ -85,12 +85,12 @@ class L1Proof(Proof):
         self._refusals(m, dut, inside)
 
     def _mine(self, asid: Value, vpn: Value, size: Any) -> Value:
-        """Whether this page holds the chosen one."""
+        """Whether this page contains the chosen one."""
         return (asid == self._asid) & overlap(vpn, size, self._vpn, PageSize.SMALL)
 
     def _specify(self, m: Module, dut: L1Tlb, asker: Any) -> Any:
-        """What the last result said of the chosen page, if it may still be used: on its way to the
-        entries (`coming`), and there."""
+        """The last result for the chosen page, if it may still be used: on its way to the entries
+        (`coming`), and stored there."""
         layout = data.StructLayout({"valid": 1, "page": page(CONFIG)})
         coming, known = Signal(layout, name="coming"), Signal(layout, name="known")
         result = dut.result.payload
@@ -113,7 +113,7 @@ class L1Proof(Proof):
         return known
 
     def _under_way(self, m: Module, dut: L1Tlb, coming: Any) -> None:
-        """The result that is coming is in one of the two places, and the only one there."""
+        """The result on its way is in exactly one of the two places."""
         entering, held = dut.entering, dut.held
         pages = [
             (entering.result & (entering.end.outcome == Outcome.PAGE), entering),
@@ -129,7 +129,7 @@ class L1Proof(Proof):
             m.d.comb += Assert(Cat(here).any())
         for pending, one in pages:
             mine = self._mine(one.lookup.asid, one.lookup.va[PAGE_BITS:], one.end.page.size)
-            # The invalidation of the cycle in which it was taken is looked at one cycle later.
+            # The invalidation in the cycle of acceptance takes effect one cycle later.
             before = self._gone(dut.before, one.end.page.size) & (one is entering)
             stale = one.stale.any() | before
             with m.If(pending & mine & ~stale):
@@ -215,15 +215,15 @@ class L1Proof(Proof):
 
     @staticmethod
     def _denied(page: Any, look: Any) -> Value:
-        """Number of the fault, by page 60's table, of an access that a page forbids."""
+        """Fault number, from page 60's table, for an access that a page forbids."""
         fault = Const(_ALLOWED)
         fault = Mux(page.no_atomics & (look.access == Access.ATOMIC), 0xF, fault)
         fault = Mux(page.read_only & (look.access != Access.READ), 6, fault)
         return Mux(page.privileged & ~look.privileged, 5, fault)
 
     def _refusals(self, m: Module, dut: L1Tlb, inside: Inside) -> None:
-        """A result that is no page, of the chosen one, may be given on until an invalidation of it,
-        whatever size it may have: first on its way (`coming`), then as the answer (`there`)."""
+        """A result without a page, for the chosen page, may be used until an invalidation that
+        covers it for any size: first on its way (`coming`), then as the answer (`there`)."""
         layout = data.StructLayout({"valid": 1, "end": page_result(CONFIG)})
         coming, there = Signal(layout, name="refused_coming"), Signal(layout, name="refused")
         entering, held, result = dut.entering, dut.held, dut.result.payload
@@ -262,8 +262,8 @@ class L1Proof(Proof):
 
 
 class L1WaitsProof(Proof):
-    """For any tag, chosen by the solver, and three look-ups that may wait; the next level answers
-    only what it was asked for."""
+    """For any tag, chosen by the solver, and three waiting look-ups. The next level answers only
+    its requests."""
 
     name = "mmu.l1_waits"
     shows = (
@@ -287,7 +287,7 @@ class L1WaitsProof(Proof):
         self._counts(m, dut)
 
     def _next_level(self, m: Module, dut: L1Tlb) -> None:
-        """It answers who has asked and has no answer yet."""
+        """The next level answers requests that are outstanding."""
         wanted = dut.result.p.miss
         under_way = self._results(dut)
         for n in range(self.MISSES):
@@ -297,13 +297,13 @@ class L1WaitsProof(Proof):
 
     @staticmethod
     def _results(dut: L1Tlb) -> Value:
-        """Whose result is in the pipeline, and has not ended what it waits for."""
+        """Slots whose result is in the pipeline and has not ended the wait."""
         entering, held = dut.entering, dut.held
         first = Mux(entering.result, entering.slot, 0)
         return first | Mux(held.refused | held.retry, held.slot, 0)
 
     def _places(self, m: Module, dut: L1Tlb) -> None:
-        """What is in the pipeline is what its slot says; and which slots are for the same page."""
+        """The pipeline agrees with the slots, and slots for the same page are known."""
         entering, held, misses = dut.entering, dut.held, self._misses
         slotted = held.again | held.came | held.refused | held.retry
         m.d.comb += [
@@ -331,7 +331,7 @@ class L1WaitsProof(Proof):
         ]
 
     def _waits(self, m: Module, dut: L1Tlb) -> None:
-        """Every slot waits for one thing, and who follows has somebody to follow."""
+        """Each slot waits for one thing, and a follower has a leader."""
         misses, held, entering = self._misses, dut.held, dut.entering
         results, asked = self._results(dut), Signal(self.MISSES, name="asked")
         m.d.comb += asked.eq(misses._ask | misses._offer | misses._sent)

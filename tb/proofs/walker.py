@@ -1,4 +1,4 @@
-"""Proof of the page walker, for 2 walks and a walk cache of 2 entries."""
+"""Proof of the page walker, with 2 walks and a walk cache of 2 entries."""
 
 from typing import Any
 
@@ -33,24 +33,24 @@ CONFIG = Config(
 TAG = 2
 
 FIRST, SECOND, AROUND = 22, 11, 8
-"""Cycles at a depth, also after the walk has begun anew; and before and after all of them."""
+"""Cycles at one depth, also after a restart of the walk; and cycles before and after all depths."""
 WAIT = 6 * (FIRST + SECOND) + AROUND
 """Cycles from request to result."""
 
 _NAMES = (35, 26, 17, 9, 4, 0)
-"""By `Depth`: the bits of a page number from here on name an entry."""
+"""By `Depth`: lowest of the page number bits that identify an entry."""
 _TABLES = (VPN_BITS, 35, 26, 17, 9, 9)
-"""By `Depth`: those from here on name its table."""
+"""By `Depth`: lowest of the page number bits that identify its table."""
 _REGION = 9
-"""Those from here on: the largest page."""
+"""Lowest of the page number bits that identify a largest page."""
 
 _OLD = 31
-"""Bit of a physical address that only what is old may have set; and where an entry has it."""
+"""Bit of a physical address that only outdated data may have set; and its position in an entry."""
 _OLD_IN_ENTRY, _SPARSE_IN_ENTRY = 27, 3
 
 
 class _Mark:
-    """What else only what is old may say, chosen by the solver."""
+    """Another mark that only outdated data may have, chosen by the solver."""
 
     def __init__(self, m: Module) -> None:
         mark = Signal(2, name="mark")
@@ -58,13 +58,13 @@ class _Mark:
         self.error, self.sparse, self.refused = (mark == n for n in (1, 2, 3))
 
     def entries(self, beat: Value) -> Value:
-        """No entry in the beat is old."""
+        """No entry in the beat is outdated."""
         halves = [beat[:64], beat[64:]]
         old = [half[_OLD_IN_ENTRY] | (self.sparse & half[_SPARSE_IN_ENTRY]) for half in halves]
         return ~Cat(old).any()
 
     def end(self, end: Any) -> Value:
-        """It is not old."""
+        """The result is not outdated."""
         fault = end.outcome == Outcome.FAULT
         old = [
             (end.outcome == Outcome.PAGE) & end.page.ppn[_OLD - 12],
@@ -77,14 +77,14 @@ class _Mark:
 
 
 def above(vpn: Value, depth: Value, cuts: tuple[int, ...]) -> Value:
-    """The bits of a page number from the depth's cut on."""
+    """The bits of a page number above the cut of the depth."""
     return Array([vpn >> cut for cut in cuts])[depth]
 
 
 class WalkerProof(Proof):
     """For any one page of any address space, any tag, and any one invalidation that covers the
-    page, chosen by the solver. Whatever was asked for before or in the cycle of the invalidation
-    may be old: entries that are, tell so."""
+    page, chosen by the solver. Data requested before the invalidation, or in its cycle, may be
+    outdated; outdated entries are marked."""
 
     name = "mmu.walker"
     shows = (
@@ -103,7 +103,7 @@ class WalkerProof(Proof):
         self._reached(m)
 
     def _base(self, m: Module, wrap: Wrap) -> None:
-        """What does not tell old from new."""
+        """The parts that do not distinguish old from new data."""
         dut = Walker(CONFIG, TAG)
         inside = Inside(dut)
         self._dut, self._mark = dut, _Mark(m)
@@ -123,7 +123,7 @@ class WalkerProof(Proof):
         self._follows(m)
 
     def _look(self, m: Module, inside: Inside) -> None:
-        """What no port shows."""
+        """Internal signals."""
         dut = self._dut
         self._waiting = data.View(dut._named, inside.signal("waiting"))
         self._row = data.View(dut.row.shape(), inside.signal("bound_to"))
@@ -149,8 +149,8 @@ class WalkerProof(Proof):
         self._hits = within.signal("found")
 
     def _look_at_reads(self, m: Module, inside: Inside) -> None:
-        """Reads that have been added, the oldest first; `_owed` of them there are. The last ones,
-        `_unasked`, memory has not taken yet; of those `_asks` are the addresses."""
+        """The reads that have been added, oldest first; `_owed` is their number. Memory has not
+        taken the last `_unasked` of them; `_asks` are the addresses of those."""
         pending = self._dut._pending
         asks, order = inside.submodule("asks"), inside.submodule("order")
         width = len(pending.added)
@@ -198,12 +198,12 @@ class WalkerProof(Proof):
     # -- specification -----------------------------------------------------------------------------
 
     def _is(self, one: Any) -> Value:
-        """Whether it is of the page."""
+        """Whether it is for the page."""
         return (one.asid == self._asid) & (one.vpn == self._vpn)
 
     def _invalidated(self, m: Module) -> None:
-        """One of the invalidations that cover the page, whatever size that has, is the last one
-        before which there was anything old; rows looked up since are not."""
+        """One of the invalidations that cover the page, for any size, is the last one with outdated
+        data before it; rows looked up afterwards are not outdated."""
         self._fresh = Signal(name="fresh")
         covered = covers(self._dut.invalidate, self._asid, self._vpn, PageSize.HUGE)
         with m.If(covered & anything(m, 1, "this_one")):
@@ -213,12 +213,12 @@ class WalkerProof(Proof):
             m.d.comb += Assume(self._new(row))
 
     def _new(self, row: Any) -> Value:
-        """It is not old."""
+        """The row is not outdated."""
         return ~row.base[_OLD - 12] & ((row.bound & row.last.all()) | ~self._mark.refused)
 
     def _memory(self, m: Module) -> None:
-        """A read of an entry on the way to the page, asked for since, in a table that is not old,
-        finds nothing old."""
+        """A read of an entry on the way to the page, requested after the invalidation in a table
+        that is not outdated, returns no outdated data."""
         request, beat = self._dut.read.request, self._dut.read.beat
         asked = Array(self._reads)[(self._owed - self._unasked)[: (WALKS - 1).bit_length()]]
         owner = data.View(self._dut._owner, Signal(self._dut._owner.size, name="owner"))
@@ -236,13 +236,13 @@ class WalkerProof(Proof):
         m.d.sync += [self._came_fresh.eq(beat.valid & first), self._next_fresh.eq(self._came_fresh)]
 
     def _clean(self, place: Any) -> Value:
-        """What it remembers of small pages is not old, if it counts."""
+        """The remembered entry of small pages is not outdated, if it is used."""
         below = place.below
         old = below.address[_OLD - 12] | (self._mark.sparse & below.sparse)
         return (place.depth != Depth.BIG) | ~old
 
     def _on_way(self, place: Any, cuts: tuple[int, ...] = _NAMES) -> Value:
-        """Whether the entry, or the table, that is read next is one for the page too."""
+        """Whether the entry or table to be read next is on the way to the page."""
         depth = Value.cast(place.depth)
         same = above(place.vpn, depth, cuts) == above(self._vpn, depth, cuts)
         return (place.asid == self._asid) & same
@@ -277,10 +277,10 @@ class WalkerProof(Proof):
         with m.If(result.valid & self._fresh & self._is(self._waiting)):
             m.d.comb += Assert(self._mark.end(result.p.end))
 
-    # -- why ---------------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def _states(self, m: Module) -> None:
-        """Each walk is in one state, and where that says."""
+        """Each walk is in one state and in the corresponding place."""
         dut, sets = self._dut, self._dut.sets
         entering, found, entered = dut._entering, dut._found, dut._entered
         chosen, pick, here, next_ = dut._chosen, dut._candidate, dut._here, dut._next
@@ -347,7 +347,7 @@ class WalkerProof(Proof):
         ]
 
     def _places(self, m: Module) -> None:
-        """What is said of a walk in several places is the same."""
+        """The copies of a walk's data in several places agree."""
         dut = self._dut
         found, pick, here, next_ = dut._found, dut._candidate, dut._here, dut._next
         for n, (page, step) in enumerate(zip(dut._pages, dut._steps, strict=True)):
@@ -406,7 +406,7 @@ class WalkerProof(Proof):
         m.d.comb += Assert(~(here.came | here.picked) | (Value.cast(here.near) == near))
 
     def _below(self, next_: Any) -> Value:
-        """What follows an entry: one more, or SMALL after PD0."""
+        """The depth after an entry: the next one, or SMALL after PD0."""
         more = Value.cast(next_.following) == Value.cast(next_.depth) + 1
         skips = (next_.depth == Depth.PD0) & (next_.following == Depth.SMALL)
         return (Value.cast(next_.following) < len(_NAMES)) & (more | skips)
@@ -416,11 +416,11 @@ class WalkerProof(Proof):
         return Mux(dut._starts[n], self._first[n], dut._steps[n].table)
 
     def _first_depth(self, n: int) -> Value:
-        """Where the walk began."""
+        """The first depth of the walk."""
         return Mux(self._dut._nearer[n], Depth.PD0.value, Depth.PD3.value)
 
     def _as(self, place: Any, n: int, table: Value) -> Value:
-        """Whether that is the place of the walk."""
+        """Whether this is the place of the walk."""
         page, step = self._dut._pages[n], self._dut._steps[n]
         below = Value.cast(place.below) == Value.cast(step.below)
         return (
@@ -433,14 +433,14 @@ class WalkerProof(Proof):
         )
 
     def _same(self, depth: Any) -> Value:
-        """Whether both walks read the same entry at that depth."""
+        """Whether both walks read the same entry at this depth."""
         one, other = self._dut._pages
         depth = Value.cast(depth)
         same = above(one.vpn, depth, _NAMES) == above(other.vpn, depth, _NAMES)
         return (one.asid == other.asid) & same
 
     def _follows(self, m: Module) -> None:
-        """Who follows, or is about to, follows a walk that has asked for its entry."""
+        """A follower, or a walk about to follow, has a leader that has requested the same entry."""
         dut, here, next_ = self._dut, self._dut._here, self._dut._next
         for n, other in ((0, 1), (1, 0)):
             step, leader = dut._steps[n], dut._steps[other]
@@ -497,7 +497,7 @@ class WalkerProof(Proof):
                         )
 
     def _trusts(self, n: int) -> Value:
-        """Whether nothing that this walk knows may be old, as far as it is about the page."""
+        """Whether no data of this walk may be outdated, as far as they are for the page."""
         dut = self._dut
         region = (dut._pages[n].vpn >> _REGION) == (self._vpn >> _REGION)
         return self._fresh & ~dut._stale[n] & (~dut._before[n] | region)
@@ -563,7 +563,7 @@ class WalkerProof(Proof):
         ]
 
     def _fresh_reads(self, m: Module) -> None:
-        """What was asked for in time has nothing old; that is so until it has settled."""
+        """Data requested in time are not outdated, until the walk has settled."""
         dut, here, next_, mark = self._dut, self._dut._here, self._dut._next, self._mark
         error = mark.error & (here.status == MemoryStatus.BUS)
         old = mark.sparse & next_.below.sparse
@@ -596,7 +596,7 @@ class WalkerProof(Proof):
                 counts = mine & (self._trusts(n) | heir | known)
                 with m.If(counts & way):
                     m.d.comb += Assert(fresh)
-                # What comes after an entry of a 64 KiB page stood in PD0.
+                # The entry after one of a 64 KiB page was in PD0.
                 with m.If(counts & self._way(n, depth, _TABLES)):
                     if one is here:
                         m.d.comb += Assert(self._clean(here.place))
@@ -621,9 +621,10 @@ def _one(slot: Value) -> Value:
 
 
 class WaitsProof(WalkerProof):
-    """Why: the phases of a walk at one depth, each with its last cycle. It waits for its turn and
-    finds another that reads the same; that fails, which is for itself only; it waits for its turn
-    again, and reads itself. It may begin anew once, and then does not follow."""
+    """Invariant: the phases of a walk at one depth, each with its last cycle. It waits for its turn
+    and finds another walk that reads the same entry; the read fails for the other walk only; it
+    waits for its turn again and reads the entry itself. It may restart once, and then does not
+    follow."""
 
     name = "mmu.walker_waits"
     shows = (
@@ -647,8 +648,8 @@ class WaitsProof(WalkerProof):
             self._waits(m, n, other)
 
     def _turn(self, n: int) -> Value:
-        """Cycles until it has found what it reads next, this one included, at most: a beat goes
-        first, and there are not two at once from one other walk."""
+        """Upper bound of the cycles, including this one, until the walk has found its next read: a
+        beat has precedence, and one other walk does not have two at once."""
         dut, beat, comes = self._dut, self._level != 0, self._unasked != 0
         turn = Mux(dut._chosen.valid, 7, Mux(self._grant[n], 6, 8))
         for one, cycles in (
@@ -661,7 +662,7 @@ class WaitsProof(WalkerProof):
         return turn
 
     def _read(self, n: int) -> Value:
-        """Cycles in which it will be SENT, this one included."""
+        """Number of cycles, including this one, until it is SENT."""
         return Mux(self._dut._next.slot[n], 1, Mux(self._dut._here.slot[n], 2, 3))
 
     def _waits(self, m: Module, n: int, other: int) -> None:
@@ -685,7 +686,7 @@ class WaitsProof(WalkerProof):
         ]
         reads = is_[State.READ] | is_[State.PICKED] | is_[State.SENT]
         self._alone(m, n, (walks & anew) | (reads & again))
-        # So one that begins anew changes its depth.
+        # A walk that restarts therefore changes its depth.
         began = self._first_depth(n) + dut._jumped[n]
         with m.If((walks & ~is_[State.DONE]) | dut._entered.slot[n]):
             m.d.comb += Assert(depth >= began)
@@ -714,7 +715,7 @@ class WaitsProof(WalkerProof):
             m.d.comb += Assert(age == 0)
 
     def _alone(self, m: Module, n: int, has_to: Value) -> None:
-        """Who follows nobody any more does not, nor is about to."""
+        """A walk that must not follow any more does not follow, nor is about to."""
         dut, here, next_ = self._dut, self._dut._here, self._dut._next
         alone, used = dut._alone[n], ~(dut.sets[State.FREE][n] | dut.sets[State.ENTER][n])
         m.d.comb += [
