@@ -14,7 +14,7 @@ __all__ = ["PROOFS"]
 class Kernels:
     """The global logic controller, with rows 0 and 1 in use. Decisions may have any result: the SM
     table and the choice are replaced, and so is the table of block counts, which behaves as shown
-    by `work.numbering`. Rows get up to 3 blocks at a time, and do not close.
+    by `work.blocks`. Rows get up to 3 blocks at a time, and do not close.
 
     Attributes
     ----------
