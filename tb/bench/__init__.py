@@ -1,1 +1,2 @@
-"""Cycles of the whole machine, measured from its trace and compared with recorded ones."""
+"""Benchmarks: cycles of the whole machine, measured from its trace and compared with recorded
+ones."""

@@ -1,6 +1,6 @@
 """The rows of `tb.bench.rows`, each measured in cycles from the trace of the whole machine.
 
-No register is read while something is measured, so that nothing disturbs it.
+No register is read during a measurement, as that would disturb it.
 """
 
 import cocotb
@@ -17,24 +17,25 @@ from signalbox.tb.sim.trace import Acquire, Done, Doorbell, Method, Semaphore, S
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 
 SLOT = 7
-"""A semaphore that counts nothing."""
+"""A semaphore that is not a counting one."""
 
 FAR = 100
-"""Memory latency, cycles, of the copies whose efficiency is measured (page 70)."""
+"""Memory latency in cycles for the efficiency of copies (page 70)."""
 
 PAGE = 4096
 
 SAMPLES, LOW_COPIES = 96, 320
-"""Urgent copies, each asked for at another moment of a low copy; and enough of those."""
+"""Number of urgent copies, each submitted at a different time within a low copy; and a sufficient
+number of low copies."""
 
 
 def one_nop() -> Pushbuffer:
-    """A method that takes one dword."""
+    """A method of one dword."""
     return Pushbuffer().host(HostMethod.NOP)
 
 
 async def prefetched(bench: Bench, first: RawChannel, second: RawChannel, end: Pushbuffer) -> None:
-    """`first` executes NOPs, then `end`; before that, `second` has a NOP ready."""
+    """`first` executes NOPs, then `end`. Meanwhile `second` has prefetched a NOP."""
     await first.submit(joined(nops(*range(600)), end))
     await second.submit(one_nop())
     await bench.wait(1000)
@@ -54,8 +55,8 @@ async def decode(dut):
 
 @cocotb.test(**LIMIT)
 async def semaphore_operations(dut):
-    """Releases of one channel, one after the other, on chip; the first is offered in the cycle
-    after the method before it."""
+    """On-chip releases of one channel, one after another; the first is offered in the cycle after
+    the previous method."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     execute = pack(SemaphoreExecute, operation=SemOp.RELEASE)
@@ -74,7 +75,7 @@ async def semaphore_operations(dut):
 
 
 async def switch(bench: Bench, first: RawChannel, target: int, payload: int) -> int:
-    """Cycles from an acquire that does not hold to the next method of another channel."""
+    """Cycles from a failed acquire to the next method of another channel."""
     second = await bench.channel(1)
     await prefetched(bench, first, second, Pushbuffer().acquire(target, payload))
     (failed,) = await bench.events(Acquire, channel=0, passed=False)
@@ -84,7 +85,7 @@ async def switch(bench: Bench, first: RawChannel, target: int, payload: int) -> 
 
 @cocotb.test(**LIMIT)
 async def switch_when_blocked(dut):
-    """An acquire does not hold, of any semaphore or of a counting one before a copy."""
+    """A failed acquire of any semaphore, and of a counting one before a copy."""
     bench = await Bench.start(dut)
     report(switch_blocked=await switch(bench, await bench.channel(0), semaphore(SLOT), 1))
     bench = await Bench.start(dut, counting=1)
@@ -94,7 +95,7 @@ async def switch_when_blocked(dut):
 
 @cocotb.test(**LIMIT)
 async def switch_when_slice_is_over(dut):
-    """From the last method of a slice to the first of the next channel."""
+    """Cycles from the last method of a slice to the first of the next channel."""
     bench = await Bench.start(dut)
     first, second = await bench.channel(0, slice_cycles=400), await bench.channel(1)
     await prefetched(bench, first, second, nops(*range(600)))
@@ -105,7 +106,7 @@ async def switch_when_slice_is_over(dut):
 
 
 async def wake(bench: Bench, channel: RawChannel, slot: int, before: int, after: int) -> int:
-    """Cycles from the update of a semaphore to the new decision of an acquire of `after`."""
+    """Cycles from the update of a semaphore to the next evaluation of an acquire of `after`."""
     await bench.control.write_semaphore(slot, before)
     await channel.submit(Pushbuffer().acquire(semaphore(slot), after))
     await bench.wait(200)
@@ -127,11 +128,11 @@ async def wake_up(dut):
 
 @cocotb.test(**LIMIT)
 async def doorbell(dut):
-    """From a doorbell to the first method of an idle channel, memory near and far."""
+    """Cycles from a doorbell to the first method of an idle channel, with near and far memory."""
     for name, latency in (("doorbell_near", 2), ("doorbell_far", FAR)):
         bench = await Bench.start(dut, read_latency=latency)
         channel = await bench.channel(0)
-        for _ in range(2):  # the first finds no translations
+        for _ in range(2):  # the first misses in the TLBs
             await channel.submit(one_nop())
             await bench.until_idle(channel)
         _, rung = await bench.events(Doorbell)
@@ -140,12 +141,12 @@ async def doorbell(dut):
 
 
 async def copies(dut, count: int, size: int) -> tuple[int, int]:
-    """Cycles from the end of the first of `count` pipelined copies to that of the last, and those
-    of the first alone."""
+    """Cycles from the end of the first of `count` pipelined copies to the end of the last, and
+    cycles of the first alone."""
     bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
     channel = await bench.channel(0)
     ((dst, src),) = bench.copies(1, size)
-    await channel.submit(setup().copy(dst, src, 1))  # finds no translations
+    await channel.submit(setup().copy(dst, src, 1))  # misses in the TLBs
     await bench.until_idle(channel)
     commands = setup()
     for _ in range(count):
@@ -161,21 +162,22 @@ async def copies(dut, count: int, size: int) -> tuple[int, int]:
 
 @cocotb.test(**LIMIT)
 async def copy_efficiency(dut):
-    """Pipelined copies; the first, and its way through memory, is not counted."""
+    """Pipelined copies, without the first one and its memory latency."""
     pages, _ = await copies(dut, 1 + PIPELINED_PAGES, PAGE)
     big, alone = await copies(dut, 1 + PIPELINED_BIG, BIG)
     report(copy_pages=pages, copy_big=big, copy_alone=alone)
 
 
 def beyond(moment: int, start: int, runs: list[tuple[int, int]]) -> int:
-    """Cycles from `moment` to `start`, without what was left of the low copy that then ran."""
+    """Cycles from `moment` to `start`, not counting the remainder of a low copy running at
+    `moment`."""
     ends = [end for begin, end in runs if begin <= moment < end]
     return start - max([moment, *ends])
 
 
 @cocotb.test(**LIMIT)
 async def priority_wait(dut):
-    """Urgent copies while the low channel is saturated; the worst of them."""
+    """The longest wait of urgent copies while the low channel is saturated."""
     bench = await Bench.start(dut, counting=1)
     policy = bound(PriorityPolicy(2))
     low, high = await bench.copy_channel(LOW), await bench.copy_channel(HIGH)

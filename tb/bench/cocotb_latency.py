@@ -1,5 +1,5 @@
-"""Latency of an urgent copy behind queued low copies, with priorities and without; and how fast
-the simulation is."""
+"""Latency of an urgent copy behind queued low copies, with and without priorities; and the speed of
+the simulation."""
 
 import time
 
@@ -24,8 +24,8 @@ def policy_of(series: str) -> Policy:
 
 
 async def latency(dut, series: str, number: int, size: int) -> int:
-    """Cycles from the doorbell of an urgent copy to its end. It is asked for while the first of
-    `number` low copies runs, which were all received before it."""
+    """Cycles from the doorbell of an urgent copy to its end. It is submitted while the first of
+    `number` low copies runs, all of which were received earlier."""
     policy, slice_cycles = policy_of(series), SERIES[series].slice_cycles
     bench = await Bench.start(dut, counting=policy.semaphores)
     low = await bench.copy_channel(LOW, slice_cycles=slice_cycles)
@@ -44,7 +44,7 @@ async def latency(dut, series: str, number: int, size: int) -> int:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(series=list(SERIES))
 async def sweep(dut, series: str):
-    """Every number and size."""
+    """Latencies for every number and size."""
     for number in NUMBERS:
         for size in SIZES:
             value = await latency(dut, series, number, size)
@@ -53,7 +53,7 @@ async def sweep(dut, series: str):
 
 @cocotb.test(**LIMIT)
 async def speed(dut):
-    """Simulated cycles per second of the wall clock, while copies run."""
+    """Simulated cycles per second of real time, while copies run."""
     bench = await Bench.start(dut)
     policy = policy_of("baseline")
     low = await bench.copy_channel(LOW)

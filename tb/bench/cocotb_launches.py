@@ -21,7 +21,7 @@ GRID = Grid(blocks=4, warps=4, timing=Timing())
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(latency=LATENCIES)
 async def launches(dut, latency: int):
-    """The same task several times."""
+    """The same task, launched several times."""
     bench = await Bench.start(dut, read_latency=latency, write_latency=latency)
     computer = await Computer.start(bench, log_size=LOG_SIZE)
     space = await computer.space(1, 0)

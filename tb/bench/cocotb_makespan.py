@@ -17,13 +17,13 @@ from signalbox.tb.sim.trace import Semaphore
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 
 SLOT = 7
-"""The semaphore that all channels wait for; it says whose turn it is."""
+"""The semaphore that all channels wait for; its value selects the channel whose turn it is."""
 
 GRID = Grid(blocks=1, warps=WARPS, timing=TIMING)
 
 
 async def setup(computer: Computer, count: int, way: str) -> list[tuple[RawChannel, Space]]:
-    """A channel and a space for each task, of one context, or of one for each."""
+    """A channel and a space for each task, in one context or in several."""
     found = []
     for index in range(count):
         context = index % MACHINE.contexts if way == "turns" else 0
@@ -37,7 +37,7 @@ async def setup(computer: Computer, count: int, way: str) -> list[tuple[RawChann
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(way=list(WAYS), count=COUNTS)
 async def makespan(dut, way: str, count: int):
-    """From the semaphore that lets the first one begin to the end of the last."""
+    """Cycles from the semaphore update that starts the first task to the end of the last."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench, MACHINE.contexts, LOG_SIZE)
     own = await setup(computer, count, way)

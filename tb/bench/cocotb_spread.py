@@ -16,15 +16,15 @@ from signalbox.tb.sim.trace import Lookup, Semaphore, Walk
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 
 SLOT, FAR = 7, 100
-"""The semaphore that all channels wait for; memory latency."""
+"""The semaphore that all channels wait for; memory latency in cycles."""
 
 BASE = 0x10_0000_0000
 FIRST_SM = MACHINE.memory_clients - MACHINE.sms
-"""Memory client that is the first SM."""
+"""Memory client of the first SM."""
 
 
 def grid(pages: int) -> Grid:
-    """Warps read every page of their space, each at another place of it."""
+    """Warps read every page of their space, each beginning at a different address."""
     width = MACHINE.beat_bytes
     timing = Timing(
         accesses=pages,
@@ -39,7 +39,7 @@ def grid(pages: int) -> Grid:
 
 
 async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list[RawChannel]:
-    """Channels of all spaces, whose tasks wait for the semaphore to be 1, then 2."""
+    """Channels of all spaces, whose tasks wait until the semaphore is 1, then 2."""
     page = computer.bench.allocate(PAGE, PAGE)
     channels = []
     for index in range(SPACES):
@@ -58,7 +58,7 @@ async def setup(computer: Computer, work: Grid, policy: str, pages: int) -> list
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(policy=list(POLICIES), pages=PAGES)
 async def spread(dut, policy: str, pages: int):
-    """All kernels are launched at once, of all spaces in turn."""
+    """All kernels are launched at once, with the spaces in turn."""
     bench = await Bench.start(dut, read_latency=FAR, write_latency=FAR)
     computer, work = await Computer.start(bench, log_size=LOG_SIZE), grid(pages)
     channels = await setup(computer, work, policy, pages)
@@ -71,7 +71,7 @@ async def spread(dut, policy: str, pages: int):
 
 
 async def measure(bench: Bench, work: Grid, policy: str, turn: int) -> None:
-    """What became of the tasks since the semaphore was written."""
+    """Results of the tasks since the semaphore was written."""
     (begun,) = [event.cycle for event in await bench.events(Semaphore, index=SLOT, value=turn)]
     found = lives(await bench.all_events())[-TASKS * SPACES :]
     assert min(life.launched for life in found) > begun

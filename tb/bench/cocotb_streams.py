@@ -23,11 +23,11 @@ LIMIT = {"timeout_time": 100, "timeout_unit": "ms"}
 SIZES = Sizes.of_environment()
 
 WARM = 50_000
-"""Cycle at which all that warms up has come to its end."""
+"""Cycle by which the warm-up has ended."""
 
 
 def results(run: Run, asid: int | None, looks: list[Look]) -> dict[str, int]:
-    """What is measured of these look-ups, of one space or of all."""
+    """Measurements of these look-ups, for one space or for all."""
     since = min(look.taken for look in looks)
     asids = range(max(COUNTS)) if asid is None else [asid]
     values = [run.count(kind, asids, since) for kind in ("hit", "found", "walks")]
@@ -37,7 +37,7 @@ def results(run: Run, asid: int | None, looks: list[Look]) -> dict[str, int]:
 
 @cocotb.test(**LIMIT, skip=SIZES == INTERFERENCE)
 async def spaces(dut):
-    """The same stream for every number of spaces, twice; the second time is measured."""
+    """The same stream for each number of spaces, played twice; the second pass is measured."""
     scenario = Scenario.start(dut)
     for asid in range(max(COUNTS)):
         scenario.map(asid, *(n * PAGE for n in range(PAGES)))
@@ -52,7 +52,7 @@ async def spaces(dut):
 
 
 def stream(number: int) -> tuple[list[Look], list[Look]]:
-    """Look-ups of one class: those that warm up, and those that are measured."""
+    """Look-ups of one class: those for warm-up, and those to be measured."""
     kind = CLASSES[number]
     pages = sequence(kind.pages, kind.warm + kind.length)
     warm = [Look(number, page * PAGE) for page in pages[: kind.warm]]
@@ -60,7 +60,7 @@ def stream(number: int) -> tuple[list[Look], list[Look]]:
 
 
 def mixed(streams: list[list[Look]]) -> list[Look]:
-    """One stream, in which all of them come to their end together."""
+    """Interleave streams into one so that all end together."""
     places = [
         ((n + 0.5) / len(looks), order, look)
         for order, looks in enumerate(streams)

@@ -1,6 +1,6 @@
 """The rows of `tb.bench.translation`: speed of both levels, walks, bursts of misses, invalidations.
 
-Spaces 0 … 3 are those of clients 0 … 3; each has pages side by side from address 0 on.
+Spaces 0 … 3 belong to clients 0 … 3. Each has contiguous pages from address 0 on.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 SIZES = Sizes.of_environment()
 CLIENTS = range(SIZES.clients)
 PAGES = 64
-"""Of each space: more than a first level has, and all of them together in the second level."""
+"""Pages per space: more than the first level holds, but all together fit into the second level."""
 
 LATER = 20_000
-"""Cycle at which everything before it has come to its end."""
+"""Cycle by which everything before it has ended."""
 
 
 def start(dut) -> Scenario:
@@ -43,18 +43,18 @@ def start(dut) -> Scenario:
 
 
 def around(asid: int, count: int, pages: int, at: int = START) -> list[Look]:
-    """Look-ups of so many pages in turn."""
+    """`count` look-ups of `pages` pages in turn."""
     return [Look(asid, n % pages * PAGE, at) for n in range(count)]
 
 
 def span(cycles: list[int]) -> int:
-    """From the first to the last, both included."""
+    """Cycles from the first to the last event, inclusive."""
     return cycles[-1] - cycles[0] + 1
 
 
 @cocotb.test(**LIMIT)
 async def first_level(dut):
-    """All clients look up what they have."""
+    """All clients look up pages that are in the first level."""
     scenario = start(dut)
     streams = [around(n, 16, 16) + around(n, HITS, 16, LATER) for n in CLIENTS]
     run = await scenario.play(*streams)
@@ -68,8 +68,8 @@ async def first_level(dut):
 
 @cocotb.test(**LIMIT)
 async def second_level(dut):
-    """Clients look up what the second level has, and the first one has not: one look-up; as many
-    as may wait, all at once; and without a pause."""
+    """Clients look up pages that are in the second level only: a single look-up; as many as may
+    wait, all at once; and continuously."""
     scenario = start(dut)
     warm = [around(n, PAGES, PAGES) for n in CLIENTS]
     alone = await scenario.play([*warm[0], Look(0, 0, LATER)])
@@ -85,7 +85,7 @@ async def second_level(dut):
 
 
 async def from_second_level(scenario: Scenario, warm: list[list[Look]], count: int) -> int:
-    """Cycles from the first to the last of `count` look-ups there of every client."""
+    """Cycles from the first to the last of `count` look-ups per client in the second level."""
     run = await scenario.play(*(warm[n] + around(n, count, PAGES, LATER) for n in CLIENTS))
     probes = [cycle for cycle in run.cycles("probe") if cycle >= LATER]
     assert run.count("found", CLIENTS, LATER) == len(probes) == count * len(CLIENTS)
@@ -93,7 +93,7 @@ async def from_second_level(scenario: Scenario, warm: list[list[Look]], count: i
 
 
 def second_level_hits(run: Run) -> Iterator[tuple[int, int]]:
-    """Of every hit in the second level, when it was looked up there, and the cycles until found."""
+    """Cycle of the look-up, and cycles until the result, for each hit in the second level."""
     began: dict[int, int] = {}
     for cycle, kind, number in sorted(
         [(cycle, 1, number) for cycle, number in run.events["probe"]]
@@ -107,7 +107,7 @@ def second_level_hits(run: Run) -> Iterator[tuple[int, int]]:
 
 @cocotb.test(**LIMIT)
 async def walk(dut):
-    """A walk of five levels, and one whose region is known, alone."""
+    """A single walk of five levels, and one with a known region."""
     scenario = start(dut)
     run = await scenario.play([Look(0, 0), Look(0, PAGE, alone=True)], latency=NEAR)
     reads, beats = run.cycles("read"), run.cycles("beat")
@@ -122,7 +122,7 @@ async def walk(dut):
 
 @cocotb.test(**LIMIT)
 async def duplicates(dut):
-    """All clients ask for the same page at once, several times each."""
+    """All clients request the same page at once, several times each."""
     scenario = start(dut)
     run = await scenario.play(*([Look(0, 0)] * 4 for _ in CLIENTS))
     report(walk_merged=len(run.cycles("read")))
@@ -130,7 +130,7 @@ async def duplicates(dut):
 
 @cocotb.test(**LIMIT)
 async def walks_in_flight(dut):
-    """All clients miss without a pause: walks in flight while more wait."""
+    """All clients miss continuously: number of walks in flight while more wait."""
     scenario = start(dut)
     count = len(CLIENTS) * PAGES
     run = await scenario.play(*(around(n, PAGES, PAGES) for n in CLIENTS))
@@ -152,7 +152,7 @@ async def walks_in_flight(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(far=[False, True])
 async def bursts(dut, far: bool):
-    """Misses to different pages, all at once, and one after the other."""
+    """Misses on different pages, all at once and one after another."""
     scenario = Scenario.start(dut)
     step = 1 << 38 if far else PAGE
     pages = [n * step for n in range(BURST)]
@@ -166,7 +166,7 @@ async def bursts(dut, far: bool):
 
 
 def whole(run: Run) -> int:
-    """From the first look-up to the last answer."""
+    """Cycles from the first look-up to the last answer."""
     looks = [look for looks in run.looks for look in looks]
     assert run.count("walks", [0]) == BURST
     return max(look.answered for look in looks) - min(look.taken for look in looks)
@@ -175,8 +175,8 @@ def whole(run: Run) -> int:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(kind=list(INVALIDATIONS))
 async def invalidations(dut, kind: str):
-    """Client 0 looks its page up all the while, client 1 those of its own space in the first
-    level, client 2 those of its own in the second, when space 0 is invalidated."""
+    """Space 0 is invalidated while client 0 looks up its page, client 1 hits in the first level and
+    client 2 in the second, each in its own space."""
     scenario, (scope, bind) = start(dut), INVALIDATIONS[kind]
     event = LATER + 2000
     streams = [
@@ -201,6 +201,6 @@ async def invalidations(dut, kind: str):
 
 
 def answers(run: Run, client: int, since: int) -> int:
-    """Answers that a client gets in the window that begins with a cycle."""
+    """Answers to a client in the window that begins at cycle `since`."""
     window = range(since, since + WINDOW)
     return sum(look.answered in window for look in run.looks[client])

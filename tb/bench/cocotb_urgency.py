@@ -34,13 +34,13 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 WIDE = Placement.WIDE.value
 
 SETTLE = 100
-"""Cycles that a warp may start later than what it waits for is over: decision, way to the SM,
-start of the warps before it."""
+"""Cycles by which a warp may start later than the event that it waits for: decision, transfer to
+the SM, start of earlier warps."""
 
 
 @dataclass
 class Scene:
-    """What ran: the low kernel, the one that has a warp on every SM, urgent ones."""
+    """The kernels that ran: the low one, the one with a warp on every SM, and the urgent ones."""
 
     low: Life
     other: Life
@@ -48,8 +48,8 @@ class Scene:
 
 
 async def play(dut, policy: Policy, length: int) -> Scene:
-    """Urgent kernels come while the machine is full; they have run before, so that their
-    translations are known."""
+    """Urgent kernels arrive while the machine is full. They have run before, so that their
+    translations are cached."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench, log_size=LOG_SIZE)
     spaces = [await computer.space(1, 0, 1), await computer.space(2, 2)]
@@ -79,7 +79,7 @@ async def play(dut, policy: Policy, length: int) -> Scene:
 
 
 def check(name: str, scene: Scene, length: int) -> None:
-    """The machine was full all the time, and the policy was what it is meant to be."""
+    """The machine was full all the time, and the policy was the intended one."""
     assert len({placed.sm for placed in scene.other.placed}) == 4
     assert scene.other.ended > max(life.last for life in scene.urgent)
     steps = {placed.step for life in scene.urgent for placed in life.placed}
@@ -91,7 +91,7 @@ def check(name: str, scene: Scene, length: int) -> None:
     if name == "whole":
         assert steps == {Step.WHOLE}
     if name == "design":
-        # PLACE-5, PLACE-22: no later than the first low warp there to end.
+        # PLACE-5, PLACE-22: at the latest when the first low warp on the SM ends.
         timing = low_timing(length)
         bound = timing.cycles + timing.spread + SETTLE
         assert all(life.first - life.opened < bound for life in scene.urgent)
@@ -100,7 +100,7 @@ def check(name: str, scene: Scene, length: int) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(name=list(POLICIES), length=LENGTHS)
 async def urgency(dut, name: str, length: int):
-    """One policy, one length."""
+    """One policy with one length."""
     scene = await play(dut, POLICIES[name], length)
     check(name, scene, length)
     first = [life.first - life.launched for life in scene.urgent]

@@ -1,4 +1,4 @@
-"""The machine whose compute engine is measured: four SMs with cores that only take time."""
+"""The machine for benchmarks of the compute engine: four SMs with timing cores."""
 
 from signalbox.hw.config import Config
 from signalbox.tb.sim.top import MEMORY_BYTES
@@ -6,10 +6,10 @@ from signalbox.tb.sim.top import MEMORY_BYTES
 __all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS"]
 
 MOST_TASKS = 32
-"""Channels, slots, and blocks that can be on SMs at once."""
+"""Number of channels, of slots, and of blocks that fit on the SMs."""
 
 LOG_SIZE = 7
-"""Lists of 128 places: as many as there are rows are kept for tasks that come back."""
+"""Lists of 128 places, some of which are reserved for returning tasks, one per row."""
 
 MACHINE = Config(
     channels=MOST_TASKS,
@@ -23,4 +23,4 @@ MACHINE = Config(
     memory_bytes=MEMORY_BYTES,
     trace=True,
 )
-"""16 hardware warps and 8 block slots in each SM; TLBs of default size."""
+"""Each SM has 16 hardware warps and 8 block slots; TLBs have their default size."""

@@ -1,4 +1,4 @@
-"""Grids that only take time and access memory, and what became of them."""
+"""Grids for timing cores, and their timing from a trace."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -27,8 +27,8 @@ __all__ = ["Grid", "Life", "Placed", "lives", "once", "until_over"]
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A job, as `tb.host.computing.Space` takes it: `blocks` of `warps` each, which do what
-    `timing` says. `place`: by which policy, as records name it."""
+    """A job for `tb.host.computing.Space`: `blocks` of `warps` each, which behave as `timing`
+    describes. `place`: placement policy, encoded as in task records."""
 
     blocks: int
     warps: int
@@ -37,11 +37,11 @@ class Grid:
     results: dict[int, Any] = field(default_factory=dict)
 
     def memory(self) -> dict[int, bytes]:
-        """All content of memory, by address."""
+        """Memory contents, by address."""
         return {ARGUMENTS: self.timing.record()}
 
     def launch(self) -> dict[str, Any]:
-        """What its record says."""
+        """Fields of its task record."""
         return {
             "program": 0,
             "constants": ARGUMENTS,
@@ -54,7 +54,7 @@ class Grid:
         }
 
     def stores(self) -> Iterator[tuple[int, bytes]]:
-        """Address and content of every beat that its warps write."""
+        """Address and data of each beat written by its warps."""
         timing = self.timing
         every = product(range(self.blocks), range(self.warps), range(timing.accesses))
         for at in every:
@@ -63,7 +63,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Placed:
-    """A block: which one, when, where, by which step."""
+    """A placed block, with cycle, SM and step."""
 
     block: int
     cycle: int
@@ -73,7 +73,7 @@ class Placed:
 
 @dataclass
 class Life:
-    """What became of a launch; cycles. `first`, `last`: of its warps began."""
+    """Timing of a launch, in cycles."""
 
     channel: int
     launched: int
@@ -96,7 +96,7 @@ class Life:
 
 
 def lives(events: Iterable[Event]) -> list[Life]:
-    """Every launch, in the order in which the task unit took them."""
+    """All launches, in the order in which the task unit took them."""
     found: list[Life] = []
     spaces: dict[tuple[int, int], Life] = {}
     channels: dict[tuple[int, int], Life] = {}
@@ -125,7 +125,7 @@ def lives(events: Iterable[Event]) -> list[Life]:
 
 
 async def until_over(bench: Bench, count: int, limit: int = 200_000) -> None:
-    """Wait until so many tasks are over; Python sleeps most of the time."""
+    """Wait until `count` tasks are over, for at most `limit` cycles. Python mostly sleeps."""
     end = bench.now() + limit
     while len(await bench.events(TaskOver)) < count:
         assert bench.now() < end, f"not {count} tasks over within {limit} cycles"
@@ -133,7 +133,7 @@ async def until_over(bench: Bench, count: int, limit: int = 200_000) -> None:
 
 
 def once(life: Life, grid: Grid) -> None:
-    """It came to its end, every block was placed once and every warp started once."""
+    """Check that the task has ended, every block was placed once and every warp started once."""
     assert life.over and life.refusal is Refusal.NONE, life
     blocks = Counter(placed.block for placed in life.placed)
     assert blocks == Counter(range(grid.blocks)), blocks

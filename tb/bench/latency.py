@@ -1,4 +1,4 @@
-"""The sweep of urgent copies: what is measured, its table and its plot."""
+"""Latency of urgent copies: measurements, table and plot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from signalbox.tb.bench.plots import Panel, save_plot
 __all__ = ["NUMBERS", "SERIES", "SIZES", "URGENT", "key", "keys", "save", "table"]
 
 NUMBERS = (1, 2, 4, 8, 16)
-"""Low copies that are queued, the running one included."""
+"""Number of queued low copies, including the running one."""
 
 SIZES = tuple(kib << 10 for kib in (1, 4, 16, 64))
 """Bytes of a low copy."""
@@ -22,7 +22,7 @@ _NAME = "urgent-latency"
 
 @dataclass(frozen=True)
 class Series:
-    """A policy and its time slices."""
+    """A policy and its time slice in cycles."""
 
     title: str
     priorities: bool
@@ -47,7 +47,8 @@ def keys() -> list[str]:
 
 
 def table(values: Mapping[str, int]) -> str:
-    """All measurements in Markdown: one line per number and size, one column per series."""
+    """Table of all measurements in Markdown: one line per number and size, one column per
+    series."""
     what = f"a copy of {URGENT >> 10} KiB, asked for while the first of some low copies runs"
     lines = [
         f"Cycles from doorbell to end of {what}.",
@@ -71,7 +72,7 @@ def save(values: Mapping[str, int], folder: Path) -> None:
 
 
 def _plot(values: Mapping[str, int], file: Path) -> None:
-    """Draw all measurements: one panel per series, one line per size."""
+    """Plot all measurements: one panel per series, one line per size."""
     panels = [
         Panel(
             series.title,

@@ -1,4 +1,4 @@
-"""How long a launch takes on an idle machine: what is measured, its table and its plot."""
+"""Duration of a launch on an idle machine: measurements, table and plot."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +11,8 @@ LATENCIES = (16, 64, 200)
 """Memory latencies, of reads and of writes."""
 
 NUMBERS = {0: "cold", 2: "warm"}
-"""Which of several launches of a task are measured: the first one, for which its address space is
-bound; after that the second one, too, finds no translations."""
+"""The measured launches of a task: the first and the third. The first comes directly after a bind of
+its address space; after that, even the second launch finds no translations."""
 
 STEPS = {
     "doorbell": "doorbell → the task unit takes the launch",
@@ -21,7 +21,7 @@ STEPS = {
     "warp": "→ its core has read what the kernel is, the first warp starts",
     "over": "→ the task is over: 4 blocks of 4 warps that end at once",
 }
-"""Of each the cycles since the one before."""
+"""Cycles of each step are counted from the previous one."""
 
 _SHORT = {
     "doorbell": "launch taken",
@@ -53,7 +53,7 @@ def keys() -> list[str]:
 
 
 def table(values: Mapping[str, int]) -> str:
-    """All measurements in Markdown."""
+    """Table of all measurements in Markdown."""
     heads = [f"{NUMBERS[number]}, {latency}" for latency, number in _columns()]
     lines = [_TITLE, "", f"| what | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
     for step, what in STEPS.items():
@@ -65,7 +65,7 @@ def table(values: Mapping[str, int]) -> str:
 
 
 def plot(values: Mapping[str, int], file: Path) -> None:
-    """Draw what adds up: one panel per launch, one line from its doorbell to each step."""
+    """Plot accumulated cycles: one panel per launch, one line from its doorbell to each step."""
     panels = []
     for number, title in NUMBERS.items():
         lines, sums = {}, dict.fromkeys(LATENCIES, 0)

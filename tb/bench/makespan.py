@@ -1,4 +1,4 @@
-"""Many small tasks, each of its own address space: together, and one context at a time."""
+"""Many small tasks in separate address spaces: all together, and one context at a time."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +10,15 @@ from signalbox.tb.models.timing import Timing
 __all__ = ["COUNTS", "TIMING", "WARPS", "WAYS", "key", "keys", "most_key", "plot", "table"]
 
 COUNTS = (1, 2, 4, 8, 16, 32)
-"""Address spaces, and tasks."""
+"""Number of address spaces, and of tasks."""
 
 WARPS = 2
-"""Of a task, which is one block: 32 of them fill the machine."""
+"""Warps of a task, which is a single block; 32 tasks fill the machine."""
 
 TIMING = Timing(
     accesses=7, store=1, stride=1024, base=0x10_0000_0000, cycles=560, spread=127, warp_bytes=64
 )
-"""About 5,000 cycles, and stores to two pages."""
+"""About 5,000 cycles, with stores to two pages."""
 
 WAYS = {
     "together": "all in one context",
@@ -39,7 +39,7 @@ def key(count: int, way: str) -> str:
 
 
 def most_key(count: int) -> str:
-    """The same: how many were there at once."""
+    """Name of the measurement of the maximum number of concurrent tasks."""
     return f"tasks of {count} spaces, most at once"
 
 
@@ -50,7 +50,7 @@ def keys() -> list[str]:
 
 
 def table(values: Mapping[str, int]) -> str:
-    """All measurements in Markdown."""
+    """Table of all measurements in Markdown."""
     lines = [
         _TITLE,
         "",
@@ -65,7 +65,7 @@ def table(values: Mapping[str, int]) -> str:
 
 
 def plot(values: Mapping[str, int], file: Path) -> None:
-    """Draw all measurements: one line for each way."""
+    """Plot all measurements: one line per way."""
     lines = {what: [values[key(count, way)] for count in COUNTS] for way, what in WAYS.items()}
     panel = Panel("", "address spaces, one task each", COUNTS, lines)
     save_plot(file, "Many small tasks", "cycles until all are over", [panel])

@@ -1,16 +1,16 @@
-// What stands around the translation in its benchmarks: no Python runs while they work.
+// Modules around the translation in its benchmarks, without any Python at run time.
 
-// Offers the records of a file, one after the other, as soon as they are taken.
+// Offers the records of a file one after another, without pauses.
 //
-// A word of the file: {end, alone, at, payload}. A record is not offered before cycle `at`, and one
-// with `alone` not before all earlier ones were answered. `end` is after the last one.
+// A word of the file is {end, alone, at, payload}. A record is offered from cycle `at` on, and with
+// `alone` only after all earlier ones have been answered. A word with `end` follows the last record.
 module player #(
     parameter WIDTH = 64,
     parameter NAME = "player",
     parameter WORDS = 1 << 16
 ) (
     input wire clk,
-    input wire load,  // read the file, and begin when this is 0 again
+    input wire load,  // 1: read the file; offers begin when it returns to 0
     input wire [29:0] now,
     output wire valid,
     input wire ready,
@@ -47,7 +47,7 @@ module player #(
     end
 endmodule
 
-// Page tables: reads of one beat, answered in order, each `latency` cycles after it was asked for.
+// Page tables: reads of one beat, answered in order, each `latency` cycles after its request.
 module tables #(
     parameter WIDTH = 128,
     parameter ADDRESS = 49,

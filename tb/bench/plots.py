@@ -1,4 +1,4 @@
-"""Plots of measurements, for `docs/`: panels side by side, both axes logarithmic."""
+"""Plots of measurements for `docs/`: panels side by side, with both axes logarithmic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ __all__ = ["Panel", "save_plot"]
 
 @dataclass(frozen=True)
 class Panel:
-    """`lines`: values at `places`, by what they are called."""
+    """A panel. `across` : label of the x axis. `lines` : values at `places`, by label."""
 
     title: str
     across: str
@@ -20,7 +20,8 @@ class Panel:
 def save_plot(
     file: Path, title: str, upward: str, panels: Sequence[Panel], legend: str | None = None
 ) -> None:
-    """Draw panels, which share what goes `upward`; `legend`: its title."""
+    """Plot panels, which share the y axis with the label `upward`. `legend` : title of the
+    legend."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""Measured cycles against those that were recorded, which must be met exactly."""
+"""Compares measured cycles with recorded ones, which must match exactly."""
 
 import json
 import os
@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 
 
 def differences(measured: Mapping[str, int], recorded: Mapping[str, int]) -> list[str]:
-    """One sentence for each row that is not as recorded."""
+    """One sentence for each row that differs from the recorded one."""
     return [
         f"{name}: recorded {recorded.get(name)}, measured {measured.get(name)}"
         for name in sorted(measured.keys() | recorded.keys())
@@ -26,12 +26,12 @@ def differences(measured: Mapping[str, int], recorded: Mapping[str, int]) -> lis
 
 
 def recording() -> bool:
-    """Whether what is measured is to be recorded."""
+    """Whether measurements are to be recorded."""
     return os.environ.get("SIGNALBOX_RECORD") == "1"
 
 
 def compare(measured: Mapping[str, int], names: list[str]) -> None:
-    """Compare the rows `names` with the recorded ones, or record them if asked to."""
+    """Compare the rows `names` with the recorded ones; or record them, if `recording`."""
     assert set(names) == set(measured), "not every row was measured, or more than these"
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if recording():
@@ -47,7 +47,7 @@ def compare(measured: Mapping[str, int], names: list[str]) -> None:
 
 
 def document(name: str, title: str, *tables: str) -> None:
-    """Print tables; write them into a page of `docs/` too, if asked to record."""
+    """Print tables; if `recording`, also write them to a page in `docs/`."""
     text = "\n\n".join(tables)
     print(f"\n{text}\n")
     if recording():

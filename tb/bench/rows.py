@@ -1,4 +1,4 @@
-"""The recorded rows: what each measures, and its budget (spec page 70). All in cycles."""
+"""The recorded rows: descriptions and budgets (spec page 70). All values are cycles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ PIPELINED_PAGES, PIPELINED_BIG = 23, 3
 BIG = 65_536
 
 _SHARE = 0.98
-"""Least share of cycles with a beat; a beat has 16 bytes."""
+"""Minimum fraction of cycles with a beat of 16 bytes."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; `budget` at most, `least` at least, None without one."""
+    """One measurement. `budget` : maximum, `least` : minimum, None if there is none."""
 
     what: str
     budget: int | None = None
@@ -23,13 +23,13 @@ class Row:
 
     @property
     def bound(self) -> str:
-        """Budget as it is shown."""
+        """The budget as text."""
         if self.least is not None:
             return f"≥ {self.least}"
         return "" if self.budget is None else f"≤ {self.budget}"
 
     def missed(self, value: int) -> bool:
-        """Whether a measured value is outside its budget."""
+        """Whether a measured value is outside the budget."""
         return (self.budget is not None and value > self.budget) or (
             self.least is not None and value < self.least
         )

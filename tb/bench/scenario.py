@@ -1,4 +1,4 @@
-"""What is played on the stage of `tb.bench.stage`: address spaces, look-ups, commands."""
+"""Scenarios for the stage of `tb.bench.stage`: address spaces, look-ups, commands."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ __all__ = ["PAGE", "START", "Command", "Look", "Run", "Scenario"]
 PAGE = 4096
 
 START = 1000
-"""Cycle from which on look-ups may be offered: all spaces are bound, and all sets are clear."""
+"""First cycle for look-ups: by then all spaces are bound, and all sets have been cleared."""
 
 _TABLES = MEMORY_BYTES // 2
-"""Tables lie from here on; pages before."""
+"""Address of the first table; pages are below."""
 
 _ROW = 16
 """Bytes of a beat."""
@@ -32,8 +32,14 @@ _ROW = 16
 
 @dataclass
 class Look:
-    """A look-up of a page: not before cycle `at`, with `alone` not before all earlier ones of its
-    client were answered. `taken`, `answered`: cycles."""
+    """A look-up of a page.
+
+    Members
+    -------
+    at : earliest cycle.
+    alone : wait until all earlier look-ups of the client have been answered.
+    taken, answered : cycles of the look-up and of the answer.
+    """
 
     asid: int
     va: int
@@ -44,14 +50,19 @@ class Look:
 
     @property
     def took(self) -> int:
-        """Cycles from one to the other."""
+        """Cycles from the look-up to the answer."""
         return self.answered - self.taken
 
 
 @dataclass(frozen=True)
 class Command:
-    """An invalidation, or with `bind` that and a bind of the space to its own tables; not before
-    cycle `at`. With `alone` not before earlier ones were acknowledged."""
+    """An invalidation; with `bind`, followed by a bind of the space to its tables.
+
+    Members
+    -------
+    at : earliest cycle.
+    alone : wait until all earlier commands have been acknowledged.
+    """
 
     scope: Scope
     asid: int = 0
@@ -63,23 +74,28 @@ class Command:
 
 @dataclass(frozen=True)
 class Run:
-    """What happened: per client its look-ups; per kind the events (cycle, numbers …).
+    """Results of a run: the look-ups of each client, and the events (cycle, numbers …) of each
+    kind.
 
-    hit, miss : client, asid: in the first level, of look-ups that come for the first time.
-    probe : number of the request: taken by the second level. found : asid, number: it has the page.
-    walks, walked : asid: a walk begins, ends. read, beat : of memory.
-    command, done : taken, acknowledged.
+    Kinds
+    -----
+    hit, miss : client, asid: first look-ups in the first level.
+    probe : number of the request: taken by the second level.
+    found : asid, number: hit in the second level.
+    walks, walked : asid: a walk begins, ends.
+    read, beat : memory access.
+    command, done : a command is taken, acknowledged.
     """
 
     looks: Sequence[Sequence[Look]]
     events: dict[str, list[tuple[int, ...]]]
 
     def cycles(self, kind: str) -> list[int]:
-        """When such an event was."""
+        """Cycles of the events of a kind."""
         return [event[0] for event in self.events.get(kind, [])]
 
     def count(self, kind: str, asids: Iterable[int], since: int = 0) -> int:
-        """Events of a kind, of these spaces, from a cycle on."""
+        """Number of events of a kind in these spaces, from cycle `since` on."""
         place = 2 if kind in {"hit", "miss"} else 1
         wanted = set(asids)
         return sum(
@@ -88,7 +104,7 @@ class Run:
 
 
 class Scenario:
-    """Address spaces with their tables in memory, which all runs of a test share."""
+    """Address spaces with their tables in memory, shared by all runs of a test."""
 
     def __init__(self, dut: Any) -> None:
         self.dut, self._content = dut, bytearray(MEMORY_BYTES)
@@ -100,13 +116,13 @@ class Scenario:
 
     @classmethod
     def start(cls, dut: Any) -> "Scenario":
-        """With the clock running."""
+        """Start the clock."""
         dut.load.value = 1
         dut.latency.value = 100
         Clock(dut.clk, 10, unit="ns", impl="gpi").start(start_high=False)
         return cls(dut)
 
-    # What tables see of the machine
+    # The machine, as seen by page tables
 
     def memory_read(self, address: int, size: int) -> bytes:
         return bytes(self._content[address : address + size])
@@ -117,7 +133,7 @@ class Scenario:
     # Address spaces
 
     def map(self, asid: int, *pages: int) -> None:
-        """Pages of a space, each to a page of memory of its own."""
+        """Map pages of a space, each to a different page of memory."""
         if asid not in self._spaces:
             self._spaces[asid] = PageTables(self._memory)
         for va in pages:
@@ -130,7 +146,7 @@ class Scenario:
     async def play(
         self, *streams: Sequence[Look], latency: int = 100, commands: Sequence[Command] = ()
     ) -> Run:
-        """Reset all, bind all spaces, play one stream per client, and check all answers."""
+        """Reset everything, bind all spaces, play one stream per client, and check all answers."""
         sizes = Sizes.of_environment()
         self._write_tables()
         binds = [Command(Scope.ASID, asid, at=0, bind=True) for asid in self._spaces]
@@ -172,7 +188,7 @@ class Scenario:
         return command, word.as_bits()
 
     def _trace(self, streams: Sequence[Sequence[Look]], binds: int) -> Run:
-        """What the trace says, without the first commands."""
+        """Read the trace, leaving out the first commands."""
         events: dict[str, list[tuple[int, ...]]] = {}
         for line in Path(TRACE).read_text().splitlines():
             cycle, kind, *numbers = line.split()
@@ -190,12 +206,12 @@ class Scenario:
 
 
 def _pack(layout: data.StructLayout, values: dict[str, int]) -> int:
-    """A word with these members, the others 0; quicker than `layout.const`."""
+    """A word with these members, others 0; faster than `layout.const`."""
     return sum(value << layout[name].offset for name, value in values.items())
 
 
 def _write(name: str, width: int, records: Iterable[tuple[Any, int]]) -> None:
-    """The file of a player: records with their time, and its end."""
+    """Write the file of a player: records with their times, and the end marker."""
     words = [(one.alone << 30 | one.at) << width | payload for one, payload in records]
     end = 1 << width + 31
     Path(f"{name}.hex").write_text("\n".join(f"{word:x}" for word in [*words, end]) + "\n")

@@ -1,5 +1,4 @@
-"""What the benchmarks share: copies as a policy of the driver wraps them, and the way results leave
-a simulation."""
+"""Shared parts of benchmarks: copies as the driver's policies submit them, and results of a run."""
 
 import json
 from pathlib import Path
@@ -17,7 +16,7 @@ _RESULT = Path("bench.json")
 
 
 def bound(policy: Policy) -> Policy:
-    """The policy, bound to one channel for each of two priorities and to the first semaphores."""
+    """The policy, bound to two channels with one priority each, and to the first semaphores."""
     policy.bind(2, [semaphore(slot) for slot in range(policy.semaphores)])
     return policy
 
@@ -37,6 +36,6 @@ def report(**values: int) -> None:
 
 
 def collect(run: Path) -> dict[str, int]:
-    """What was measured so far in a run's directory."""
+    """Measured values so far in a run folder."""
     file = run / _RESULT
     return json.loads(file.read_text()) if file.exists() else {}

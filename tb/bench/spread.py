@@ -1,4 +1,4 @@
-"""Kernels of several address spaces by policy of placement: translation and run time."""
+"""Kernels of several address spaces under each placement policy: translation and run time."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -23,10 +23,10 @@ __all__ = [
 ]
 
 PAGES = (12, 48)
-"""Of a space; all its warps read all of them once. A first level has 16 entries."""
+"""Pages per space; each warp reads all of them once. A first-level TLB has 16 entries."""
 
 SPACES, TASKS, BLOCKS, WARPS = 8, 4, 8, 2
-"""Tasks of each space, blocks of each; so many blocks fill one of four SMs."""
+"""Spaces, tasks per space, blocks per task, warps per block; 8 such blocks fill one of four SMs."""
 
 POLICIES = {
     "wide": Placement.WIDE,
@@ -65,7 +65,7 @@ def keys() -> list[str]:
 
 
 def table(values: Mapping[str, int]) -> str:
-    """All measurements in Markdown."""
+    """Table of all measurements in Markdown."""
     reads = SPACES * TASKS * BLOCKS * WARPS
     heads = [f"{what}: {policy}" for what in MEASURES.values() for policy in POLICIES]
     lines = [
@@ -83,7 +83,7 @@ def table(values: Mapping[str, int]) -> str:
 
 
 def plot(values: Mapping[str, int], file: Path) -> None:
-    """Draw run times: one panel per time, one line per policy."""
+    """Plot run times: one panel per pass, one line per policy."""
     panels = [
         Panel(
             title,

@@ -1,12 +1,12 @@
-"""Simulation top around a translation: its clients, its commands and its page tables in memory.
+"""Simulation top for a translation: its clients, its commands and its page tables in memory.
 
-Clients and commands come from files, memory answers after a fixed number of cycles, and what
-happens is written into a trace: no Python runs per cycle. What a test sees of module `stage`:
+Clients and commands are read from files, memory answers after a fixed number of cycles, and events
+are written to a trace; no Python runs per cycle. A test can access these names of module `stage`:
 
     clk       input
-    load      1: all is reset, and all files are read; then a run begins, and `now` counts
+    load      1: reset, and read all files; a run begins when it returns to 0, and `now` counts
     latency   cycles from a read of memory to its beat, at least 1
-    idle      everything was answered and acknowledged; the trace is complete a cycle later
+    idle      everything was answered and acknowledged; the trace is complete one cycle later
 """
 
 import os
@@ -28,7 +28,7 @@ from signalbox.tb.sim.top import instance, save
 __all__ = ["ASIDS", "MEMORY_BYTES", "TAG", "TRACE", "Sizes", "simulate_stage"]
 
 TAG = data.StructLayout({"number": 16})
-"""Of every look-up: its place in the stream of its client."""
+"""Tag of a look-up: its position in the stream of its client."""
 
 ASIDS, MEMORY_BYTES = 64, 1 << 25
 
@@ -39,7 +39,7 @@ _PLAYERS = Path(__file__).with_name("players.sv")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a translation that is measured; as in `Config`."""
+    """Sizes of a measured translation, as in `Config`."""
 
     clients: int = 1
     l1_entries: int = 16
@@ -55,12 +55,12 @@ class Sizes:
         return Config(asids=ASIDS, sms=0, memory_bytes=MEMORY_BYTES, **members)
 
     def environment(self) -> dict[str, str]:
-        """For the tests of a simulation, which read it with `of_environment`."""
+        """Environment variables for the tests of a simulation; see `of_environment`."""
         return {name.upper(): str(value) for name, value in vars(self).items()}
 
     @classmethod
     def of_environment(cls) -> "Sizes":
-        """The sizes of this simulation."""
+        """Sizes of this simulation, from its environment."""
         return cls(**{field.name: int(os.environ[field.name.upper()]) for field in fields(cls)})
 
 
@@ -73,8 +73,8 @@ class Measured(Mmu):
 
 
 def simulate_stage(sizes: Sizes, tests: str, *, name: str, **options: Any) -> Path:
-    """`tb.runner.simulate` of a translation in its stage, on Verilator. `options` are those of
-    `simulate`; tests read the sizes from the environment (`Sizes.environment`)."""
+    """Run cocotb tests on a translation in its stage, on Verilator. `options` : as for
+    `tb.runner.simulate`. Tests read the sizes from the environment (`Sizes.environment`)."""
     design = Measured(sizes)
     return simulate(
         design,
@@ -113,7 +113,7 @@ def _stage(design: Measured) -> str:
 
 
 def _wires(design: Measured) -> list[str]:
-    """A wire for every port of the design, and per player whether it is idle."""
+    """A wire for each port of the design, and an idle flag for each player."""
     players = [f"idle_client_{n}" for n in range(design.config.clients)] + ["idle_commands"]
     return [
         *(
@@ -139,7 +139,7 @@ def _player(name: str, stream: str, answered: str) -> str:
 
 
 def _tables(config: Config) -> str:
-    """Memory, and what beats have beside data."""
+    """Memory, and the other members of its beats."""
     request = memory_request(config)
     address = f"read__request__payload[{request['va'].offset} +: {VA_BITS}]"
     beat = read_beat(config)
@@ -167,7 +167,7 @@ def _translation(design: Measured) -> str:
 
 
 def _recorder(sizes: Sizes) -> list[str]:
-    """One line for each thing that happens: its cycle, its kind, and decimal numbers."""
+    """Write one line per event: cycle, kind, and decimal numbers."""
     lines = [
         "    integer file = 0;",
         "    reg loaded = 0;",
@@ -187,7 +187,7 @@ def _recorder(sizes: Sizes) -> list[str]:
 
 
 def _events(sizes: Sizes) -> Iterator[tuple[str, str, list[str]]]:
-    """When something happens, what that is called, and its numbers."""
+    """Condition, kind and numbers of each event."""
     config = sizes.config
     request, given = lookup(config, TAG), answer(config, TAG)
     for n in range(sizes.clients):

@@ -1,9 +1,9 @@
-"""Streams of look-ups of several address spaces: what is measured, and its tables.
+"""Streams of look-ups of several address spaces: measurements and tables.
 
-* Spaces: one client plays a fixed stream of page numbers, its look-ups in turn those of 1 … 64
-  spaces, against sizes of both levels.
-* Interference: a client per space, each with a stream of another hit class, alone and together;
-  and the same streams through one first level.
+* Spaces: one client plays a fixed stream of page numbers, with its look-ups in 1 … 64 spaces in
+  turn, for several sizes of both levels.
+* Interference: one client per space, each with a stream of a different hit class, alone and
+  together; and the same streams through a single first level.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 MEASURES = ("cycles", "L1 hits", "L2 hits", "walks")
-"""Of one stream."""
+"""Measurements of one stream."""
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-"""Address spaces."""
+"""Numbers of address spaces."""
 
 LENGTH, PAGES = 2048, 32
 """Look-ups of the stream, and pages of each space."""
@@ -43,12 +43,12 @@ LENGTH, PAGES = 2048, 32
 SPACES = [
     Sizes(l1_entries=first, l2_entries=second) for first in (16, 64) for second in (128, 512, 2048)
 ]
-"""Sizes of both levels; the default misses, and as many walks."""
+"""Sizes of both levels, with the default misses and walks."""
 
 
 @dataclass(frozen=True)
 class HitClass:
-    """Pages of a space, and the look-ups of its stream: those that warm up, and those measured."""
+    """Pages of a space, and the look-ups of its stream for warm-up and for measurement."""
 
     title: str
     pages: int
@@ -63,11 +63,11 @@ CLASSES = (
     HitClass("fits L2", 256, 1024, 5120),
     HitClass("misses both", 2048, 1024, 640),
 )
-"""One per space; alone they take about equally long."""
+"""One class per space; alone they take about the same time."""
 
 
 def sequence(pages: int, length: int, *, skew: float = 1.0) -> list[int]:
-    """Page numbers, always the same; with a larger `skew` than 1 low ones are more frequent."""
+    """Page numbers, the same in each run. If `skew` is above 1, low numbers are more frequent."""
     numbers = Random(pages)
     return [int(pages * numbers.random() ** skew) for _ in range(length)]
 
@@ -96,7 +96,7 @@ def _space_keys() -> list[str]:
 
 
 def space_table(values: Mapping[str, int]) -> str:
-    """Markdown: per number of spaces and sizes, hit rates of both levels and cycles."""
+    """Table in Markdown: hit rates of both levels and cycles, by number of spaces and sizes."""
     sizes = " | ".join(f"{one.l1_entries} / {one.l2_entries}" for one in SPACES)
     lines = [
         f"{LENGTH} look-ups of one client, spaces in turn, {PAGES} pages each, memory latency 100:",
@@ -130,14 +130,14 @@ def _hits(length: int, values: Mapping[str, int]) -> str:
 
 
 def groups(shared: bool) -> Iterator[tuple[int, ...]]:
-    """Which classes run together. Each alone is the same in both ways."""
+    """Groups of classes that run together. A class alone is measured only once."""
     numbers = range(len(CLASSES))
     for size in range(2 if shared else 1, len(CLASSES) + 1):
         yield from combinations(numbers, size)
 
 
 def interference_key(shared: bool, group: tuple[int, ...], number: int, measure: str) -> str:
-    """Name of one measurement: of class `number` in a group."""
+    """Name of one measurement, of class `number` in a group."""
     others = " and ".join(CLASSES[other].title for other in group if other != number)
     where = f"beside {others}, {'one L1' if shared else 'own L1'}" if others else "alone"
     return f"space that {CLASSES[number].title}, {where}, {measure}"
@@ -155,7 +155,8 @@ def _interference_keys() -> list[str]:
 
 
 def interference_table(values: Mapping[str, int]) -> str:
-    """Markdown: per class and company, hit rates and cycles, and these against those alone."""
+    """Table in Markdown: hit rates and cycles of each class in each group, and the ratio to the
+    cycles alone."""
     sizes = INTERFERENCE
     ways = f"{sizes.l2_entries} entries of {sizes.l2_ways} ways"
     lines = [

@@ -1,7 +1,7 @@
-"""Measures cycles and compares them with the recorded ones, which must be met exactly.
+"""Measures cycles and compares them with the recorded ones, which must match exactly.
 
-`make bench` shows them beside their budgets, and measures urgent copies too;
-`SIGNALBOX_RECORD=1 make bench` records what it measures, and writes plot and table in `docs/` anew.
+`make bench` shows them with their budgets, and also measures urgent copies. `SIGNALBOX_RECORD=1
+make bench` records the results and rewrites plot and table in `docs/`.
 """
 
 import pytest
@@ -29,13 +29,13 @@ def measure(module: str) -> dict[str, int]:
 
 
 def test_cycles_are_as_recorded():
-    """No change worsens a row unnoticed."""
+    """Cycles are as recorded, so that no change makes a row worse unnoticed."""
     compare(measure("cocotb_bench"), list(ROWS))
 
 
 @pytest.mark.bench
 def test_cycles():
-    """The rows beside the budgets of page 70."""
+    """Rows are as recorded; prints them with the budgets of page 70."""
     measured = measure("cocotb_bench")
     print(f"\n{table(ROWS, measured)}\n")
     compare(measured, list(ROWS))
@@ -43,7 +43,7 @@ def test_cycles():
 
 @pytest.mark.bench
 def test_urgent_latency():
-    """Page 10: an urgent copy behind queued low ones, with priorities and without."""
+    """Page 10: latency of an urgent copy behind queued low ones, with and without priorities."""
     measured = measure("cocotb_latency")
     speed = measured.pop("speed")
     print(f"\n{latency.table(measured)}\n\nsimulation: {speed} cycles per second here and now\n")

@@ -1,7 +1,7 @@
-"""Measures launches, urgent kernels and tasks of many address spaces, on the whole machine with
-cores that only take time, and compares with the recorded cycles, as `test_bench` does.
+"""Measures launches, urgent kernels and tasks of many address spaces on the whole machine with
+timing cores, and compares the cycles with the recorded ones, as `test_bench` does.
 
-All of `make bench`: its machine takes minutes to build, once.
+All tests belong to `make bench`, as building the machine takes minutes, once.
 """
 
 from types import ModuleType
@@ -41,7 +41,7 @@ def measure(module: str) -> dict[str, int]:
     ids=["launches", "urgency", "makespan", "spread"],
 )
 def test_computing(what: ModuleType, page: str, title: str) -> None:
-    """Measures, draws and compares with what was recorded."""
+    """Cycles are as recorded."""
     measured = measure(f"cocotb_{what.__name__.rpartition('.')[2]}")
     if recording():
         what.plot(measured, DOCS / f"{page}.png")

@@ -1,4 +1,4 @@
-"""What the benchmarks of the compute engine read from a trace; they notice what is wrong."""
+"""Reading the trace for benchmarks of the compute engine, and detection of errors."""
 
 import pytest
 
@@ -19,7 +19,7 @@ GRID = Grid(blocks=2, warps=1, timing=Timing())
 
 
 def life(blocks: list[int], warps: int, refusal: Refusal = Refusal.NONE) -> Life:
-    """Of one launch: these blocks were placed, so many warps started."""
+    """Timing of one launch with these placed blocks and `warps` started warps."""
     (found,) = lives([
         TaskLaunched(1, 0, 1, 5),
         TaskOpened(2, 0, 1, 5),

@@ -1,6 +1,6 @@
 """Measures translation alone, in cycles, and compares with the recorded ones, as `test_bench` does.
 
-`make bench` shows the rows beside their budgets and the tables; `make test` compares a few rows.
+`make bench` shows the rows with their budgets, and the tables. `make test` compares a few rows.
 """
 
 import pytest
@@ -28,14 +28,14 @@ def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
 
 
 def test_translation_is_as_recorded():
-    """No change worsens a row unnoticed that one client shows."""
+    """The rows that one client can measure are as recorded."""
     measured = measure(Sizes(), "cocotb_translation")
     compare({name: measured[name] for name in QUICK}, QUICK)
 
 
 @pytest.mark.bench
 def test_translation():
-    """The rows beside the budgets of page 70, and bursts of misses."""
+    """Rows with the budgets of page 70, and bursts of misses, are as recorded."""
     measured = measure(SIZES, "cocotb_translation")
     document("translation", "Translation in cycles", table(ROWS, measured), burst_table(measured))
     compare(measured, [*ROWS, *BURSTS])
@@ -43,8 +43,8 @@ def test_translation():
 
 @pytest.mark.bench
 def test_streams():
-    """Hit rates and run time: of a stream against the number of spaces and the sizes; of spaces of
-    several hit classes, alone and together."""
+    """Hit rates and run times are as recorded: of a stream, by number of spaces and sizes; of
+    spaces of several hit classes, alone and together."""
     measured: dict[str, int] = {}
     for sizes in (*streams.SPACES, streams.INTERFERENCE):
         measured |= measure(sizes, "cocotb_streams")

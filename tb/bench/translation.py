@@ -1,4 +1,4 @@
-"""What is measured of translation alone: its rows, with the budgets of page 70. All in cycles."""
+"""Measurements of translation alone: rows with the budgets of page 70. All values are cycles."""
 
 from collections.abc import Mapping
 
@@ -29,16 +29,16 @@ SIZES = Sizes(clients=4, l1_misses=16, walks=32)
 """Enough misses for all walks of the default size."""
 
 HITS, LOOKS = 1000, 512
-"""Look-ups of each client that hit in the first level, in the second."""
+"""Look-ups of each client that hit in the first level, and in the second."""
 
 NEAR = 100
-"""Memory latency of a walk that is measured alone."""
+"""Memory latency for a single walk."""
 
 BURST, LATENCIES = 60, (50, 100, 200)
-"""Misses to different pages, and memory latencies."""
+"""Misses on different pages, and memory latencies."""
 
 WINDOW = 100
-"""Cycles in which is counted what other spaces get during an invalidation."""
+"""Cycles during which answers to other spaces are counted after an invalidation."""
 
 INVALIDATIONS = {
     "page": (Scope.PAGE, False),
@@ -46,7 +46,7 @@ INVALIDATIONS = {
     "bind": (Scope.ASID, True),
     "everything": (Scope.ALL, False),
 }
-"""Scope of each, and whether it is a bind."""
+"""Scope of each invalidation, and whether it is a bind."""
 
 
 def invalidation_key(kind: str, what: str) -> str:
@@ -62,7 +62,7 @@ def burst_key(far: bool, together: bool, latency: int) -> str:
 
 
 def _invalidation(kind: str) -> dict[str, Row]:
-    """What is measured of one kind. Nothing of another space is lost, unless all is meant."""
+    """Rows of one kind. Other spaces lose nothing, except when everything is invalidated."""
     rows = {
         "effect": Row("taken → last answer by what it covers", 1),
         "acknowledge": Row("taken → acknowledged"),
@@ -91,7 +91,7 @@ BURSTS = [
 
 
 def burst_table(values: Mapping[str, int]) -> str:
-    """Bursts of misses in Markdown."""
+    """Table of bursts of misses in Markdown."""
     lines = [
         f"| {BURST} misses of pages in | memory latency | at once | one after the other | ratio |",
         "|---|--:|--:|--:|--:|",
@@ -137,4 +137,4 @@ QUICK = [
         for what in ("effect", "acknowledge", "next")
     ),
 ]
-"""Rows that are the same with one client of default size, which is built sooner."""
+"""Rows that are the same with one client of default size, which builds faster."""

@@ -1,4 +1,4 @@
-"""An urgent kernel on a machine full of long blocks: what is measured, its table and its plot."""
+"""An urgent kernel on a machine full of long blocks: measurements, table and plot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,23 +26,29 @@ __all__ = [
 ]
 
 LENGTHS = (100, 300, 1000, 3000, 10_000)
-"""Cycles that warps of the low kernel last, on average; evenly spread over about as many."""
+"""Mean duration of the low kernel's warps in cycles; the durations are spread evenly over a range
+of about the same size."""
 
 LOW_WARPS, WAVES = 5, 8
 LOW_BLOCKS = 12 * WAVES
-"""Four SMs have room for 12 such blocks: three in each, and a warp."""
+"""Four SMs have room for 12 such blocks: three on each SM, plus one warp."""
 
 URGENT_BLOCKS, URGENT_WARPS = 4, 4
 URGENT = Timing(cycles=50)
 
 ARRIVALS = (1.5, 2.37, 3.23, 4.11)
-"""When urgent kernels come, in lengths, after the first low warp has started."""
+"""Arrivals of urgent kernels, in multiples of the length, after the start of the first low warp."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """`urgent`, `other`: priorities of the urgent kernels, of the one that has a warp on every SM;
-    `barrier`: of urgent blocks."""
+    """A placement policy.
+
+    Members
+    -------
+    urgent, other : priorities of the urgent kernels, and of the kernel with a warp on every SM.
+    barrier : whether urgent blocks have a barrier.
+    """
 
     title: str
     urgent: int
@@ -58,8 +64,8 @@ POLICIES = {
     "whole": Policy("priority, whole blocks", 10, 10, True),
     "design": Policy("this design", 10, LOW, False),
 }
-"""Whole blocks: blocks with a barrier skip step B, and a warp of equal priority on every SM keeps
-them from step C, so that only step A places them."""
+"""Whole blocks: blocks with a barrier skip step B, and a warp of equal priority on every SM
+excludes step C, so that only step A places them."""
 
 _WHAT = {"first": "to its first warp", "last": "to its last warp", "worst": "to its first, worst"}
 
@@ -73,7 +79,7 @@ but of low priority, is there under the other policies, too."""
 
 
 def low_timing(length: int) -> Timing:
-    """Of the low kernel's warps."""
+    """Timing of the low kernel's warps."""
     spread = (1 << length.bit_length() - 1) - 1
     return Timing(cycles=length - spread // 2, spread=spread)
 
@@ -89,7 +95,7 @@ def keys() -> list[str]:
 
 
 def table(values: Mapping[str, int]) -> str:
-    """All measurements in Markdown."""
+    """Table of all measurements in Markdown."""
     heads = [
         f"{_WHAT[what]}: {policy.title}"
         for what in ("first", "last")
@@ -115,7 +121,7 @@ def table(values: Mapping[str, int]) -> str:
 
 
 def plot(values: Mapping[str, int], file: Path) -> None:
-    """Draw the means: one panel for the first warp, one for the last, one line per policy."""
+    """Plot the means: one panel for the first warp, one for the last, one line per policy."""
     panels = [
         Panel(
             f"launch {_WHAT[what]}",
