@@ -1,4 +1,4 @@
-"""The engine between a host, a semaphore unit and a memory, all in Python."""
+"""Testbench of the copy engine: host, semaphore unit and memory, all in Python."""
 
 import os
 import random
@@ -23,7 +23,7 @@ NONE, READ_BUS, READ_FAULT, WRITE_BUS, WRITE_FAULT, SEMAPHORE = range(6)
 
 
 def config(width: int) -> Config:
-    """The configuration that is tested at `width` bits."""
+    """The tested configuration with a data width of `width` bits."""
     return Config(data_width=width)
 
 
@@ -34,9 +34,10 @@ CHUNK_BYTES = BURST_BEATS * CONFIG.beat_bytes
 
 
 class Bench:
-    """Runs copies; every copy has an ASID of its own, so that each access tells its copy.
+    """Runs copies. Each copy has its own ASID, so that each access can be assigned to its copy.
 
-    `share`: in how many of the cycles each stream goes on. Latencies in cycles, inclusive ranges.
+    `share`: fraction of cycles in which each stream may transfer. Latencies are inclusive ranges in
+    cycles.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Bench:
         return copy
 
     async def finish(self, limit: int = 20000) -> None:
-        """Run until everything submitted has ended, and check that the engine came to rest."""
+        """Run until all submitted copies have ended, and check that the engine is idle."""
         for _ in range(limit):
             if not self.queued and not self.accepted:
                 break
@@ -113,7 +114,8 @@ class Bench:
             self.accepted.append(self.queued.popleft())
 
     def _release(self) -> None:
-        """The semaphore unit: the request must be the oldest copy's, its bytes all there."""
+        """Serve the semaphore unit's port: the request must be for the oldest copy, after all its
+        bytes."""
         self.response.step(self.cycle)
         request = self.request.step()
         if request is None:
@@ -136,23 +138,23 @@ class Bench:
             self._check_bytes(copy)
 
     def _check_bytes(self, copy: Copy) -> None:
-        """Every byte of the destination is what the source holds."""
+        """Check that every byte of the destination equals the source."""
         for source, target in copy.spans():
             wanted = self.memory.read(copy.source_space, source, copy.length)
             found = self.memory.read(copy.target_space, target, copy.length)
             assert found == wanted, f"{first_difference(found, wanted)} of {copy}"
 
     def check_memory(self) -> None:
-        """Nothing but the destinations has changed, in any page."""
+        """Check that only the destinations have changed, in all pages."""
         for key in self.memory.pages.keys() | self.reference.pages.keys():
             found, wanted = (bytes(one.page(*key)) for one in (self.memory, self.reference))
             assert found == wanted, f"page {key}: {first_difference(found, wanted)}"
 
     def check_failed(self, copy: Copy) -> None:
-        """A linear copy that failed: the right error and address, and no wrong byte.
+        """Check a failed linear copy: error and address are correct, and no byte is wrong.
 
-        Takes the reference's memory on to the state that was found, so that `check_memory` goes
-        on being exact elsewhere.
+        Copies the result into the reference's memory, so that `check_memory` remains exact
+        elsewhere.
         """
         error, va = self.expected_error(copy)
         assert (copy.error, copy.va) == (error, va), f"expected {error} at {va:#x}: {copy}"
@@ -170,7 +172,7 @@ class Bench:
         self.reference.write(copy.target_space, copy.dst, found)
 
     def first_bad_byte(self, copy: Copy, va: int) -> int:
-        """Offset in the copy of the first byte that memory could not read in the burst at `va`."""
+        """Offset in the copy of the first byte that could not be read in the burst at `va`."""
         low = va // CONFIG.beat_bytes * CONFIG.beat_bytes
         bads = [bad for bad in self.read.bad if bad.space == copy.source_space]
         if any(bad.status == FAULT for bad in bads):
@@ -183,7 +185,7 @@ class Bench:
         return target // CHUNK_BYTES
 
     def expected_error(self, copy: Copy) -> tuple[int, int]:
-        """First failure in the order of the bytes; in one write burst the read comes first."""
+        """First failure in byte order; within a write burst, reads come first."""
         failures = []
         sides = [
             (self.read, copy.source_space, copy.src, (READ_BUS, READ_FAULT)),
@@ -200,7 +202,7 @@ class Bench:
 
 
 def expected_release(copy: Copy) -> dict[str, int]:
-    """The semaphore operation that a copy asks for."""
+    """The semaphore operation requested by a copy."""
     command = {"wide": 0, "payload": 0, "reduction": 0, **copy.semaphore}
     reduces = command.get("reduction_enable", 0)
     return {

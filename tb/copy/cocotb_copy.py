@@ -37,7 +37,7 @@ RELEASES = [
 
 
 def edges() -> list[int]:
-    """Places in a beat around which alignment goes wrong."""
+    """Critical byte positions within a beat."""
     return sorted({0, 1, 3, BEAT // 2 - 1, BEAT // 2, BEAT // 2 + 1, BEAT - 2, BEAT - 1})
 
 
@@ -53,7 +53,8 @@ def cost(copy: Copy) -> int:
 
 @cocotb.test()
 async def alignment_and_length(dut) -> None:
-    """Every pair of ends in a beat, short lengths and lengths about a whole burst."""
+    """Copies are correct for every pair of ends within a beat, short lengths, and lengths around a
+    burst."""
     bench = Bench(dut, latency=(1, 4))
     await bench.start()
     asid = itertools.cycle(range(ASIDS))
@@ -72,7 +73,8 @@ async def alignment_and_length(dut) -> None:
 
 @cocotb.test()
 async def pages(dut) -> None:
-    """Copies about 4 KiB boundaries of either side, and about the end of the address space."""
+    """Copies across 4 KiB boundaries on either side, and across the end of the address space, are
+    correct."""
     bench = Bench(dut)
     await bench.start()
     asid = itertools.cycle(range(ASIDS))
@@ -91,7 +93,8 @@ async def pages(dut) -> None:
 
 @cocotb.test()
 async def lines_and_pitches(dut) -> None:
-    """Multi-line copies: narrow and wide, pitch 0, overlapping, negative by wrapping, large."""
+    """Multi-line copies are correct: narrow and wide, pitch 0, overlapping, negative by wrapping,
+    large."""
     bench = Bench(dut, latency=(1, 30))
     await bench.start()
     huge = (1 << 32) - 5
@@ -113,7 +116,7 @@ async def lines_and_pitches(dut) -> None:
 
 @cocotb.test()
 async def narrow_lines_rate(dut) -> None:
-    """A line of 16 bytes takes 3 cycles, memory latency apart."""
+    """A line of 16 bytes takes 3 cycles, plus memory latency."""
     bench = Bench(dut, latency=(20, 20))
     await bench.start()
     await run(bench, [Copy(1, 0x1000, 0x8000, 16, 200, 256, 256)])
@@ -124,7 +127,7 @@ async def narrow_lines_rate(dut) -> None:
 
 @cocotb.test()
 async def releases(dut) -> None:
-    """Every kind of release, alone and after a copy; a refused one is an error."""
+    """Every kind of release works, alone and after a copy; a refused one is an error."""
     bench = Bench(dut, share=0.7)
     await bench.start()
     copies = []
@@ -144,7 +147,8 @@ async def releases(dut) -> None:
 
 @cocotb.test()
 async def failed_reads(dut) -> None:
-    """A bus error or a fault on each beat in turn; the copies around it are whole."""
+    """A bus error or a fault on each beat in turn is reported, and copies before and after are
+    complete."""
     bench = Bench(dut, latency=(1, 25))
     await bench.start()
     copies = []
@@ -193,7 +197,7 @@ async def failed_writes(dut) -> None:
 
 @cocotb.test()
 async def failure_stops_the_copy(dut) -> None:
-    """A copy of 4 GiB ends soon after its first failure, with one line or with many."""
+    """A copy of 4 GiB ends soon after its first failure, with one line or many."""
     bench = Bench(dut, latency=(5, 5))
     await bench.start()
     everything = range(1 << VA_BITS)
@@ -219,7 +223,7 @@ async def failure_stops_the_copy(dut) -> None:
 
 @cocotb.test()
 async def overlap(dut) -> None:
-    """The next copy is read while the one before is being written; idle and done are in order."""
+    """A copy is read while the previous one is being written; idle and done are in order."""
     bench = Bench(dut, latency=(60, 60), host_share=0.2)
     await bench.start()
     copies = [Copy(index, 0x1000, 0x8000, 4096, semaphore=RELEASES[0]) for index in range(20)]
@@ -236,8 +240,8 @@ async def overlap(dut) -> None:
 
 @cocotb.test()
 async def fixed_cycles(dut) -> None:
-    """From a command to its first read, from the last beat read to the write of it, and from the
-    last beat written to the end of the copy: bounds of its fixed cycles."""
+    """The fixed cycles are within their bounds: from command to first read, from the last beat read
+    to its write, and from the last beat written to the end of the copy."""
     bench = Bench(dut, latency=(1, 1))
     await bench.start()
     copy = bench.submit(Copy(0, 0x1000, 0x8000, 4 * BEAT))
@@ -308,7 +312,7 @@ async def random_copies(dut, pace: str) -> None:
 
 @cocotb.test()
 async def random_failures(dut) -> None:
-    """Linear copies of which a third meets bad memory, on one side or on both."""
+    """A third of these linear copies meets bad memory, on one side or both."""
     bench = Bench(dut, share=0.8, latency=(1, 60))
     await bench.start()
     rng = bench.rng

@@ -1,4 +1,4 @@
-"""How much of the memory's time a queue of copies uses, and how far it reads ahead."""
+"""Memory utilisation of a queue of copies, and the limit of reading ahead."""
 
 import cocotb
 
@@ -11,7 +11,7 @@ BUDGET = 0.98
 
 
 NEEDED = 64
-"""Beats that may be on their way beyond those that the latency asks for."""
+"""Beats that may be in flight beyond those required by the latency."""
 
 
 async def _measure(
@@ -64,13 +64,14 @@ async def one_64k(dut, case: str) -> None:
 @cocotb.test()
 @cocotb.parametrize(latency=[1, 30])
 async def near_memory(dut, latency: int) -> None:
-    """No fewer beats per cycle, and no more reads ahead than it takes (`ReadWindow`)."""
+    """With near memory the rate is the same, and no more is read ahead than necessary
+    (`ReadWindow`)."""
     await _measure(dut, 4096, 12, 7, 2, latency)
 
 
 @cocotb.test()
 async def slow_memory(dut) -> None:
-    """Memory with a beat in three cycles, where reading ahead never helps: it is bounded."""
+    """With one beat in three cycles, reading ahead never helps, and is bounded."""
     bench = Bench(dut, share=0.3, latency=(1, 100))
     await bench.start()
     bench.submit(Copy(0, 0x10000, 0x80000, 1000 * CONFIG.beat_bytes))
@@ -85,7 +86,8 @@ async def slow_memory(dut) -> None:
 
 @cocotb.test()
 async def reads_never_wait_for_writes(dut) -> None:
-    """What was requested is taken, though memory takes no write: reads of others pass."""
+    """Requested beats are taken even if memory accepts no writes, so that reads of others can
+    pass."""
     bench = Bench(dut, latency=(20, 20))
     await bench.start()
     stuck = True

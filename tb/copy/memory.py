@@ -1,4 +1,4 @@
-"""Memory behind the read and write ports of a copy engine, cycle by cycle."""
+"""Memory at the read and write ports of a copy engine, cycle by cycle."""
 
 import functools
 import random
@@ -18,16 +18,16 @@ __all__ = ["BURST_BEATS", "Bad", "Memory", "ReadMemory", "WriteMemory"]
 PAGE = 4096
 
 BURST_BEATS = 16
-"""Writes are cut at multiples of it; a read may have one beat more."""
+"""Writes are cut at multiples of this; a read may have one more beat."""
 
 OK, BUS, FAULT = (int(status.value) for status in MemoryStatus)
 
 Space = tuple[int, int]
-"""ASID and whether addresses are physical."""
+"""ASID, and whether addresses are physical."""
 
 
 class Memory:
-    """Bytes of every address space; never written pages hold noise that their number decides."""
+    """Bytes of every address space. Unwritten pages contain noise derived from their number."""
 
     def __init__(self) -> None:
         self.pages: dict[tuple[Space, int], bytearray] = {}
@@ -59,7 +59,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Bad:
-    """Addresses of one space where accesses fail with `status`."""
+    """Addresses of one space at which accesses fail with `status`."""
 
     space: Space
     status: int
@@ -73,7 +73,7 @@ class Bad:
 
 @dataclass
 class Burst:
-    """One burst that the engine asked for, and how it ended."""
+    """A burst requested by the engine, and its status."""
 
     space: Space
     va: int
@@ -82,7 +82,7 @@ class Burst:
 
 
 class _Port:
-    """What both directions share: the rules of requests, and the bad addresses."""
+    """Common part of both directions: rules for requests, and bad addresses."""
 
     def __init__(self, dut: Any, config: Config, memory: Memory, name: str, pace) -> None:
         self.bytes = config.beat_bytes
@@ -92,7 +92,7 @@ class _Port:
         self.log: list[Burst] = []
 
     def admit(self, limit: int) -> Burst | None:
-        """The request of this cycle, if any, checked."""
+        """The request of this cycle, checked; None if there is none."""
         got = self.request.step()
         if got is None:
             return None
@@ -116,7 +116,7 @@ class _Port:
 
 
 class ReadMemory(_Port):
-    """Answers reads in order after `latency()` cycles; a faulted burst with a single beat."""
+    """Answers reads in order after `latency()` cycles; a faulting burst with a single beat."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class ReadMemory(_Port):
         self.latency: Callable[[], int] = latency
         self.moved: list[int] = []
         self.pending = 0
-        """Beats that are still to be taken."""
+        """Beats that have not been taken yet."""
 
     def step(self, cycle: int) -> None:
         if self.beat.step(cycle):
@@ -166,11 +166,11 @@ class ReadMemory(_Port):
 
 
 class WriteMemory(_Port):
-    """Takes write bursts; bytes become visible when the answer is given, `latency()` cycles
-    after the last beat.
+    """Accepts write bursts. Bytes become visible with the response, `latency()` cycles after the
+    last beat.
 
-    Checks that the data of an accepted request comes without gaps: it must have been at hand. With
-    `early` it may be offered before its request, and waits until that was taken.
+    Checks that the data of an accepted request comes without gaps. With `early`, data may be
+    offered before its request, but is not accepted earlier.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class WriteMemory(_Port):
 
         def wanted() -> bool:
             owed = sum(burst.beats for _, burst in self.open) - len(self.content)
-            return pace() and owed > self.beat.open  # one may be taken right now
+            return pace() and owed > self.beat.open  # one beat may be taken in this cycle
 
         take = wanted if early else pace
         self.beat = Sink(dut, f"{name}__beat", write_beat(config), take)
@@ -198,7 +198,7 @@ class WriteMemory(_Port):
         self.open: deque[tuple[int, Burst]] = deque()
         self.content: list[tuple[int, int]] = []
         self.pending = 0
-        """Bursts that are not answered."""
+        """Bursts without a response."""
 
     def step(self, cycle: int) -> None:
         self.pending -= self.done.step(cycle)

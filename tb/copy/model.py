@@ -1,4 +1,4 @@
-"""What a copy does, byte by byte: the reference."""
+"""Reference model of a copy, byte by byte."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ __all__ = ["Copy"]
 
 @dataclass
 class Copy:
-    """One command as the host gives it, and the record of how it ended."""
+    """One command of the host, and the record of its result."""
 
     asid: int
     src: int = 0
@@ -23,9 +23,9 @@ class Copy:
     src_physical: int = 0
     dst_physical: int = 0
     semaphore: dict[str, int] = field(default_factory=dict)
-    """Fields of the command that concern its semaphore."""
+    """The command's semaphore fields."""
     refuse: int = 0
-    """What the semaphore unit answers."""
+    """Answer of the semaphore unit."""
     channel: int = 0
     subchannel: int = 0
     data: int = 0
@@ -69,7 +69,7 @@ class Copy:
         ]
 
     def apply(self, memory: Memory) -> None:
-        """The copy, on the reference's memory."""
+        """Execute the copy on the reference's memory."""
         for source, target in self.spans():
             content = memory.read(self.source_space, source, self.length)
             memory.write(self.target_space, target, content)

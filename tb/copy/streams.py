@@ -1,4 +1,4 @@
-"""The two ends of a ready/valid stream, stepped once per clock by the bench."""
+"""The two ends of a ready/valid stream, which the testbench steps once per clock cycle."""
 
 from collections import deque
 from collections.abc import Callable
@@ -10,7 +10,7 @@ __all__ = ["Fields", "Sink", "Source"]
 
 
 class Fields:
-    """Packs and unpacks the integer that a record is in the simulator."""
+    """Packs and unpacks records, which are integers in the simulator."""
 
     def __init__(self, layout: data.StructLayout) -> None:
         self.at = {name: (field.offset, field.width) for name, field in layout}
@@ -32,7 +32,7 @@ def _handle(dut: Any, stream: str, name: str) -> Any:
 
 
 class Sink:
-    """Takes what the design sends; checks that an offer stays until it is taken."""
+    """Accepts payloads from the design; checks that an offer is held until it is taken."""
 
     def __init__(
         self, dut: Any, stream: str, layout: data.StructLayout, pace: Callable[[], bool]
@@ -48,7 +48,7 @@ class Sink:
         self.offered = False
 
     def step(self) -> dict[str, int] | None:
-        """What was transferred at this clock edge."""
+        """The payload transferred at this clock edge; None if there is none."""
         self.offered = bool(int(self.valid.value))
         word = int(self.payload.value) if self.offered else None
         if self.waiting is not None:
@@ -63,7 +63,7 @@ class Sink:
 
 
 class Source:
-    """Sends to the design, in order, each payload from its cycle on."""
+    """Sends payloads to the design in order, each from its cycle on."""
 
     def __init__(
         self, dut: Any, stream: str, layout: data.StructLayout, pace: Callable[[], bool]
@@ -78,11 +78,11 @@ class Source:
         self.shown = False
 
     def put(self, due: int, make: Callable[[], dict[str, int]]) -> None:
-        """`make` is called in the cycle in which the payload is first offered."""
+        """Queue a payload. `make` is called in the cycle of its first offer."""
         self.queue.append((due, make))
 
     def step(self, cycle: int) -> bool:
-        """Whether a payload was taken at this clock edge."""
+        """Advance by a cycle. Returns whether a payload was taken at this clock edge."""
         taken = self.shown and bool(int(self.ready.value))
         if taken or not self.shown:
             show = bool(self.queue) and self.queue[0][0] <= cycle and self.pace()

@@ -1,1 +1,1 @@
-"""Tests of what `make verilog` writes."""
+"""Tests of the output of `make verilog`."""

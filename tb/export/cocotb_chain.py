@@ -6,7 +6,7 @@ from cocotb.triggers import Timer
 
 @cocotb.test(timeout_time=1, timeout_unit="us")
 async def follows_its_input(dut):
-    """From the start, also the part that is constant."""
+    """Outputs follow the input from the start, including the constant part."""
     for source in (0, 1, 0, 1):
         dut.source.value = source
         await Timer(10, "ns")

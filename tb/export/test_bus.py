@@ -1,4 +1,4 @@
-"""Signals of both buses, as their specifications have them."""
+"""Signals of both buses, as in their specifications."""
 
 import pytest
 from amaranth.hdl import Shape
@@ -8,7 +8,7 @@ from signalbox.hw.bus.axi4 import Axi4
 from signalbox.hw.bus.axi4lite import Axi4Lite
 
 ANSWERS = {"awready", "wready", "arready"}
-"""Signals to the manager; so is everything of B and R but their `ready`."""
+"""Signals to the manager, besides all of B and R except their `ready`."""
 
 
 def to_manager(name: str) -> bool:
@@ -24,7 +24,7 @@ def check(bus: wiring.Signature, widths: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("beat", [64, 128, 256])
 def test_axi4(beat: int) -> None:
-    """Widths of IHI 0022: a strobe per byte, sizes and lengths of AXI4."""
+    """Widths are those of IHI 0022: a strobe per byte, sizes and lengths of AXI4."""
     address = {"valid": 1, "ready": 1, "id": 5, "addr": 40, "len": 8, "size": 3, "burst": 2}
     address |= {"lock": 1, "cache": 4, "prot": 3, "qos": 4}
     check(
@@ -39,7 +39,7 @@ def test_axi4(beat: int) -> None:
 
 
 def test_axi4_lite() -> None:
-    """The same for 32-bit data, without bursts and ids."""
+    """Widths are those of IHI 0022 for 32-bit data, without bursts and ids."""
     address = {"valid": 1, "ready": 1, "addr": 16, "prot": 3}
     check(
         Axi4Lite(16),

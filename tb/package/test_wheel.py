@@ -1,7 +1,7 @@
-"""Signalbox installed from a wheel in an environment of its own, used in a folder elsewhere.
+"""Signalbox, installed from a wheel in a separate environment and used in another folder.
 
-The folder has packages `hw`, `driver` and `tb` of the user's own: hardware people call theirs so.
-Dependencies come from the environment of these tests.
+The folder has its own packages `hw`, `driver` and `tb`, which are common names in hardware
+projects. Dependencies come from the environment of these tests.
 """
 
 import os
@@ -19,7 +19,7 @@ import pytest
 from signalbox.tb.folders import BUILD, ROOT
 
 EXAMPLE = ROOT / "tb" / "driver" / "cocotb_example.py"
-"""Test of the user guide."""
+"""The user guide's test."""
 
 STARTER = """
 from signalbox.hw.config import CONFIGS
@@ -41,7 +41,7 @@ class MyCore(Core):
 
 
 def python_files(folder: str) -> set[str]:
-    """Tracked files of a folder, from the top of the checkout."""
+    """Tracked files of a folder, relative to the top folder."""
     listed = subprocess.run(
         ["git", "ls-files", folder], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -61,7 +61,7 @@ def test_data_files_are_packaged(folder: str):
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the commands of a fresh environment with the wheel."""
+    """Program folder of a fresh environment with the wheel installed."""
     folder = tmp_path_factory.mktemp("installed")
     source, venv = folder / "source", folder / "venv"
     wanted = ["signalbox", "hw", "driver", "tb", "pyproject.toml", "README.md", "LICENSE"]
@@ -84,7 +84,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Somebody's project."""
+    """A user's project."""
     for name in ("hw", "driver", "tb"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("MINE = True\n")
@@ -95,7 +95,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *command: str | Path) -> str:
-    """A command in the user's folder; it must succeed."""
+    """Run a command in the user's folder; it must succeed."""
     env = {name: value for name, value in os.environ.items() if name not in {BUILD, "PYTHONPATH"}}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
@@ -104,7 +104,7 @@ def run(folder: Path, *command: str | Path) -> str:
 
 @pytest.mark.nightly
 def test_commands(environment: Path, folder: Path):
-    """Usage names the command; a core of the user's own is exported."""
+    """The usage text names the command, and a user's core is exported."""
     signalbox = environment / "signalbox"
     assert re.search(r"^  sim +run a workload", run(folder, signalbox), re.MULTILINE)
     assert run(folder, signalbox, "sim", "--help").startswith("usage: signalbox sim ")
@@ -124,7 +124,7 @@ def test_commands(environment: Path, folder: Path):
 
 @pytest.mark.nightly
 def test_workload(environment: Path, folder: Path):
-    """A supplied workload by its name; builds and timeline stay in the user's folder."""
+    """A supplied workload runs by its name; builds and timeline stay in the user's folder."""
     text = run(folder, environment / "signalbox", "sim", "two-spaces", "--seed", "1")
     assert "every byte verified" in text
     assert (folder / "sim_build/timeline-two-spaces.pftrace").is_file()
@@ -132,6 +132,6 @@ def test_workload(environment: Path, folder: Path):
 
 @pytest.mark.nightly
 def test_own_test(environment: Path, folder: Path):
-    """The user guide's test, in a package `tb` of the user's own."""
+    """The user guide's test passes in a user's package `tb`."""
     run(folder, environment / "python", "-m", "pytest", "-q", "tb")
     assert list((folder / "sim_build" / "mine").glob("run-*/results.xml"))

@@ -1,8 +1,8 @@
 """Malformed pushbuffers and rings: only their channel halts, the others finish, nothing hangs.
 
-Channel 0 executes garbage, truncated and mutated programs; the CPU clears its errors, skipping the
-held method or trying it again. All other channels run programs whose results are compared. Then
-channel 0 is switched off and on, and has to work.
+Channel 0 executes garbage, and truncated and mutated programs. The CPU clears its errors, skipping
+the held method or retrying it. All other channels run programs with known results. Then channel 0
+is disabled and enabled, and must work.
 """
 
 import os
@@ -23,20 +23,21 @@ from signalbox.tb.sim.spaces import BenchSpaces
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 FUZZED = 0
 FIRST_SLOT = 48
-"""Semaphores of the fuzzed program: one flipped bit does not make them those of the others."""
+"""Semaphores of the fuzzed program; a single flipped bit does not turn them into those of
+others."""
 
 ERRORS = 200
-"""Most errors that are cleared in one round."""
+"""Maximum number of errors that are cleared in one round."""
 
 NOP = 0x08 | 1 << 31
 """METHOD0 of the host's NOP."""
 
 
 def broken_program(numbers: Random) -> list[int]:
-    """Dwords of a program that was damaged: flipped bits, lost and strange dwords.
+    """Dwords of a damaged program: with flipped bits, and with missing and random dwords.
 
-    Address spaces are not separated yet, so it has nothing with which it could reach the memory of
-    others: no copies (NOPs in place of SET_OBJECT) and no semaphores in memory.
+    As all channels are in one address space, the program must not be able to access the memory of
+    others: it has no copies (NOPs instead of SET_OBJECT) and no semaphores in memory.
     """
     (program,) = generate(numbers, [FUZZED], 1, CONFIG.semaphores, 60, FIRST_SLOT, in_memory=False)
     bind = Pushbuffer().set_object().dwords
@@ -58,20 +59,20 @@ def broken_program(numbers: Random) -> list[int]:
 
 
 def broken_ring(numbers: Random, layout: Layout, dwords: int) -> list[int]:
-    """Ring entries: pieces of the program, too long or too short, and strange words."""
+    """Ring entries: parts of the program, too long or too short, and random words."""
     entries, start = [], 0
     while start < dwords and len(entries) < 100:
         length = numbers.randint(1, 60)
         entries.append(layout.pushbuffer + 4 * start | length << 42)
         start += length if numbers.random() < 0.8 else numbers.randint(1, 60)
         if numbers.random() < 0.1:
-            # Anything, but not longer than 63 dwords.
+            # Arbitrary, but not longer than 63 dwords.
             entries.append(numbers.getrandbits(64) & ~(0x1F_FFC0 << 42))
     return entries
 
 
 async def fuzz(machine: SimMachine, numbers: Random) -> None:
-    """Put a broken program on the channel."""
+    """Submit a broken program to the channel."""
     layout = Layout(FUZZED)
     dwords = broken_program(numbers)
     if numbers.random() < 0.3:
@@ -102,7 +103,7 @@ async def switch_on(machine: SimMachine, layout: Layout) -> None:
 
 
 async def clear_errors(machine: SimMachine, numbers: Random, seen: set[Cause]) -> int:
-    """Clear errors of the fuzzed channel until it stays quiet; how many there were."""
+    """Clear errors of the fuzzed channel until it has none. Returns their number."""
     for count in range(ERRORS):
         for _ in range(20):
             status = CHANNEL["STATUS"].unpack(await read(machine, "STATUS"))
@@ -124,7 +125,7 @@ async def read(machine: SimMachine, name: str) -> int:
 
 
 async def still_works(machine: SimMachine) -> None:
-    """The channel, switched off and on, executes a sound program."""
+    """After being disabled and enabled, the channel executes a valid program."""
     layout, number = Layout(FUZZED), 0x600D
     await machine.write32(channel_address(FUZZED, "CONTROL"), 0)
     program = Pushbuffer().release(layout.words, number).release(WINDOW_BASE + 16 * 60, number)
@@ -141,7 +142,7 @@ async def still_works(machine: SimMachine) -> None:
 
 @cocotb.test(timeout_time=200, timeout_unit="ms")
 async def malformed(dut):
-    """Rounds of broken programs beside sound ones."""
+    """Broken programs halt only their channel, next to valid ones."""
     seeds = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     seen: set[Cause] = set()
     total = 0

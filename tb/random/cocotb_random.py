@@ -1,7 +1,7 @@
 """Random programs on the whole machine: final state and every step against independent models.
 
-Environment: SIGNALBOX_ROUNDS, SIGNALBOX_COMMANDS (per round). A round has its own seed, which is
-printed; SIGNALBOX_SEED of the run replays all of them.
+Environment: SIGNALBOX_ROUNDS, SIGNALBOX_COMMANDS (per round). The seed of each round is printed;
+SIGNALBOX_SEED of the run repeats all rounds.
 """
 
 import os
@@ -23,7 +23,7 @@ CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 
 @cocotb.test(timeout_time=80, timeout_unit="ms")
 async def programs(dut):
-    """Rounds of random programs; the trace of each is checked too."""
+    """The final state and the trace of each round of random programs are correct."""
     seeds = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     commands = int(os.environ["SIGNALBOX_COMMANDS"])
     total = operations = copies = redecided = 0

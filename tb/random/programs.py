@@ -1,9 +1,9 @@
-"""Random programs: what every channel executes, with a result that does not depend on timing.
+"""Random programs for all channels, whose results do not depend on timing.
 
-Commands are generated in one global order in which they could also be executed one after the other.
-A command waits only for what comes before it in that order, so no schedule can deadlock; channels
-write only their own memory and semaphores, or shared words in an order that waits enforce, so every
-schedule ends in the same state. `tb.models.host` finds that state.
+Commands are generated in a global order in which they could also be executed. A command waits only
+for earlier ones in this order, so no schedule can deadlock. Channels write only their own memory
+and semaphores, or shared words in an order enforced by waits, so every schedule ends in the same
+state. `tb.models.host` computes that state.
 """
 
 from collections.abc import Sequence
@@ -78,8 +78,14 @@ class Layout:
 
 @dataclass
 class Program:
-    """One channel, the `number`th of a set: `priority` 1 … P, `dwords` in segments that end at
-    `cuts`."""
+    """Program of one channel.
+
+    Members
+    -------
+    priority : 1 … P.
+    number : index in a set of programs.
+    dwords, cuts : the commands, and the ends of their segments.
+    """
 
     layout: Layout
     priority: int
@@ -90,7 +96,8 @@ class Program:
     signals: int = 0
 
     def image(self, numbers: Random) -> tuple[bytes, list[int]]:
-        """Pushbuffer bytes, and the ring's entries: segments cut at random, NOP entries between."""
+        """Pushbuffer bytes, and ring entries: randomly cut segments, with NOP entries in
+        between."""
         entries, start = [], 0
         for cut in [*sorted(self.cuts), len(self.dwords)]:
             if cut > start:
@@ -115,10 +122,10 @@ def generate(
     first_slot: int = 0,
     in_memory: bool = True,
 ) -> list[Program]:
-    """Programs of `channels` with about `commands` commands together.
+    """Programs of `channels` with about `commands` commands in total.
 
     Semaphores from `first_slot` on: levels - 1 counting semaphores of priorities 2 … levels; then
-    one signal and one private slot per channel; and, `in_memory`, private words.
+    one signal and one private slot per channel; and, with `in_memory`, private words.
     """
     assert slots >= first_slot + levels - 1 + 2 * len(channels)
     programs = [
@@ -134,7 +141,7 @@ def generate(
 
 
 def _append(program: Program, commands: Pushbuffer, numbers: Random) -> None:
-    """Add dwords; cut the segment at random, also in the middle of a group (HOST-2)."""
+    """Append dwords. Cut the segment at random, also in the middle of a group (HOST-2)."""
     start = len(program.dwords)
     program.dwords += [0] * numbers.choice((0, 0, 0, 1, 2)) + commands.dwords
     if numbers.random() < 0.2 and len(program.cuts) < ENTRIES // 3:
@@ -150,7 +157,7 @@ class _Maker:
     in_memory: bool
 
     def one(self, program: Program) -> None:
-        """Append one random command, or one copy with what belongs to it."""
+        """Append one random command, or one copy with its accompanying commands."""
         kinds = {
             self._copy: 5,
             self._on_own: 6,
@@ -193,7 +200,7 @@ class _Maker:
     # Commands
 
     def _copy(self, program: Program) -> None:
-        """A copy as COPY-23 wraps it."""
+        """A copy with the commands of COPY-23."""
         level, layout = program.priority, program.layout
         buffer = Pushbuffer()
         for higher in range(level + 1, self.levels + 1):
@@ -237,7 +244,7 @@ class _Maker:
         buffer.inc(4, CeMethod.LAUNCH_DMA, launch)
 
     def _on_own(self, program: Program) -> None:
-        """Set a private semaphore, change it, and acquire what it then holds."""
+        """Set a private semaphore, change it, and acquire its new value."""
         numbers = self.numbers
         reduction, wide, unsigned = numbers.choice(_REDUCTIONS)
         word = self._word(program, wide)
@@ -257,7 +264,7 @@ class _Maker:
             self._add(program, buffer)
 
     def _signal(self, program: Program) -> None:
-        """Say that everything before has been done."""
+        """Signal that all earlier commands have been executed."""
         program.signals += 1
         self._add(program, Pushbuffer().release(self._signal_slot(program), program.signals))
 
@@ -283,7 +290,7 @@ class _Maker:
         self._add(program, Pushbuffer().host(method, value))
 
     def _invalidate(self, program: Program) -> None:
-        """Forget translations of any address space, which changes no result."""
+        """Invalidate translations of any address space, which does not affect results."""
         numbers = self.numbers
         pdb = numbers.choice((None, numbers.randrange(1 << 28) << 12))
         address = None if pdb is None else numbers.choice((None, numbers.getrandbits(49)))
@@ -306,7 +313,7 @@ class _Maker:
             buffer.end_segment().raw(*values)
         self._add(program, buffer)
         if form == 4:
-            # What END_PB_SEGMENT skips ends with the segment, so the segment ends here.
+            # The dwords skipped by END_PB_SEGMENT end with the segment, so the segment ends here.
             program.cuts = {cut for cut in program.cuts if cut <= len(program.dwords)}
             program.cuts.add(len(program.dwords))
             inside = range(len(program.dwords) - len(values), len(program.dwords))

@@ -1,4 +1,4 @@
-"""One set of random programs on the machine, from registers to the comparison of everything."""
+"""One set of random programs on the machine, from registers to the final comparison."""
 
 from collections.abc import Sequence
 from random import Random
@@ -13,7 +13,7 @@ from signalbox.tb.sim.machine import SimMachine
 __all__ = ["PATIENCE", "Round"]
 
 PATIENCE = 400
-"""Longest wait for the end of a round, in thousands of cycles."""
+"""Maximum time of a round, in thousands of cycles."""
 
 
 class Round:
@@ -36,7 +36,7 @@ class Round:
         self.model.semaphores.counting = levels - 1
 
     async def begin(self) -> None:
-        """Set up and submit everything; it is executed meanwhile and after."""
+        """Set up and submit everything; execution starts in the meantime."""
         await self._settings()
         await self._submit([await self._load(program) for program in self.programs])
 
@@ -46,7 +46,7 @@ class Round:
         self._compare()
 
     async def _settings(self) -> None:
-        """Memory and scheduler at random (back-pressure, latency, slices, retry)."""
+        """Random settings of memory and scheduler (back-pressure, latency, slices, retry)."""
         numbers, memory = self.numbers, self.machine.dut.memory
         stall = numbers.choice((0, 0, 40, 150))
         for name in ("ar", "r", "aw", "w", "b"):
@@ -57,7 +57,7 @@ class Round:
         await self.machine.write32(address("SEM_COUNTING"), self.levels - 1)
 
     async def _load(self, program: Program) -> int:
-        """Memory and registers of one channel; returns its final GP_PUT."""
+        """Write memory and registers of one channel. Returns its final GP_PUT."""
         numbers, layout, machine = self.numbers, program.layout, self.machine
         data, entries = program.image(numbers)
         ring = b"".join(entry.to_bytes(8, "little") for entry in entries)
@@ -92,7 +92,7 @@ class Round:
         return len(entries)
 
     async def _submit(self, puts: list[int]) -> None:
-        """Doorbells in random order, each announcing a few entries more."""
+        """Ring doorbells in random order, each for a few more entries."""
         given = [0] * len(puts)
         while left := [i for i, put in enumerate(puts) if given[i] < put]:
             number = self.numbers.choice(left)
@@ -113,7 +113,7 @@ class Round:
                 waited += 1
                 assert waited < PATIENCE, f"channel {index} still works"
                 await self.machine.wait_cycles(1000)
-        # The last write-backs of GP_GET and REF.
+        # Wait for the last write-backs of GP_GET and REF.
         await self.machine.wait_cycles(1000)
 
     async def _idle(self, index: int) -> bool:
@@ -131,7 +131,7 @@ class Round:
         return f"channel {index} halted: {found}"
 
     def _compare(self) -> None:
-        """Memory and semaphores against the model that has no time."""
+        """Compare memory and semaphores with the untimed model."""
         model = self.model
         for program in self.programs:
             model.doorbell(program.layout.channel)

@@ -24,13 +24,13 @@ def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> N
 
 @pytest.mark.parametrize("size", tiers(SIZES, smoke=["tiny"]))
 def test_random_programs(simulator: str, size: str):
-    """More than 10,000 commands on Verilator; Icarus, far slower, gets a sample."""
+    """More than 10,000 commands are correct on Verilator; Icarus, far slower, runs a sample."""
     rounds, commands = (4, 900) if simulator == "verilator" else (1, 150)
     _run("cocotb_random", simulator, size, rounds, commands)
 
 
 def test_malformed_programs(simulator: str):
-    """Random, truncated and mutated pushbuffers and rings (bad input never hangs the machine)."""
+    """Random, truncated and mutated pushbuffers and rings never hang the machine."""
     rounds, commands = (12, 120) if simulator == "verilator" else (1, 60)
     _run("cocotb_fuzz", simulator, "default", rounds, commands)
 
@@ -44,5 +44,5 @@ def test_soak(size: str):
 
 @pytest.mark.soak
 def test_malformed_soak():
-    """Two hundred rounds of malformed ones."""
+    """Two hundred rounds of malformed programs."""
     _run("cocotb_fuzz", "verilator", "default", 200, 200)

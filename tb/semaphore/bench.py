@@ -1,9 +1,10 @@
-"""Drives every port of the semaphore unit and checks every cycle against the reference model.
+"""Testbench of the semaphore unit: drives every port and checks every cycle against the reference
+model.
 
-Operations take effect in the order in which they are accepted: those on chip at once, those in
-memory as they are answered. So the model does each of them then, and what the unit shows later
-(`response`, `update`) is compared at exactly the cycle at which it is due. A flag of `zero` may
-follow at any cycle up to the last at which it is due, but goes back never.
+Operations take effect in order of acceptance: those on chip at once, those in memory when they are
+answered. The model executes each at that time, and later outputs (`response`, `update`) are
+compared in exactly the cycle in which they are due. A flag of `zero` may change in any cycle until
+it is due, but never changes back.
 """
 
 import os
@@ -25,7 +26,7 @@ from signalbox.tb.semaphore.memory import Memory
 
 __all__ = ["Bench", "Operation", "slot"]
 
-# Cycles from acceptance on chip; one more right behind an operation that writes the same slot.
+# Cycles from acceptance on chip; one more directly after an operation that writes the same slot.
 EFFECT = 2  # to update
 RESPONSE = 3  # to the response
 EXACT = 4  # to the zero flag, at the latest
@@ -40,7 +41,7 @@ def slot(index: int) -> int:
 
 @dataclass(frozen=True)
 class Operation:
-    """One semaphore operation, in the fields of `semaphore_request`."""
+    """One semaphore operation, with the fields of `semaphore_request`."""
 
     va: int
     operation: int
@@ -54,15 +55,15 @@ class Operation:
 
 @dataclass
 class Client:
-    """What one client has to do, does and did.
+    """Operations of one client.
 
     Members
     -------
     todo : operations not yet offered.
     offered, waiting : operation on the port, and operation accepted but not answered.
-    accepted : cycle of every acceptance.
-    offered_at : cycle of the present offer.
-    latencies : cycles from acceptance to response, of operations on chip.
+    accepted : cycle of each acceptance.
+    offered_at : cycle of the current offer.
+    latencies : cycles from acceptance to response, of on-chip operations.
     results : (operation, passed, error).
     eager : offer the next operation at once; else after a random pause.
     """
@@ -83,16 +84,18 @@ class Client:
 
 
 class Bench:
-    """One simulation of `SemaphoreUnit(SIZES[$SIZE])`.
+    """Testbench of `SemaphoreUnit(SIZES[$SIZE])`.
 
     Members
     -------
-    clients : by port number; give them operations through `todo`.
-    window_todo : (address, None) reads, (address, data) writes of the control port.
-    window_results : the control port's answers, in order.
-    model : the reference; `memory` : what is behind the fence unit.
-    cycle : number of the cycle that was sampled last.
-    updates : strobes of `update` so far; `accepted` : cycles in which an operation was accepted.
+    clients : by port number; add operations to their `todo`.
+    window_todo : accesses of the control port: (address, None) to read, (address, data) to write.
+    window_results : answers to the control port, in order.
+    model : the reference.
+    memory : memory at the fence unit's ports.
+    cycle : number of the last sampled cycle.
+    updates : number of `update` strobes so far.
+    accepted : cycles in which an operation was accepted.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -119,7 +122,7 @@ class Bench:
         self._writing = (0, 0)
 
     async def start(self, counting: int = 0) -> None:
-        """Clock and reset."""
+        """Start the clock and reset."""
         dut = self.dut
         for number in range(len(self.clients)):
             dut[f"client__{number}__request__valid"].value = 0
@@ -141,7 +144,7 @@ class Bench:
         self.dut.counting.value = counting
 
     async def run(self) -> None:
-        """Until everything is done."""
+        """Run until everything is done."""
         for _ in range(TIMEOUT):
             await self.step()
             idle = all(client.idle for client in self.clients)
@@ -150,19 +153,19 @@ class Bench:
         raise AssertionError("operations are not answered")
 
     async def do(self, operation: Operation, client: int = 0) -> tuple[bool, str]:
-        """One operation, alone; returns what the unit answered."""
+        """Execute one operation alone. Returns the unit's answer."""
         self.clients[client].todo.append(operation)
         await self.run()
         return self.clients[client].results[-1][1:]
 
     async def access(self, address: int, data: int | None = None) -> int:
-        """One access of the control port; returns what it answered."""
+        """Execute one access of the control port. Returns the answer."""
         self.window_todo.append((address, data))
         await self.run()
         return self.window_results[-1]
 
     def compare_memory(self) -> None:
-        """Every byte of memory is what the model says."""
+        """Check every byte of memory against the model."""
         for key in self.memory.content.keys() | self.model.memory.keys():
             assert self.memory.content[key] == self.model.memory[key], key
 
@@ -183,14 +186,15 @@ class Bench:
     def _due(self) -> bool:
         return bool(self._responses or self._window_due or self._updates_due or self._zero_due)
 
-    # What the unit shows
+    # Outputs of the unit
 
     def _check_outputs(self) -> None:
         for _ in range(self._zero_due.pop(self.cycle, 0)):
             self._zeros.pop(0)
         zero = int(self.dut.zero.value)
         for index in range(self.config.counters):
-            # From the first state that is possible to one later on: what was shown is over.
+            # States from the earliest possible one; once a state is shown, earlier ones are
+            # excluded.
             states = [state >> index & 1 for state in self._zeros]
             assert zero >> index & 1 in states, f"cycle {self.cycle}: zero is {zero:#x}"
         due = self._updates_due.pop(self.cycle, None)
@@ -234,7 +238,7 @@ class Bench:
             self._window_busy = False
 
     def _end_in_memory(self, operation: Operation) -> tuple[bool, str]:
-        """Do an operation in memory on the model; returns the expected answer."""
+        """Execute an operation in memory on the model. Returns the expected answer."""
         failure, self.memory.failure = self.memory.failure, None
         writes, self.memory.writes = self.memory.writes, []
         stamped = operation.timestamp and operation.operation not in ACQUIRES
@@ -257,7 +261,7 @@ class Bench:
             assert writes == [(operation.va, value.to_bytes(size, "little"))], writes
         return expected
 
-    # What the unit accepts
+    # Inputs accepted by the unit
 
     def _sample_requests(self) -> None:
         accepted = 0
@@ -306,12 +310,12 @@ class Bench:
             self._wrote(index, delay, True)
 
     def _delay(self, index: int) -> int:
-        """1 right behind an operation that writes the same slot."""
+        """1 directly after an operation that writes the same slot, else 0."""
         bits = self.config.semaphore_bits
         return int(self._writing == (self.cycle, index % (1 << bits)))
 
     def _wrote(self, index: int, delay: int, written: bool) -> None:
-        """An operation on a slot wrote it, or was refused."""
+        """Expect the effects of an operation on a slot, which wrote it or was refused."""
         self._writing = (self.cycle + 1 + delay, index)
         self._updates_due[self.cycle + EFFECT + delay] = (index, written, self.model.values[index])
         self._zeros.append(self.model.zero(self.config.counters))
@@ -340,7 +344,7 @@ class Bench:
 
 
 async def start(dut: Any, counting: int = 0) -> Bench:
-    """A bench out of reset."""
+    """A testbench after reset."""
     bench = Bench(dut)
     cocotb.log.info("size %s, seed %s", os.environ["SIZE"], os.environ["COCOTB_RANDOM_SEED"])
     await bench.start(counting)

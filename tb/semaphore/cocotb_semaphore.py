@@ -37,7 +37,7 @@ def kinds() -> list[dict]:
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def every_operation(dut):
-    """HOST-4: every operation on chip, with values at which it wraps, by all clients in turn (a
+    """HOST-4: every on-chip operation is correct, with wrapping values, by all clients in turn (a
     sample; `semaphore.alu` proves all values)."""
     bench = await start(dut)
     turn = 0
@@ -46,7 +46,7 @@ async def every_operation(dut):
         for value, payload in bench.random.sample(list(product(corners, corners)), 10):
             client = bench.clients[turn % len(bench.clients)]
             index = turn % len(bench.clients)
-            # The high half must not matter to 32-bit operations, and must stay.
+            # The high half must not affect 32-bit operations, and must not change.
             high = 0 if kind["wide"] else bench.random.getrandbits(32) << 32
             client.todo.append(release(slot(index), value | high, wide=True))
             high = 0 if kind["wide"] else bench.random.getrandbits(32) << 32
@@ -57,7 +57,7 @@ async def every_operation(dut):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def every_operation_in_memory(dut):
-    """HOST-4: the same in memory, at every place of a beat."""
+    """HOST-4: every operation in memory is correct, at every position within a beat."""
     bench = await start(dut)
     for turn, kind in enumerate(kinds()):
         corners = WIDE_CORNERS if kind["wide"] else CORNERS
@@ -74,7 +74,7 @@ async def every_operation_in_memory(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def timestamps(dut):
-    """2.2: bytes 8-15 are the time; what changes 32 bits clears bytes 4-7."""
+    """2.2: bytes 8-15 are the time; a write of 32 bits clears bytes 4-7."""
     bench = await start(dut)
     ones = (1 << 64) - 1
     for va in (slot(1), MEMORY + 16):
@@ -85,7 +85,7 @@ async def timestamps(dut):
             await bench.do(release(va, ones, wide=True))
             await bench.do(reduction(va, Reduction.IADD, 3, wide=wide, timestamp=True))
             assert bench.model.read(va, 64) == 2
-    # Whichever way the result comes about.
+    # Regardless of how the result is computed.
     for va in (slot(1), MEMORY + 16):
         for kind in kinds():
             if kind["operation"] == SemOp.REDUCTION:
@@ -102,7 +102,7 @@ async def timestamps(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def refusals(dut):
-    """HOST-4, COPY-12: what is refused, and why; it changes nothing."""
+    """HOST-4, COPY-12: illegal operations are refused with the right error and change nothing."""
     bench = await start(dut)
     top = WINDOW_BASE + 0xFFF0
     unbuilt = top if bench.config.semaphores < 4096 else None
@@ -139,7 +139,7 @@ async def refusals(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def counting_semaphores(dut):
-    """COPY-12: a counting semaphore neither falls below 0 nor passes its width; others wrap."""
+    """COPY-12: a counting semaphore neither falls below 0 nor exceeds its width; others wrap."""
     bench = await start(dut)
     last = bench.config.counters - 1
     full = (1 << 32) - 1
@@ -172,7 +172,7 @@ async def counting_semaphores(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def control_port(dut):
-    """Every word of every slot through the window; slots that were not built read as 0."""
+    """Every word of every slot is accessible through the window; unbuilt slots read as 0."""
     bench = await start(dut)
     slots = bench.config.semaphores
     chosen = sorted({0, 1, slots // 2, slots - 1, min(slots, 1023), 1023})
@@ -190,8 +190,8 @@ async def control_port(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def rate_and_visibility(dut):
-    """Page 70: one operation per cycle whenever one is offered, visible after 2 cycles; the bench
-    checks every cycle. Of one semaphore every second cycle."""
+    """Page 70: one operation per cycle is accepted if offered, and visible after 2 cycles, checked
+    in every cycle; for the same semaphore, one every second cycle."""
     bench = await start(dut)
     count = 100
     offers = len(bench.clients) + 1
@@ -225,7 +225,7 @@ async def rate_and_visibility(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def zero_flags_after_two_cycles(dut):
-    """Page 70: what counting semaphores see is visible after 2 cycles."""
+    """Page 70: flags of counting semaphores change after 2 cycles."""
     bench = await start(dut, counting=1)
     full = (1 << 32) - 1
     bench.window_todo.extend([(0, 0), (1, 5)])
@@ -255,10 +255,10 @@ async def zero_flags_after_two_cycles(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def slow_memory_blocks_nobody(dut):
-    """COPY-3: while memory takes its time for one client, the others go on on chip."""
+    """COPY-3: while memory is slow for one client, the on-chip operations of others continue."""
     bench = await start(dut)
     bench.memory.latency = 0
-    bench.memory.busy = 1.0  # nothing is taken
+    bench.memory.busy = 1.0  # accepts nothing
     bench.clients[-1].todo.append(reduction(MEMORY, Reduction.IADD, 1))
     for client in bench.clients[:-1]:
         client.todo.extend(reduction(slot(1), Reduction.IADD, 1) for _ in range(50))
@@ -299,7 +299,7 @@ def random_operation(bench: Bench, slots: list[int], words: list[int], on_chip: 
 
 
 async def race(bench: Bench, count: int, on_chip: float) -> None:
-    """All clients and the control port on a few semaphores, then compare everything."""
+    """All clients and the control port access a few semaphores; then everything is compared."""
     random = bench.random
     slots = [0, 1, bench.config.semaphores - 1]
     words = [MEMORY, MEMORY + 16, MEMORY + 48]
@@ -319,7 +319,7 @@ async def race(bench: Bench, count: int, on_chip: float) -> None:
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def racing_on_chip(dut):
-    """COPY-9: atomic, whoever comes first; some semaphores count."""
+    """COPY-9: operations are atomic in any order; some semaphores are counting ones."""
     bench = await start(dut)
     for _ in range(3):
         bench.count(bench.random.randrange(bench.config.counters + 1))
@@ -328,7 +328,7 @@ async def racing_on_chip(dut):
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def racing_in_memory(dut):
-    """COPY-9 for fences: random latency, back-pressure, bus errors and faults."""
+    """COPY-9 for fences: with random latency, back-pressure, bus errors and faults."""
     bench = await start(dut)
     for latency, busy, failing in ((0, 0.0, 0.0), (3, 0.3, 0.0), (20, 0.7, 0.1), (5, 0.2, 0.4)):
         bench.memory.latency, bench.memory.busy = latency, busy

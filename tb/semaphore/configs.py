@@ -1,5 +1,5 @@
-"""Sizes in which the semaphore unit is tested: every bus width, one and more engines, slots in
-distributed and in block RAM."""
+"""Sizes for tests of the semaphore unit: every bus width, one or more engines, slots in distributed
+and in block RAM."""
 
 from signalbox.hw.config import CONFIGS, Config
 

@@ -1,4 +1,4 @@
-"""Memory behind the fence unit: random latency and back-pressure, errors on demand."""
+"""Memory at the fence unit's ports: random latency and back-pressure, errors on demand."""
 
 from collections import defaultdict
 from random import Random
@@ -14,16 +14,16 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Serves both memory ports once per cycle and checks what comes over them.
+    """Serves both memory ports once per cycle and checks their transfers.
 
     Members
     -------
     content : bytes by (ASID, address).
-    latency : most cycles between request and answer; 0 answers in the next cycle.
-    busy : share of cycles in which a ready is 0.
-    failing : share of accesses that fail.
-    failure : how an access of the current operation failed, "BUS" or "FAULT"; the reader clears it.
-    writes : writes done, for the reader to clear: (address of the first byte, bytes).
+    latency : maximum number of cycles between request and answer; 0 answers in the next cycle.
+    busy : fraction of cycles in which ready is 0.
+    failing : fraction of accesses that fail.
+    failure : failed access of the current operation, "BUS" or "FAULT"; cleared by the reader.
+    writes : completed writes (address of the first byte, bytes); cleared by the reader.
     """
 
     def __init__(self, dut: Any, config: Config, random: Random) -> None:
@@ -52,7 +52,7 @@ class Memory:
         return self.dut[f"{stream}__{member}"]
 
     def _take(self, stream: str, layout: data.Layout) -> dict[str, int] | None:
-        """What was transferred on an output; an offer has to stay until then."""
+        """The payload transferred on an output; an offer must be held until then."""
         valid = bool(self._port(stream, "valid").value)
         payload = int(self._port(stream, "payload").value) if valid else None
         held = self._held.pop(stream, None)
