@@ -11,8 +11,8 @@ LATENCIES = (16, 64, 200)
 """Memory latencies, of reads and of writes."""
 
 NUMBERS = {0: "cold", 2: "warm"}
-"""The measured launches of a task: the first and the third. The first comes directly after a bind of
-its address space; after that, even the second launch finds no translations."""
+"""The measured launches of a task: the first and the third. The first comes directly after a bind
+of its address space; after that, even the second launch finds no translations."""
 
 STEPS = {
     "doorbell": "doorbell → the task unit takes the launch",
