@@ -1,13 +1,13 @@
-"""Bench of the host's tests: raw channels on the whole machine, and what they left behind.
+"""Testbench for host tests: raw channels on the whole machine, and their results.
 
     bench = await Bench.start(dut)
     low = await bench.channel(0, slice_cycles=500)
     await low.submit(Pushbuffer().copy(dst, src, 64))
     await bench.until_idle(low)
-    starts = bench.events(Start)
+    starts = await bench.events(Start)
 
-Every test starts with a reset. Events are those since then, from the trace of the run. Every wait
-has a limit in cycles and fails with the name of what it waited for.
+Each test starts with a reset. Events are those since the reset, from the trace of the run. Each
+wait has a limit in cycles, and fails with the name of the awaited condition.
 """
 
 import itertools
@@ -46,17 +46,17 @@ __all__ = [
 ]
 
 LIMIT = 20_000
-"""Cycles that a wait lasts at most unless told otherwise."""
+"""Default limit of a wait, in cycles."""
 
 COPY_BYTES = 1024
-"""Bytes of a copy that takes some hundred cycles on the memory that `Bench.start` sets up."""
+"""Bytes of a copy that takes some hundred cycles with the memory settings of `Bench.start`."""
 
 CHANNELS_AT = 0x10_0000
 CHANNEL_BYTES = 0x1_0000
 USERD_AT = 0x2000
 ARENA_AT = 0x4000
-"""Memory of raw channels: the ring, USERD and segments of each lie in its part. Virtual addresses
-are physical ones of ASID 0 (`tb.sim.spaces`); the page tables lie behind it."""
+"""Memory of raw channels, one part each, with ring, USERD and segments. In ASID 0 virtual addresses
+are physical addresses (`tb.sim.spaces`). The page tables are behind."""
 
 DATA_AT = 0xA0_0000
 """First byte of memory for data."""
@@ -72,18 +72,18 @@ def semaphore(slot: int) -> int:
 
 
 def setup() -> Pushbuffer:
-    """A pushbuffer that begins with the copy class bound."""
+    """A pushbuffer that begins by binding the copy class."""
     return Pushbuffer().set_object()
 
 
 def in_order(*moments: int) -> bool:
-    """Whether the numbers rise strictly."""
+    """Whether the numbers are strictly increasing."""
     return all(a < b for a, b in itertools.pairwise(moments))
 
 
 @dataclass(frozen=True)
 class Halt:
-    """The error record of a halted channel, as its registers show it."""
+    """The error record of a halted channel, as shown by its registers."""
 
     cause: Cause
     codes: int
@@ -96,13 +96,13 @@ class Halt:
 
 
 class Bench:
-    """One machine under test.
+    """Testbench with one machine.
 
     Members
     -------
-    dut, machine, control : the simulation top, and ways into it.
-    numbers : random numbers of the run's seed.
-    spaces : address spaces; ASID 0 is bound to one with identical addresses.
+    dut, machine, control : the simulation top, the driver's machine, and its control port.
+    numbers : random numbers with the run's seed.
+    spaces : address spaces. ASID 0 is bound to one with identical addresses.
     """
 
     def __init__(self, dut: Any, machine: SimMachine, spaces: BenchSpaces) -> None:
@@ -119,13 +119,19 @@ class Bench:
 
     @classmethod
     async def start(cls, dut: Any, *, counting: int = 0, **memory: int) -> "Bench":
-        """Reset the machine; `memory`: settings of the memory model; `counting`: so many counting
-        semaphores. Errors raise the interrupt line."""
+        """Reset the machine. Errors raise the interrupt line.
+
+        Parameters
+        ----------
+        counting : number of counting semaphores.
+        memory : settings of the memory model.
+        """
         machine = await SimMachine.start(dut)
         return await cls._begin(machine, counting, memory)
 
     async def again(self, *, counting: int = 0, **memory: int) -> "Bench":
-        """A new bench on the same machine after a reset; as `start`, within one test."""
+        """A new testbench on the same machine after a reset, within the same test. Parameters as
+        `start`."""
         self.dut.reset_request.value = 1
         await self.wait(2)
         self.dut.reset_request.value = 0
@@ -146,14 +152,14 @@ class Bench:
     # Memory
 
     def allocate(self, size: int, align: int = 256) -> int:
-        """Address of `size` zero bytes of this test's own."""
+        """Address of `size` zero bytes, reserved for this test."""
         address = self._data + -self._data % align
         self._data = address + size
         self.machine.memory_write(address, bytes(size))
         return address
 
     def pattern(self, size: int) -> tuple[int, bytes]:
-        """Address and contents of random bytes."""
+        """Address and contents of `size` random bytes."""
         data = self.numbers.randbytes(size)
         address = self.allocate(size)
         self.machine.memory_write(address, data)
@@ -169,21 +175,21 @@ class Bench:
         return dst, 0, src, 0, 4096, (1 << 32) - 1
 
     def copied(self, dst: int, src: int, size: int = COPY_BYTES) -> bool:
-        """Whether the destination holds what the source does."""
+        """Whether the destination equals the source."""
         return self.machine.memory_read(dst, size) == self.machine.memory_read(src, size)
 
     def word(self, address: int, size: int = 4) -> int:
-        """Number in memory now."""
+        """Current number in memory."""
         return int.from_bytes(self.machine.memory_read(address, size), "little")
 
     def set_word(self, address: int, value: int, size: int = 4) -> None:
-        """Put a number into memory now."""
+        """Write a number to memory immediately."""
         self.machine.memory_write(address, value.to_bytes(size, "little"))
 
     # Time
 
     async def wait(self, cycles: int) -> None:
-        """Wait for clock edges."""
+        """Wait for `cycles` clock edges."""
         await self.machine.wait_cycles(cycles)
 
     def now(self) -> int:
@@ -193,7 +199,7 @@ class Bench:
     async def until(
         self, done: Callable[[], bool], what: str, limit: int = LIMIT, poll: int = 8
     ) -> None:
-        """Wait until `done()`, looked at every `poll` cycles; fails after `limit` cycles."""
+        """Poll until `done()`, every `poll` cycles; fail after `limit` cycles."""
         end = self.now() + limit
         while not done():
             assert self.now() < end, f"{what}: not within {limit} cycles"
@@ -205,8 +211,8 @@ class Bench:
         await self.until(lambda: self.word(address) == value, what, limit)
 
     async def let_go(self, slot: int, value: int) -> None:
-        """Write the low word of an on-chip semaphore: one update, unlike a write of both halves,
-        after the first of which waiting channels look in vain."""
+        """Write the low word of an on-chip semaphore. This is a single update, while a write of
+        both halves would make waiting channels fail once more after the first."""
         await self.machine.write32(semaphore_address(slot, "PAYLOAD_LO"), value)
 
     async def until_semaphore(self, slot: int, value: int, limit: int = LIMIT) -> None:
@@ -216,7 +222,7 @@ class Bench:
             assert self.now() < end, f"semaphore {slot} is {found}, not {value}"
 
     async def until_idle(self, *channels: "RawChannel", limit: int = LIMIT) -> None:
-        """Wait until the channels have executed everything; fails when one halts."""
+        """Wait until the channels have executed everything; fail if one halts."""
         end = self.now() + limit
         for channel in channels:
             while True:
@@ -240,7 +246,7 @@ class Bench:
     # Events
 
     async def events(self, kind: type[AnyEvent], **match: Any) -> list[AnyEvent]:
-        """Events of one kind since the start whose fields are as `match` says, oldest first."""
+        """Events of one kind since the start, oldest first, with the field values in `match`."""
         events = [event for event in await self.all_events() if isinstance(event, kind)]
         return [
             event
@@ -265,13 +271,13 @@ class Bench:
     # Channels
 
     async def channel(self, index: int, **settings: Any) -> "RawChannel":
-        """A channel, switched on with an empty ring; settings as `RawChannel.open`."""
+        """A channel, enabled with an empty ring; settings as for `RawChannel.open`."""
         channel = RawChannel(self, index)
         await channel.open(**settings)
         return channel
 
     async def copy_channel(self, index: int, **settings: Any) -> "RawChannel":
-        """The same with the copy class bound."""
+        """A channel as from `channel`, with the copy class bound."""
         channel = await self.channel(index, **settings)
         await channel.submit(setup())
         await self.until_idle(channel)
@@ -292,14 +298,14 @@ class Bench:
 
 
 async def _flush(dut: Any, machine: SimMachine) -> None:
-    """Bring the trace file up to date."""
+    """Flush the trace file."""
     dut.monitor.flush.value = 1
     await machine.wait_cycles(3)
     dut.monitor.flush.value = 0
 
 
 class Reads:
-    """Read requests on the memory port, recorded clock by clock: (cycle, address) each."""
+    """Read requests on the memory port, recorded in every cycle as (cycle, address)."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -314,18 +320,18 @@ class Reads:
                 self.seen.append((self._bench.now(), dut.axi__araddr.value.to_unsigned()))
 
     def stop(self) -> list[tuple[int, int]]:
-        """End the recording and give it."""
+        """Stop and return the recording."""
         self._task.cancel()
         return self.seen
 
 
 class RawChannel:
-    """One hardware channel whose ring, USERD and segments the test writes itself.
+    """One hardware channel, whose ring, USERD and segments are written by the test.
 
     Members
     -------
-    index : its number.
-    put : ring index behind the last entry that was pushed.
+    index : channel number.
+    put : ring index after the last pushed entry.
     ring, userd : addresses.
     """
 
@@ -349,10 +355,13 @@ class RawChannel:
         early_waits: bool = False,
         context: int = 0,
     ) -> None:
-        """Write the registers and switch the channel on.
+        """Write the registers and enable the channel.
 
-        limit2 : the ring has 2^limit2 entries. retry : cycles, below 128. timeout_units : of 1,024
-        ns; 0 for none.
+        Parameters
+        ----------
+        limit2 : the ring has 2^limit2 entries.
+        retry : retry period in cycles, below 128.
+        timeout_units : time-out in units of 1,024 ns; 0 for none.
         """
         self.entries = 1 << limit2
         self.bench.machine.memory_write(self.userd, bytes(512))
@@ -388,7 +397,7 @@ class RawChannel:
         return await self.bench.control.read_channel_fields(self.index, "STATUS")
 
     async def until_inactive(self, limit: int = LIMIT) -> None:
-        """Wait until nothing of the channel is under way in memory."""
+        """Wait until the channel has no memory accesses in flight."""
         end = self.bench.now() + limit
         while (await self.status())["ACTIVE"]:
             assert self.bench.now() < end, f"channel {self.index} stays active"
@@ -396,7 +405,7 @@ class RawChannel:
     # Submission
 
     def place(self, dwords: Sequence[int], at: int | None = None) -> int:
-        """Put a segment into memory, at the next free bytes or at `at`; its address."""
+        """Write a segment to memory, at the next free bytes or at `at`. Returns its address."""
         data = b"".join(dword.to_bytes(4, "little") for dword in dwords)
         if at is None:
             at, self._arena = self._arena, self._arena + len(data) + -len(data) % 16
@@ -405,20 +414,20 @@ class RawChannel:
         return at
 
     def push(self, word: int) -> None:
-        """Write one ring entry, as a 64-bit number; GP_PUT stays where it is."""
+        """Write one ring entry, a 64-bit number, without changing GP_PUT."""
         self.bench.machine.memory_write(self.ring + 8 * self.put, word.to_bytes(8, "little"))
         self.put = (self.put + 1) % self.entries
 
     def segment(
         self, commands: Pushbuffer | Sequence[int], *, at: int | None = None, sync: bool = False
     ) -> None:
-        """Put a segment into memory and an entry for it into the ring."""
+        """Write a segment to memory, and its entry to the ring."""
         dwords = commands.dwords if isinstance(commands, Pushbuffer) else commands
         address = self.place(dwords, at)
         self.push(pack(GpEntry, address=address // 4, length=len(dwords), sync_wait=sync))
 
     def publish(self, put: int | None = None) -> None:
-        """Write GP_PUT into USERD."""
+        """Write GP_PUT to USERD."""
         self.bench.set_word(self.userd + 0x8C, self.put if put is None else put)
 
     async def ring_doorbell(self) -> None:
@@ -433,7 +442,7 @@ class RawChannel:
     async def submit(
         self, commands: Pushbuffer | Sequence[int], *, at: int | None = None, sync: bool = False
     ) -> None:
-        """One segment, at once."""
+        """Submit one segment immediately."""
         self.segment(commands, at=at, sync=sync)
         await self.kick()
 
@@ -457,8 +466,8 @@ class RawChannel:
         )
 
     async def until_halted(self, cause: Cause, limit: int = LIMIT) -> Halt:
-        """Wait until the channel is halted; check everything that an error must show, and give
-        its record."""
+        """Wait until the channel is halted, and check all effects of an error. Returns its
+        record."""
         end = self.bench.now() + limit
         while not (await self.status())["HALTED"]:
             assert self.bench.now() < end, f"channel {self.index} did not halt for {cause.name}"
@@ -471,26 +480,26 @@ class RawChannel:
         return halt
 
     async def clear(self) -> None:
-        """Clear the error: the held method, if any, is executed again."""
+        """Clear the error. A held method is executed again."""
         for name in ("INTR_0", "INTR_1"):
             pending = await self.read(name)
             if pending:
                 await self.write(name, pending)
 
     async def replace(self, method: int, data: int = 0, subchannel: int = 0) -> None:
-        """Clear the error with another method in place of the held one."""
+        """Clear the error, with another method instead of the held one."""
         await self.write("DATA0", data)
         await self.write("METHOD0", ADDRESS=method // 4, SUBCHANNEL=subchannel, VALID=1)
         await self.clear()
 
     async def skip(self) -> None:
-        """Clear the error and go on behind the held method."""
+        """Clear the error and continue after the held method."""
         await self.write("METHOD0", VALID=0)
         await self.clear()
 
 
 def acquires(*slots: int) -> Pushbuffer:
-    """Acquires of these on-chip semaphores at 0."""
+    """Acquires of these on-chip semaphores for value 0."""
     commands = Pushbuffer()
     for slot in slots:
         commands.acquire(semaphore(slot), 0, SemOp.ACQUIRE)

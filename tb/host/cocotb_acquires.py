@@ -16,15 +16,15 @@ from signalbox.tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Serv
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 
 SWITCH = 4
-"""Cycles from one channel to the next at most (page 70)."""
+"""Maximum number of cycles between methods of two channels (page 70)."""
 
 UNIT_CYCLES = 102.4
-"""Cycles of 1,024 ns at 10 ns each."""
+"""Cycles of 10 ns in a unit of 1,024 ns."""
 
 
 @cocotb.test(**LIMIT)
 async def retries_in_memory(dut):
-    """A semaphore in memory is read again after every retry period; the CPU lets it go."""
+    """A semaphore in memory is read again after each retry period, until the CPU writes it."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     where = bench.allocate(16)
@@ -53,13 +53,14 @@ async def retries_in_memory(dut):
 @cocotb.test(**LIMIT)
 async def others_go_on(dut):
     """While one channel waits, on chip or in memory, another wakes up and executes as if it were
-    alone, in any cycle between two retries; a retry that has just begun costs it a switch, never
+    alone, in any cycle between two retries. A retry that has just begun costs one switch, but never
     the latency of memory (COPY-7)."""
     bench = await Bench.start(dut)
     waiting, other = await bench.channel(0, retry=20), await bench.channel(1)
 
     async def cycles(number: int, moment: int) -> tuple[int, ...]:
-        """When `other` executes prefetched methods, counted from the update that wakes it."""
+        """Cycles in which `other` executes prefetched methods, counted from the update that wakes
+        it."""
         commands = Pushbuffer().acquire(semaphore(4), number)
         await other.submit(commands.non_inc(0, HostMethod.NOP, *range(8)))
         await bench.until_waits(other, Wait.ONCHIP)
@@ -91,7 +92,7 @@ async def others_go_on(dut):
 
 @cocotb.test(**LIMIT)
 async def release_by_another_channel(dut):
-    """In memory: another channel's release is seen at the next retry, with either SWITCH bit."""
+    """In memory: a release by another channel is seen at the next retry, with either SWITCH bit."""
     bench, period = await Bench.start(dut), 100
     one, two = await bench.channel(0, retry=period), await bench.channel(1)
     where = bench.allocate(32)
@@ -109,7 +110,7 @@ async def release_by_another_channel(dut):
 
 
 async def times_out(bench: Bench, channel: RawChannel, units: int, since: int) -> None:
-    """Check that the channel halts for its time-out, `units` after cycle `since`."""
+    """Check that the channel halts because of its time-out, `units` after cycle `since`."""
     halt = await channel.until_halted(Cause.ACQUIRE_TIMEOUT)
     assert (halt.method, halt.valid) == (int(HostMethod.SEM_EXECUTE), True)
     error = (await bench.events(Error, channel=channel.index))[-1]
@@ -119,8 +120,9 @@ async def times_out(bench: Bench, channel: RawChannel, units: int, since: int) -
 
 @cocotb.test(**LIMIT)
 async def time_out(dut):
-    """ACQUIRE after the time-out, with the method kept; clearing starts the time anew; released by
-    the CPU and cleared, or replaced by a NOP, the channel goes on. On chip and in memory."""
+    """An acquire fails with ACQUIRE after the time-out and keeps the method. Clearing restarts the
+    time. Released by the CPU and cleared, or replaced by a NOP, the channel continues. On chip and
+    in memory."""
     bench = await Bench.start(dut)
     other = await bench.channel(1)
     for where in (semaphore(3), bench.allocate(16)):
@@ -155,8 +157,8 @@ async def time_out(dut):
 
 @cocotb.test(**LIMIT)
 async def time_out_despite_updates(dut):
-    """The time counts from when the condition was first found not to hold; updates after which it
-    still does not hold put nothing off."""
+    """The time counts from the first failed evaluation; updates after which the condition still
+    fails do not restart it."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, timeout_units=10)
     await channel.submit(Pushbuffer().acquire(semaphore(3), 7))
@@ -171,8 +173,8 @@ async def time_out_despite_updates(dut):
 
 @cocotb.test(**LIMIT)
 async def no_time_out(dut):
-    """Without TIMEOUT_EN an acquire waits as long as it takes; one that passes in time never
-    times out."""
+    """Without TIMEOUT_EN an acquire waits indefinitely; an acquire that passes in time never times
+    out."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     await channel.write("ACQUIRE", RETRY_MAN=8, TIMEOUT_MAN=1)
@@ -192,8 +194,8 @@ async def no_time_out(dut):
 
 @cocotb.test(**LIMIT)
 async def in_copy_channels(dut):
-    """An acquire in memory before a copy: the copy starts after it passes, whoever has the engine
-    meanwhile."""
+    """A copy after an acquire in memory starts only after the acquire has passed, whichever channel
+    uses the engine in the meantime."""
     bench = await Bench.start(dut)
     one, two = await bench.copy_channel(0), await bench.copy_channel(1)
     where = bench.allocate(16)
@@ -214,9 +216,9 @@ async def in_copy_channels(dut):
 
 @cocotb.test(**LIMIT)
 async def early_waits(dut):
-    """With EARLY_WAITS an acquire that says nothing of priority needs no engine: it passes, and
-    the increment after it is executed, while the only engines run other copies. Acquires of
-    counting semaphores go on waiting for one (COPY-13)."""
+    """With EARLY_WAITS, an acquire unrelated to priorities needs no engine: it passes, and the
+    following increment is executed, while all engines run other copies. Acquires of counting
+    semaphores still wait for an engine (COPY-13)."""
     bench = await Bench.start(dut, counting=1)
     engines = await bench.control.read("COPY_ENGINES")
     busy = [await bench.copy_channel(i) for i in range(engines)]
@@ -248,8 +250,8 @@ async def early_waits(dut):
 
 @cocotb.test(**LIMIT)
 async def pollers_keep_nobody_out(dut):
-    """Semaphore operations in memory take turns: while all other channels poll as often as they
-    can, one that came later releases what they wait for."""
+    """Semaphore operations in memory take turns: while all other channels poll as often as
+    possible, a later channel can release the awaited semaphore."""
     bench = await Bench.start(dut, read_latency=100)
     built = await bench.control.read("CHANNELS")
     where = bench.allocate(16)
@@ -261,15 +263,15 @@ async def pollers_keep_nobody_out(dut):
     began = bench.now()
     await late.submit(Pushbuffer().release(where, 5))
     await bench.until_word(where, 5)
-    # An operation reads and writes; everybody's comes before it once.
+    # An operation reads and writes, and waits for at most one of each channel.
     assert bench.now() - began < 400 * (built + 1)
     await bench.until_idle(late, *pollers)
 
 
 @cocotb.test(**LIMIT)
 async def time_out_without_engine(dut):
-    """An acquire before a copy times out too while another channel's copy has the engine; and
-    when its condition ceases to hold while it waits for one."""
+    """An acquire before a copy also times out while another channel's copy uses the engine, and
+    when its condition becomes false while it waits for an engine."""
     bench = await Bench.start(dut, counting=1)
     engines = await bench.control.read("COPY_ENGINES")
     busy = [await bench.copy_channel(i) for i in range(engines)]
@@ -301,8 +303,8 @@ async def time_out_without_engine(dut):
 @cocotb.test(**LIMIT)
 async def acquire_in_vain_holds_up_no_copy(dut):
     """After an acquire before a copy has timed out and was replaced or skipped, the copy starts
-    although that does not hold; others of its group still count. On chip; in memory, at an address
-    that looks like the other's."""
+    although the condition is false; other acquires of its group still count. On chip, and in memory
+    at an address whose low bits are those of an on-chip semaphore."""
     bench = await Bench.start(dut, counting=2)
     for skips, in_vain in (
         (False, semaphore(1)),
@@ -328,8 +330,8 @@ async def acquire_in_vain_holds_up_no_copy(dut):
 
 @cocotb.test(**LIMIT)
 async def acquires_that_hold_pass(dut):
-    """An acquire whose condition holds passes with an engine idle, whatever has become of an
-    earlier acquire of its channel: else these two would wait for each other."""
+    """An acquire whose condition is true passes if an engine is idle, regardless of an earlier
+    acquire of its channel; else these two channels would wait for each other."""
     bench = await Bench.start(dut, counting=1)
     one, two = await bench.copy_channel(0), await bench.copy_channel(1)
     commands = Pushbuffer().acquire(semaphore(0), 0).release(semaphore(4), 1)
@@ -342,8 +344,8 @@ async def acquires_that_hold_pass(dut):
 
 @cocotb.test(**LIMIT)
 async def waiting_for_an_engine_is_no_failure(dut):
-    """The time of a time-out begins when the condition is found not to hold: an acquire that lacks
-    only an engine waits as long as it takes, of either kind on chip, and passes with one."""
+    """A time-out begins when the condition is found to be false: an on-chip acquire that lacks only
+    an engine waits indefinitely, of either kind, and passes when it gets one."""
     bench = await Bench.start(dut, counting=1)
     engines = await bench.control.read("COPY_ENGINES")
     waiting = await bench.copy_channel(engines, timeout_units=3)
@@ -368,8 +370,8 @@ async def waiting_for_an_engine_is_no_failure(dut):
 
 @cocotb.test(**LIMIT)
 async def time_out_of_other_acquires_without_engine(dut):
-    """An acquire of no counting semaphore that has failed times out while it lacks an engine, too;
-    cleared, it waits for one, and is not looked at before."""
+    """A failed acquire of a semaphore that is not counting also times out while it lacks an engine;
+    after clearing, it waits for an engine and is not evaluated earlier."""
     bench = await Bench.start(dut, counting=1)
     engines = await bench.control.read("COPY_ENGINES")
     busy = [await bench.copy_channel(i) for i in range(engines)]
@@ -394,7 +396,7 @@ async def time_out_of_other_acquires_without_engine(dut):
 
 @cocotb.test(**LIMIT)
 async def time_out_switched_off(dut):
-    """TIMEOUT_EN that becomes 0 while an acquire waits on chip: it is looked at once more when the
+    """If TIMEOUT_EN becomes 0 while an acquire waits on chip, it is evaluated once more when the
     time is over, and then only when its semaphore is written."""
     bench = await Bench.start(dut, counting=1)
     for copies, slot, wait in ((False, 9, Wait.ONCHIP), (True, 0, Wait.ENGINE)):

@@ -1,4 +1,5 @@
-"""Order of arrival: every doorbell in its place, none lost, none taken for a new one (COPY-5)."""
+"""Order of arrival: each doorbell has its place, none is lost or mistaken for a new one
+(COPY-5)."""
 
 import os
 from collections import deque
@@ -17,19 +18,20 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 RANGE = 8 * ERA
-"""Doorbells after which stamps repeat."""
+"""Number of doorbells after which stamps repeat."""
 
 SETTLED = 3
-"""Cycles after which everything that was told shows."""
+"""Cycles after which all inputs have taken effect."""
 
 
 class Bench:
-    """Drives the unit; beside it, plainly, the records with stamps that never wrap.
+    """Testbench that drives the unit and keeps the records with stamps that never wrap.
 
     Members
     -------
-    now : doorbells so far. records : per channel, (put, stamp), oldest first.
-    last : per channel, stamp of the record that went last.
+    now : number of doorbells so far.
+    records : (put, stamp) of each channel, oldest first.
+    last : stamp of each channel's record that was removed last.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -48,7 +50,7 @@ class Bench:
         return bench
 
     async def step(self, doorbell: bool = False, **events: dict[str, int]) -> None:
-        """One cycle with the given strobes, and perhaps one more doorbell."""
+        """One cycle with the given strobes, and optionally one more doorbell."""
         for name, layout in self._layouts.items():
             fields = events.get(name)
             value = layout.const({"valid": 1, **fields}).as_bits() if fields else 0
@@ -78,7 +80,8 @@ class Bench:
             await self.step()
 
     def check(self) -> None:
-        """The stamp of each channel's head; older ones than two eras count as that old or older."""
+        """Check the stamp of each channel's head; stamps older than two eras only have to be at
+        least as old."""
         stamps = self.dut.stamps.value
         for channel, records in enumerate(self.records):
             known = records[0][1] if records else self.last[channel]
@@ -92,7 +95,8 @@ class Bench:
 
 @cocotb.test(**LIMIT)
 async def every_record_in_order(dut):
-    """Doorbells, ends of entries and restarts at random, some of them in the same cycle."""
+    """Stamps are correct with random doorbells, ends of entries and restarts, some in the same
+    cycle."""
     bench = await Bench.start(dut)
     numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     puts, gets = [0] * CONFIG.channels, [0] * CONFIG.channels
@@ -124,7 +128,7 @@ async def every_record_in_order(dut):
 
 @cocotb.test(**LIMIT)
 async def end_and_doorbell_together(dut):
-    """A record ends while the next one arrives, at every distance and filling."""
+    """A record may end while the next one arrives, at every distance and fill level."""
     bench = await Bench.start(dut)
     for filling in range(1, RECORDS + 1):
         for distance in range(-3, 4):
@@ -144,7 +148,8 @@ async def end_and_doorbell_together(dut):
                 await bench.step(**events)
             await bench.settle()
             stamps = [bench.records[0].popleft()[1] for _ in range(filling)]
-            # A fifth doorbell may join the fourth or not, when the first ends in about that cycle.
+            # A fifth doorbell may or may not merge with the fourth if the first record ends in
+            # about that cycle.
             known = [*stamps[1:], bench.now - 1]
             for number, stamp in enumerate(known):
                 shown = int(dut.stamps.value[11:0])
@@ -153,7 +158,7 @@ async def end_and_doorbell_together(dut):
                     assert shown == stamp % RANGE, f"{filling}, {distance}: record {number}"
                 await bench.step(finish={"channel": 0, "get": number + 2})
                 await bench.settle()
-            # All of them have gone: the next one is the head at once.
+            # All records are gone: the next one becomes the head at once.
             bench.now += 1
             await bench.announce(0, 99, bench.now - 1)
             await bench.settle()
@@ -162,7 +167,8 @@ async def end_and_doorbell_together(dut):
 
 @cocotb.test(**LIMIT)
 async def cleared_with_a_doorbell(dut):
-    """A restart drops the doorbell of its own cycle as those before it; the next is the head."""
+    """A restart drops the doorbell of its own cycle like earlier ones; the next one becomes the
+    head."""
     bench = await Bench.start(dut)
     for together in (False, True):
         bench.now += 1
@@ -183,7 +189,8 @@ async def cleared_with_a_doorbell(dut):
 
 @cocotb.test(**LIMIT)
 async def old_records_stay_old(dut):
-    """Records wait, at the head and behind it, while others' doorbells pass the range twice."""
+    """Waiting records, at the head and behind, remain old while other doorbells pass the range
+    twice."""
     bench = await Bench.start(dut)
     for put in range(1, RECORDS + 1):
         bench.now += 1

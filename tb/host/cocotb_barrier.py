@@ -1,4 +1,4 @@
-"""Waits for all that is under way (HOST-3): none ends too early or lasts longer than two epochs."""
+"""Waits for everything in flight (HOST-3): none ends too early or lasts longer than two epochs."""
 
 import os
 from random import Random
@@ -18,20 +18,20 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 
 SETTLED = 3
-"""Cycles from a wait's beginning to its epoch, and from the last end to what shows of it."""
+"""Cycles from the start of a wait to its epoch, and from the last end to its visible effect."""
 
 
 class Bench:
-    """Drives the unit; beside it, plainly, everything that was ever under way.
+    """Testbench that drives the unit and records everything that was ever in flight.
 
     Members
     -------
-    now : cycles so far.
-    running : per engine, the first cycle of each copy under way, oldest first.
-    changing : the first cycle of the semaphore operation under way, or None.
-    past : (first, last) cycle of all that has ended.
-    asked : per waiting channel, when it asked.
-    waited : (asked, over) of all waits that have ended.
+    now : number of cycles so far.
+    running : first cycle of each copy in flight, per engine, oldest first.
+    changing : first cycle of the semaphore operation in flight, or None.
+    past : (first, last) cycle of everything that has ended.
+    asked : start of the wait, per waiting channel.
+    waited : (start, end) of all waits that have ended.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -61,8 +61,8 @@ class Bench:
         finish: int | None = None,
         changing: bool = False,
     ) -> int:
-        """One cycle: channels that ask and drop, engines that start and finish, and whether a
-        semaphore operation is under way. Returns which waits are over."""
+        """One cycle, with channels that begin and drop waits, engines that start and finish copies,
+        and whether a semaphore operation is in flight. Returns the waits that are over."""
         for name, channel in (("ask", ask), ("drop", drop)):
             fields = {} if channel is None else {"valid": 1, "channel": channel}
             getattr(self.dut, name).value = self._layouts[name].const(fields).as_bits()
@@ -90,15 +90,16 @@ class Bench:
         return over
 
     def end_of(self, moment: int) -> int:
-        """When the last ended of what was under way at a moment."""
+        """End of the last operation that was in flight at `moment`."""
         return max((b for a, b in self.past if a < moment <= b), default=moment)
 
     def check(self) -> None:
-        """Every wait covers what was under way at its beginning, and nothing after two epochs."""
+        """Each wait covers everything that was in flight at its start, and ends within two
+        epochs."""
         for asked, over in self.waited:
             first = self.end_of(asked)
             assert first < over, (asked, first, over)
-            # An epoch may begin anywhere up to a few cycles later.
+            # An epoch may begin up to a few cycles later.
             running = max(self.end_of(asked + t) for t in range(SETTLED + 1))
             latest = max(self.end_of(t) for t in range(asked, running + SETTLED + 1))
             assert over <= latest + SETTLED, (asked, latest, over)
@@ -106,7 +107,8 @@ class Bench:
 
 @cocotb.test(**LIMIT)
 async def two_epochs(dut):
-    """Random copies on all engines, operations and waits, without a moment of rest."""
+    """Waits are correct with random copies on all engines, operations and waits, without idle
+    periods."""
     bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     left, over = 0, 0
     turns = Rounds(6000)
@@ -117,7 +119,7 @@ async def two_epochs(dut):
         often = numbers.choice((0.03, 0.3))
         finish = numbers.choice(engines) if engines and numbers.random() < often else None
         start = numbers.choice(room) if busy and room and numbers.random() < 0.2 else None
-        # One operation is at least a cycle away from the next.
+        # There is at least one cycle between operations.
         left = left - 1 if left else numbers.choice((0, 0, 0, numbers.randrange(2, 60)))
         ended = [c for c in range(CONFIG.channels) if over >> c & 1]
         drop = numbers.choice(ended) if ended and numbers.random() < 0.5 else None
@@ -135,7 +137,8 @@ async def two_epochs(dut):
 
 @cocotb.test(**LIMIT)
 async def later_copies_do_not_count(dut):
-    """Copies begun after the wait, on this engine and others, may go on; the older ones may not."""
+    """Later copies, on this engine and others, may continue after the wait; earlier ones may
+    not."""
     bench = await Bench.start(dut)
     last = CONFIG.copy_engines - 1
     await bench.step(start=0)
@@ -154,7 +157,7 @@ async def later_copies_do_not_count(dut):
 
 @cocotb.test(**LIMIT)
 async def dropped(dut):
-    """A wait that was dropped, at any time, is not over, and the next one begins anew."""
+    """A wait dropped at any time does not end, and the next one starts from the beginning."""
     bench = await Bench.start(dut)
     for delay in range(6):
         await bench.step(ask=0)
@@ -167,7 +170,7 @@ async def dropped(dut):
         for _ in range(10):
             assert not await bench.step()
         await bench.step(finish=0)
-        # Perhaps the epoch that was dropped, and this one.
+        # The epoch of the dropped wait, if any, and that of this one.
         over = [await bench.step() for _ in range(2 * SETTLED)]
         assert over[-1] == 1
         await bench.step(drop=0)

@@ -40,11 +40,11 @@ WAIT_FOR_IDLE = 0x110
 INLINE_A, INLINE_B, INLINE_DATA = 0x318, 0x31C, 0x320
 REPORT_A, REPORT_D = 0x1B00, 0x1B0C
 SM_CLIENT, GPC = 0, 0
-"""`client_type` of SMs in fault records, and `gpc` of the first ones."""
+"""`client_type` of SMs in fault records, and `gpc` of the first SMs."""
 
 
 def report(address: int, payload: int, operation: int) -> Pushbuffer:
-    """SET_REPORT_SEMAPHORE."""
+    """SET_REPORT_SEMAPHORE with its arguments."""
     values = address >> 32, address & 0xFFFF_FFFF, payload, operation
     return Pushbuffer().inc(SUBCHANNEL, REPORT_A, *values)
 
@@ -56,9 +56,9 @@ def compute(method: int, value: int = 0) -> Pushbuffer:
 
 @cocotb.test(**LIMIT)
 async def kernels_of_four_spaces(dut: Any) -> None:
-    """Every kernel, in Icarus half of them, each from a channel with an address space of its own,
-    at the same virtual addresses, four at once: the results are in memory once a release that
-    waits for them is there (HOST-9, ASID-20, ASID-27)."""
+    """Results of every kernel (in Icarus half of them) are in memory when a release after them is
+    visible. Each runs from a channel with its own address space, at the same virtual addresses,
+    four at once (HOST-9, ASID-20, ASID-27)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     actions = ((SIGNALING_B, 3), (SIGNALING_B, 2), (SIGNALING2_B, 2), (SIGNALING2_B, 3))
@@ -135,8 +135,8 @@ async def what_waits_for_tasks(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def inline_records(dut: Any) -> None:
-    """A record that was loaded by methods is in memory before its launch; dwords that were not
-    loaded stay; each channel has its own (HOST-9)."""
+    """A record loaded by methods is in memory before its launch; dwords that were not loaded do not
+    change; each channel has its own (HOST-9)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     tasks, channels = [], []
@@ -178,8 +178,8 @@ async def inline_records(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def reports(dut: Any) -> None:
-    """SET_REPORT_SEMAPHORE: four words, one word, reductions in the numbers of the compute class,
-    interrupts, errors of the semaphore unit."""
+    """SET_REPORT_SEMAPHORE works with four words, one word, reductions in the compute class's
+    encoding, interrupts, and errors of the semaphore unit."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     await computer.space(1, 0)
@@ -212,7 +212,7 @@ async def reports(dut: Any) -> None:
 @cocotb.test(**LIMIT)
 async def refused_launches(dut: Any) -> None:
     """A record that cannot be read, of another version, or with an illegal combination halts its
-    channel, names record and check, and can be tried again; others go on (HOST-10, ASID-5)."""
+    channel, identifies record and check, and can be retried; others continue (HOST-10, ASID-5)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0, 1)
@@ -259,8 +259,8 @@ async def refused_launches(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def failing_tasks(dut: Any) -> None:
-    """A task whose warp cannot go on halts its own channel, like a copy that failed; registers say
-    which SM, instruction and address, the fault record names the SM; others' results are right
+    """A task with a failed warp halts its own channel, like a failed copy. Registers show SM,
+    instruction and address, the fault record identifies the SM, and results of others are correct
     (ASID-5)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
@@ -304,8 +304,9 @@ async def failing_tasks(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def contexts(dut: Any) -> None:
-    """Two contexts with an address space each, in turn: all right. One that cannot be read is
-    broken, raises the interrupt, and goes on when it is mended (ASID-21)."""
+    """Two contexts with one address space each run in turn, with correct results. A context that
+    cannot be read is marked broken, raises the interrupt, and continues after its repair
+    (ASID-21)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     await bench.control.write("CONTEXT_SLICE", 200)
@@ -345,7 +346,7 @@ def depends(task: Task) -> int:
 
 @cocotb.test(**LIMIT)
 async def dependent_tasks(dut: Any) -> None:
-    """WFI waits for a task that the channel's task launches at its end, too (HOST-10)."""
+    """WFI also waits for a task launched by the end of the channel's task (HOST-10)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0)
@@ -362,8 +363,8 @@ async def dependent_tasks(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def refused_dependent_tasks(dut: Any) -> None:
-    """A task that another one launches at its end, and that cannot be one, halts the channel: the
-    error says which task it is and what is wrong with it. The channel goes on behind it."""
+    """An illegal task launched by the end of another halts the channel with an error that
+    identifies the task and its fault. The channel can continue after it."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0)
@@ -381,8 +382,8 @@ async def refused_dependent_tasks(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def waits_for_all(dut: Any) -> None:
-    """WFI of scope ALL waits for tasks of other channels that were under way, not for those that
-    are launched meanwhile."""
+    """WFI of scope ALL waits for tasks of other channels that are in flight, not for those launched
+    meanwhile."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0, 1)
@@ -402,7 +403,7 @@ async def waits_for_all(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def methods_without_effect(dut: Any) -> None:
-    """Methods of the class that only set what the machine lacks are accepted and counted; NOP and
+    """Methods that only set features missing in the machine are accepted and counted; NOP and
     INVALIDATE_SKED_CACHES do nothing; actions without SCHEDULE launch nothing (HOST-9)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
@@ -423,8 +424,8 @@ async def methods_without_effect(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def switched_off(dut: Any) -> None:
-    """A channel that is switched off stays active while its tasks are under way, and begins anew
-    with nothing set."""
+    """A disabled channel stays active while its tasks are in flight, and starts again with all
+    state reset."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0)
@@ -443,14 +444,14 @@ async def switched_off(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def from_launch_to_end(dut: Any) -> None:
-    """Every block of a task is placed once, every warp starts and ends, in order: launch, slot,
+    """Each block of a task is placed once, each warp starts and ends, in the order launch, slot,
     blocks, warps, end; on an idle machine within a few cycles each (HOST-9, PLACE-1)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0)
     channel = await computer.channel(0, 1)
     first, task = (space.task(spin(20, blocks=5, threads=64)) for _ in range(2))
-    for one in (first, task):  # the first one finds translations missing
+    for one in (first, task):  # the first one misses in the TLBs
         await channel.submit(launch(one))
         await computer.finish(channel)
     page = task.record_at >> 8

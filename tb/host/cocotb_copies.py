@@ -18,7 +18,8 @@ LINEAR = {"transfer": 2, "src_pitch": 1, "dst_pitch": 1}
 
 @cocotb.test(**LIMIT)
 async def linear_copies(dut):
-    """Random sizes and offsets, virtual and physical, pipelined and not; not a byte beside."""
+    """Linear copies of random sizes and offsets, virtual and physical, pipelined or not, change
+    exactly their destination."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0, privileged=True)
     numbers, work = bench.numbers, []
@@ -48,7 +49,8 @@ async def linear_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def multi_line_copies(dut):
-    """Lines with pitches, larger than the line, equal, smaller for the source, and negative."""
+    """Lines are copied with pitches larger than, equal to and smaller than the line, and with
+    negative ones."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     for width, lines, pitch_in, pitch_out in (
@@ -65,7 +67,7 @@ async def multi_line_copies(dut):
         dst = area + span - width
         commands = Pushbuffer().copy_2d(dst, pitch_out % (1 << 32), src, pitch_in, width, lines)
         if pitch_out < 0:
-            # Pitches are unsigned 32-bit numbers: an address goes past 2^32 and faults.
+            # Pitches are unsigned 32-bit numbers, so the address exceeds 2^32 and faults.
             await channel.submit(commands)
             await channel.until_halted(Cause.COPY_WRITE_FAULT)
             await channel.clear()
@@ -82,7 +84,7 @@ async def multi_line_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def line_count_needs_multi_line(dut):
-    """LINE_COUNT and the pitches count only with MULTI_LINE."""
+    """LINE_COUNT and the pitches apply only with MULTI_LINE."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     src, data = bench.pattern(256)
@@ -96,8 +98,8 @@ async def line_count_needs_multi_line(dut):
 
 @cocotb.test(**LIMIT)
 async def releases(dut):
-    """One word and four words, 32 and 64 bits, with and without a copy, in memory and on chip;
-    visible only after the copy."""
+    """Releases of one and four words, with 32 and 64 bits, with and without a copy, in memory and
+    on chip, become visible only after the copy."""
     bench = await Bench.start(dut, write_latency=150)
     channel = await bench.copy_channel(0)
     payload = 0x1122_3344_5566_7788
@@ -140,7 +142,7 @@ async def releases(dut):
 
 @cocotb.test(**LIMIT)
 async def reductions(dut):
-    """The engine's reductions, on chip and in memory, against the model."""
+    """The engine's reductions equal the model's, on chip and in memory."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     here = bench.allocate(16)
@@ -168,7 +170,7 @@ async def reductions(dut):
 
 @cocotb.test(**LIMIT)
 async def no_interrupt_without_completion(dut):
-    """A copy that fails, or is stopped because its channel is switched off, raises none."""
+    """A copy that fails, or is stopped because its channel is disabled, raises no interrupt."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     ((dst, src),) = bench.copies(1, 512)
@@ -188,7 +190,8 @@ async def no_interrupt_without_completion(dut):
 
 @cocotb.test(**LIMIT)
 async def interrupts(dut):
-    """Blocking and non-blocking interrupts of a copy come when it is visible; without one, none."""
+    """Blocking and non-blocking interrupts of a copy come when its data is visible; without one,
+    none comes."""
     bench = await Bench.start(dut, write_latency=100)
     await bench.control.write("INTR_ENABLE", COPY=1)
     channel = await bench.copy_channel(0)
@@ -208,8 +211,9 @@ async def interrupts(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_modes(dut):
-    """What is not modelled is refused, never copied wrongly: block-linear, remap, conditional
-    interrupts, other reductions, protected regions, peer memory, kinds, reserved values."""
+    """Modes that are not modelled are refused, never executed wrongly: block-linear, remap,
+    conditional interrupts, other reductions, protected regions, peer memory, kinds, reserved
+    values."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     ((dst, src),) = bench.copies(1, 64)
@@ -246,7 +250,7 @@ async def refused_modes(dut):
         for value in (3, 1 << 2, 1 << 3, 1 << 4 | 2, 1 << 5):
             await channel.submit(Pushbuffer().inc(4, mode, value).launch(**(LINEAR | {field: 1})))
             await channel.until_halted(Cause.COPY_MODE)
-            # As a virtual copy the same state is harmless, and another target mends it.
+            # The same state is legal for a virtual copy, and another target repairs it.
             await channel.replace(mode, 0, subchannel=4)
             await bench.until_idle(channel)
     for mode in (0, 2, 3, 4):
@@ -263,7 +267,8 @@ async def refused_modes(dut):
 
 @cocotb.test(**LIMIT)
 async def physical_addresses_need_a_privileged_channel(dut):
-    """An unprivileged channel's copy from or to a physical address is refused before it begins."""
+    """Copies from or to physical addresses are refused before they begin on an unprivileged
+    channel."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     ((dst, src),) = bench.copies(1, 64)
@@ -281,7 +286,7 @@ async def physical_addresses_need_a_privileged_channel(dut):
 
 @cocotb.test(**LIMIT)
 async def unknown_methods(dut):
-    """Method numbers that the class lacks are HCE_ILLEGAL_MTHD; those it has are accepted."""
+    """Unknown method numbers of the class give HCE_ILLEGAL_MTHD; known ones are accepted."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     known = sorted(set(CeMethod) - {CeMethod.LAUNCH_DMA, CeMethod.SET_RENDER_ENABLE_C})
@@ -302,7 +307,7 @@ async def unknown_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def release_between_copies(dut):
-    """Several copies with releases: each is released after its own and before the next."""
+    """Each of several copies is followed by its release before the next copy is released."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     commands = Pushbuffer()

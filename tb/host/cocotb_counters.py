@@ -1,4 +1,4 @@
-"""Performance counters of the whole machine: each counts what the register map says."""
+"""Performance counters of the whole machine, as described in the register map."""
 
 import itertools
 
@@ -17,21 +17,22 @@ LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 
 
 class Counted:
-    """What the counters counted since the last look."""
+    """Increments of the counters since the last call."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._before = dict.fromkeys(PERFORMANCE, 0)
 
     async def __call__(self) -> dict[str, int]:
-        """Counts by name."""
+        """Increments by name."""
         before = self._before
         self._before = {name: await self._bench.control.read(name) for name in PERFORMANCE}
         return {name: value - before[name] for name, value in self._before.items()}
 
 
 async def occupy(bench: Bench, first: int) -> list[RawChannel]:
-    """Give every engine a copy that does not end, of channels from `first` on; these channels."""
+    """Start an endless copy on every engine, from channels `first` onwards. Returns these
+    channels."""
     engines = await bench.control.read("COPY_ENGINES")
     busy = [await bench.copy_channel(first + number) for number in range(engines)]
     for channel in busy:
@@ -42,7 +43,7 @@ async def occupy(bench: Bench, first: int) -> list[RawChannel]:
 
 @cocotb.test(**LIMIT)
 async def semaphore_operations(dut):
-    """Every operation once, on chip, in memory, by zero flags and by copies."""
+    """Each operation counts once: on chip, in memory, by zero flags and by copies."""
     bench = await Bench.start(dut, counting=2)
     counted = Counted(bench)
     channel = await bench.copy_channel(0)
@@ -73,7 +74,7 @@ async def semaphore_operations(dut):
 
 @cocotb.test(**LIMIT)
 async def refused_operations(dut):
-    """What is refused is no operation but an error, of a channel and of a copy."""
+    """Refused operations of channels and copies count as errors, not as operations."""
     bench = await Bench.start(dut, counting=1)
     counted = Counted(bench)
     ((dst, src),) = bench.copies(1, 64)
@@ -93,7 +94,7 @@ async def refused_operations(dut):
 
 @cocotb.test(**LIMIT)
 async def together(dut):
-    """Operations of channels and of copies that end in the same cycle."""
+    """Operations of channels and copies that end in the same cycle are all counted."""
     bench = await Bench.start(dut)
     counted = Counted(bench)
     one, two = await bench.copy_channel(0), await bench.channel(1)
@@ -115,8 +116,8 @@ async def together(dut):
 
 @cocotb.test(**LIMIT)
 async def wakes(dut):
-    """Channels that semaphores made ready: several by one update, by zero flags too, none twice,
-    none by a timer or by an engine."""
+    """Channels made ready by semaphores are counted: several by one update, also by zero flags,
+    none twice, and none by a timer or an engine."""
     bench = await Bench.start(dut, counting=1)
     counted = Counted(bench)
     channels = [await bench.copy_channel(index, early_waits=True) for index in range(3)]
@@ -160,8 +161,8 @@ async def wakes(dut):
 
 @cocotb.test(**LIMIT)
 async def timers_wake_nobody(dut):
-    """A time-out is a failed acquire and an error, not a wake; in a group too, where the update
-    that starts its time is one."""
+    """A time-out is a failed acquire and an error, not a wake; also in a group, where the update
+    that starts the time is a wake."""
     bench = await Bench.start(dut, counting=1)
     counted = Counted(bench)
     plain = await bench.channel(0, timeout_units=2)
@@ -184,7 +185,7 @@ async def timers_wake_nobody(dut):
 
 @cocotb.test(**LIMIT)
 async def as_in_the_trace(dut):
-    """Everything else, in a mixture on two channels that take turns."""
+    """All other counters agree with the trace, in a mixture on two channels that take turns."""
     bench = await Bench.start(dut)
     counted = Counted(bench)
     channels = [await bench.copy_channel(index, slice_cycles=60) for index in range(2)]

@@ -1,5 +1,5 @@
-"""Every misuse has a defined result (COPY-12, HOST-6); what the channel registers say of it, and of
-a channel's work since its start."""
+"""Every misuse has a defined result (COPY-12, HOST-6). Channel registers show it, and the work of a
+channel since its start."""
 
 import cocotb
 
@@ -26,8 +26,8 @@ async def refused(
     cause: Cause,
     method: int,
 ) -> Halt:
-    """Submit commands whose last method is refused; another channel works meanwhile; the record
-    must name the method. The channel stays halted."""
+    """Submit commands whose last method is refused, while another channel works. The record must
+    identify the method. The channel stays halted."""
     await channel.submit(commands)
     halt = await channel.until_halted(cause)
     assert (halt.method, halt.data) == (method, commands_data(commands)), halt
@@ -42,13 +42,13 @@ async def refused(
 
 
 def commands_data(commands: Pushbuffer) -> int:
-    """Data of the last method: the last dword, or what an immediate header holds."""
+    """Data of the last method: the last dword, or the data of an immediate header."""
     last = commands.dwords[-1]
     return last >> 16 & 0x1FFF if last >> 29 == 4 and last & 0xFFF == LAUNCH // 4 else last
 
 
 async def pair(bench: Bench) -> tuple[RawChannel, RawChannel | None]:
-    """A copy channel, and another one if there is one."""
+    """A copy channel, and another channel if there is one."""
     built = await bench.control.read("CHANNELS")
     channel = await bench.copy_channel(0)
     return channel, await bench.channel(built - 1) if built > 1 else None
@@ -56,8 +56,8 @@ async def pair(bench: Bench) -> tuple[RawChannel, RawChannel | None]:
 
 @cocotb.test(**LIMIT)
 async def semaphore_errors(dut):
-    """Underflow, overflow and unknown semaphores: retried after the cause is gone, the operation
-    takes effect; replaced by a NOP it does not."""
+    """Underflow, overflow and unknown semaphores are errors. Retried after a repair, the operation
+    takes effect; replaced by a NOP, it does not."""
     bench = await Bench.start(dut, counting=1)
     channel, other = await pair(bench)
     top = 0xFFFF_FFFF
@@ -96,8 +96,8 @@ async def semaphore_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def launch_errors(dut):
-    """A copy of no bytes and modes that are not modelled are refused before anything is copied;
-    mended by replacing the method, or skipped, the channel goes on."""
+    """Copies of no bytes and modes that are not modelled are refused before anything is copied.
+    Repaired by replacing the method, or skipped, the channel continues."""
     bench = await Bench.start(dut)
     channel, other = await pair(bench)
     ((dst, src),) = bench.copies(1, 64)
@@ -115,7 +115,7 @@ async def launch_errors(dut):
         await channel.skip()
         await bench.until_idle(channel)
     assert await bench.events(Start) == []
-    # Replaced by the missing length, then launched anew.
+    # Replaced by the missing length, then launched again.
     await refused(bench, channel, other, zero[0], Cause.COPY_ZERO, LAUNCH)
     await channel.replace(CeMethod.LINE_LENGTH_IN, 64, subchannel=4)
     await channel.submit(Pushbuffer().launch(transfer=2, src_pitch=1, dst_pitch=1))
@@ -125,8 +125,8 @@ async def launch_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def copy_errors(dut):
-    """Copies to and from unmapped or refused memory: the channel halts at the end of the copy with
-    the copy's LAUNCH_DMA on record and does not repeat it; what follows waits for the clearing."""
+    """After a copy from or to unmapped or refused memory, the channel halts at its end, with its
+    LAUNCH_DMA on record, and does not repeat it; later methods wait until it is cleared."""
     bench = await Bench.start(dut)
     channel, other = await pair(bench)
     good, _ = bench.pattern(4096)
@@ -176,7 +176,7 @@ async def copy_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def copy_semaphore_errors(dut):
-    """A copy whose release is refused is complete; its channel halts all the same."""
+    """A copy whose release is refused is complete, but its channel halts."""
     bench = await Bench.start(dut, counting=1)
     channel, other = await pair(bench)
     unknown = semaphore(await bench.control.read("SEMAPHORES"))
@@ -205,8 +205,8 @@ async def copy_semaphore_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def halted_channel_keeps_nothing_from_others(dut):
-    """A channel that fails between its acquire and its copy gives the engine it had reserved
-    back; a failed copy does, too."""
+    """A channel that fails between its acquire and its copy releases the reserved engine, and so
+    does a failed copy."""
     bench = await Bench.start(dut, counting=1)
     if await bench.control.read("CHANNELS") == 1:
         return
@@ -228,8 +228,8 @@ async def halted_channel_keeps_nothing_from_others(dut):
 
 @cocotb.test(**LIMIT)
 async def errors_of_several_channels(dut):
-    """All channels halt for different reasons at once; each has its own record; the line stays 1
-    until the last is cleared."""
+    """All channels halt at once for different reasons. Each has its own record, and the line stays
+    1 until the last is cleared."""
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     kinds = [
@@ -261,8 +261,8 @@ async def errors_of_several_channels(dut):
 
 @cocotb.test(**LIMIT)
 async def registers_of_a_running_channel(dut):
-    """METHOD0 and DATA0 cannot be written while a channel runs; clearing bits that are not set
-    does nothing."""
+    """METHOD0 and DATA0 cannot be written while a channel runs; clearing bits that are not set has
+    no effect."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     await channel.write("METHOD0", ADDRESS=1, VALID=1)
@@ -284,8 +284,8 @@ async def registers_of_a_running_channel(dut):
 
 @cocotb.test(**LIMIT)
 async def error_amid_pipelined_copies(dut):
-    """A copy that fails while later ones of its channel are already under way: the error is
-    recorded once the copy ends, later copies end, and clearing goes on behind them."""
+    """If a copy fails while later copies of its channel are in flight, the error is recorded when
+    the copy ends, the later copies end, and after clearing the channel continues after them."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     copies = bench.copies(3, 512)
@@ -308,7 +308,7 @@ async def error_amid_pipelined_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def refusals_wait_for_earlier_copies(dut):
-    """COPY-1: what is refused behind a copy halts its channel only when the copy has ended; so the
+    """COPY-1: a refused method after a copy halts its channel only when the copy has ended; so the
     copy's own error comes first, and neither is lost."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
@@ -330,9 +330,9 @@ async def refusals_wait_for_earlier_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def several_failures_amid_pipelined_copies(dut):
-    """The record is the first failed copy's, with its own data and subchannel though later copies
-    were launched before it ended, until it is cleared; that others failed, too, it says, and then
-    the next one's record is shown."""
+    """Until it is cleared, the record is that of the first failed copy, with its own data and
+    subchannel even if later copies were launched before it ended. It tells that others have failed
+    too, and then the record of the next one is shown."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     await channel.submit(Pushbuffer().set_object(5))
@@ -368,8 +368,8 @@ async def several_failures_amid_pipelined_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def more_failures_than_records(dut):
-    """Of three copies that fail before anything is cleared two have a record, and both of these say
-    that there are more; afterwards nothing is left of them."""
+    """If three copies fail before any is cleared, two have a record, and both tell that there are
+    more; nothing remains afterwards."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     for failing in (3, 1):
@@ -393,18 +393,18 @@ async def more_failures_than_records(dut):
 
 
 def two_failures(bench: Bench) -> Pushbuffer:
-    """Pipelined copies of which the first bad one fails some hundred cycles before the second."""
+    """Pipelined copies, two of which fail some hundred cycles apart."""
     good = bench.copies(3, 4096)
     commands = Pushbuffer().copy(*good[0], 4096, transfer=1)
     commands.copy(MEMORY_BYTES, good[1][1], 64, transfer=1, flush=0)
-    # Its source ends where memory does: half of it can be read.
+    # Its source extends beyond the end of memory; half of it can be read.
     return commands.copy(good[2][0], MEMORY_BYTES - 2048, 4096, transfer=1, flush=0)
 
 
 @cocotb.test(**LIMIT)
 async def failure_after_the_record_was_read(dut):
-    """A copy that fails between the reading of an error record and the write that clears it is
-    not lost: the channel stays halted, with the new record."""
+    """A copy that fails after an error record was read and before it is cleared is not lost: the
+    channel stays halted, with the new record."""
     bench = await Bench.start(dut, read_latency=200)
     channel = await bench.copy_channel(0)
     fence = bench.allocate(16)
@@ -427,7 +427,7 @@ async def failure_after_the_record_was_read(dut):
 
 @cocotb.test(**LIMIT)
 async def failure_amid_clearing(dut):
-    """The same with the clearing in every cycle around the failure: both are always seen."""
+    """The same with clearing in every cycle around the failure: both errors are always seen."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     fence = bench.allocate(16)
@@ -451,15 +451,15 @@ async def failure_amid_clearing(dut):
 
 
 async def until_ended(channel: RawChannel) -> None:
-    """Wait until no copy of the channel is under way, and its errors are recorded."""
+    """Wait until no copy of the channel is in flight, and its errors are recorded."""
     while (await channel.status())["COPIES"]:
         pass
 
 
 @cocotb.test(**LIMIT)
 async def failure_of_a_stopped_channel(dut):
-    """A copy that fails after its channel was switched off has its record, too, and can be cleared;
-    the channel starts anew without it. One that fails while a start waits for it is not lost."""
+    """A copy that fails after its channel was disabled also has its record, and can be cleared; the
+    channel then starts without it. A failure while a start waits for the copy is not lost."""
     bench = await Bench.start(dut, read_latency=300)
     bad, dst = bench.allocate(4096, align=4096), bench.allocate(256)
     dut.memory.error_lo.value = bad
@@ -495,8 +495,8 @@ async def failure_of_a_stopped_channel(dut):
 
 @cocotb.test(**LIMIT)
 async def reference_that_cannot_be_written(dut):
-    """SET_REFERENCE is not complete while its value is not in memory: the channel halts at it,
-    before what follows; it is tried again, with another value, or passed over."""
+    """SET_REFERENCE is not complete until its value is in memory: if the write fails, the channel
+    halts at it, before later methods. It can be retried, retried with another value, or skipped."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     fence, place = bench.allocate(16), channel.userd + Userd.REF
@@ -531,9 +531,9 @@ async def reference_that_cannot_be_written(dut):
 
 @cocotb.test(**LIMIT)
 async def endless_copy_is_stopped(dut):
-    """A copy of 2^32 - 1 lines onto each other holds its engine until the channel is switched off:
-    then it ends without release and without error, others get the engine, and the channel can be
-    switched on anew."""
+    """A copy of 2^32 - 1 overlapping lines occupies its engine until the channel is disabled. Then
+    it ends without release or error, others get the engine, and the channel can be enabled
+    again."""
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     engines = min(built, await bench.control.read("COPY_ENGINES"))
@@ -571,8 +571,8 @@ async def tallies(channel: RawChannel) -> list[int]:
 
 @cocotb.test(**LIMIT)
 async def counts_begin_with_the_channel(dut):
-    """METHODS, COPIES and REFERENCE count from a channel's start, and are 0 after a reset; no
-    other channel's are touched. Back-to-back methods are all counted."""
+    """METHODS, COPIES and REFERENCE count from the channel's start, and are 0 after a reset; those
+    of other channels do not change. Back-to-back methods are all counted."""
     bench = await Bench.start(dut)
     channel, other = await pair(bench)
     ((dst, src),) = bench.copies(1, 64)
@@ -609,7 +609,7 @@ async def counts_begin_with_the_channel(dut):
 
 @cocotb.test(**LIMIT)
 async def many_are_resumed_at_once(dut):
-    """CLEAR_FAULTED of one channel after the other, a method per cycle: none is forgotten."""
+    """CLEAR_FAULTED of one channel after another, one method per cycle, resumes each of them."""
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     chief = await bench.channel(built - 1, privileged=True)

@@ -14,12 +14,12 @@ LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 BEAT = CONFIG.beat_dwords
 BURST = min(8, CONFIG.prefetch_beats // 4) * BEAT
 FULL = CONFIG.prefetch_beats * BEAT
-"""Dwords that the prefetch buffer has room for."""
+"""Capacity of the prefetch buffer in dwords."""
 
 
 @cocotb.test(**LIMIT)
 async def segments_in_order(dut):
-    """Segments of many lengths and alignments, of two channels, however long a request waits."""
+    """Segments of many lengths and alignments, of two channels, arrive in order despite stalls."""
     bench = await Fetching.start(dut)
     for stalls in (False, True):
         bench = await bench.reset()
@@ -42,7 +42,7 @@ async def segments_in_order(dut):
 
 @cocotb.test(**LIMIT)
 async def pending_without_a_gap(dut):
-    """A channel is pending from its doorbell until everything is executed, in every cycle."""
+    """A channel is pending in every cycle from its doorbell until everything is executed."""
     bench = await Fetching.start(dut)
     for latency in (1, 5, 30):
         bench = await bench.reset(latency)
@@ -63,7 +63,8 @@ async def pending_without_a_gap(dut):
 
 @cocotb.test(**LIMIT)
 async def rest_of_a_bad_segment_is_dropped(dut):
-    """One cause for each bad segment, however long; then the next entry. Reading stops early."""
+    """Each bad segment, of any length, has one cause, followed by the next entry. Reading stops
+    early."""
     bench = await Fetching.start(dut)
     ring = Ring(bench, 0)
     await ring.open()
@@ -94,8 +95,8 @@ async def rest_of_a_bad_segment_is_dropped(dut):
 
 @cocotb.test(**LIMIT)
 async def starts_from_an_empty_ring(dut):
-    """A channel that starts anew has none of the entries that were read ahead; those of another
-    one stay, whatever it has read before."""
+    """A channel that starts again has none of the prefetched entries; those of another channel
+    remain, regardless of what was prefetched before."""
     bench = await Fetching.start(dut)
     ring, other = Ring(bench, 0), Ring(bench, CONFIG.channels - 1)
     await other.open()
@@ -146,7 +147,7 @@ async def goes_on_when_there_is_room(dut):
 
 @cocotb.test(**LIMIT)
 async def failed_write_is_reported(dut):
-    """A write to USERD that failed halts the channel once, behind what was fetched."""
+    """A failed write to USERD halts the channel once, after the data fetched before."""
     bench = await Fetching.start(dut)
     ring = Ring(bench, 0)
     await ring.open()
@@ -169,7 +170,7 @@ async def failed_write_is_reported(dut):
 
 @cocotb.test(**LIMIT)
 async def stamps_do_not_wrap(dut):
-    """A doorbell whose GP_PUT is read late is not taken for a new one."""
+    """A doorbell whose GP_PUT is read late is not mistaken for a new one."""
     bench = await Fetching.start(dut, latency=12 * ERA)
     ring = Ring(bench, 0)
     await ring.open()
@@ -180,7 +181,7 @@ async def stamps_do_not_wrap(dut):
         bench.doorbells.append(1)
         await bench.step()
         if rung == 100:
-            ring.kick()  # waits until the first GP_PUT has come
+            ring.kick()  # waits until the first GP_PUT has arrived
     bench.latency = 10
     for number in range(2):
         await bench.until(lambda n=number: len(bench.announced) > n, "the announcement")
@@ -193,7 +194,7 @@ async def stamps_do_not_wrap(dut):
 
 @cocotb.test(**LIMIT)
 async def rate(dut):
-    """A long segment is fetched at one dword per cycle where the prefetch buffer spans memory's
+    """A long segment is fetched at one dword per cycle if the prefetch buffer covers memory's
     latency."""
     bench = await Fetching.start(dut)
     ahead = CONFIG.prefetch_beats * BEAT - BURST

@@ -13,7 +13,7 @@ LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 
 
 def header(sec_op: SecOp, method: int, count: int, subchannel: int = 0, reserved: int = 0) -> int:
-    """A method header; byte offset."""
+    """A method header; `method` is a byte offset."""
     return pack(
         Header,
         sec_op=sec_op,
@@ -25,14 +25,14 @@ def header(sec_op: SecOp, method: int, count: int, subchannel: int = 0, reserved
 
 
 async def methods(bench: Bench, channel: int = 0) -> list[tuple[int, int, int]]:
-    """(subchannel, byte offset, data) of what a channel has executed."""
+    """(subchannel, byte offset, data) of the methods executed by a channel."""
     found = await bench.events(Method, channel=channel)
     return [(event.subchannel, event.offset, event.data) for event in found]
 
 
 @cocotb.test(**LIMIT)
 async def every_form(dut):
-    """INC, NON_INC, ONE_INC, IMMD, the NOP word and empty groups, on host and copy methods."""
+    """INC, NON_INC, ONE_INC, IMMD, the NOP word and empty groups work, on host and copy methods."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     commands = Pushbuffer().set_object(4).raw(0, 0)
@@ -61,7 +61,7 @@ async def every_form(dut):
 
 @cocotb.test(**LIMIT)
 async def random_groups(dut):
-    """Random groups of all forms, cut into random segments."""
+    """Random groups of all forms, cut into random segments, are executed in order."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, limit2=6)
     numbers, dwords, expected = bench.numbers, [], []
@@ -102,7 +102,7 @@ async def random_groups(dut):
 
 @cocotb.test(**LIMIT)
 async def sub_device_masks(dut):
-    """There is one device: masks that include it are accepted, others refused."""
+    """There is one device: masks that include it are accepted, others are refused."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     good = [tert << 16 | mask << 4 for tert, mask in ((1, 1), (2, 0xFFF), (3, 0), (1, 0xF), (3, 6))]
@@ -119,7 +119,7 @@ async def sub_device_masks(dut):
 
 @cocotb.test(**LIMIT)
 async def end_of_segment(dut):
-    """END_PB_SEGMENT: the rest is skipped, whatever it is; in a group it is data."""
+    """END_PB_SEGMENT skips the rest of the segment, whatever it is; in a group it is data."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     end = header(SecOp.END_PB_SEGMENT, 0, 0)
@@ -138,7 +138,7 @@ async def end_of_segment(dut):
 
 @cocotb.test(**LIMIT)
 async def groups_span_segments(dut):
-    """A group goes on in later segments, over a switch to another channel inside it."""
+    """A group continues in later segments, also across a switch to another channel."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     execute = 1  # SEM_EXECUTE: release
@@ -166,8 +166,8 @@ async def groups_span_segments(dut):
 
 @cocotb.test(**LIMIT)
 async def illegal_headers(dut):
-    """Reserved and obsolete forms, reserved bits and addresses past the range: PBENTRY with the
-    header readable; after clearing, the channel goes on behind it."""
+    """Reserved and obsolete forms, reserved bits and addresses beyond the range give PBENTRY, with
+    a readable header; after clearing, the channel continues after it."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     last, done = 0x3FFC, 0
@@ -188,7 +188,7 @@ async def illegal_headers(dut):
     ]
     for dword, cause in cases:
         nop = header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, 7)
-        # The same segment and a later one go on behind it.
+        # The rest of the segment, and a later one, continue after it.
         channel.segment([nop, dword, nop])
         channel.segment([nop])
         await channel.kick()
@@ -200,7 +200,7 @@ async def illegal_headers(dut):
         await bench.until_idle(channel)
         done += 3
         assert len(await methods(bench)) == done
-    # Submissions after a clearing, too.
+    # So do submissions after the clearing.
     await channel.submit([header(SecOp.IMMD_DATA_METHOD, HostMethod.NOP, 7)] * 3)
     await bench.until_idle(channel)
     assert len(await methods(bench)) == done + 3
@@ -208,8 +208,8 @@ async def illegal_headers(dut):
 
 @cocotb.test(**LIMIT)
 async def last_method_address(dut):
-    """Groups may reach the last address but not pass it; there is no such method, only METHOD and
-    DEVICE errors say so."""
+    """Groups may reach the last address but not exceed it. There is no such method, so only METHOD
+    and DEVICE errors report it."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     for dword in (header(SecOp.INC_METHOD, 0x3FF8, 2, 4), header(SecOp.NON_INC_METHOD, 0x3FFC, 2)):
@@ -224,14 +224,14 @@ async def last_method_address(dut):
 
 @cocotb.test(**LIMIT)
 async def one_method_per_cycle(dut):
-    """256 methods of one group in 256 cycles, from memory 16 cycles away, when the prefetch buffer
-    covers that latency; the smallest one reaches nearly half."""
+    """256 methods of one group execute in 256 cycles, from memory with a latency of 16 cycles, if
+    the prefetch buffer covers it; the smallest buffer reaches nearly half the rate."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     width = await bench.control.read("DATA_WIDTH")
     ahead = await bench.control.read("PREFETCH_BEATS") * width // 32
     most = 255 if ahead >= 64 else 550
-    # The pipeline begins with full buffers, as it does in a channel that waited for its turn.
+    # The pipeline begins with full buffers, as for a channel that waited for its turn.
     await channel.submit(Pushbuffer().acquire(semaphore(0), 1))
     await bench.until_waits(channel, Wait.ONCHIP)
     await channel.submit(Pushbuffer().non_inc(0, HostMethod.NOP, *range(256)))

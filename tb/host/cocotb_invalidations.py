@@ -1,4 +1,4 @@
-"""Invalidations by MEM_OP on the whole machine: what waits for them, what goes on (HOST-3)."""
+"""Invalidations by MEM_OP on the whole machine: which methods wait, and which continue (HOST-3)."""
 
 import cocotb
 
@@ -15,18 +15,18 @@ LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 MEM_OP_D = int(HostMethod.MEM_OP_D)
 
 SLOW = 1500
-"""Cycles of reads that keep an invalidation waiting."""
+"""Read latency in cycles that delays an invalidation."""
 
 PDB = 0x4000
-"""A page directory; nothing is bound to it."""
+"""A page directory that is not bound."""
 
 FOREIGN = 2 << 10
-"""MEM_OP_C: the page directory lies in memory of the system."""
+"""MEM_OP_C: the page directory is in system memory."""
 
 
 async def slow(bench: Bench, index: int) -> RawChannel:
-    """A channel with a copy without end, of which reads that take long are always on the bus: an
-    invalidation waits for those that are older."""
+    """A channel with an endless copy and slow reads, at least one of which is always in flight; an
+    invalidation waits for older reads."""
     channel = await bench.copy_channel(index)
     await channel.submit(Pushbuffer().copy_2d(*bench.endless()))
     await until_started(bench, 1)
@@ -43,14 +43,14 @@ async def fast(bench: Bench, channel: RawChannel) -> None:
 
 
 async def when_let_go(bench: Bench, channel: RawChannel, slot: int, commands: Pushbuffer) -> None:
-    """Commands that the channel has fetched, and executes when the semaphore becomes 1."""
+    """Submit commands that the channel fetches, and executes when the semaphore becomes 1."""
     await channel.submit(Pushbuffer().acquire(semaphore(slot), 1).raw(*commands.dwords))
     await bench.until_waits(channel, Wait.ONCHIP)
 
 
 @cocotb.test(**LIMIT)
 async def after_own_copies(dut):
-    """Every operation of MEM_OP_D comes after the channel's copies, and before what follows."""
+    """Every operation of MEM_OP_D executes after the channel's copies, and before later methods."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0, privileged=True)
     for number, operation in enumerate(MemOp, 1):
@@ -67,8 +67,8 @@ async def after_own_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def others_go_on(dut):
-    """While the invalidation of one channel is under way the others execute; what follows in its
-    own channel does not."""
+    """During the invalidation of one channel, others execute, but not the later methods of its
+    own."""
     bench = await Bench.start(dut)
     one, two = await bench.channel(0, privileged=True), await bench.channel(1)
     invalidate = Pushbuffer().invalidate().release(semaphore(2), 1)
@@ -81,7 +81,7 @@ async def others_go_on(dut):
     await bench.until_idle(two, limit=200)
     assert await bench.control.read_semaphore(2) == 0
     assert not await bench.events(Method, offset=MEM_OP_D)
-    # The last older read may have to walk first: four entries.
+    # The last older read may need a walk of four entries first.
     await bench.until_semaphore(2, 1, limit=8 * SLOW)
     await fast(bench, copies)
     await bench.until_idle(one)
@@ -92,8 +92,8 @@ async def others_go_on(dut):
 
 @cocotb.test(**LIMIT)
 async def many_at_once(dut):
-    """All channels invalidate at once, several times and everything that can be named, between
-    semaphores that they share: all of them end, each its own."""
+    """All channels invalidate at once, several times and with all scopes, between shared
+    semaphores: each invalidation ends."""
     bench = await Bench.start(dut)
     channels, rounds = [], 4
     for index in range(await bench.control.read("CHANNELS")):
@@ -114,8 +114,8 @@ async def many_at_once(dut):
 
 @cocotb.test(**LIMIT)
 async def switched_off_meanwhile(dut):
-    """A channel that is switched off during its invalidation is not active; started anew, at any
-    time, it is as any other, and its invalidations are not those of before."""
+    """A channel disabled during its invalidation is not active. Started again at any time, it works
+    as any other, and its invalidations are not mixed up with earlier ones."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, privileged=True)
     await when_let_go(bench, channel, 0, Pushbuffer().invalidate().release(semaphore(3), 7))
@@ -133,7 +133,7 @@ async def switched_off_meanwhile(dut):
         await bench.until_idle(channel)
         assert len(await bench.events(Method, offset=MEM_OP_D)) == before + 1
         assert await bench.control.read_semaphore(2) == number
-        # And again, not waited for.
+        # Again, without waiting for it.
         await channel.submit(Pushbuffer().invalidate().invalidate())
         await bench.wait(pause)
         await channel.write("CONTROL", ENABLE=0)
@@ -143,8 +143,9 @@ async def switched_off_meanwhile(dut):
 
 @cocotb.test(**LIMIT)
 async def replaced_after_a_refusal(dut):
-    """A page directory that is not in this machine's memory is a METHOD error of MEM_OP_D; it comes
-    back until it is replaced, by another invalidation too. Of all page directories it is none."""
+    """A page directory outside this machine's memory is a METHOD error of MEM_OP_D. It repeats
+    until the method is replaced, also by another invalidation. For all page directories it is not
+    an error."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, privileged=True)
     for operation in (MemOp.MMU_TLB_INVALIDATE, MemOp.MMU_TLB_INVALIDATE_TARGETED):
@@ -169,7 +170,8 @@ async def replaced_after_a_refusal(dut):
 
 @cocotb.test(**LIMIT)
 async def arguments_of_each_channel(dut):
-    """MEM_OP_A … C stay set until the channel is started anew, whatever others set."""
+    """MEM_OP_A … C keep their values until the channel is started again, regardless of other
+    channels."""
     bench = await Bench.start(dut)
     one, two = await bench.channel(0, privileged=True), await bench.channel(1, privileged=True)
     trigger = Pushbuffer().host(HostMethod.MEM_OP_D, MemOp.MMU_TLB_INVALIDATE << 27)

@@ -1,5 +1,5 @@
-"""Invalidations by methods (HOST-3, ASID-9): the right commands, in turn, each wait ended by its
-own."""
+"""Invalidations by methods (HOST-3, ASID-9): correct commands, in turn, each ending its own
+wait."""
 
 import os
 from dataclasses import dataclass, field
@@ -25,14 +25,14 @@ ALL_VA, TARGETED = 0x09, 0x0A
 PDB_ALL = 1
 
 SETTLED = 7
-"""Cycles from `ask` to a command that has none before it."""
+"""Cycles from `ask` to a command, if there is none before it."""
 
 Command = tuple[MmuOperation, int, int]
-"""Operation, base, page; those that do not count are 0."""
+"""Operation, base, page; unused ones are 0."""
 
 
 def command_of(a: int, b: int, c: int, d: int) -> Command | None:
-    """What MEM_OP_A … D ask for (spec 2.5); None: refused."""
+    """The command for MEM_OP_A … D (spec 2.5); None if refused."""
     page, base = (b << 32 | a) & ((1 << 49) - 1), (d << 32 | c) & ((1 << 40) - 1)
     if c & PDB_ALL:
         return MmuOperation.INVALIDATE_ALL, 0, 0
@@ -45,13 +45,14 @@ def command_of(a: int, b: int, c: int, d: int) -> Command | None:
 
 @dataclass
 class Mmu:
-    """What the translation does: takes a command when `ready`, acknowledges it `delay` cycles
-    later.
+    """Model of the MMU, which takes a command if `ready`, and acknowledges it `delay` cycles later.
 
     Members
     -------
-    taken : commands that it has taken, oldest first; `offered`: the one that it has not yet.
-    left : cycles until it acknowledges the last one; `refuses` it then.
+    taken : the commands taken, oldest first.
+    offered : the command that has not been taken yet.
+    left : cycles until the acknowledgement of the last one.
+    refuses : whether the acknowledgement is a refusal.
     """
 
     ready: bool = True
@@ -63,7 +64,7 @@ class Mmu:
 
 
 class Bench:
-    """Drives the unit, and is the translation behind it."""
+    """Testbench that drives the unit and models the MMU."""
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.mmu = dut, Mmu()
@@ -79,16 +80,16 @@ class Bench:
         for name in (*bench._layouts, "mmu__command__ready", "mmu__done"):
             getattr(dut, name).value = 0
         await reset(dut)
-        # What the RAMs hold after a reset is of no channel's.
+        # The RAMs' contents after a reset belong to no channel.
         for channel in range(CONFIG.channels):
             await bench.step(clear={"channel": channel})
         return bench
 
     async def step(self, **events: dict[str, Any]) -> tuple[int, int]:
-        """One cycle with these events. Returns who is over, and who was refused."""
+        """One cycle with these events. Returns which waits are over, and which are refused."""
         dut, mmu = self.dut, self.mmu
         for name, layout in self._layouts.items():
-            # Without an event its payload is anything; `valid` is the lowest bit.
+            # Without an event its payload is random; `valid` is the lowest bit.
             bits = self._numbers.getrandbits(layout.size) & ~1
             if name in events:
                 bits = layout.const({"valid": 1, **events[name]}).as_bits()
@@ -105,7 +106,7 @@ class Bench:
         return over, refused
 
     def _see_command(self) -> None:
-        """An offer stays until it is taken."""
+        """Check that an offer is held until it is taken."""
         dut, mmu = self.dut, self.mmu
         if not dut.mmu__command__valid.value:
             assert mmu.offered is None
@@ -126,18 +127,18 @@ class Bench:
         return operation, base, found.page if operation is MmuOperation.INVALIDATE_PAGE else 0
 
     async def set(self, channel: int, *words: int, first: int = MEM_OP_A) -> None:
-        """MEM_OP_A, B, C, or the first of them, are executed."""
+        """Execute MEM_OP_A, B, C, or the first of them."""
         for number, word in enumerate(words):
             method = {"valid": 1, "address": first // 4 + number, "data": word}
             await self.step(executed={"channel": channel, "method": method})
 
     async def ask(self, channel: int, d: int = ALL_VA << 27) -> None:
-        """MEM_OP_D is to be executed."""
+        """Request the execution of MEM_OP_D."""
         fields = {"pdb_addr_hi": d & 0x7FF_FFFF, "operation": d >> 27}
         await self.step(ask={"channel": channel, "data": fields})
 
     async def until_over(self, channel: int, limit: int = 1000) -> bool:
-        """Wait until it is over; the channel drops it. Returns whether it was refused."""
+        """Wait until the channel's wait is over and drop it. Returns whether it was refused."""
         for _ in range(limit):
             over, refused = await self.step()
             if over >> channel & 1:
@@ -149,8 +150,8 @@ class Bench:
 
 @cocotb.test(**LIMIT)
 async def every_scope(dut):
-    """All combinations of operation, PDB and size, with everything else at random: the command is
-    that of the specification, or none; over exactly when it is acknowledged."""
+    """For all combinations of operation, PDB and size, with random other fields, the command is the
+    specified one, or none; it is over exactly when it is acknowledged."""
     bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     mmu, seen = bench.mmu, set()
     for turn in range(400):
@@ -162,7 +163,7 @@ async def every_scope(dut):
         if numbers.random() < 0.7:
             c &= ~0xC00
         await bench.set(channel, a, b, c)
-        # Other methods, and those of an object's, are no arguments.
+        # Other methods, and those of an object, are not arguments.
         for address in (0x34, 0x1028, 0x830, 0x24):
             await bench.set(channel, numbers.getrandbits(32), first=address)
         wanted, before = command_of(a, b, c, d), len(mmu.taken)
@@ -183,8 +184,8 @@ async def every_scope(dut):
 
 @cocotb.test(**LIMIT)
 async def in_turn(dut):
-    """All channels at once, again and again, against back-pressure and long acknowledgements: each
-    gets what it asked for, after at most one of each other channel."""
+    """All channels invalidate repeatedly, with back-pressure and long acknowledgements: each gets
+    its command, after at most one of each other channel."""
     bench, numbers = await Bench.start(dut), Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     mmu, asked, rounds = bench.mmu, {}, [0] * CONFIG.channels
     for channel in range(CONFIG.channels):
@@ -208,7 +209,7 @@ async def in_turn(dut):
             mine = (MmuOperation.INVALIDATE_PAGE, base & ((1 << 28) - 1), channel << 20)
             passed = mmu.taken[asked.pop(channel) :]
             assert passed.count(mine) == 1
-            # One was taken before it asked, perhaps one more before it was seen.
+            # One may have been taken before this request, and another before it became visible.
             behind = passed[: passed.index(mine)]
             assert all(behind.count(other) <= 2 for other in behind)
             assert sum(behind.count(other) - 1 for other in set(behind)) <= 2
@@ -220,8 +221,8 @@ async def in_turn(dut):
 
 @cocotb.test(**LIMIT)
 async def dropped(dut):
-    """A wait that was dropped at any time is not over; the channel's next one is done with its own
-    arguments, and is not over with the old one."""
+    """A wait dropped at any time does not end. The channel's next command has its own arguments,
+    and its wait does not end with the old one."""
     bench = await Bench.start(dut)
     mmu, last = bench.mmu, CONFIG.channels - 1
     for ready in (False, True):
@@ -249,8 +250,7 @@ async def dropped(dut):
 
 @cocotb.test(**LIMIT)
 async def asked_again(dut):
-    """Who asks again while it waits, or when its wait is over, gets nothing more, and its wait is
-    over once."""
+    """A repeated request, during or at the end of a wait, has no effect: the wait ends once."""
     bench = await Bench.start(dut)
     mmu, last = bench.mmu, CONFIG.channels - 1
     mmu.delay = 10
@@ -269,7 +269,7 @@ async def asked_again(dut):
 
 @cocotb.test(**LIMIT)
 async def started_anew(dut):
-    """A channel that starts anew has set nothing; the others keep what they have."""
+    """A channel that starts again has no arguments set; others keep theirs."""
     bench = await Bench.start(dut)
     for channel in range(CONFIG.channels):
         await bench.set(channel, 0xABCD_E000, 0x1_2345, 0x8765_4000)

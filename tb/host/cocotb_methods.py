@@ -29,14 +29,14 @@ def legacy(operation: int, address: int, payload: int, **fields: int) -> Pushbuf
 
 
 async def offsets(bench: Bench, channel: int = 0) -> list[int]:
-    """Byte offsets of what a channel has executed."""
+    """Byte offsets of the methods executed by a channel."""
     return [event.offset for event in await bench.events(Method, channel=channel)]
 
 
 @cocotb.test(**LIMIT)
 async def accepted_methods(dut):
-    """Methods without an effect of their own are executed in order, on unprivileged channels too;
-    METHODS counts them."""
+    """Methods without effect are executed in order, also on unprivileged channels, and METHODS
+    counts them."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     counted = await channel.read("METHODS")
@@ -62,7 +62,7 @@ async def accepted_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def undefined_methods(dut):
-    """Every host method number that is not listed is a METHOD error, kept readable."""
+    """Every unlisted host method number is a METHOD error, and stays readable."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     unknown = sorted(set(range(0, 0x100, 4)) - {int(method) for method in HostMethod})
@@ -80,7 +80,7 @@ async def undefined_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def illegal_method(dut):
-    """ILLEGAL is always a METHOD error; it comes back until it is replaced."""
+    """ILLEGAL is always a METHOD error, which repeats until it is replaced."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, privileged=True)
     await channel.submit(Pushbuffer().host(HostMethod.ILLEGAL, 77).host(HostMethod.NOP, 1))
@@ -123,7 +123,7 @@ async def privileged_methods(dut):
 
 @cocotb.test(**LIMIT)
 async def objects(dut):
-    """SET_OBJECT binds per subchannel; unbound and software subchannels are DEVICE errors, an
+    """SET_OBJECT binds one subchannel. Unbound and software subchannels are DEVICE errors, an
     unknown class is HCE_ILLEGAL_CLASS, an unknown method of the class HCE_ILLEGAL_MTHD."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
@@ -150,14 +150,14 @@ async def objects(dut):
         await fails(Pushbuffer().inc(subchannel, 0x104, 0), Cause.COPY_METHOD, 0x104, subchannel)
     await fails(Pushbuffer().inc(5, 0x100, 9), Cause.OBJECT_SOFTWARE, 0x100, 5)
     await fails(Pushbuffer().inc(3, 0x100, 9), Cause.OBJECT_UNBOUND, 0x100, 3)
-    # Bound anew.
+    # Bound again.
     await channel.submit(Pushbuffer().set_object(5).inc(5, 0x100, 0))
     await bench.until_idle(channel)
 
 
 @cocotb.test(**LIMIT)
 async def set_reference(dut):
-    """SET_REFERENCE waits for the channel's copies, then shows in REFERENCE and in USERD."""
+    """SET_REFERENCE waits for the channel's copies, then is visible in REFERENCE and USERD."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     ((dst, src),) = bench.copies(1, 4096)
@@ -180,8 +180,8 @@ async def set_reference(dut):
 
 @cocotb.test(**LIMIT)
 async def reference_comes_before_what_follows(dut):
-    """Who sees a release or a NON_STALL_INTERRUPT behind SET_REFERENCE finds REF in memory, also
-    when many channels write theirs; none is kept waiting for ever."""
+    """When a release or NON_STALL_INTERRUPT after SET_REFERENCE is visible, REF is in memory, also
+    when many channels write theirs; none waits forever."""
     bench = await Bench.start(dut, write_latency=150)
     await bench.control.write("INTR_ENABLE", NOTIFY=1)
     channel = await bench.channel(0)
@@ -215,8 +215,8 @@ async def reference_comes_before_what_follows(dut):
 
 @cocotb.test(**LIMIT)
 async def non_stall_interrupt(dut):
-    """NON_STALL_INTERRUPT sets the channel's bit and the line after the channel's copies; the
-    channel goes on; writing 1 clears."""
+    """NON_STALL_INTERRUPT sets the channel's bit and the line after the channel's copies. The
+    channel continues; writing 1 clears the bit."""
     bench = await Bench.start(dut)
     await bench.control.write("INTR_ENABLE", NOTIFY=1)
     channel = await bench.copy_channel(0)
@@ -241,7 +241,7 @@ async def non_stall_interrupt(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_for_idle(dut):
-    """WFI waits for the channel's own copies; with scope ALL for those of others too."""
+    """WFI waits for the channel's own copies; with scope ALL, also for those of others."""
     bench = await Bench.start(dut)
     one, two = await bench.copy_channel(0), await bench.copy_channel(1)
     for scope in (0, 1):
@@ -263,8 +263,8 @@ async def waits_for_idle(dut):
 
 @cocotb.test(**LIMIT)
 async def wait_for_all_is_a_snapshot(dut):
-    """WFI with scope ALL ends although others go on copying and polling: what was under way counts,
-    not what is begun later."""
+    """WFI with scope ALL ends although others continue to copy and poll: only work in flight
+    counts, not work that begins later."""
     bench = await Bench.start(dut)
     one, two = await bench.copy_channel(0), await bench.channel(1)
     pollers = [await bench.channel(index, retry=1) for index in (2, 3, 4)]
@@ -283,7 +283,7 @@ async def wait_for_all_is_a_snapshot(dut):
     begun = sum(event.cycle < rung.cycle for event in await bench.events(Start))
     await bench.until_idle(one)
     ended = sum(event.cycle < wfi.cycle for event in await bench.events(Done))
-    # Two epochs at most, of the few copies that an engine takes ahead.
+    # At most two epochs, with the few copies that an engine queues.
     assert begun <= ended < 16, (begun, ended)
     for _ in range(4):
         await two.submit(Pushbuffer().wait_idle())
@@ -295,7 +295,7 @@ async def wait_for_all_is_a_snapshot(dut):
 
 @cocotb.test(**LIMIT)
 async def wait_for_all_counts_fences(dut):
-    """WFI with scope ALL waits for another channel's release in memory that is under way."""
+    """WFI with scope ALL waits for another channel's release in memory that is in flight."""
     bench = await Bench.start(dut, write_latency=1000)
     one, two = await bench.channel(0), await bench.channel(1)
     fence = bench.allocate(16)
@@ -308,7 +308,7 @@ async def wait_for_all_counts_fences(dut):
 
 @cocotb.test(**LIMIT)
 async def wait_for_all_starts_anew(dut):
-    """A wait that was given up with its channel says nothing of the next one."""
+    """A wait abandoned with its channel does not affect the next one."""
     bench = await Bench.start(dut)
     one, two = await bench.copy_channel(0), await bench.channel(1)
     first, second = bench.copies(2, 0x4000)
@@ -330,12 +330,12 @@ async def wait_for_all_starts_anew(dut):
 
 @cocotb.test(**LIMIT)
 async def yields(dut):
-    """YIELD of a time slice or of the group lets another channel in; no later method of the
-    channel runs before. The NOP forms do not. Alone, a channel goes on."""
+    """YIELD of a time slice or of the group lets another channel execute before the channel's next
+    method. The NOP forms do not. A channel that is alone continues."""
     bench = await Bench.start(dut)
     one, two = await bench.channel(0), await bench.channel(1)
     for operation in YieldOp:
-        # Both wait until they have everything, then the first rung goes first.
+        # Both wait until they have everything; then the first one rung goes first.
         for channel in (one, two):
             commands = Pushbuffer().acquire(semaphore(3), 1)
             for value in range(3):
@@ -357,8 +357,8 @@ async def yields(dut):
 
 @cocotb.test(**LIMIT)
 async def clear_faulted(dut):
-    """CLEAR_FAULTED of a privileged channel resumes another one, after its own copies; an idle or
-    unknown channel is no error."""
+    """CLEAR_FAULTED of a privileged channel resumes another channel, after its own copies; an idle
+    or unknown channel is not an error."""
     bench = await Bench.start(dut, counting=2)
     chief, other = await bench.copy_channel(0, privileged=True), await bench.channel(1)
     await other.submit(Pushbuffer().add(semaphore(0), -1).host(HostMethod.NOP, 5))
@@ -378,7 +378,8 @@ async def clear_faulted(dut):
 
 @cocotb.test(**LIMIT)
 async def legacy_semaphores(dut):
-    """SEMAPHOREA-D: release of 4 and 16 bytes, acquires, reductions, on chip and in memory."""
+    """SEMAPHOREA-D: release of 4 and 16 bytes, acquires and reductions work on chip and in
+    memory."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     here = bench.allocate(64)
@@ -408,7 +409,7 @@ async def legacy_semaphores(dut):
 
 @cocotb.test(**LIMIT)
 async def legacy_acquire_blocks(dut):
-    """Legacy acquires block like the others; RELEASE_WFI is inverted, and either way a release
+    """Legacy acquires block like the others; RELEASE_WFI is inverted, and in both cases a release
     comes after the channel's copies."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
@@ -435,7 +436,7 @@ async def legacy_acquire_blocks(dut):
 
 @cocotb.test(**LIMIT)
 async def state_methods_take_effect_at_once(dut):
-    """Methods that only set state are executed while the channel's copy runs; an operation that
+    """Methods that only set state are executed while the channel's copy runs; the operation that
     they prepare is not."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)

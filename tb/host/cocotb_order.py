@@ -18,8 +18,8 @@ LONG = 1 << 30
 """A slice that never ends."""
 
 LASTING = 16384
-"""Bytes of a copy that outlasts the fetch of another channel's commands, which shares the memory
-port with it."""
+"""Bytes of a copy that lasts longer than the fetch of another channel's commands, with which it
+shares the memory port."""
 
 Copy = tuple[int, int]
 
@@ -32,8 +32,8 @@ def nops(*values: int) -> Pushbuffer:
 def wrapped(
     level: int, levels: int, copy: Copy, size: int, *, count_first: bool = False
 ) -> Pushbuffer:
-    """A copy as the driver wraps it: COPY-23, or with `count_first` as
-    `driver.channel.priority_policy.CountFirstPolicy` does. S(p) is on-chip semaphore p - 2."""
+    """A copy as submitted by the driver: COPY-23, or with `count_first` as by
+    `driver.channel.priority_policy.CountFirstPolicy`. S(p) is on-chip semaphore p - 2."""
     count, waits, done = Pushbuffer(), Pushbuffer(), Pushbuffer()
     if level > 1:
         count.add(semaphore(level - 2), 1)
@@ -45,15 +45,15 @@ def wrapped(
 
 
 def joined(*parts: Pushbuffer) -> Pushbuffer:
-    """One pushbuffer of several."""
+    """Concatenation of pushbuffers."""
     return Pushbuffer().raw(*(dword for part in parts for dword in part.dwords))
 
 
 async def together(
     bench: Bench, channels: list[RawChannel], programs: list[Pushbuffer], slot: int = 7
 ) -> None:
-    """Have the channels begin at once: each waits on a semaphore, which the CPU then releases.
-    Doorbells come in the order of the list."""
+    """Let the channels begin at once: each waits for a semaphore, which the CPU then releases.
+    Doorbells have the order of the list."""
     await bench.control.write_semaphore(slot, 0)
     for channel, program in zip(channels, programs, strict=True):
         await channel.submit(joined(Pushbuffer().acquire(semaphore(slot), 1), program))
@@ -62,7 +62,7 @@ async def together(
 
 
 async def until_started(bench: Bench, count: int) -> None:
-    """Wait until so many copies have started."""
+    """Wait until `count` copies have started."""
     end = bench.now() + 20_000
     while len(await bench.events(Start)) < count:
         assert bench.now() < end, f"{count} copies have not started"
@@ -70,7 +70,8 @@ async def until_started(bench: Bench, count: int) -> None:
 
 @cocotb.test(**LIMIT)
 async def channels_keep_their_order(dut):
-    """COPY-1: within a channel methods are executed in issue order; between channels freely."""
+    """COPY-1: methods of a channel are executed in issue order; different channels may
+    interleave."""
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     channels = [await bench.channel(i, slice_cycles=20) for i in range(built)]
@@ -96,8 +97,8 @@ async def channels_keep_their_order(dut):
 
 @cocotb.test(**LIMIT)
 async def every_kind_of_command(dut):
-    """COPY-2: semaphore operations, copies, maintenance and waits of one channel, each done by its
-    unit, in order."""
+    """COPY-2: semaphore operations, copies, maintenance and waits of one channel are executed by
+    their units, in order."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, privileged=True)
     copies = bench.copies(3)
@@ -127,8 +128,8 @@ async def every_kind_of_command(dut):
 
 @cocotb.test(**LIMIT)
 async def increments_while_engines_are_busy(dut):
-    """COPY-3: a higher channel's increment takes effect while the copy of the slice's holder runs,
-    and before the next lower copy is started."""
+    """COPY-3: an increment of a higher channel takes effect while the copy of the slice's holder
+    runs, and before the next lower copy starts."""
     bench = await Bench.start(dut, counting=1)
     low, high = await bench.copy_channel(0, slice_cycles=LONG), await bench.copy_channel(1)
     copies = bench.copies(3, LASTING)
@@ -149,8 +150,8 @@ async def increments_while_engines_are_busy(dut):
 
 @cocotb.test(**LIMIT)
 async def decrement_after_the_copy(dut):
-    """COPY-4: what follows a copy takes effect when all its writes are visible, by semaphores on
-    chip, in memory, and by the engine's own."""
+    """COPY-4: operations after a copy take effect when all its writes are visible: for semaphores
+    on chip, in memory, and the engine's own."""
     bench = await Bench.start(dut, write_latency=300)
     channel = await bench.copy_channel(0)
     for address in (semaphore(3), bench.allocate(16)):
@@ -171,7 +172,8 @@ async def decrement_after_the_copy(dut):
 
 @cocotb.test(**LIMIT)
 async def least_recently_received_first(dut):
-    """COPY-5: of channels that can proceed, the one whose head command was received first."""
+    """COPY-5: of the channels that can proceed, the one whose head command was received first is
+    served."""
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     channels = [await bench.channel(i) for i in range(built)]
@@ -182,14 +184,14 @@ async def least_recently_received_first(dut):
         await together(bench, [channels[i] for i in order], programs)
         await bench.until_idle(*channels)
         found = (await bench.events(Method, offset=8))[before:]
-        # A channel keeps being served while it can proceed.
+        # A channel is served as long as it can proceed.
         assert [event.channel for event in found] == [i for i in order for _ in range(20)]
 
 
 @cocotb.test(**LIMIT)
 async def starts_take_nothing_from_others(dut):
-    """A channel starts in any cycle round that in which another one begins its last entry: the
-    other's GP_GET still comes to its end."""
+    """A channel may start in any cycle around that in which another one begins its last entry: the
+    other's GP_GET still reaches its end."""
     bench = await Bench.start(dut, read_latency=2, write_latency=2)
     worker = await bench.channel(0, limit2=6)
     starter = await bench.channel(1)
@@ -207,14 +209,14 @@ async def starts_take_nothing_from_others(dut):
 
 @cocotb.test(**LIMIT)
 async def later_commands_are_later(dut):
-    """COPY-5: it is the head command that counts, not the channel's first or last doorbell."""
+    """COPY-5: the head command counts, not the channel's first or last doorbell."""
     bench = await Bench.start(dut)
     one, two, three = [await bench.channel(i) for i in range(3)]
     await bench.control.write_semaphore(7, 0)
     await one.submit(joined(Pushbuffer().acquire(semaphore(7), 1), nops(1)))
     await two.submit(joined(Pushbuffer().acquire(semaphore(7), 1), nops(2)))
     await three.submit(joined(Pushbuffer().acquire(semaphore(7), 1), nops(3)))
-    # Second commands, received in another order; YIELD makes way after the first.
+    # Second commands, received in another order; YIELD lets others execute after the first.
     yielding = Pushbuffer().yield_slice()
     for channel, value in ((three, 33), (one, 11), (two, 22)):
         channel.segment(joined(yielding, nops(value)))
@@ -225,7 +227,8 @@ async def later_commands_are_later(dut):
     await bench.until_idle(one, two, three)
     found = [event.data for event in await bench.events(Method, offset=8)]
     cocotb.log.info("order of service: %s", found)
-    # The third channel yields to the oldest of the others; then its second command is the older.
+    # The third channel yields to the oldest of the others; then its second command is the older
+    # one.
     assert found == [1, 2, 3, 11, 33, 22]
 
 
@@ -250,8 +253,8 @@ async def slices(dut):
 
 @cocotb.test(**LIMIT)
 async def running_copy_completes(dut):
-    """COPY-6: a slice that ends during a copy: the copy completes, then the floor changes, even
-    though the holder has more to do."""
+    """COPY-6: if a slice ends during a copy, the copy completes, and then the floor changes, even
+    if the holder has more work."""
     bench = await Bench.start(dut)
     one, two = await bench.copy_channel(0, slice_cycles=100), await bench.copy_channel(1)
     copies = bench.copies(4, LASTING)
@@ -270,7 +273,7 @@ async def running_copy_completes(dut):
 
 @cocotb.test(**LIMIT)
 async def failed_acquire_moves_on(dut):
-    """COPY-7: a failed acquire hands over at once, however much of the slice is left."""
+    """COPY-7: a failed acquire switches at once, regardless of the remaining slice."""
     bench = await Bench.start(dut)
     one, two = await bench.channel(0, slice_cycles=LONG), await bench.channel(1)
     blocked = joined(nops(1), Pushbuffer().acquire(semaphore(3), 1), nops(2))
@@ -288,7 +291,7 @@ async def failed_acquire_moves_on(dut):
 
 @cocotb.test(**LIMIT)
 async def alone_past_the_slice(dut):
-    """COPY-8: while all others are blocked or empty, a channel goes on without a gap."""
+    """COPY-8: while all others are blocked or empty, a channel continues without a gap."""
     bench = await Bench.start(dut)
     one, two = await bench.channel(0, slice_cycles=10), await bench.channel(1)
     await bench.channel(2)
@@ -306,7 +309,8 @@ async def alone_past_the_slice(dut):
 
 @cocotb.test(**LIMIT)
 async def pipelined_copies_alone_past_the_slice(dut):
-    """COPY-8: a slice that is over while nobody else can proceed holds up no pipelined copy."""
+    """COPY-8: a slice that ends while no other channel can proceed does not delay pipelined
+    copies."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0, slice_cycles=20)
     copies = bench.copies(6, 700)
@@ -319,9 +323,9 @@ async def pipelined_copies_alone_past_the_slice(dut):
 
 @cocotb.test(**LIMIT)
 async def pipelined_copies_end_with_the_slice(dut):
-    """COPY-6: a stream of pipelined copies keeps no other channel from the engine once its slice is
-    over, whatever that one waits for it with: a copy, or an acquire before one, in a group, with a
-    time-out or alone."""
+    """COPY-6: a stream of pipelined copies does not keep another channel from the engine after its
+    slice, whether that channel waits with a copy, or with an acquire before one: in a group, with a
+    time-out, or alone."""
     bench = await Bench.start(dut)
     for acquired, units in ((None, 0), (0, 0), (0, 1000), (9, 0)):
         bench = await bench.again(counting=1)
@@ -343,7 +347,7 @@ async def pipelined_copies_end_with_the_slice(dut):
 
 @cocotb.test(**LIMIT)
 async def slices_of_no_time(dut):
-    """SLICE 0 counts as 1: channels that take turns so still acquire and copy."""
+    """SLICE 0 counts as 1: channels with such slices still acquire and copy in turn."""
     bench = await Bench.start(dut)
     channels = [await bench.copy_channel(i, slice_cycles=0) for i in range(2)]
     copies = bench.copies(6, 64)
@@ -361,16 +365,16 @@ async def slices_of_no_time(dut):
 
 @cocotb.test(**LIMIT)
 async def nothing_slips_in(dut):
-    """COPY-9: …decrement to 0, increment… of a channel with the floor, its commands fetched: a
-    lower channel's parked acquire never passes in between, at any memory latency, while the slice
-    lasts."""
+    """COPY-9: between decrement to 0 and increment by the holder of the floor, with its commands
+    fetched, a parked acquire of a lower channel never passes, for any memory latency, while the
+    slice lasts."""
     bench = await Bench.start(dut)
     for latency, slice_cycles in itertools.product((2, 9, 40), (60, 250, LONG)):
         bench = await bench.again(counting=1, read_latency=latency, write_latency=latency)
         low = await bench.copy_channel(0)
         high = await bench.copy_channel(1, slice_cycles=slice_cycles)
         copies = bench.copies(6, 512)
-        # The high channel first, so that it has the floor; the low one parks meanwhile.
+        # The high channel goes first, so that it has the floor; the low one parks meanwhile.
         await high.submit(joined(*(wrapped(2, 2, copy, 512) for copy in copies[:4])))
         await bench.until_semaphore(0, 1)
         await low.submit(joined(*(wrapped(1, 2, copy, 512) for copy in copies[4:])))
@@ -388,7 +392,7 @@ async def nothing_slips_in(dut):
 
 @cocotb.test(**LIMIT)
 async def atomic_decisions(dut):
-    """COPY-9: two channels pass one token on chip many times; it never is in both."""
+    """COPY-9: two channels pass an on-chip token many times; it is never in both."""
     bench = await Bench.start(dut)
     one, two = await bench.channel(0, slice_cycles=7), await bench.channel(1, slice_cycles=5)
     rounds = 40
@@ -408,7 +412,7 @@ async def atomic_decisions(dut):
 @cocotb.test(**LIMIT)
 async def parked_channels_cost_nothing(dut):
     """COPY-10: channels parked on chip read nothing and are not served; an update of one semaphore
-    wakes those that wait for it and no other."""
+    wakes only the channels that wait for it."""
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     channels = [await bench.channel(i) for i in range(built)]
@@ -438,7 +442,7 @@ async def parked_channels_cost_nothing(dut):
 
 @cocotb.test(**LIMIT)
 async def no_wake_up_is_lost(dut):
-    """COPY-10: releases by the CPU and by a copy engine in every cycle round a channel's
+    """COPY-10: no release by the CPU or by a copy engine is lost, in any cycle around a channel's
     parking."""
     bench = await Bench.start(dut)
     one, two = await bench.channel(0), await bench.copy_channel(1)
@@ -466,7 +470,7 @@ async def no_wake_up_is_lost(dut):
 @cocotb.test(**LIMIT)
 async def first_worked_example(dut):
     """The published order: copies complete as Mlow1, Mhigh1, Mhigh2, Mlow2, Mlow3; S takes the
-    values 0, 1, 0, 1, 0; the high slice expires during Mhigh1 and the high channel goes on."""
+    values 0, 1, 0, 1, 0; the high slice expires during Mhigh1, and the high channel continues."""
     bench = await Bench.start(dut, counting=1)
     low = await bench.copy_channel(0, slice_cycles=LONG)
     high = await bench.copy_channel(1, slice_cycles=100)
@@ -488,7 +492,7 @@ async def first_worked_example(dut):
     changes = await bench.events(Semaphore, index=0)
     assert [event.value for event in changes] == [1, 0, 1, 0]
     assert changes[0].cycle < dones[0].cycle
-    # Mhigh1 outlasts the slice; nothing of the low channel passes, and Mhigh2 is next.
+    # Mhigh1 lasts longer than the slice; no acquire of the low channel passes, and Mhigh2 is next.
     assert dones[1].cycle - starts[1].cycle > 100
     passed = await bench.events(Acquire, channel=0, passed=True)
     assert len(passed) == 3
@@ -519,8 +523,8 @@ async def second_worked_example(dut):
 
 @cocotb.test(**LIMIT)
 async def later_high_copy_overtakes_waiting_low_one(dut):
-    """COPY-13, third worked example: X waits in a low channel, the engine is busy with another
-    channel's low copy; Y arrives in a high channel; Y runs before X."""
+    """COPY-13, third worked example: X waits in a low channel, as the engine is busy with another
+    channel's low copy; Y arrives in a high channel and runs before X."""
     bench = await Bench.start(dut)
     for counting in (1, 0):
         bench = await bench.again(counting=counting)
@@ -541,7 +545,7 @@ async def later_high_copy_overtakes_waiting_low_one(dut):
 
 @cocotb.test(**LIMIT)
 async def pipelined_copies_end_in_order(dut):
-    """COPY-1: pipelined copies of one channel start behind each other and end in order."""
+    """COPY-1: pipelined copies of one channel overlap and end in order."""
     bench = await Bench.start(dut)
     channel = await bench.copy_channel(0)
     copies = bench.copies(5, 700)
@@ -560,8 +564,8 @@ async def pipelined_copies_end_in_order(dut):
 
 @cocotb.test(**LIMIT)
 async def acquires_of_other_kinds(dut):
-    """COPY-13 for acquires that are no group: another value, another width, a semaphore that is
-    not counting: decided only with an engine idle."""
+    """COPY-13 for acquires that are not part of a group (another value, another width, a semaphore
+    that is not counting): they are evaluated only while an engine is idle."""
     bench = await Bench.start(dut)
     busy, waiting = await bench.copy_channel(0), await bench.copy_channel(1)
     for operation, payload, value in (

@@ -25,19 +25,19 @@ LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 
 
 def check_priorities(events: list[Event], levels: dict[int, int], most: int) -> int:
-    """Check COPY-13 on a trace; `levels`: priority of each channel, 1 … `most`.
+    """Check COPY-13 on a trace. `levels` : priority of each channel, 1 … `most`.
 
-    When the last acquire of a copy passes, and when the copy starts, no copy of higher priority
-    is counted; and no other copy starts on its engine between the two, unless a higher one was
-    counted since: then the acquires are decided anew when the copy starts. A semaphore that is
-    written in the same cycle counts as written later. Returns the number of copies.
+    When the last acquire of a copy passes, and when the copy starts, no copy of higher priority is
+    counted. No other copy starts on its engine in between, unless a higher one was counted
+    meanwhile: then the acquires are evaluated again when the copy starts. A write of a semaphore in
+    the same cycle counts as later. Returns the number of copies.
     """
     counted = dict.fromkeys(range(2, most + 1), 0)
     passes = dict.fromkeys(levels, 0)
-    # Engines that others have started on since the last acquire passed.
+    # Engines on which others have started since the last acquire passed.
     waiting: dict[int, list[int]] = {}
     copies = 0
-    # Within a cycle: decisions and starts see the semaphores before that cycle's writes.
+    # Within a cycle, evaluations and starts see the semaphores before that cycle's writes.
     rank = {Acquire: 0, Start: 1, Semaphore: 2}
     relevant = [event for event in events if type(event) in rank]
     for event in sorted(relevant, key=lambda e: (e.cycle, rank[type(e)])):
@@ -65,7 +65,7 @@ def check_priorities(events: list[Event], levels: dict[int, int], most: int) -> 
 
 
 def check_counts(events: list[Event]) -> None:
-    """Every count goes up and down by 1 and ends at 0."""
+    """Check that every count changes by 1 and ends at 0."""
     written = [event for event in events if isinstance(event, Semaphore)]
     for index in sorted({event.index for event in written}):
         values = [event.value for event in written if event.index == index]
@@ -106,43 +106,43 @@ async def random_group(dut, most: int, slices: tuple[int, ...]) -> None:
 
 @cocotb.test(**LIMIT)
 async def two_priorities(dut):
-    """P = 2, random arrival, several channels per priority."""
+    """COPY-13 holds for P = 2, with random arrival and several channels per priority."""
     await random_group(dut, 2, (LONG, 400))
 
 
 @cocotb.test(**LIMIT)
 async def three_priorities(dut):
-    """P = 3: groups of two acquires."""
+    """COPY-13 holds for P = 3, with groups of two acquires."""
     await random_group(dut, 3, (LONG, 400))
 
 
 @cocotb.test(**LIMIT)
 async def four_priorities(dut):
-    """P = 4: groups of three acquires."""
+    """COPY-13 holds for P = 4, with groups of three acquires."""
     await random_group(dut, 4, (LONG, 400))
 
 
 @cocotb.test(**LIMIT)
 async def eight_priorities(dut):
-    """P = 8, one channel each."""
+    """COPY-13 holds for P = 8, with one channel each."""
     await random_group(dut, 8, (LONG,))
 
 
 @cocotb.test(**LIMIT)
 async def short_slices(dut):
-    """The same with slices so short that channels are let go all the time."""
+    """The same with slices so short that channels are left all the time."""
     await random_group(dut, 3, (1, 5, 20, 60))
 
 
 def counted_first(level: int, levels: int, copy: Copy) -> Pushbuffer:
-    """A lasting copy, counted before it waits."""
+    """A long copy that is counted before it waits."""
     return wrapped(level, levels, copy, LASTING, count_first=True)
 
 
 @cocotb.test(**LIMIT)
 async def every_level_overtakes(dut):
-    """Third worked example between any two levels, when copies are counted before they wait: X
-    waits in a channel of a lower level, Y arrives in one of a higher level and runs before X."""
+    """Third worked example between any two levels, if copies are counted before they wait: X waits
+    in a channel of a lower level, Y arrives in one of a higher level and runs before X."""
     most = 4
     bench = await Bench.start(dut, counting=most - 1)
     engines = await bench.control.read("COPY_ENGINES")
@@ -164,10 +164,10 @@ async def every_level_overtakes(dut):
 
 @cocotb.test(**LIMIT)
 async def channels_are_alike(dut):
-    """COPY-21: the machine knows no priorities. Whichever channels are the low and the high ones,
-    all set up alike, the same commands have the same effects in the same cycles: with priorities;
-    with the same copies and nothing around them, which start in the order in which they came; and
-    with several copies in each channel, whose slices end again and again."""
+    """COPY-21: the machine has no notion of priority. If any channels, all set up alike, take the
+    roles of low and high ones, the same commands have the same effects in the same cycles: with
+    priorities; with bare copies, which start in order of arrival; and with several copies per
+    channel, whose slices end repeatedly."""
     bench = await Bench.start(dut)
     engines = await bench.control.read("COPY_ENGINES")
     low, late = [1] * (engines + 1), [engines, engines + 1, engines + 2]
@@ -181,8 +181,8 @@ async def channels_are_alike(dut):
 async def starts(
     bench: Bench, levels: list[int], count: int, size: int, slice_cycles: int = 400
 ) -> list[int | None]:
-    """Roles in the order in which `effects` starts their copies, once all engines are busy. Each
-    channel has each role once, and all effects are the same."""
+    """Roles in the order in which `effects` starts their copies once all engines are busy. Each
+    channel takes each role once, always with the same effects."""
     built = await bench.control.read("CHANNELS")
     anyhow, found = bench.numbers.sample(range(built), built), []
     for turn in some(range(built), 4):
@@ -199,9 +199,9 @@ async def starts(
 async def effects(
     bench: Bench, channels: list[RawChannel], levels: list[int], count: int, size: int
 ) -> list[tuple[int, type[Event], int | None, int]]:
-    """Copies, `count` in each channel, behind each of every other channel methods that outlast some
-    copies of others; the channels come one after the other. All that the trace tells of them, with
-    roles for channels: (cycle since the start, kind, role, value)."""
+    """Submit `count` copies per channel, followed in every other channel by methods that last
+    longer than some copies; channels begin one after another. Returns their whole trace, with roles
+    instead of channels: (cycle since the start, kind, role, value)."""
     copies = bench.copies(count * len(levels), size)
     for role, (channel, level) in enumerate(zip(channels, levels, strict=True)):
         own = copies[count * role :][:count]
@@ -229,7 +229,7 @@ async def effects(
 
 @cocotb.test(**LIMIT)
 async def engines_overlap(dut):
-    """COPY-11: copies of different channels run at the same time on several engines, those of one
+    """COPY-11: copies of different channels run concurrently on several engines, those of one
     channel one after another."""
     bench = await Bench.start(dut)
     engines = await bench.control.read("COPY_ENGINES")
@@ -263,8 +263,8 @@ async def engines_overlap(dut):
 
 @cocotb.test(**LIMIT)
 async def reservation_is_kept(dut):
-    """COPY-13: between a low acquire's passing and its copy's start, no other copy takes the
-    engine, though another channel has the floor by then and could."""
+    """COPY-13: between the passing of a low acquire and the start of its copy, no other copy takes
+    the engine, even if another channel has the floor and could."""
     bench = await Bench.start(dut, counting=1)
     one, two = await bench.copy_channel(0, slice_cycles=600), await bench.copy_channel(1)
     engines = await bench.control.read("COPY_ENGINES")
@@ -287,7 +287,7 @@ async def reservation_is_kept(dut):
 
 @cocotb.test(**LIMIT)
 async def own_change_keeps_the_reservation(dut):
-    """COPY-13: the same when the channel changes the semaphore that it has acquired."""
+    """COPY-13: the same if the channel changes the semaphore that it has acquired."""
     bench = await Bench.start(dut, counting=1)
     one, two = await bench.copy_channel(0, slice_cycles=100), await bench.copy_channel(1)
     mine, *others = bench.copies(5, 512)
@@ -307,9 +307,9 @@ async def own_change_keeps_the_reservation(dut):
 
 @cocotb.test(**LIMIT)
 async def reservation_ends_when_a_higher_copy_is_counted(dut):
-    """COPY-13: a low channel has passed its acquire, but is let go before it comes to its copy,
-    since its slice is over or the rest is still being fetched. A high copy that is counted then
-    starts at once on the engine that was reserved; the low one is decided anew and follows it."""
+    """COPY-13: a low channel has passed its acquire, but is left before its copy, because its slice
+    is over or the rest is still being fetched. A high copy counted at that time starts at once on
+    the reserved engine; the low acquire is evaluated again, and its copy follows."""
     bench = await Bench.start(dut)
     engines = await bench.control.read("COPY_ENGINES")
     for fetched in (True, False):
@@ -324,7 +324,7 @@ async def reservation_ends_when_a_higher_copy_is_counted(dut):
         for channel in busy:
             await channel.submit(Pushbuffer().copy(*bench.copies(1, 4 * LASTING)[0], 4 * LASTING))
         await until_started(bench, len(busy))
-        # The low channel lets the high one go when its own acquire has passed.
+        # The low channel releases the high one after its own acquire has passed.
         first = Pushbuffer().acquire(semaphore(0), 0).release(semaphore(7), 1)
         last = Pushbuffer().copy(*bench.copies(1)[0], 1024)
         if fetched:
@@ -337,7 +337,7 @@ async def reservation_ends_when_a_higher_copy_is_counted(dut):
         (passed,) = await bench.events(Acquire, channel=0, passed=True)
         counted, uncounted = await bench.events(Semaphore, index=0)
         (above,), (below,) = [await bench.events(Start, channel=i) for i in (1, 0)]
-        # Of the low copy; before it, the channel has not come to its launch.
+        # Method of the low copy, before which the channel has not reached its launch.
         setting = (await bench.events(Method, channel=0, offset=int(CeMethod.LINE_LENGTH_IN)))[-1]
         ended = [event.cycle for event in await bench.events(Done) if event.channel > 1]
         gap = above.cycle - counted.cycle
@@ -350,8 +350,8 @@ async def reservation_ends_when_a_higher_copy_is_counted(dut):
 
 @cocotb.test(**LIMIT)
 async def reservation_outlasts_fetching(dut):
-    """COPY-13: the same while a channel between acquire and copy has nothing to execute, since the
-    rest of it is still being fetched."""
+    """COPY-13: the same while the channel has nothing to execute between acquire and copy, because
+    the rest is still being fetched."""
     bench = await Bench.start(dut, counting=1, read_latency=200)
     one, two = await bench.copy_channel(0), await bench.copy_channel(1)
     mine, *others = bench.copies(5, 512)
@@ -372,8 +372,8 @@ async def reservation_outlasts_fetching(dut):
 
 @cocotb.test(**LIMIT)
 async def reservation_ends_with_its_channel(dut):
-    """An acquire that no copy follows: another channel's copies start, at whatever moment of its
-    last methods the slice ends."""
+    """After an acquire without a following copy, other channels' copies start, whenever the slice
+    ends during its last methods."""
     bench = await Bench.start(dut, counting=1)
     one, two = await bench.copy_channel(0, slice_cycles=40), await bench.copy_channel(1)
     copies = bench.copies(24, 64)
@@ -397,8 +397,8 @@ async def until_acquired(bench: Bench, channel: RawChannel) -> None:
 
 @cocotb.test(**LIMIT)
 async def high_copy_overtakes_many(dut):
-    """The bound of page 10: with a saturated low channel a high copy waits for at most the copies
-    that run when it arrives, then starts within a fixed number of cycles."""
+    """The bound of page 10: with a saturated low channel, a high copy waits only for the copies
+    running when it arrives, then starts within a fixed number of cycles."""
     bench = await Bench.start(dut, counting=1)
     engines = await bench.control.read("COPY_ENGINES")
     lows = [await bench.copy_channel(i) for i in range(2)]
@@ -428,8 +428,8 @@ async def high_copy_overtakes_many(dut):
 
 @cocotb.test(**LIMIT)
 async def slice_ends_between_acquire_and_copy(dut):
-    """COPY-13: a low channel's slice is over in any cycle from its acquire to its copy, and a high
-    channel's copy comes up: it starts before that acquire or after that copy."""
+    """COPY-13: if a low channel's slice ends in any cycle from its acquire to its copy while a high
+    channel has a copy, that copy starts before the acquire or after the low copy."""
     bench = await Bench.start(dut)
     firsts = set()
     for slice_cycles in some(range(20, 80), 7):
@@ -448,9 +448,9 @@ async def slice_ends_between_acquire_and_copy(dut):
 
 @cocotb.test(**LIMIT)
 async def not_decided_while_the_holder_can_proceed(dut):
-    """COPY-9: a lower channel's acquire comes up in any cycle round the end of the copy of the
-    holder of the floor, which then increments: none passes between the two, with an engine to be
-    had or without need of one."""
+    """COPY-9: a lower channel's acquire is evaluated in any cycle around the end of a copy of the
+    floor's holder, which then increments: none passes in between, with an engine available or
+    without needing one."""
     bench = await Bench.start(dut)
     for counting, needs_engine in ((1, True), (0, True), (0, False)):
         parked, passed_before = 0, 0
@@ -459,7 +459,7 @@ async def not_decided_while_the_holder_can_proceed(dut):
             high = await bench.copy_channel(1)
             low = await (bench.copy_channel if needs_engine else bench.channel)(0)
             first, second = bench.copies(2, 16)
-            # So that the engine's TLB knows the page.
+            # The engine's TLB then contains the page.
             await high.submit(Pushbuffer().copy(*first, 16))
             await bench.until_idle(high)
             add = Pushbuffer().add(semaphore(0), 1)
@@ -474,8 +474,8 @@ async def not_decided_while_the_holder_can_proceed(dut):
             (counted,) = (e.cycle for e in await bench.events(Semaphore, index=0, value=1))
             passes = await bench.events(Acquire, channel=0, passed=True)
             moments = [event.cycle for event in passes[1:]]
-            # The channel is let go in the cycle after; the unit's answer to what was asked before
-            # comes three cycles later.
+            # The channel is left one cycle later; the unit's answer to an earlier request comes
+            # three cycles after that.
             last = ended + 1 if counting else ended + 4
             assert not [cycle for cycle in moments if cycle > last], (number, ended, moments)
             passed_before += bool(moments)

@@ -33,7 +33,7 @@ IS_QUEUE = {"is_queue": 1, "queue_size": 16}
 
 
 def append(task: Task, start: int, count: int) -> Pushbuffer:
-    """Entries of a queue; none: it is closed."""
+    """Append entries to a queue; without any, close it."""
     span = start | count << 24
     return (
         Pushbuffer()
@@ -51,14 +51,14 @@ def decrement(task: Task) -> Pushbuffer:
 
 
 def behind(task: Task, action: str) -> dict[str, int]:
-    """Fields of a task at whose end something is done to another."""
+    """Fields of a task that acts on another task at its end."""
     return {"more": task.record_at >> 8 << 480 | 1 << 512 | ACTION[action] << 513}
 
 
 @cocotb.test(**LIMIT)
 async def queue_fed_by_another_channel(dut: Any) -> None:
-    """One channel launches a queue and waits for its end; another one of the same space appends and
-    closes. The kernel's results are right (ASID-26)."""
+    """One channel launches a queue and waits for its end; another channel of the same space appends
+    and closes. The kernel's results are correct (ASID-26)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0, 1)
@@ -85,7 +85,7 @@ async def queue_fed_by_another_channel(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def refused_appends(dut: Any) -> None:
-    """INCREMENT_PUT that cannot be halts its own channel alone, says why and can be skipped."""
+    """An illegal INCREMENT_PUT halts only its own channel, tells the reason and can be skipped."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0, 1)
@@ -111,8 +111,8 @@ async def refused_appends(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def tasks_feed_queues(dut: Any) -> None:
-    """The end of a task appends an entry to a queue, or counts a dependence counter down; a task
-    with several of them before it starts after the last one (HOST-10)."""
+    """The end of a task appends an entry to a queue, or decrements a dependence counter; a task
+    with several predecessors starts after the last one (HOST-10)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0)
@@ -139,7 +139,7 @@ async def tasks_feed_queues(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def slots_of_a_context(dut: Any) -> None:
-    """SET_CWD_SLOT_COUNT bounds how many tasks of the context are in slots (HOST-9)."""
+    """SET_CWD_SLOT_COUNT limits the number of tasks of the context in slots (HOST-9)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench)
     space = await computer.space(1, 0)
@@ -157,8 +157,8 @@ async def slots_of_a_context(dut: Any) -> None:
 
 @cocotb.test(**LIMIT)
 async def owner_is_switched_off(dut: Any) -> None:
-    """A queue is closed when the channel that launched it is switched off, and then complete: a
-    task behind it runs, and no wait of others hangs (ASID-26, HOST-10)."""
+    """A queue is closed when the channel that launched it is disabled, and then completes: the task
+    after it runs, and no wait of other channels hangs (ASID-26, HOST-10)."""
     bench = await Bench.start(dut)
     computer = await Computer.start(bench, 2)
     one, two = await computer.space(1, 0), await computer.space(2, 1, context=1)

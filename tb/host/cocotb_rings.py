@@ -27,14 +27,15 @@ def control_entry(opcode: int, operand: int = 0) -> int:
 
 
 async def executed(bench: Bench, channel: int = 0) -> list[int]:
-    """Data of the NOPs that a channel has executed."""
+    """Data of the NOPs executed by a channel."""
     found = await bench.events(Method, channel=channel, offset=int(HostMethod.NOP))
     return [event.data for event in found]
 
 
 @cocotb.test(**LIMIT)
 async def ring_wraps(dut):
-    """Entries in order, many times round a ring; GP_PUT and GP_GET in registers and USERD."""
+    """Entries are executed in order, many times around a ring, with GP_PUT and GP_GET in registers
+    and USERD."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, limit2=3)
     first = 0
@@ -52,7 +53,7 @@ async def ring_wraps(dut):
 
 @cocotb.test(**LIMIT)
 async def smallest_ring(dut):
-    """A ring of two entries, one of which is always empty."""
+    """A ring of two entries works, one of which is always empty."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, limit2=1)
     for number in range(5):
@@ -64,7 +65,7 @@ async def smallest_ring(dut):
 @cocotb.test(**LIMIT)
 async def get_advances_when_an_entry_starts(dut):
     """GP_GET passes an entry when its processing starts, not when it ends; USERD has it after the
-    write-back period though the channel is busy."""
+    write-back period even if the channel is busy."""
     bench = await Bench.start(dut)
     await bench.control.write("WRITEBACK", 200)
     channel = await bench.channel(0)
@@ -85,7 +86,7 @@ async def get_advances_when_an_entry_starts(dut):
 
 @cocotb.test(**LIMIT)
 async def sync_waits_for_earlier_segments(dut):
-    """SYNC = WAIT: a segment that an earlier one writes is fetched after it was written."""
+    """SYNC = WAIT: a segment written by an earlier one is fetched after the write."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     for number in range(4):
@@ -100,7 +101,7 @@ async def sync_waits_for_earlier_segments(dut):
 
 @cocotb.test(**LIMIT)
 async def sync_waits_for_the_cpu(dut):
-    """A SYNC segment behind a blocked one is not fetched: the CPU may still change it."""
+    """A SYNC segment after a blocked one is not fetched, so that the CPU may still change it."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     target = channel.place(nops(99).dwords)
@@ -117,8 +118,8 @@ async def sync_waits_for_the_cpu(dut):
 
 @cocotb.test(**LIMIT)
 async def control_entries(dut):
-    """LENGTH = 0: NOP passes, whatever its operand; other opcodes are GPENTRY errors, dropped by
-    clearing them; entries behind are executed."""
+    """LENGTH = 0: NOP passes with any operand; other opcodes are GPENTRY errors, dropped by
+    clearing; later entries are executed."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     channel.push(control_entry(0))
@@ -146,8 +147,8 @@ async def control_entries(dut):
 
 @cocotb.test(**LIMIT)
 async def marks_among_reads(dut):
-    """Control entries of all channels at once, on slow memory: what needs no read waits in line
-    with the reads, and none is lost."""
+    """Control entries of all channels at once, on slow memory: entries that need no read keep their
+    order among the reads, and none is lost."""
     bench = await Bench.start(dut)
     built = await bench.control.read("CHANNELS")
     for latency in (150, 40):
@@ -168,7 +169,7 @@ async def marks_among_reads(dut):
 
 @cocotb.test(**LIMIT)
 async def entry_flags(dut):
-    """FETCH, PRIV and LEVEL of an entry, and bit 1, change nothing for a channel of one device."""
+    """FETCH, PRIV and LEVEL of an entry, and bit 1, have no effect for a channel of one device."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     for number, flag in enumerate((0, 1 << 0, 1 << 40, 1 << 41, 1 << 0 | 1 << 40 | 1 << 41)):
@@ -181,7 +182,7 @@ async def entry_flags(dut):
 
 @cocotb.test(**LIMIT)
 async def pointer_past_the_ring(dut):
-    """GP_PUT at or past the size is GPPTR; it changes nothing, and a good one goes on."""
+    """GP_PUT at or beyond the size is GPPTR; it changes nothing, and a legal one continues."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, limit2=4)
     done = 0
@@ -202,7 +203,8 @@ async def pointer_past_the_ring(dut):
 
 @cocotb.test(**LIMIT)
 async def segment_past_the_address_space(dut):
-    """A segment past 40 bits is GPENTRY and dropped; one that just fits is fetched (and faults)."""
+    """A segment beyond 40 bits is GPENTRY and dropped; one that just fits is fetched (and
+    faults)."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     top = (1 << 38) - 1
@@ -224,7 +226,8 @@ async def segment_past_the_address_space(dut):
 
 @cocotb.test(**LIMIT)
 async def segments_anywhere(dut):
-    """Segments of every alignment and many lengths, across 4 KiB boundaries, back to back."""
+    """Segments of every alignment and many lengths, across 4 KiB boundaries, are executed back to
+    back."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0, limit2=6)
     page = 0x80_0000
@@ -238,7 +241,7 @@ async def segments_anywhere(dut):
             first += count
         await channel.kick()
         await bench.until_idle(channel)
-    # One that covers two whole pages.
+    # A segment that covers two whole pages.
     channel.segment(nops(first, 1100), at=page + 0x1FF4)
     await channel.kick()
     await bench.until_idle(channel)
@@ -247,7 +250,7 @@ async def segments_anywhere(dut):
 
 @cocotb.test(**LIMIT)
 async def doorbell_with_invalid_handle(dut):
-    """A channel that was not built, or another runlist, is ignored silently."""
+    """A doorbell of an unbuilt channel, or of another runlist, is ignored silently."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     built = await bench.control.read("CHANNELS")
@@ -269,7 +272,7 @@ async def doorbell_with_invalid_handle(dut):
 
 @cocotb.test(**LIMIT)
 async def doorbells_in_a_row(dut):
-    """Every GP_PUT is seen that a doorbell follows, however close doorbells are."""
+    """Every GP_PUT followed by a doorbell is seen, however close doorbells are."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     for number in range(60):
@@ -281,9 +284,8 @@ async def doorbells_in_a_row(dut):
 
 @cocotb.test(**LIMIT)
 async def fetch_errors(dut):
-    """USERD, ring or segment unmapped or refused by the bus: GPFIFO error; others go on. What is
-    left of a bad segment is dropped, and with it a method group that was open: the next entry
-    follows."""
+    """USERD, ring or segment unmapped or refused by the bus is a GPFIFO error; others continue. The
+    rest of a bad segment is dropped, with an open method group; the next entry follows."""
     bench = await Bench.start(dut)
     last = await bench.control.read("CHANNELS") - 1
     channel, other = await bench.channel(0), await bench.channel(last) if last else None
@@ -315,8 +317,8 @@ async def fetch_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def lost_entries_end_the_group(dut):
-    """A ring entry that cannot be read may hold the rest of an open method group: what follows it
-    is not taken for that."""
+    """A ring entry that cannot be read may contain the rest of an open method group: later entries
+    are not mistaken for it."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     group = Pushbuffer().non_inc(0, HostMethod.NOP, 1, 2, 3)
@@ -342,8 +344,8 @@ async def lost_entries_end_the_group(dut):
 
 @cocotb.test(**LIMIT)
 async def ring_and_userd_errors(dut):
-    """An unmapped ring or USERD halts the channel, the latter as soon as GP_GET is written to it;
-    set up anew it works."""
+    """An unmapped ring or USERD halts the channel, the latter when GP_GET is written to it; after a
+    new setup it works."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     for name, size in (("GP_BASE", 1 << 12), ("USERD", 1 << 12)):
@@ -371,8 +373,8 @@ async def ring_and_userd_errors(dut):
 
 @cocotb.test(**LIMIT)
 async def switching_off_and_on(dut):
-    """A channel that is off ignores its doorbell; switched on again it starts from an empty ring,
-    with nothing left of a group, an object or an acquire that it had begun."""
+    """A disabled channel ignores its doorbell; enabled again, it starts from an empty ring, without
+    any remaining group, object or acquire."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     group = Pushbuffer().acquire(semaphore(1), 1).raw(1 << 29 | 5 << 16 | 0x08 >> 2, 1)
@@ -397,8 +399,8 @@ async def switching_off_and_on(dut):
 
 @cocotb.test(**LIMIT)
 async def switched_off_channel_leaves_memory_alone(dut):
-    """STATUS.ACTIVE tells while a channel that is off still reads or writes memory; when it is 0
-    nothing comes any more: no GP_GET, no REF, no copy, no semaphore."""
+    """STATUS.ACTIVE is 1 while a disabled channel still accesses memory; once it is 0, nothing
+    follows: no GP_GET, no REF, no copy, no semaphore."""
     bench = await Bench.start(dut, read_latency=300, write_latency=300)
     await bench.control.write("WRITEBACK", 4000)
     (dst, src), fence = bench.copies(1, 4096)[0], bench.allocate(16)

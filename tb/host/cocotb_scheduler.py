@@ -1,5 +1,5 @@
-"""The scheduler alone (COPY-5 … COPY-9, COPY-13): every cycle as its model; guests, slices and
-patience one by one."""
+"""The scheduler alone (COPY-5 … COPY-9, COPY-13): every cycle against its model; guests, slices and
+patience individually."""
 
 import os
 from dataclasses import replace
@@ -33,14 +33,15 @@ SEVERAL = {**LIMIT, "skip": CHANNELS < 4}
 
 
 class Bench:
-    """Drives the scheduler as the pipeline does, and compares every cycle with the model.
+    """Testbench that drives the scheduler as the pipeline does, and compares every cycle with the
+    model.
 
     Members
     -------
-    ready, copying, keeping, wanting : channels, from the next `step` on.
+    ready, copying, keeping, wanting : sets of channels, effective from the next `step`.
     stamps, slices : of every channel.
-    served : who is served in the next `step`.
-    first : in that cycle its service begins, or its context is changed; it executes nothing.
+    served : the channel served in the next `step`, or None.
+    first : its service begins in that cycle, or its context is changed; it executes nothing.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -79,7 +80,7 @@ class Bench:
         )
 
     def _drive(self, now: Inputs) -> None:
-        """Payload without its strobe is anything."""
+        """Payload without its strobe is random."""
         dut, numbers = self.dut, self.numbers
         for name in ("ready", "copying", "keeping", "wanting"):
             getattr(dut, name).value = sum(1 << channel for channel in getattr(now, name))
@@ -108,9 +109,11 @@ class Bench:
     ) -> Outputs:
         """One cycle.
 
-        take : the target, if there is one and nobody is served.
+        Parameters
+        ----------
+        take : serve the target, if there is one and no channel is being served.
         stop : the service ends with this cycle.
-        edit : that channel's context is changed in the next cycle, without a service.
+        edit : channel whose context is changed in the next cycle, without a service.
         """
         now = self._inputs(**strobes)
         expected = self.model.show(now)
@@ -132,12 +135,12 @@ class Bench:
         return shown
 
     async def steps(self, cycles: int) -> list[Outputs]:
-        """Cycles without any event."""
+        """Cycles without events."""
         return [await self.step() for _ in range(cycles)]
 
     async def serve(self, channel: int, **strobes: bool) -> Outputs:
-        """Let go who is served, and take `channel`, which must be next. Returns what its first
-        cycle shows."""
+        """Leave the served channel and serve `channel`, which must be next. Returns the outputs of
+        its first cycle."""
         if self.served is not None:
             await self.step(stop=True, **strobes)
         for _ in range(4 * KNOWN):
@@ -148,29 +151,29 @@ class Bench:
         raise AssertionError(f"channel {channel} is not served")
 
     async def holder(self, *others: int) -> None:
-        """From now on channel 0 has the floor, with a fresh slice, and is served; it and `others`
-        can proceed."""
+        """Let channel 0 have the floor, with a new slice, and be served; it and `others` can
+        proceed."""
         self.served, self.ready, self.copying = None, set(), set()
-        await self.steps(KNOWN)  # until nobody is chosen
+        await self.steps(KNOWN)  # until no channel is chosen
         self.ready = {0, *others}
         await self.serve(0)
 
     async def guest(self, *others: int) -> None:
-        """From now on channel 0 has the floor and a copy under way, and cannot proceed; 1 is its
-        guest, and it and `others` can."""
+        """Let channel 0 have the floor and a copy in flight, and be unable to proceed; channel 1 is
+        its guest, and it and `others` can proceed."""
         await self.holder()
         self.copying, self.ready = {0}, {1, *others}
         await self.serve(1)
 
     async def leaves(self, cycles: int) -> int | None:
-        """How many cycles of `cycles` pass before the one that shows `leave`, if one does."""
+        """Number of cycles before `leave`, within `cycles` cycles; None if it does not come."""
         shown = [one.leave for one in await self.steps(cycles)]
         return shown.index(True) if any(shown) else None
 
 
 @cocotb.test(**SEVERAL)
 async def guests_go_when_the_holder_is_back(dut):
-    """Rule 4: a guest goes on until the holder can proceed, within its slice; then it lets go in
+    """Rule 4: a guest continues until the holder can proceed within its slice; then it leaves in
     the next cycle, and the holder is the target."""
     bench = await Bench.start(dut)
     for copying in ({0}, set[int]()):
@@ -184,9 +187,9 @@ async def guests_go_when_the_holder_is_back(dut):
 
 @cocotb.test(**SEVERAL)
 async def guests_go_when_the_floor_is_free(dut):
-    """Rule 5: a guest goes on when the holder's slice is over, until its copy has ended; then it
-    lets go in the next cycle, even if only itself can take the floor, and does. Not while the slice
-    lasts."""
+    """Rule 5: a guest continues after the end of the holder's slice until the holder's copy has
+    ended; then it leaves in the next cycle, even if only itself can take the floor, and does so. It
+    does not leave while the slice lasts."""
     bench = await Bench.start(dut)
     bench.slices[0] = 30
     await bench.guest()
@@ -205,8 +208,8 @@ async def guests_go_when_the_floor_is_free(dut):
 
 @cocotb.test(**SEVERAL)
 async def guests_have_slices(dut):
-    """Rule 5: a guest's slice lasts as long as it was set, and longer while no other can proceed;
-    each service has a fresh one."""
+    """Rule 5: a guest's slice lasts for the set time, and longer while no other can proceed; each
+    service has a new one."""
     bench = await Bench.start(dut)
     for length in SLICES:
         bench.slices[1] = length
@@ -224,7 +227,7 @@ async def guests_have_slices(dut):
 
 @cocotb.test(**SEVERAL)
 async def guests_yield_their_own_slice(dut):
-    """Who yields as a guest loses its own slice and not the holder's, and the other way round."""
+    """A guest that yields loses its own slice and not the holder's, and vice versa."""
     bench = await Bench.start(dut)
     await bench.guest(2)
     await bench.steps(4)
@@ -244,8 +247,8 @@ async def guests_yield_their_own_slice(dut):
 
 @cocotb.test(**SEVERAL)
 async def slices_of_the_holder(dut):
-    """COPY-5, COPY-8: the holder's slice lasts as long as it was set; while no other can proceed it
-    is followed, a cycle later, by another that lasts as long."""
+    """COPY-5, COPY-8: the holder's slice lasts for the set time; while no other can proceed it is
+    followed, one cycle later, by another of the same length."""
     bench = await Bench.start(dut)
     for length in (*SLICES, LONG):
         bench.slices[0] = length
@@ -263,8 +266,8 @@ async def slices_of_the_holder(dut):
 
 @cocotb.test(**SEVERAL)
 async def slices_leave_nothing_behind(dut):
-    """COPY-5: a service that ends at any moment of its slice, by itself, makes the next channel's
-    slice no shorter, with the floor or as guests."""
+    """COPY-5: a service that ends by itself at any time of its slice does not shorten the next
+    channel's slice, with the floor or as a guest."""
     bench = await Bench.start(dut)
     bench.slices[:4] = [10, 10, 20, 20]
     for before in range(14):
@@ -285,8 +288,8 @@ async def slices_leave_nothing_behind(dut):
 
 @cocotb.test(**SEVERAL)
 async def patience(dut):
-    """Rule 4: who has reserved an engine stays longer than it may, for at most 127 cycles from when
-    it had to go, however long it was served before; nobody else stays."""
+    """Rule 4: a channel with a reserved engine stays longer, for at most 127 cycles after it had to
+    leave, regardless of the time served before; no other channel stays."""
     bench = await Bench.start(dut)
     for before in (0, 10, 300):
         for keeping in (set[int](), {1}):
@@ -303,8 +306,8 @@ async def patience(dut):
 
 @cocotb.test(**LIMIT)
 async def as_the_model(dut):
-    """Random channels, copies, slices and services, every cycle as the model; until every rule has
-    decided something many times."""
+    """Random channels, copies, slices and services behave as the model in every cycle, until each
+    rule has decided many times."""
     bench = await Bench.start(dut)
     rules = ["slice anew", "holder again"]
     if CHANNELS > 1:
@@ -318,8 +321,8 @@ async def as_the_model(dut):
 
 
 async def some_time(bench: Bench, *, lasting: bool) -> None:
-    """Some hundred cycles with some manner of behaviour. `lasting` : little changes, and services
-    with a reserved engine do not end by themselves."""
+    """Some hundred cycles of random behaviour. `lasting` : few changes, and services with a
+    reserved engine do not end by themselves."""
     numbers = bench.numbers
     channels = numbers.sample(range(CHANNELS), min(CHANNELS, numbers.choice((1, 2, 3, CHANNELS))))
     changes, ends = numbers.choice((0.01, 0.1, 0.5)), numbers.choice((0.0, 0.002, 0.05, 0.3))
@@ -351,8 +354,8 @@ async def some_time(bench: Bench, *, lasting: bool) -> None:
 
 
 async def some_cycle(bench: Bench, act: str, ends: bool, obeys: float) -> None:
-    """One cycle, in which the served channel does something, or its service ends; `obeys` : how
-    likely that is when it has to let go."""
+    """One cycle in which the served channel acts, or its service ends. `obeys` : probability that
+    it ends when the channel has to leave."""
     numbers, served = bench.numbers, bench.served
     if served is None:
         edit = numbers.choice((*[None] * 20, *range(CHANNELS)))

@@ -24,7 +24,7 @@ BATCH = 30
 
 
 def corners(bits: int) -> list[tuple[int, int]]:
-    """(memory value, payload) pairs round every wrap."""
+    """(memory value, payload) pairs around every wrap."""
     top, half = (1 << bits) - 1, 1 << bits - 1
     return [
         (0, 0),
@@ -47,7 +47,7 @@ def corners(bits: int) -> list[tuple[int, int]]:
 
 
 def reductions() -> list[tuple[Reduction, int, bool, int, int]]:
-    """(reduction, bits, unsigned, value, payload) of all that are defined."""
+    """(reduction, bits, unsigned, value, payload) of all defined reductions."""
     cases = []
     for reduction, (bits, unsigned) in itertools.product(Reduction, FORMS):
         for value, payload in corners(bits):
@@ -60,7 +60,7 @@ def reductions() -> list[tuple[Reduction, int, bool, int, int]]:
 
 
 async def submit_batches(bench: Bench, channel: RawChannel, parts: list[Pushbuffer]) -> None:
-    """Execute many small pushbuffers, `BATCH` to a segment, from one piece of memory."""
+    """Execute many small pushbuffers, `BATCH` per segment, from the same memory."""
     room = channel.place([0] * 12 * BATCH * 2)
     for first in range(0, len(parts), BATCH):
         dwords = [dword for part in parts[first : first + BATCH] for dword in part.dwords]
@@ -70,7 +70,7 @@ async def submit_batches(bench: Bench, channel: RawChannel, parts: list[Pushbuff
 
 @cocotb.test(**LIMIT)
 async def reductions_on_chip(dut):
-    """All reductions, sizes and signs at the corners, against the model."""
+    """All reductions, sizes and signs equal the model's at the corners."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     parts, expected = [], []
@@ -88,7 +88,7 @@ async def reductions_on_chip(dut):
 
 @cocotb.test(**LIMIT)
 async def reductions_in_memory(dut):
-    """The same on words of memory; neighbouring bytes stay."""
+    """The same for words in memory; neighbouring bytes do not change."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     parts, expected = [], bytearray()
@@ -113,7 +113,8 @@ async def reductions_in_memory(dut):
 
 @cocotb.test(**LIMIT)
 async def releases(dut):
-    """32 and 64 bits, with and without timestamp, on chip and in memory: exactly these bytes."""
+    """Releases of 32 and 64 bits, with and without timestamp, on chip and in memory, write exactly
+    their bytes."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     payload = 0x0123_4567_89AB_CDEF
@@ -139,8 +140,8 @@ async def releases(dut):
 
 @cocotb.test(**LIMIT)
 async def stamped_reductions(dut):
-    """A reduction with timestamp combines and stamps; one of 32 bits clears bytes 4-7, unless it
-    is refused."""
+    """A reduction with timestamp combines and stamps; one of 32 bits clears bytes 4-7, unless it is
+    refused."""
     bench = await Bench.start(dut, counting=1)
     channel = await bench.channel(0)
     here, upper = bench.allocate(16), 0xEEEE_EEEE << 32
@@ -173,7 +174,7 @@ async def stamped_reductions(dut):
 
 
 async def acquires(bench: Bench, where: int, memory: bool) -> None:
-    """All acquires, sizes and corners on one semaphore; those that fail are let go by the CPU."""
+    """All acquires, sizes and corners on one semaphore; the CPU releases those that fail."""
     channel = await bench.channel(0)
     room = channel.place([0] * 8)
     seen = 0
@@ -196,7 +197,7 @@ async def acquires(bench: Bench, where: int, memory: bool) -> None:
 
 
 async def let_go(bench: Bench, channel: RawChannel, where: int, memory: bool, held: tuple) -> None:
-    """Make a failed acquire pass, or start its channel anew when nothing can."""
+    """Make a failed acquire pass, or restart its channel if no value can."""
     operation, payload, bits = held
     top = (1 << bits) - 1
     tries = (payload, 0, top, payload ^ top)
@@ -220,22 +221,22 @@ async def set_value(bench: Bench, where: int, value: int, memory: bool) -> None:
 
 @cocotb.test(**LIMIT)
 async def acquires_on_chip(dut):
-    """Every acquire at the corners, against the model."""
+    """Every acquire equals the model's at the corners."""
     bench = await Bench.start(dut)
     await acquires(bench, semaphore(7), False)
 
 
 @cocotb.test(**LIMIT)
 async def acquires_in_memory(dut):
-    """The same on a word of memory."""
+    """The same for a word in memory."""
     bench = await Bench.start(dut)
     await acquires(bench, bench.allocate(16), True)
 
 
 @cocotb.test(**LIMIT)
 async def release_after_copies(dut):
-    """A release, with WFI or without, comes after the channel's copy; WFI does not wait for
-    others' copies."""
+    """A release, with or without WFI, comes after the channel's copy; WFI does not wait for copies
+    of other channels."""
     bench = await Bench.start(dut, write_latency=100)
     channel = await bench.copy_channel(0)
     for wfi in (False, True):
@@ -257,8 +258,9 @@ async def release_after_copies(dut):
 
 @cocotb.test(**LIMIT)
 async def misuse(dut):
-    """Alignment, unsupported combinations, unknown semaphores, unmapped and refused memory:
-    SEMAPHORE with the method kept; nothing is written; retried or replaced, the channel goes on."""
+    """Misalignment, unsupported combinations, unknown semaphores, unmapped and refused memory give
+    SEMAPHORE with the method kept, and write nothing. Retried or replaced, the channel
+    continues."""
     bench = await Bench.start(dut)
     channel = await bench.channel(0)
     here = bench.allocate(32, align=32)

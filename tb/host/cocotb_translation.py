@@ -1,4 +1,4 @@
-"""Address spaces on the whole machine: every channel sees its own memory, and nobody else's."""
+"""Address spaces on the whole machine: each channel accesses only its own memory."""
 
 from dataclasses import replace
 from functools import partial
@@ -27,13 +27,13 @@ from signalbox.tb.sim.trace import Fault, Invalidation, Lookup, Walk
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 
 HERE = 0x40_0000_0000
-"""Virtual address of the tests' pages, far from all physical ones."""
+"""Virtual address of the tests' pages, far from all physical addresses."""
 
 PAGE = 4096
 
 
 class Faults:
-    """The fault buffer, as the driver keeps it."""
+    """The fault buffer, as managed by the driver."""
 
     def __init__(self, bench: Bench, records: int) -> None:
         self.bench = bench
@@ -43,11 +43,11 @@ class Faults:
         self._records = FaultBuffer(self._place, self._registers, lambda asid, base: None)
 
     async def enable(self) -> None:
-        """Give it to the machine."""
+        """Enable it in the machine."""
         await self._registers.enable(self._place)
 
     async def take(self) -> list[TranslationFault]:
-        """The new ones."""
+        """The new faults."""
         return await self._records.read()
 
     async def status(self) -> dict[str, int]:
@@ -59,7 +59,7 @@ class Faults:
         await self._registers.acknowledge()
 
     async def first(self) -> TranslationFault | None:
-        """The one whose record is in registers."""
+        """The fault whose record is in registers."""
         words = [
             await self.bench.control.read(f"FAULT_RECORD_{word}")
             for word in range(FAULT_RECORD_BYTES // 4)
@@ -68,7 +68,7 @@ class Faults:
 
 
 def pages(bench: Bench, tables: PageTables, count: int, va: int = HERE, **options) -> list[int]:
-    """New pages of 4 KiB, mapped from `va` on; their physical addresses."""
+    """Map new pages of 4 KiB from `va` on. Returns their physical addresses."""
     found = []
     for number in range(count):
         pa = bench.allocate(PAGE, align=PAGE)
@@ -79,7 +79,7 @@ def pages(bench: Bench, tables: PageTables, count: int, va: int = HERE, **option
 
 
 def same(bench: Bench, one: int, other: int, size: int = PAGE) -> bool:
-    """Whether physical memory is equal in two places."""
+    """Whether two ranges of physical memory are equal."""
     return bench.machine.memory_read(one, size) == bench.machine.memory_read(other, size)
 
 
@@ -92,8 +92,8 @@ async def two_channels(bench: Bench) -> tuple[list[RawChannel], list[PageTables]
 
 @cocotb.test(**LIMIT)
 async def two_spaces(dut):
-    """ASID-1 … ASID-4, example 1: the same addresses of two channels at once are different pages.
-    The first access of each space walks its own tables, later ones hit."""
+    """ASID-1 … ASID-4, example 1: the same addresses of two channels are different pages at the
+    same time. The first access of each space walks its own tables, later ones hit."""
     bench = await Bench.start(dut)
     channels, tables = await two_channels(bench)
     places = [pages(bench, one, 2) for one in tables]
@@ -116,7 +116,8 @@ async def two_spaces(dut):
 
 @cocotb.test(**LIMIT)
 async def shared_page(dut):
-    """ASID-6, example 2: one page at different addresses of two spaces carries a value across."""
+    """ASID-6, example 2: a page at different addresses of two spaces passes a value from one to the
+    other."""
     bench = await Bench.start(dut)
     channels, tables = await two_channels(bench)
     own = [pages(bench, one, 1)[0] for one in tables]
@@ -140,8 +141,8 @@ def copied_from(va: int) -> Pushbuffer:
 async def faulting(
     bench: Bench, channel: RawChannel, commands: Pushbuffer, cause: Cause, faults: Faults
 ) -> TranslationFault:
-    """Submit what must fault: exactly one record, in memory and in the registers; the channel is
-    halted for `cause` at the record's address. The fault, without its time."""
+    """Submit commands that must fault. There is exactly one record, in memory and in registers; the
+    channel is halted for `cause` at the record's address. Returns the fault, without its time."""
     await channel.submit(commands)
     halt = await channel.until_halted(cause)
     assert (await bench.interrupts())["FAULT"]
@@ -157,15 +158,15 @@ async def faulting(
 def fault_of_asid_1(
     va: int, cause: FaultType, access: AccessType, client: int, base: int | None
 ) -> TranslationFault:
-    """What the machine has to record."""
+    """The expected record."""
     return TranslationFault(None, 1, va, access, cause, base=base, client=client, hub=True)
 
 
 @cocotb.test(**LIMIT)
 async def every_cause(dut):
-    """ASID-5, HOST-11: every cause is told apart, in a record that names ASID, address, access and
-    requester; only the channel is halted, others of its space and of others go on; after the repair
-    the access succeeds."""
+    """ASID-5, HOST-11: each cause is identified, in a record with ASID, address, access and
+    requester. Only the channel is halted; others of its space and of other spaces continue. After
+    the repair the access succeeds."""
     bench = await Bench.start(dut)
     (channel, other), (tables, others) = await two_channels(bench)
     faults = Faults(bench, 128)
@@ -174,7 +175,7 @@ async def every_cause(dut):
     good = pages(bench, tables, 1, HERE)[0]
     pages(bench, others, 2)
     mmu, engine = bench.spaces.mmu, FIRST_ENGINE
-    # By which access, to what, and what is found.
+    # Commands by access, address, and expected fault.
     at = iter(range(HERE + 0x1000_0000, HERE + 0x7000_0000, 0x1000_0000))
     unmapped, limited, privileged, readonly, plain = (next(at) for _ in range(5))
     pages(bench, tables, 1, unmapped + PAGE)
@@ -216,7 +217,7 @@ async def every_cause(dut):
     await bench.until_idle(channel)
     await faults.take()
     await faults.clear()
-    # Past the limit; nothing bound.
+    # Beyond the limit; unbound.
     await bench.spaces.bind(1, tables, limited - 1)
     fault = await faulting(bench, channel, copied_from(limited), rf, faults)
     assert fault.cause is FaultType.VA_LIMIT and fault.base == tables.root
@@ -236,9 +237,9 @@ async def every_cause(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(how=[*MmuOperation])
 async def nothing_stale_behind_the_acknowledge(dut, how):
-    """ASID-8, ASID-9, example 4: a copy without end writes a page while its space is changed and
-    what was remembered is invalidated, or the ASID is bound anew, at many moments. From the
-    acknowledgement on the old page is never written; the other space loses nothing."""
+    """ASID-8, ASID-9, example 4: an endless copy writes a page while its space is changed and
+    invalidated, or the ASID is bound again, at many times. After the acknowledgement the old page
+    is never written; the other space loses no translation."""
     bench = await Bench.start(dut, read_latency=40)
     channels, (tables, others) = await two_channels(bench)
     source = pages(bench, tables, 1)[0]
@@ -279,7 +280,7 @@ async def nothing_stale_behind_the_acknowledge(dut, how):
 
 
 async def until_halted_by_a_fault(bench: Bench, channel: RawChannel) -> None:
-    """Its copy, or its USERD."""
+    """Wait for a fault of its copy or of its USERD."""
     while not (await channel.status())["HALTED"]:
         await bench.wait(8)
     causes = {Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.FETCH_FAULT, Cause.USERD_WRITE}
@@ -289,7 +290,7 @@ async def until_halted_by_a_fault(bench: Bench, channel: RawChannel) -> None:
 async def invalidated(
     bench: Bench, how: MmuOperation, tables: PageTables, va: int, asid: int = 1
 ) -> None:
-    """Have the command acknowledged."""
+    """Invalidate and wait for the acknowledgement."""
     mmu = bench.spaces.mmu
     match how:
         case MmuOperation.INVALIDATE_ALL:
@@ -307,8 +308,8 @@ async def invalidated(
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(scope=[Scope.PAGE, Scope.ASID, Scope.ALL])
 async def methods_invalidate(dut, scope):
-    """HOST-4, ASID-9: MEM_OP of a privileged channel makes the machine forget, in the space whose
-    page directory it names, and in no other; what follows it in the channel comes after."""
+    """HOST-4, ASID-9: MEM_OP of a privileged channel invalidates translations of the space with the
+    given page directory, and of no other; later methods of the channel wait for it."""
     bench = await Bench.start(dut)
     channels, (tables, others) = await two_channels(bench)
     privileged = await bench.channel(2, privileged=True)

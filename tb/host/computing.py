@@ -1,4 +1,4 @@
-"""Tasks on the whole machine, as tests of raw channels launch them."""
+"""Tasks on the whole machine, launched by tests with raw channels."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,16 +35,17 @@ OBJECT = Pushbuffer().inc(SUBCHANNEL, 0, CLASS)
 
 PAGE = 4096
 RECORDS = 0x50_0000_0000
-"""Virtual address of the first task's record; each has a page of its own."""
+"""Virtual address of the first task's record; each record has its own page."""
 
 MARKS = 0x3000
-"""Where semaphores of a channel lie in its memory."""
+"""Offset of semaphores in a channel's memory."""
 
 LOG_SIZE = 5
-"""Tasks that a list has room for."""
+"""Binary logarithm of the size of a task list."""
 
 INSTANCE_VALID, INSTANCE_BASES = 664, 672
-"""Byte offsets in an instance block: bits of its address spaces, their page directories."""
+"""Byte offsets in an instance block: valid bits of its address spaces, and their page
+directories."""
 
 
 def launch(task: "Task", method: int = SIGNALING_B, value: int = 2) -> Pushbuffer:
@@ -53,30 +54,30 @@ def launch(task: "Task", method: int = SIGNALING_B, value: int = 2) -> Pushbuffe
 
 
 def mark(channel: RawChannel, number: int = 0) -> int:
-    """Address of a semaphore in the channel's own memory; it is 0 at the start."""
+    """Address of a semaphore in the channel's own memory, initially 0."""
     return CHANNELS_AT + CHANNEL_BYTES * channel.index + MARKS + 16 * number
 
 
 def spin(cycles: int, blocks: int = 1, threads: int = 32) -> Job:
-    """A job that only lasts."""
+    """A job that only takes time."""
     return replace(JOBS[-1], grid=(blocks, 1, 1), block=(threads, 1, 1), values={"CYCLES": cycles})
 
 
 class Task:
-    """A job in an address space, ready to be launched."""
+    """A job in an address space, ready for launch."""
 
     def __init__(self, job: Job, space: "Space", record_at: int) -> None:
         self.job, self.space, self.record_at = job, space, record_at
 
     def check(self) -> None:
-        """The results are in memory."""
+        """Check that the results are in memory."""
         for va, words in self.job.results.items():
             got = np.frombuffer(self.space.read(va, words.nbytes), np.uint32)
             assert np.array_equal(got.reshape(words.shape), words), str(self.job)
 
 
 class Space:
-    """An address space, with pages of 4 KiB as they are needed."""
+    """An address space with pages of 4 KiB, mapped on demand."""
 
     def __init__(self, bench: Bench, asid: int, tables: PageTables) -> None:
         self.bench, self.asid, self.tables = bench, asid, tables
@@ -86,7 +87,7 @@ class Space:
         return list(range(va & -PAGE, va + size, PAGE))
 
     def write(self, va: int, content: bytes) -> None:
-        """Put bytes into memory, mapping what is not mapped."""
+        """Write bytes to memory, mapping pages if necessary."""
         for page in self._pages(va, len(content)):
             if self.tables.find(page) is None:
                 self.tables.map(page, self.bench.allocate(PAGE, PAGE), PAGE, page_size=PAGE)
@@ -95,7 +96,7 @@ class Space:
             self.bench.machine.memory_write(self.physical(low), content[low - va : high - va])
 
     def read(self, va: int, size: int) -> bytes:
-        """Bytes in memory now."""
+        """Current bytes in memory."""
         parts = []
         for page in self._pages(va, size):
             low, high = max(va, page), min(va + size, page + PAGE)
@@ -103,18 +104,18 @@ class Space:
         return b"".join(parts)
 
     def physical(self, va: int) -> int:
-        """Where it lies in memory."""
+        """Physical address."""
         page = self.tables.find(va & -PAGE)
         assert page is not None, hex(va)
         return page.pa + va - page.va
 
     def task(self, job: Job, *, memory: bool = True, **fields: int) -> Task:
-        """A job with its memory; `fields` of its record, as `tb.models.tasks` names them.
-        `memory` False: only the record and the program."""
+        """A job with its memory. `fields` : fields of its record, as named in `tb.models.tasks`. If
+        `memory` is False, only the record and the program are written."""
         at, self._next = self._next, self._next + PAGE
         info = job.launch()
         program, constants = info["program"], info["constants"]
-        # Program and arguments of its own, for tasks of one space run at once.
+        # Each task has its own program and arguments, as tasks of one space run concurrently.
         own = {"program": program + at - RECORDS, "constants": constants + at - RECORDS}
         more = fields.pop("more", 0)
         word = record_of(info | own, **fields) | more
@@ -130,7 +131,7 @@ class Space:
 
 
 class Computer:
-    """The compute engine of a bench: its lists, contexts and address spaces."""
+    """The compute engine of a testbench: its lists, contexts and address spaces."""
 
     def __init__(self, bench: Bench, contexts: int) -> None:
         self.bench = bench
@@ -140,7 +141,7 @@ class Computer:
     async def start(
         cls, bench: Bench, contexts: int = COMPUTE.contexts, log_size: int = LOG_SIZE
     ) -> "Computer":
-        """With empty contexts, and lists of 2^log_size tasks."""
+        """Set up empty contexts, and lists of 2^log_size tasks."""
         computer = cls(bench, contexts)
         size = (64 * contexts * 8) << log_size
         lists = bench.allocate(size, PAGE)
@@ -156,13 +157,13 @@ class Computer:
         await self.bench.machine.write32(context_address(number, name), value)
 
     async def space(self, asid: int, *channels: int, context: int = 0) -> Space:
-        """A new address space, bound, and part of a context."""
+        """Bind a new address space and add it to a context."""
         space = Space(self.bench, asid, await self.bench.space(asid, *channels))
         self.know(context, asid, space.tables.root)
         return space
 
     def know(self, context: int, asid: int, root: int) -> None:
-        """An address space is part of a context."""
+        """Add an address space to a context."""
         instance = self.instances[context]
         valid = self.bench.word(instance + INSTANCE_VALID, 8) | 1 << asid
         self.bench.set_word(instance + INSTANCE_VALID, valid, 8)
@@ -177,7 +178,7 @@ class Computer:
         return channel
 
     async def finish(self, *channels: RawChannel, limit: int = 50_000) -> None:
-        """Until the channels are idle, and so are their tasks."""
+        """Wait until the channels are idle, and their tasks are over."""
         end = self.bench.now() + limit
         for channel in channels:
             await self.bench.until_idle(channel, limit=limit)
@@ -186,6 +187,6 @@ class Computer:
                 assert self.bench.now() < end, f"tasks are under way: {status}"
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Their results are in memory."""
+        """Check that the results of all tasks are in memory."""
         for task in tasks:
             task.check()

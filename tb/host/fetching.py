@@ -1,4 +1,4 @@
-"""Bench of the fetch unit: memory, prefetch buffer and method pipeline, all in Python."""
+"""Testbench of the fetch unit: memory, prefetch buffer and method pipeline, all in Python."""
 
 import os
 import random
@@ -28,7 +28,7 @@ CONFIGS = {
 CONFIG = CONFIGS[os.environ.get("SIZE", "default")]
 
 LIMIT = 5000
-"""Cycles that a wait lasts at most."""
+"""Limit of a wait, in cycles."""
 
 
 class Ring:
@@ -57,7 +57,7 @@ class Ring:
         self.put = 0
 
     def segment(self, first: int, length: int, at: int | None = None) -> None:
-        """Put `length` dwords, from `first` on, into memory, and an entry into the ring."""
+        """Write `length` dwords, from `first` on, to memory, and an entry to the ring."""
         if at is None:
             at, self.arena = self.arena, self.arena + 4 * length
         for number in range(length):
@@ -77,19 +77,20 @@ class Ring:
 
 
 class Fetching:
-    """Runs the fetch unit cycle by cycle.
+    """Testbench that runs the fetch unit cycle by cycle.
 
     Members
     -------
-    memory : dwords by address. bad : ranges of addresses whose reads the bus refuses; unmapped :
-        those without a translation.
-    enabled : mask of channels. doorbells : to be rung, one per cycle.
-    slow : channels whose beats are not taken now.
-    stalls : memory takes a request only now and then.
-    dwords, causes : what was executed, per channel; a cause makes its channel slow.
-    pending : per channel, what STATUS.PENDING says in this cycle.
+    memory : dwords by address.
+    bad, unmapped : address ranges whose reads the bus refuses, and those without a translation.
+    enabled : mask of channels.
+    doorbells : doorbells to be rung, one per cycle.
+    slow : channels whose beats are currently not taken.
+    stalls : whether memory takes requests only occasionally.
+    dwords, causes : executed dwords and causes, per channel; a cause makes its channel slow.
+    pending : STATUS.PENDING of each channel in this cycle.
     announced : (channel, put, stamp).
-    reads : bursts that were asked for.
+    reads : number of requested bursts.
     """
 
     def __init__(self, dut: Any, latency: int = 10) -> None:
@@ -114,12 +115,12 @@ class Fetching:
 
     @classmethod
     async def start(cls, dut: Any, latency: int = 10) -> "Fetching":
-        """The clock, and a reset."""
+        """Start the clock and reset."""
         Clock(dut.clk, 10, unit="ns").start(start_high=False)
         return await cls(dut, latency).reset()
 
     async def reset(self, latency: int | None = None) -> "Fetching":
-        """Another bench, after a reset."""
+        """A new testbench after a reset."""
         dut = self.dut
         bench = Fetching(dut, self.latency if latency is None else latency)
         for name, (_, way) in export.ports(FetchUnit(CONFIG)).items():
@@ -132,12 +133,12 @@ class Fetching:
         return bench
 
     def drive(self, name: str, **fields: int) -> None:
-        """Drive a strobe; valid."""
+        """Drive a strobe as valid."""
         layout = self._layouts[name]
         getattr(self.dut, name).value = layout.const({"valid": 1, **fields}).as_bits()
 
     async def step(self, watch: str = "") -> int:
-        """One clock cycle; the value of `watch` in it."""
+        """One clock cycle. Returns the value of `watch` in it."""
         dut = self.dut
         dut.enabled.value = self.enabled
         dut.doorbell__valid.value = int(bool(self.doorbells))
@@ -158,7 +159,7 @@ class Fetching:
         return int(getattr(dut, watch).value) if watch else 0
 
     async def until(self, done: Any, what: str) -> None:
-        """Go on until `done()`."""
+        """Step until `done()`."""
         for _ in range(LIMIT):
             if done():
                 return
@@ -166,17 +167,17 @@ class Fetching:
         raise AssertionError(f"{what}: not within {LIMIT} cycles")
 
     async def until_rest(self, *channels: int) -> None:
-        """Go on until the channels are no longer pending; then nothing is left of them."""
+        """Step until the channels are no longer pending; then nothing of them must remain."""
         await self.step()
         await self.until(lambda: not any(self.pending[number] for number in channels), "rest")
         assert not any(self._buffers[number] for number in channels)
 
     def held(self, channel: int) -> int:
-        """Beats in the prefetch buffer."""
+        """Number of beats in the prefetch buffer."""
         return len(self._buffers[channel])
 
     def _pop(self) -> None:
-        """Take a beat, of the first channel that has one and may go on."""
+        """Take a beat, of the first channel that has one and is not slow."""
         self.dut.popped.value = 0
         for channel, buffer in enumerate(self._buffers):
             if buffer and channel not in self.slow:
@@ -191,7 +192,7 @@ class Fetching:
                 return
 
     def _see(self, due: bool, takes: bool) -> None:
-        """Outputs of the cycle that has just ended."""
+        """Process the outputs of the cycle that has just ended."""
         dut = self.dut
         if due and int(dut.read__beat__ready.value):
             self._beats.popleft()

@@ -30,7 +30,7 @@ def test_queues(simulator: str) -> None:
 @pytest.mark.smoke
 @pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
 def test_smoke(simulator: str) -> None:
-    """A launch from its channel to its end, with every change."""
+    """A launch from its channel to its end, for every change."""
     simulate_top(
         Signalbox(COMPUTE),
         "signalbox.tb.host.cocotb_compute",

@@ -18,7 +18,7 @@ SINGLE = {
     "cocotb_errors": 18,
     "cocotb_copies": 11,
 }
-"""Modules whose tests look at channels one by one, and how many tests they have."""
+"""Modules whose tests use single channels, and the number of their tests."""
 
 TOGETHER = {
     "cocotb_methods": 17,
@@ -37,18 +37,18 @@ ENGINES = [
     "reservation_ends_when_a_higher_copy_is_counted",
     "high_copy_overtakes_many",
 ]
-"""Tests of `cocotb_priorities` in which several engines are more than faster."""
+"""Tests of `cocotb_priorities` in which several engines change more than the speed."""
 
 SLOW = {
     "default": [*TOGETHER],
     "narrow": [*SINGLE],
     "tiny": ["cocotb_rings", "cocotb_headers", "cocotb_errors"],
 }
-"""On Icarus every module runs on the smallest machine that it needs; on Verilator on more."""
+"""On Icarus each module runs on the smallest machine that it needs; on Verilator on more."""
 
 
 def run(simulator: str, size: str, module: str, tests: Sequence[str] = ()) -> None:
-    """Run a module of cocotb tests, or some `tests` of it."""
+    """Run a module of cocotb tests, or only `tests` of it."""
     simulate_top(
         Signalbox(SIZES[size]),
         f"signalbox.tb.host.{module}",
@@ -62,7 +62,7 @@ def run(simulator: str, size: str, module: str, tests: Sequence[str] = ()) -> No
 @pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
 @pytest.mark.parametrize("module", [*SINGLE, *TOGETHER])
 def test_default(simulator: str, module: str):
-    """One engine, eight channels, 128-bit bus."""
+    """The module's tests pass with one engine, eight channels and a 128-bit bus."""
     run(simulator, "default", module)
 
 
@@ -75,13 +75,13 @@ def test_default(simulator: str, module: str):
     ),
 )
 def test_smallest(simulator: str, size: str, module: str):
-    """Each on a machine that is large enough for it."""
+    """The module's tests pass on the smallest machine that it needs."""
     run(simulator, size, module)
 
 
 @pytest.mark.parametrize("module", ["cocotb_priorities", "cocotb_copies", "cocotb_counters"])
 def test_two_engines(simulator: str, module: str):
-    """Two engines."""
+    """The module's tests pass with two engines."""
     few = simulator == "icarus" and module == "cocotb_priorities"
     run(simulator, "two-engines", module, ENGINES if few else ())
 
@@ -90,5 +90,6 @@ def test_two_engines(simulator: str, module: str):
 @pytest.mark.parametrize("module", ["cocotb_rings", "cocotb_headers", "cocotb_errors"])
 @pytest.mark.parametrize("size", ["tiny", "narrow"])
 def test_small(simulator: str, size: str, module: str):
-    """One channel, and three; 64-bit bus, the smallest prefetch buffer."""
+    """The module's tests pass with one channel and with three, a 64-bit bus and the smallest
+    prefetch buffer."""
     run(simulator, size, module)
