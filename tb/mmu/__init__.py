@@ -1,1 +1,1 @@
-"""Tests of the memory fabric."""
+"""Tests of virtual memory."""

@@ -1,4 +1,4 @@
-"""Memory clients in Python, cycle by cycle, and what they may expect.
+"""Memory clients in Python, cycle by cycle, which check their answers.
 
 Formats are those of `hw/records/memory.py`, packed here by hand.
 """
@@ -27,7 +27,7 @@ __all__ = [
 OK, BUS, FAULT = 0, 1, 2
 
 Pace = Callable[[], bool]
-"""Decides anew in each cycle whether to go on."""
+"""Decides in each cycle whether to proceed."""
 
 
 def always() -> bool:
@@ -35,7 +35,7 @@ def always() -> bool:
 
 
 def sometimes(rng: random.Random, share: float) -> Pace:
-    """True in `share` of the cycles."""
+    """True in a fraction `share` of cycles."""
     return lambda: rng.random() < share
 
 
@@ -43,8 +43,7 @@ def sometimes(rng: random.Random, share: float) -> Pace:
 class Burst:
     """A burst and its answer: beats (data, status) of a read, or the status of a write.
 
-    `beats` are (data, strobe) of a write; `cycles` are the clocks of the offer and of every
-    answer.
+    `beats` are (data, strobe) of a write; `cycles` are the cycles of the offer and of every answer.
     """
 
     va: int
@@ -59,7 +58,7 @@ class Burst:
 
 
 class _Client:
-    """A client that offers `todo` one after the other and moves ended bursts to `ended`."""
+    """A client that offers `todo` one after another, and moves finished bursts to `ended`."""
 
     def __init__(self, dut: Any, prefix: str, asid_bits: int, pace: Pace) -> None:
         self.dut, self.prefix, self.pace = dut, prefix, pace
@@ -94,7 +93,7 @@ class _Client:
             self.drive()
 
     async def finish(self, timeout: int = 50_000) -> list[Burst]:
-        """Wait until everything was answered; the bursts since the last call."""
+        """Wait until everything was answered. Returns the bursts since the last call."""
         for _ in range(timeout):
             if not (self.todo or self.waiting or self.offered):
                 ended, self.ended = self.ended, []
@@ -124,7 +123,7 @@ class _Client:
 
 
 class ReadClient(_Client):
-    """A client of a `ReadPort`; `keen` decides about `beat.ready`."""
+    """A client of a `ReadPort`. `keen` decides on `beat.ready`."""
 
     SINKS = ("beat",)
 
@@ -143,7 +142,7 @@ class ReadClient(_Client):
         assert self.waiting, f"{self.prefix}: a beat that nobody asked for"
         last = int(word[self.width])
         status = int(word[self.width + 2 : self.width + 1])
-        data = 0 if status == FAULT else int(word[self.width - 1 : 0])  # else it may be undefined
+        data = 0 if status == FAULT else int(word[self.width - 1 : 0])  # else may be undefined
         self.waiting[0].answer.append((data, status))
         self.waiting[0].cycles.append(self.cycle)
         if last:
@@ -156,7 +155,7 @@ class ReadClient(_Client):
 
 
 class WriteClient(_Client):
-    """A client of a `WritePort`: a request is offered when its beats are at hand."""
+    """A client of a `WritePort`. A request is offered when its beats are available."""
 
     SOURCES = ("beat",)
     SINKS = ("done",)
@@ -203,7 +202,7 @@ class WriteClient(_Client):
 
 
 class FaultSink:
-    """Takes the reports of faults. `taken`: client, virtual address, access and cause of each."""
+    """Accepts reports of faults. `taken`: client, virtual address, access and cause of each."""
 
     def __init__(self, dut: Any, *, client_bits: int, asid_bits: int, keen: Pace) -> None:
         self.dut, self.keen, self._bits = dut, keen, (client_bits, asid_bits)

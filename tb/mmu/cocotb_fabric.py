@@ -32,20 +32,21 @@ MEMORY = 1 << 20
 READERS, WRITERS = 3, 2
 
 CONSTANT = range(0, 0x40000)
-"""Only read."""
+"""Region that is only read."""
 
 OWN = [range(0x40000 + 0x10000 * index, 0x50000 + 0x10000 * index) for index in range(WRITERS)]
-"""Written by one writer each."""
+"""Regions written by one writer each."""
 
 REGION = 13
-"""FAULT_TYPE of an address past the end of memory."""
+"""FAULT_TYPE of an address beyond the end of memory."""
 
 BAD = range(MEMORY - 0x10000, MEMORY)
-"""Answered with bus errors."""
+"""Region that is answered with bus errors."""
 
 
 class Bench:
-    """The fabric, a memory and the clients. `share` is how often everything goes on."""
+    """Testbench with the fabric, a memory and the clients. `share` : fraction of cycles in which
+    streams proceed."""
 
     def __init__(self, dut, *, memory: str, share: float = 1.0, latency: int = 0) -> None:
         self.dut = dut
@@ -83,7 +84,7 @@ class Bench:
             cocotb.start_soon(runner.run())
 
     def place(self, region: range, longest: int) -> tuple[int, int]:
-        """A random address in `region` and a number of beats that stays in its page."""
+        """A random address in `region`, and a number of beats that stays within its page."""
         va = self.rng.randrange(region.start, region.stop)
         room = (4096 - va % 4096 // BEAT * BEAT) // BEAT
         return va, self.rng.randint(1, min(room, longest, 256))
@@ -105,12 +106,12 @@ class Bench:
 
 
 def status(va: int) -> int:
-    """How an access at `va` has to end."""
+    """Expected status of an access at `va`."""
     return FAULT if va >= MEMORY else BUS if va in BAD else OK
 
 
 def check_read(burst: Burst, content: bytes) -> None:
-    """The answer to a read is what `content` holds, or the right error."""
+    """Check that the answer to a read equals `content`, or is the right error."""
     wanted = status(burst.va)
     assert len(burst.answer) == (1 if wanted == FAULT else burst.count), burst
     start = burst.va // BEAT * BEAT
@@ -122,7 +123,7 @@ def check_read(burst: Burst, content: bytes) -> None:
 
 
 def apply_write(burst: Burst, content: bytearray) -> None:
-    """Do in `content` what the write should have done; check its outcome."""
+    """Apply a write to `content`, and check its outcome."""
     assert [got for _, got in burst.answer] == [status(burst.va)], burst
     place = burst.va // BEAT * BEAT
     for data, strobe in burst.beats if status(burst.va) == OK else ():
@@ -135,8 +136,8 @@ def apply_write(burst: Burst, content: bytearray) -> None:
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 @cocotb.parametrize(memory=["slave", "shuffling"], share=[0.5, 0.9])
 async def random_traffic(dut, memory, share):
-    """All clients at once, with faults, bus errors and stalls: every byte and status is right, and
-    every fault is reported once."""
+    """With all clients, faults, bus errors and stalls, every byte and status is correct, and every
+    fault is reported once."""
     bench = Bench(dut, memory=memory, share=share)
     wanted = bytearray(bench.store.content)
     await bench.start()
@@ -160,7 +161,7 @@ async def random_traffic(dut, memory, share):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def done_means_visible(dut):
-    """What a client reads after another's `done` is what was written."""
+    """A read after another client's `done` returns the written data."""
     bench = Bench(dut, memory="slave")
     wanted = bytearray(bench.store.content)
     await bench.start()
@@ -176,7 +177,7 @@ async def done_means_visible(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def faults_keep_the_order(dut):
-    """A fault behind a slow burst is answered after it, and holds up nobody else."""
+    """A fault after a slow burst is answered after it, and delays no other client."""
     latency = 100
     bench = Bench(dut, memory="shuffling", latency=latency)
     await bench.start()
@@ -214,7 +215,7 @@ async def a_flood_of_faults_leaves_the_bus_to_others(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def unloaded_latency(dut):
-    """Offer to AR and AW in 3 cycles, to W in 4; one more cycle for the answer's way back."""
+    """AR and AW take 3 cycles from the offer, W takes 4; the answer takes one more cycle."""
     bench = Bench(dut, memory="shuffling")
     await bench.start()
     await RisingEdge(dut.clk)
@@ -245,7 +246,7 @@ async def unloaded_latency(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def full_rate(dut):
-    """Bursts of 16 beats of all clients at once: no idle cycle on R or on W."""
+    """Concurrent bursts of 16 beats from all clients leave no idle cycle on R or on W."""
     bench = Bench(dut, memory="shuffling")
     await bench.start()
     wanted = bytearray(bench.store.content)

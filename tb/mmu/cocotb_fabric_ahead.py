@@ -1,4 +1,4 @@
-"""How many reads of one client the fabric has on their way."""
+"""Number of reads of one client that the fabric has in flight."""
 
 import os
 
@@ -12,7 +12,8 @@ from signalbox.tb.reset import reset
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
 async def physical_reads(dut):
-    """Memory does not answer: so many reads of the physical client, and no more, reach the bus."""
+    """While memory does not answer, exactly the configured number of physical reads reaches the
+    bus."""
     for name in ("axi__rvalid", "axi__bvalid", "axi__awready", "axi__wready"):
         getattr(dut, name).value = 0
     for number in range(2):

@@ -1,4 +1,4 @@
-"""The fault buffer of the whole of virtual memory (ASID-5, HOST-11)."""
+"""The fault buffer, with the whole of virtual memory (ASID-5, HOST-11)."""
 
 import itertools
 from typing import Any
@@ -17,7 +17,7 @@ FAULTED, OVERFLOW, REFUSED = 1, 2, 4
 
 
 async def begin(dut: Any, **options: Any) -> Bench:
-    """Space 0 is bound and empty."""
+    """A testbench with space 0 bound and empty."""
     bench = Bench(dut, **options)
     await bench.start()
     await bench.bind(0, bench.tables())
@@ -25,7 +25,7 @@ async def begin(dut: Any, **options: Any) -> Bench:
 
 
 async def fault(bench: Bench, count: int = 1, client: int = 0) -> list[Event]:
-    """Reads that fault, one after the other; each is told apart by its address."""
+    """Reads that fault, one after another, each with a different address."""
     first = bench.faults.count
     reads = [Burst(first + number << 12, 1, asid=0) for number in range(count)]
     bench.readers[client].todo.extend(reads)
@@ -52,14 +52,14 @@ async def clear(bench: Bench, bits: int) -> None:
 
 
 async def enable(bench: Bench, on: int) -> None:
-    """Switch the buffer on or off."""
+    """Enable or disable the buffer."""
     bench.dut.faults__enable.value = on
     await bench.wait(2)
 
 
 @cocotb.test(**LIMIT)
 async def overflows(dut):
-    """A full buffer drops records, counts them, and goes on when it is read and cleared."""
+    """A full buffer drops and counts records, and continues after it is read and cleared."""
     bench = await begin(dut, records=4)
     await fault(bench, 3)
     assert state(bench) == (3, 0, FAULTED)
@@ -78,7 +78,7 @@ async def overflows(dut):
 
 @cocotb.test(**LIMIT)
 async def clear_without_room(dut):
-    """Who clears without having read gets the overflow again."""
+    """Clearing without reading leads to another overflow."""
     bench = await begin(dut, records=2)
     await fault(bench, 2)
     await clear(bench, FAULTED | OVERFLOW)
@@ -89,7 +89,7 @@ async def clear_without_room(dut):
 
 @cocotb.test(**LIMIT)
 async def wraps(dut):
-    """All sizes of the buffer, several times around, read as it fills."""
+    """Buffers of all sizes wrap several times, while being read."""
     bench = await begin(dut)
     for records in (2, 3, 5, 8):
         await enable(bench, 0)
@@ -106,7 +106,7 @@ async def wraps(dut):
 
 @cocotb.test(**LIMIT)
 async def one_record_only(dut):
-    """A buffer of one record has no room for any."""
+    """A buffer of one record has room for none."""
     bench = await begin(dut, records=1)
     await fault(bench, 2)
     assert state(bench) == (0, 2, FAULTED | OVERFLOW)
@@ -115,8 +115,8 @@ async def one_record_only(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(base=[BAD.start, MEMORY, MEMORY << 4])
 async def cannot_be_written(dut, base):
-    """Records that the bus refuses, or that lie past the end of memory, are counted; clients get
-    their status, and later records go where there is memory."""
+    """Records that the bus refuses, or that lie beyond the end of memory, are counted. Clients get
+    their status, and later records are written if there is memory."""
     bench = await begin(dut)
     bench.set_buffer(base=base)
     before = bytes(bench.store.content)
@@ -133,7 +133,7 @@ async def cannot_be_written(dut, base):
 
 @cocotb.test(**LIMIT)
 async def only_the_records_are_written(dut):
-    """Nothing beside the records in the buffer changes, whatever the width of the bus."""
+    """Only the records in the buffer are written, for every width of the bus."""
     bench = await begin(dut, records=8)
     await clear_buffer_and_compare(bench, 5)
 
@@ -151,7 +151,7 @@ async def clear_buffer_and_compare(bench: Bench, count: int) -> None:
 
 @cocotb.test(**LIMIT)
 async def disabled(dut):
-    """Without a buffer records are counted; the first since the last clear can be read."""
+    """Without a buffer, records are counted, and the first since the last clear can be read."""
     bench = await begin(dut)
     await enable(bench, 0)
     before = bytes(bench.store.content)
@@ -172,7 +172,7 @@ async def disabled(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(offset=range(0, 24))
 async def cleared_in_any_cycle(dut, offset):
-    """Clearing everything while faults come loses no count and no overflow that was not seen."""
+    """Clearing everything while faults arrive loses no count and no unseen overflow."""
     bench = await begin(dut, records=2)
     bench.readers[0].todo.extend(Burst(page << 12, 1, asid=0) for page in range(4))
     while not bench.faults.count:
@@ -188,9 +188,9 @@ async def cleared_in_any_cycle(dut, offset):
 
 
 async def move(bench: Bench, base: int, pause: int | None) -> int:
-    """Switch the buffer off, and on again elsewhere `pause` cycles later, or when no record of the
-    old one is under way: then it is forgotten what is in that. The last cycle in which it was on.
-    """
+    """Disable the buffer, and enable it elsewhere `pause` cycles later, or, if None, when no record
+    of the old one is in flight; its contents are then ignored. Returns the last cycle in which it
+    was enabled."""
     dut, old = bench.dut, int(bench.dut.faults__base.value) << 12
     dut.faults__enable.value, begun = 0, bench.now
     await bench.wait(1)
@@ -207,10 +207,10 @@ async def move(bench: Bench, base: int, pause: int | None) -> int:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(pause=[1, 2, 9, None])
 async def moved_in_any_cycle(dut, pause):
-    """The buffer is switched off, moved and switched on again in every cycle of a record's way,
-    in Icarus in some:
-    PUT counts the record in the buffer in which it is, else it is counted as dropped; the next one
-    is in the new buffer. After `busy` nothing is written to the old one."""
+    """The buffer may be disabled, moved and enabled in any cycle while a record is written (in
+    Icarus in some of them): PUT counts the record in the buffer that contains it, else it is
+    counted as dropped; the next one is in the new buffer. After `busy` nothing is written to the
+    old one."""
     bench = await begin(dut)
     bench.bus.latency = 6
     ways = []
@@ -230,7 +230,7 @@ async def moved_in_any_cycle(dut, pause):
         _, dropped, status = state(bench)
         lost = event.record is None
         assert dropped == before + lost
-        # What was told in the cycle after that one was counted before.
+        # A report in the cycle after that was counted before.
         ways.append("lost" if lost else "old" if event.cycle <= begun + 1 else "new")
         if status & OVERFLOW:
             assert lost
@@ -248,7 +248,7 @@ async def moved_in_any_cycle(dut, pause):
 
 @cocotb.test(**LIMIT)
 async def nothing_bound(dut):
-    """The record of a space to which nothing is bound, before and after it had tables."""
+    """The record of an unbound space is correct, before and after it had tables."""
     bench = await begin(dut)
     for asid, turn in itertools.product(sorted({1, ASIDS - 1}), range(2)):
         bench.readers[0].todo.append(Burst(turn << 12, 1, asid=asid))
@@ -267,8 +267,8 @@ async def nothing_bound(dut):
 
 @cocotb.test(**LIMIT)
 async def physical(dut):
-    """Physical addresses need no space; those past the end of memory are reported, and told apart
-    by the access type."""
+    """Physical addresses need no space; those beyond the end of memory are reported with distinct
+    access types."""
     bench = await begin(dut)
     end = 1 << 49
     for va in (0, 0x1000, MEMORY - 4096, MEMORY, MEMORY + 0x5000, 1 << 40, end - 4096):
@@ -286,7 +286,7 @@ async def physical(dut):
 
 @cocotb.test(**LIMIT)
 async def permissions(dut):
-    """Read-only pages and those without atomics refuse what they are to refuse, of both ports."""
+    """Read-only pages and pages without atomics refuse the right accesses, from both ports."""
     bench = await begin(dut)
     tables = bench.tables()
     bench.map(tables, 0x0000, 0x1000, read_only=True)
@@ -315,7 +315,8 @@ async def permissions(dut):
 
 @cocotb.test(**LIMIT)
 async def sparse(dut):
-    """Long reads of sparse pages are zeros, writes go nowhere, in order with accesses beside."""
+    """Long reads of sparse pages return zeros, and writes are dropped, in order with other
+    accesses."""
     bench = await begin(dut)
     tables = bench.tables()
     bench.map(tables, 0x0000, 0x1000)
@@ -334,7 +335,7 @@ async def sparse(dut):
 
 @cocotb.test(**LIMIT)
 async def together(dut):
-    """All clients fault in one cycle, in both directions: a record of each, in turn."""
+    """If all clients fault in the same cycle, in both directions, each gets a record, in turn."""
     bench = await begin(dut)
     for turn in range(5):
         for client in range(CLIENTS):
@@ -353,7 +354,8 @@ async def together(dut):
 
 @cocotb.test(**LIMIT)
 async def bus_errors(dut):
-    """Data that the bus refuses is no fault: BUS, beat by beat, and no record."""
+    """Data that the bus refuses is not a fault: its beats have status BUS, and there is no
+    record."""
     bench = await begin(dut)
     tables = bench.tables()
     bench.map(tables, 0, BAD.start)

@@ -1,5 +1,5 @@
-"""Generations of address spaces, every cycle as the rules say: advances in any cycles, one behind
-the other, of the same space and of others, while spaces are swept (ASID-8, ASID-9)."""
+"""Generations of address spaces, compared with their rules in every cycle: advances in any cycles,
+also back to back, of the same space and of others, while spaces are swept (ASID-8, ASID-9)."""
 
 import os
 from collections import defaultdict
@@ -20,21 +20,23 @@ Row = tuple[int, bool]
 
 
 def following(row: Row) -> Row:
-    """The row of a space whose generation has ended."""
+    """The row of a space after the end of its generation."""
     number, closed = row
     return (number + 1) % (LAST + 1), closed or number == LAST
 
 
 class Bench:
-    """Drives the unit, compares the rows, and sees whose turn it is.
+    """Testbench that drives the unit, compares the rows, and checks the order of sweeps.
 
     Members
     -------
-    rows : of each space. ends : the space whose generation ends, and its next row.
-    sweeps : the space that is swept. cleaned : one that is to be opened.
+    rows : row of each space.
+    ends : the space whose generation ends, and its next row.
+    sweeps : the space being swept.
+    cleaned : the space that is to be opened.
     opened : how often a space was opened.
-    since, idle : of each space that is closed, the spaces that were swept since, and for how many
-        cycles none was.
+    since, idle : for each closed space, the spaces swept since, and the number of cycles without a
+        sweep.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -53,7 +55,7 @@ class Bench:
         await reset(self.dut)
 
     async def step(self, advance: int | None, clean: bool) -> None:
-        """One cycle; `advance` : a space. `clean` : no entry is left of one that is swept."""
+        """One cycle. `advance` : a space. `clean` : no entry of the space being swept is left."""
         dut, asids = self.dut, [self.numbers.randrange(ASIDS) for _ in range(2)]
         dut.advance.value = 0 if advance is None else 1 | advance << 1
         dut.asid__0.value, dut.asid__1.value = asids
@@ -68,7 +70,7 @@ class Bench:
         await RisingEdge(dut.clk)
 
     def _turn(self) -> None:
-        """What is swept is closed, and no space waits longer than it may."""
+        """Check that a space being swept is closed, and that no space waits too long."""
         sweeps = int(self.dut.swept.value) if int(self.dut.sweeps.value) else None
         closed = [asid for asid, (_, is_closed) in enumerate(self.rows) if is_closed]
         if self.sweeps is not None:
@@ -86,8 +88,8 @@ class Bench:
         self.sweeps = sweeps
 
     def _follow(self, advance: int | None, clean: bool) -> None:
-        """The next cycle's rows. One that is clean is opened in the first cycle in which no
-        generation ends."""
+        """Compute the rows of the next cycle. A clean space is opened in the first cycle in which
+        no generation ends."""
         ends = None
         if advance is not None:
             behind = self.ends is not None and self.ends[0] == advance
@@ -107,7 +109,8 @@ class Bench:
 
 @cocotb.test()
 async def random_generations(dut: Any) -> None:
-    """Also in the cycle behind an advance, of the same space and of another one."""
+    """Rows are correct with random advances, also in successive cycles, of the same space and of
+    another."""
     bench = Bench(dut)
     numbers = bench.numbers
     await bench.start()

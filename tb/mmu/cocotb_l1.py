@@ -1,7 +1,7 @@
-"""First-level TLB: every answer is a translation of its time, hits are fast (ASID-3, -4, -8 … -11).
+"""First-level TLB: every answer is a current translation, and hits are fast (ASID-3, -4, -8 … -11).
 
-The next level and the page tables are Python: a dictionary per address space, with the times at
-which a page could first and last be used.
+The next level and the page tables are modelled in Python: a dictionary per address space, with the
+cycles from and to which a page may be used.
 """
 
 import itertools
@@ -37,7 +37,7 @@ NOT_MAPPED, PRIV, RO, REGION, NO_ATOMICS = 2, 5, 6, 13, 15
 
 @dataclass
 class Mapping:
-    """A page; `born` when the tables had it, `gone` when the last use was allowed."""
+    """A page. `born` : cycle of its mapping. `gone` : last cycle in which it may be used."""
 
     asid: int
     va: int
@@ -55,7 +55,7 @@ class Mapping:
 
 @dataclass
 class Look:
-    """One look-up and what it got."""
+    """One look-up and its answer."""
 
     asid: int
     va: int
@@ -68,14 +68,15 @@ class Look:
 
 
 class Bench:
-    """Drives the unit cycle by cycle; is the next level.
+    """Testbench that drives the unit cycle by cycle and models the next level.
 
     Members
     -------
-    mappings : all pages that ever were. tables : those of now.
-    latency : cycles from a miss to its result, drawn from this range.
-    eager, keen : shares of the cycles in which answers, and misses, are taken.
-    retries : share of the results that are to be asked for again.
+    mappings : all pages so far.
+    tables : current pages.
+    latency : range of the cycles from a miss to its result.
+    eager, keen : fractions of cycles in which answers, and misses, are accepted.
+    retries : fraction of results that request a retry.
     asked : (cycle, asid, page number) of every miss.
     """
 
@@ -99,9 +100,9 @@ class Bench:
         self.offered: tuple[int, Look] | None = None
         self.pace = 1.0
         self.fresh: deque[Look] = deque()
-        """Taken, and neither answered nor told to wait."""
+        """Look-ups that were taken, and neither answered nor reported as waiting."""
         self.waited: set[int] = set()
-        """Those of `waiting` that have to wait, by `id`."""
+        """The waiting ones of `waiting`, by `id`."""
 
     @classmethod
     async def start(cls, dut: Any) -> "Bench":
@@ -114,10 +115,10 @@ class Bench:
 
     @staticmethod
     def sparse(va: int) -> bool:
-        """Whether what is not mapped there is not mapped on purpose."""
+        """Whether an unmapped page at `va` is a sparse one."""
         return bool(va >> 13 & 1)
 
-    # The tables
+    # Page tables
 
     def map(self, mapping: Mapping) -> Mapping:
         mapping.born = self.now
@@ -168,7 +169,7 @@ class Bench:
             )
 
     def _result(self) -> None:
-        """The oldest result that is due, from the tables of this very cycle."""
+        """Return the oldest result that is due, from the tables of the current cycle."""
         due = next((miss for miss in self.misses if miss[0] <= self.now), None)
         self.due = due
         self.dut.result__valid.value = int(due is not None)
@@ -232,8 +233,8 @@ class Bench:
             self.fresh.append(taken[1])
 
     def _count(self, answered: Look | None) -> None:
-        """What is told for counters: of each look-up that is not physical once, whether it is
-        answered in this cycle, at once, or has to wait."""
+        """Check the strobes for counters: each look-up that is not physical is reported once, as
+        answered immediately or as waiting."""
         hit, missed = (
             self.shapes[name].from_bits(int(getattr(self.dut, name).value))
             for name in ("hit", "missed")
@@ -252,7 +253,7 @@ class Bench:
             self.waited.remove(id(answered))
 
     async def rest(self, limit: int = 20_000) -> list[Look]:
-        """Until everything is answered; what was since the last time."""
+        """Step until everything is answered. Returns the look-ups since the last call."""
         end = self.now + limit
         while self.todo or self.offered or self.waiting:
             assert self.now < end, f"no answer: {self.waiting}"
@@ -263,7 +264,7 @@ class Bench:
     # Checks
 
     def check(self, look: Look) -> None:
-        """The answer is right by some mapping that could be used between request and answer."""
+        """Check that the answer agrees with a mapping that was valid between request and answer."""
         outcome, fault = look.answer["outcome"], look.answer["fault"]
         if look.physical:
             right = look.va < CONFIG.memory_bytes
@@ -300,8 +301,8 @@ class Bench:
 
 @cocotb.test(**LIMIT)
 async def hits_every_cycle(dut):
-    """As many pages as entries, of all sizes: after the first round every look-up is answered in
-    the cycle after it, one per cycle, and no page is asked for again (ASID-11)."""
+    """With as many pages as entries, of all sizes, every look-up after the first round is answered
+    in the next cycle, one per cycle, and no page is requested again (ASID-11)."""
     bench = await Bench.start(dut)
     pages = [bench.map(Mapping(n % 3, n << 22, n % 3, n << 21)) for n in range(ENTRIES)]
     for _ in range(2):
@@ -323,8 +324,8 @@ async def hits_every_cycle(dut):
 
 @cocotb.test(**LIMIT)
 async def as_good_as_pseudo_lru(dut):
-    """One look-up after the other, whatever the pattern, some with invalidations of single pages:
-    no more misses than in a tree pseudo-LRU of as many entries (ASID-11)."""
+    """With single look-ups in several patterns, some with invalidations of single pages, there are
+    no more misses than in a tree pseudo-LRU of the same size (ASID-11)."""
     bench, model = await Bench.start(dut), PseudoLru(ENTRIES)
     for share in (0.0, 0.05):
         for name, numbers in patterns(bench.numbers, ENTRIES):
@@ -339,7 +340,7 @@ async def as_good_as_pseudo_lru(dut):
                 if bench.numbers.random() < share:
                     model.remove(number)
                     await bench.step({"scope": ONE, "asid": asid, "vpn": page.va >> 12})
-                    # One that has just become invalid is not used at once.
+                    # A page that has just become invalid is not used immediately.
                     for _ in range(3):
                         await bench.step()
             missed = len(bench.asked) - before
@@ -349,8 +350,8 @@ async def as_good_as_pseudo_lru(dut):
 
 @cocotb.test(**LIMIT)
 async def hits_under_misses(dut):
-    """While two more misses may wait, hits are answered in the next cycle, one per cycle; while
-    one more may, every other cycle."""
+    """While there is room for two more misses, hits are answered in the next cycle, one per cycle;
+    with room for one, in every second cycle."""
     bench = await Bench.start(dut)
     page = bench.map(Mapping(1, 0, 0, 0x5000))
     bench.todo.append(Look(1, 0))
@@ -375,7 +376,7 @@ async def hits_under_misses(dut):
 
 @cocotb.test(**LIMIT)
 async def one_page_is_asked_for_once(dut):
-    """Look-ups of one page, while it is on its way, ask once; all get it (ASID-4)."""
+    """Look-ups of a page that has been requested do not request it again; all get it (ASID-4)."""
     bench = await Bench.start(dut)
     bench.map(Mapping(3, 0, 0, 0x7000))
     bench.latency = (50, 50)
@@ -387,8 +388,8 @@ async def one_page_is_asked_for_once(dut):
 
 @cocotb.test(**LIMIT, skip=MISSES < 4)
 async def followers_are_not_forgotten(dut):
-    """A result is out of date when it comes, and who asked for it then hits a smaller page that is
-    still there: who followed is looked up again too."""
+    """If a result is out of date when it arrives, and its requester then hits a smaller page, the
+    followers are looked up again too."""
     bench = await Bench.start(dut)
     for early in range(8):
         bench.mappings.clear()
@@ -403,7 +404,7 @@ async def followers_are_not_forgotten(dut):
         bench.todo.append(Look(1, 0x2000))
         while not bench.done:
             await bench.step()
-        # The tables have a page of 2 MiB now, whose parts are invalidated one by one.
+        # The tables now have a page of 2 MiB, whose parts are invalidated individually.
         bench.mappings.insert(0, Mapping(1, 0, 2, 0x80_0000, born=bench.now))
         while bench.now < due + 4 - early:
             await bench.step()
@@ -414,8 +415,8 @@ async def followers_are_not_forgotten(dut):
 
 @cocotb.test(**LIMIT)
 async def takes_the_place_of_its_parts(dut):
-    """A page that comes takes the place of a smaller one inside it, and of no other one, though all
-    places are taken (ASID-11)."""
+    """A new page replaces a smaller one that it contains, and no other, even if all places are
+    taken (ASID-11)."""
     bench = await Bench.start(dut)
     part = bench.map(Mapping(1, 0, 0, 0x40_0000))
     others = [bench.map(Mapping(1, n << 22, n % 3, n << 22)) for n in range(1, ENTRIES)]
@@ -435,7 +436,7 @@ async def takes_the_place_of_its_parts(dut):
 
 @cocotb.test(**LIMIT)
 async def spaces_do_not_mix(dut):
-    """The same page of every address space, each elsewhere (ASID-3; example 1)."""
+    """The same page is translated differently in every address space (ASID-3; example 1)."""
     bench = await Bench.start(dut)
     for asid in range(CONFIG.asids):
         bench.map(Mapping(asid, 0, 0, asid << 12))
@@ -448,7 +449,7 @@ async def spaces_do_not_mix(dut):
 
 @cocotb.test(**LIMIT)
 async def scopes(dut):
-    """Exactly what an invalidation names is asked for again (ASID-9)."""
+    """An invalidation removes exactly the entries in its scope (ASID-9)."""
     bench = await Bench.start(dut)
     pages = [bench.map(Mapping(1 + n % 2, n << 22, n // 2, n << 21)) for n in range(4)]
     pages = pages[: min(4, ENTRIES)]
@@ -479,8 +480,8 @@ async def scopes(dut):
 
 @cocotb.test(**LIMIT)
 async def others_lose_nothing(dut):
-    """A page takes the place of another space's, which is invalidated in any cycle around that,
-    by scope of space or page; the new one stays (ASID-9)."""
+    """If a page replaces one of another space, which is invalidated in any cycle around that, by
+    scope of space or page, the new one remains (ASID-9)."""
     bench = await Bench.start(dut)
     bench.latency = (8, 8)
     old = [bench.map(Mapping(1, n << 12, 0, n << 12)) for n in range(ENTRIES)]
@@ -507,7 +508,7 @@ async def others_lose_nothing(dut):
 
 @cocotb.test(**LIMIT)
 async def anything(dut):
-    """Look-ups of every kind while pages come, change and go: every answer is one of its time."""
+    """Every answer is current, for look-ups of every kind while pages come, change and go."""
     bench = await Bench.start(dut)
     numbers, rounds = bench.numbers, Rounds(20)
     kinds: set[tuple[int, int]] = set()
@@ -530,7 +531,7 @@ async def anything(dut):
 
 
 REGION_BITS = 23
-"""Addresses of the random test lie in the first so many bits, four of the largest pages."""
+"""Addresses of the random test have this many bits, which is four of the largest pages."""
 
 
 def random_look(bench: Bench) -> Look:
@@ -548,7 +549,7 @@ def random_look(bench: Bench) -> Look:
 
 
 async def random_change(bench: Bench) -> None:
-    """Map, or unmap with an invalidation that is large enough."""
+    """Map a page, or unmap one with a sufficient invalidation."""
     numbers = bench.numbers
     size = numbers.choice((0, 0, 0, 1, 2))
     asid = numbers.randrange(3)

@@ -1,7 +1,7 @@
-"""Second-level TLB: every result is a translation of its time, one per cycle (ASID-3, -8 … -11).
+"""Second-level TLB: every result is a current translation, one per cycle (ASID-3, -8 … -11).
 
-Walks and page tables are Python: pages by address space, each with the last cycle in which it may
-be used.
+Walks and page tables are modelled in Python: pages by address space, each with the last cycle in
+which it may be used.
 """
 
 import itertools
@@ -39,7 +39,7 @@ PTE = 2
 
 @dataclass
 class Mapping:
-    """A page; `bits`: read-only, privileged, no atomics; `gone`: the last cycle in which it may be
+    """A page. `bits` : read-only, privileged, no atomics. `gone` : last cycle in which it may be
     used."""
 
     asid: int
@@ -55,7 +55,7 @@ class Mapping:
 
 @dataclass
 class Look:
-    """One look-up: cycles in which it was taken and answered; whether it was walked for."""
+    """One look-up: cycles of its request and answer, and whether it led to a walk."""
 
     asid: int
     vpn: int
@@ -68,12 +68,13 @@ class Look:
 
 
 class Bench:
-    """Drives the unit cycle by cycle; walks.
+    """Testbench that drives the unit cycle by cycle and models walks.
 
     Members
     -------
-    mappings : all pages that ever were; `tables` those of now.
-    latency : cycles of a walk, drawn from this range.
+    mappings : all pages so far.
+    tables : current pages.
+    latency : range of the cycles of a walk.
     """
 
     def __init__(self, dut: Any, seed: int) -> None:
@@ -104,7 +105,7 @@ class Bench:
             await bench.step()
         return bench
 
-    # Tables
+    # Page tables
 
     def map(self, asid: int, vpn: int, size: int = SMALL) -> Mapping:
         first, second, third = (self.numbers.getrandbits(1) for _ in range(3))
@@ -115,7 +116,7 @@ class Bench:
         return mapping
 
     def unmap(self, gone: Iterable[Mapping]) -> None:
-        """Out of the tables; it may be used until an invalidation."""
+        """Remove pages from the tables. They may be used until an invalidation."""
         self.tables = [one for one in self.tables if one not in gone]
 
     def current(self, asid: int, vpn: int) -> Mapping | None:
@@ -150,7 +151,7 @@ class Bench:
         return self.shapes[name].const(values).as_bits()
 
     def _end(self, tag: int) -> dict[str, Any]:
-        """What the tables of this very cycle say."""
+        """The result of a walk with the tables of the current cycle."""
         found = self.current(self.waiting[tag].asid, self.waiting[tag].vpn)
         if found is None:
             return {"outcome": FAULT, "fault": PTE}
@@ -183,20 +184,21 @@ class Bench:
             self.done.append(look)
 
     def _invalidate(self, scope: int, asid: int = 0, vpn: int = 0) -> None:
-        """What is in the tables no more may not be used after this cycle."""
+        """Record that pages that have left the tables may not be used after this cycle."""
         for one in self.mappings:
             named = scope == ALL or (one.asid == asid and (scope == ASID or one.has(asid, vpn)))
             if named and one not in self.tables:
                 one.gone = min(one.gone, self.now)
 
     async def removed(self) -> None:
-        """Until no page is being removed: one more cycle, for it shows in the cycle after."""
+        """Step until no page is being removed, beginning with the cycle after which this is
+        visible."""
         await self.step()
         while self.dut.removing.value == 1:
             await self.step()
 
     async def rest(self, limit: int = 20_000) -> list[Look]:
-        """Until everything is answered; what was since the last time, checked."""
+        """Step until everything is answered. Returns the look-ups since the last call, checked."""
         end = self.now + limit
         while self.todo or self.offered is not None or self.waiting:
             assert self.now < end, f"no result: {self.waiting}"
@@ -207,7 +209,7 @@ class Bench:
         return done
 
     async def look(self, *pages: Mapping) -> list[Look]:
-        """Look pages up, anywhere in them."""
+        """Look up pages, each at a random address within."""
         for one in pages:
             inside = self.numbers.getrandbits(SHIFTS[one.size]) if one.size else 0
             first = one.vpn >> SHIFTS[one.size] << SHIFTS[one.size]
@@ -215,7 +217,7 @@ class Bench:
         return await self.rest()
 
     async def walked(self, *pages: Mapping) -> int:
-        """How many of these pages have to be walked for."""
+        """Number of these pages that need a walk."""
         return sum(look.walks for look in await self.look(*pages))
 
     def check(self, look: Look) -> None:
@@ -234,14 +236,14 @@ class Bench:
 
 
 def spread(bench: Bench, asid: int, count: int, size: int = SMALL) -> list[Mapping]:
-    """Pages side by side: they take the sets in turn."""
+    """Contiguous pages, which are in different sets in turn."""
     return [bench.map(asid, n << SHIFTS[size], size) for n in range(count)]
 
 
 @cocotb.test(**LIMIT)
 async def a_look_up_every_cycle(dut):
-    """Pages of all sizes and several spaces: every look-up is taken in the cycle in which it is
-    offered, one per cycle, and answered 4 cycles later (ASID-3)."""
+    """With pages of all sizes and several spaces, every look-up is taken when it is offered, one
+    per cycle, and answered 4 cycles later (ASID-3)."""
     bench = await Bench.start(dut)
     pages = [
         page
@@ -259,7 +261,7 @@ async def a_look_up_every_cycle(dut):
 
 @cocotb.test(**LIMIT)
 async def walks_and_look_ups_share_the_pipeline(dut):
-    """What a walk has found takes one cycle from look-ups, and is given away 6 cycles later; one is
+    """The result of a walk takes one cycle from look-ups, and is output 6 cycles later; one is
     taken every second cycle."""
     bench = await Bench.start(dut)
     known = spread(bench, 0, SETS)
@@ -279,12 +281,13 @@ async def walks_and_look_ups_share_the_pipeline(dut):
 
 @cocotb.test(**LIMIT)
 async def one_set_filled_at_once(dut):
-    """What walks find for one set in successive cycles is all kept; look-ups go on meanwhile."""
+    """Results of walks for one set in successive cycles are all kept; look-ups continue
+    meanwhile."""
     bench = await Bench.start(dut)
     known = bench.map(0, 0)
     await bench.look(known)
     bits = SETS.bit_length() - 1
-    # Of the same set as each other, and of another one.
+    # All in the same set, which is another one.
     pages = [bench.map(0, 1 | (n << 2 * bits)) for n in range(WAYS)]
     bench.latency = (30, 30)
     looks = await bench.look(*pages, *[known] * 60)
@@ -297,7 +300,7 @@ async def one_set_filled_at_once(dut):
 
 @cocotb.test(**LIMIT)
 async def pages_that_differ_in_one_bit(dut):
-    """All bits of a page number, and of an ASID, tell pages apart."""
+    """All bits of a page number, and of an ASID, distinguish pages."""
     bench = await Bench.start(dut)
     vpn = bench.numbers.getrandbits(37)
     first = bench.map(0, vpn)
@@ -311,7 +314,7 @@ async def pages_that_differ_in_one_bit(dut):
 
 @cocotb.test(**LIMIT)
 async def scopes(dut):
-    """An invalidation takes exactly what it names: a page, whatever its size; a space; everything
+    """An invalidation removes exactly its scope: a page of any size; a space; everything
     (ASID-9)."""
     bench = await Bench.start(dut)
     last = CONFIG.asids - 1
@@ -323,7 +326,7 @@ async def scopes(dut):
     await bench.look(*pages)
     assert await bench.walked(*pages) == 0
     for page in pages:
-        # With the page itself, and with what lies beside it.
+        # At an address in the page, and at one next to it.
         for vpn, count in ((page.vpn, 1), (page.vpn ^ 1 << 9, 0)):
             await bench.step({"scope": ONE, "asid": page.asid, "vpn": vpn})
             await bench.removed()
@@ -343,8 +346,8 @@ async def scopes(dut):
 
 @cocotb.test(**LIMIT)
 async def effective_in_one_cycle(dut):
-    """A look-up in any cycle after an invalidation, or on its way, never gets what was before.
-    Those of other spaces are answered all the while (ASID-8, ASID-9)."""
+    """A look-up in progress or in any cycle after an invalidation never gets an older result.
+    Look-ups of other spaces are answered all the time (ASID-8, ASID-9)."""
     bench = await Bench.start(dut)
     other = CONFIG.asids - 1
     for scope, offset in itertools.product((ONE, ASID, ALL), range(-5, 12)):
@@ -368,8 +371,8 @@ async def effective_in_one_cycle(dut):
 
 @cocotb.test(**LIMIT)
 async def numbers_come_round(dut):
-    """Far more invalidations of a space than it has generations, one page each time: it is never
-    found again; other spaces keep theirs (ASID-8, ASID-9)."""
+    """After far more invalidations of a space than there are generations, with one page each, no
+    page is found again; other spaces keep theirs (ASID-8, ASID-9)."""
     bench = await Bench.start(dut)
     old = []
     other = spread(bench, CONFIG.asids - 1, SETS) if CONFIG.asids > 1 else []
@@ -396,8 +399,8 @@ async def numbers_come_round(dut):
 
 @cocotb.test(**LIMIT, skip=CONFIG.asids < 4)
 async def what_counts_no_more_goes_first(dut):
-    """Sets full of two spaces: when one is invalidated, the pages of a third take its places and
-    those of the other stay (ASID-11)."""
+    """If sets are full with two spaces and one is invalidated, the pages of a third replace its
+    entries and not those of the other (ASID-11)."""
     bench = await Bench.start(dut)
     half = ENTRIES // 2
     first, second = spread(bench, 1, half), spread(bench, 2, half)
@@ -412,7 +415,7 @@ async def what_counts_no_more_goes_first(dut):
 
 @cocotb.test(**LIMIT)
 async def least_recently_used(dut):
-    """Of a full set the entry that was just used stays (ASID-11)."""
+    """In a full set, the entry that was just used is kept (ASID-11)."""
     bench = await Bench.start(dut)
     pages = spread(bench, 0, ENTRIES)
     await bench.look(*pages)
@@ -426,8 +429,9 @@ async def least_recently_used(dut):
 
 @cocotb.test(**LIMIT)
 async def as_good_as_pseudo_lru(dut):
-    """One look-up after the other in four sets, whatever the pattern, some with invalidations of
-    single pages: no more walks than in a tree pseudo-LRU of as many ways (ASID-11)."""
+    """With single look-ups in four sets, in several patterns, some with invalidations of single
+    pages, there are no more walks than in a tree pseudo-LRU of the same number of ways
+    (ASID-11)."""
     bench, model = await Bench.start(dut), PseudoLru(WAYS, sets=4)
     bits = SETS.bit_length() - 1
     for share in (0.0, 0.05):
@@ -447,8 +451,8 @@ async def as_good_as_pseudo_lru(dut):
 
 @cocotb.test(**LIMIT)
 async def random_(dut):
-    """Pages of all sizes come and go, invalidated by any scope, at once or later, while look-ups
-    are on their way: no result is of a page that was gone."""
+    """No result is of a page that was gone, while pages of all sizes come and go and are
+    invalidated by any scope, immediately or later, with look-ups in progress."""
     bench = await Bench.start(dut)
     numbers, hits, asids = bench.numbers, 0, min(CONFIG.asids, 8)
     # Two of them differ in one bit only.

@@ -1,5 +1,5 @@
-"""Binds and invalidations of the whole of virtual memory: what they wait for, whom they leave
-alone, who is refused (ASID-8, ASID-9)."""
+"""Binds and invalidations with the whole of virtual memory: what they wait for, what they do not
+affect, and refusals (ASID-8, ASID-9)."""
 
 import itertools
 from collections.abc import Coroutine
@@ -18,11 +18,12 @@ LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 SCOPES = {"all": ALL, "asid": ASID, "page": PAGE}
 
 LONGEST = min(256, 4096 // BEAT)
-"""Beats of a burst."""
+"""Maximum number of beats of a burst."""
 
 
 async def begin(dut: Any, spaces: int = 2, pages: int = 4) -> tuple[Bench, list[Tables]]:
-    """Some spaces with small pages at the same addresses from 0 on, each with its own."""
+    """A testbench with some spaces, each with its own small pages at the same addresses from 0
+    on."""
     bench = Bench(dut)
     await bench.start()
     tables = [bench.tables() for _ in range(spaces)]
@@ -42,7 +43,7 @@ def status(checked: list[tuple[int, Burst, Event | None]]) -> set[int]:
 
 
 def command(bench: Bench, how: str, tables: list[Tables]) -> Coroutine:
-    """Something that ends page 0 of space 0."""
+    """A command that ends the validity of page 0 of space 0."""
     if how == "bind":
         return bench.bind(0, bench.tables())
     if how == "unbind":
@@ -53,7 +54,7 @@ def command(bench: Bench, how: str, tables: list[Tables]) -> Coroutine:
 
 
 async def served_meanwhile(bench: Bench, task: Any, asid: int, client: int) -> None:
-    """Another client goes on with a space that a command which waits does not cover."""
+    """Check that another client continues in a space that is not covered by a waiting command."""
     for page in range(4):
         reads, writes = bench.readers[client], bench.writers[client]
         reads.todo.append(Burst(page << 12, 2, asid=asid))
@@ -70,8 +71,8 @@ async def served_meanwhile(bench: Bench, task: Any, asid: int, client: int) -> N
     how=["all", "asid", "page", "base", "bind", "unbind"], writes=[False, True], count=[1, LONGEST]
 )
 async def waits_for_the_bus(dut, how, writes, count):
-    """A command waits for a burst whose answer does not come; another space, and a client that
-    comes later, are served meanwhile."""
+    """A command waits for a burst whose response does not come; another space, and a client with
+    later bursts, are served meanwhile."""
     bench, tables = await begin(dut)
     port = (bench.writers if writes else bench.readers)[0]
     bench.bus.held = {1}
@@ -97,7 +98,7 @@ async def waits_for_the_bus(dut, how, writes, count):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(how=["all", "asid", "page", "base", "bind", "unbind"], writes=[False, True])
 async def waits_for_the_client(dut, how, writes):
-    """A command waits until the client has taken what it had asked for."""
+    """A command waits until the client has accepted the data that it requested."""
     bench, tables = await begin(dut)
     port = (bench.writers if writes else bench.readers)[0]
     port.keen = lambda: False
@@ -116,7 +117,7 @@ async def waits_for_the_client(dut, how, writes):
 
 @cocotb.test(**LIMIT)
 async def requesters_take_turns(dut):
-    """Two that ask without end are served one after the other."""
+    """Two requesters with endless commands are served in turn."""
     bench, _ = await begin(dut)
     order: list[int] = []
 
@@ -132,7 +133,7 @@ async def requesters_take_turns(dut):
 
 
 async def read_all(bench: Bench, spaces: int, pages: int = 2, port: int = 0) -> list[int]:
-    """Read some pages of all spaces; for how many entries of tables per space."""
+    """Read some pages of all spaces. Returns the number of table entries read for each space."""
     walked = []
     for asid in range(spaces):
         before = len(bench.bus.reads_of.get(0, []))
@@ -145,8 +146,8 @@ async def read_all(bench: Bench, spaces: int, pages: int = 2, port: int = 0) -> 
 
 @cocotb.test(**LIMIT)
 async def refused_changes_nothing(dut):
-    """Unknown operations, ASIDs that are not there, bases past the end of memory: refused, and
-    every space keeps its tables and what was remembered of them."""
+    """Unknown operations, nonexistent ASIDs, and bases beyond the end of memory are refused, and
+    every space keeps its tables and cached translations."""
     bench, _ = await begin(dut)
     await read_all(bench, 2)
     for which in [*range(5)] * 3:
@@ -156,7 +157,7 @@ async def refused_changes_nothing(dut):
 
 @cocotb.test(**LIMIT)
 async def exact(dut):
-    """One page of one space walks again, or one space: nothing else does."""
+    """Exactly the invalidated page of one space, or the invalidated space, is walked again."""
     bench, _ = await begin(dut, spaces=3)
     await read_all(bench, 3, pages=1)
     await bench.invalidate(PAGE, asid=1, va=0xFFF)
@@ -173,7 +174,8 @@ async def exact(dut):
 
 @cocotb.test(**LIMIT)
 async def by_base(dut):
-    """All spaces with a page directory base, the first and the last among them, and no other."""
+    """By page directory base, exactly the spaces with this base are invalidated, including the
+    first and the last."""
     bench, tables = await begin(dut, spaces=2)
     sets = [{0}, {ASIDS - 1}, {0, 1}, {0, 1, ASIDS - 1}, {1, ASIDS - 1}, set()]
     asids = sorted({0, 1, 2, ASIDS - 1})
@@ -186,7 +188,7 @@ async def by_base(dut):
 async def check_by_base(
     bench: Bench, tables: Tables, chosen: set[int], asids: list[int], scope: int
 ) -> None:
-    """Only spaces with these tables walk again."""
+    """Only spaces with these tables are walked again."""
 
     async def read(asid: int) -> int:
         before = len(bench.bus.reads_of.get(0, []))
@@ -209,8 +211,8 @@ async def check_by_base(
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(latency=[0, 9], how=["bind", "page"])
 async def reused(dut, latency, how):
-    """Page 20, example 4: an ASID gets other tables, or a page another place, in every cycle of
-    walks that fill all slots, in Icarus in some: no access uses the old ones after the
+    """Page 20, example 4: if an ASID gets other tables, or a page another address, in any cycle (in
+    Icarus in some) of walks that fill all slots, no access uses the old ones after the
     acknowledgement (ASID-8)."""
     bench = Bench(dut)
     bench.bus.latency = latency
@@ -229,7 +231,7 @@ async def reused(dut, latency, how):
         await bench.wait(offset)
         await change(bench, spaces, how)
         for client, page in itertools.product(range(CLIENTS), range(4)):
-            # What was remembered wrongly would be found now.
+            # Data cached wrongly would be used now.
             bench.readers[client].todo.append(Burst(page << 12, 1, asid=2))
         assert status(await bench.finish()) == {OK}
     assert bench.counts["page"] == len(offsets) * 12 * CLIENTS
@@ -249,8 +251,8 @@ async def change(bench: Bench, spaces: list[Tables], how: str) -> None:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(size=[1 << 16, 1 << 21])
 async def limit_inside_a_page(dut, size):
-    """A page that reaches past the limit is past it, whatever is remembered of it; one that ends
-    there is not."""
+    """A page that extends beyond the limit is refused, regardless of cached data; one that ends at
+    the limit is not."""
     bench = Bench(dut)
     await bench.start()
     tables = bench.tables()

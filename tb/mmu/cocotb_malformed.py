@@ -1,5 +1,5 @@
-"""Page tables that software got wrong: nothing hangs, and what reaches the bus is what those very
-bits say (ASID-5, ASID-7)."""
+"""Malformed page tables: nothing hangs, and accesses on the bus agree with the tables' bits
+(ASID-5, ASID-7)."""
 
 from random import Random
 from typing import Any
@@ -16,28 +16,28 @@ from signalbox.tb.sample import fewer
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 
 GARBAGE = range(0, 0xA0_0000)
-"""Where malformed tables lie; some of it cannot be read."""
+"""Region with malformed tables; part of it cannot be read."""
 
 SOUND = 2
-"""The space whose tables are well."""
+"""The space with valid tables."""
 
 
 class Words:
-    """What a walk reads: memory as it is just now."""
+    """The data that a walk reads: memory at the current time."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
 
     def load(self, address: int) -> int | None:
-        """8 bytes; the bus gives whole beats."""
+        """Read 8 bytes; the bus returns whole beats."""
         if address // BEAT * BEAT in self.bench.broken:
             return None
         return int.from_bytes(self.bench.memory_read(address, 8), "little")
 
 
 class Walks:
-    """In the place of a `History`: tables do not change while there is traffic, so a walk of them
-    tells what has to come of each burst."""
+    """Replaces a `History`: tables do not change during traffic, so a walk gives the expected
+    result of each burst."""
 
     def __init__(self, bench: Bench) -> None:
         self.words, self.roots = Words(bench), dict[int, int]()
@@ -60,7 +60,7 @@ class Walks:
         assert event.cause == code, (burst, event, wanted)
 
     def check_record(self, burst: Burst, event: Event) -> None:
-        """Records would change tables, so there are none."""
+        """There are no records, as these would change tables."""
         raise AssertionError(event)
 
 
@@ -76,7 +76,7 @@ def permission(found: Translation | Sparse, kind: int) -> int | None:
 
 
 def garbage(rng: Random, count: int, style: str) -> bytes:
-    """Words of tables: random, or such that many point into memory."""
+    """Words of tables: random, or such that many point to memory."""
     numbers = np.random.default_rng(rng.getrandbits(64))
     words = numbers.integers(0, 1 << 64, count, dtype=np.uint64)
     if style == "random":
@@ -92,7 +92,7 @@ def garbage(rng: Random, count: int, style: str) -> bytes:
 
 
 async def begin(dut: Any, share: float = 1.0) -> Bench:
-    """One sound space; records of faults are not written."""
+    """A testbench with one valid space and without records of faults."""
     bench = Bench(dut, share=share)
     dut.faults__enable.value = 0
     await bench.start()
@@ -106,13 +106,13 @@ async def begin(dut: Any, share: float = 1.0) -> Bench:
 
 
 async def point(bench: Bench, asid: int, root: int) -> None:
-    """Bind a space to something that may be a table."""
+    """Bind a space to an address that may contain a table."""
     assert await bench.requesters[0].ask(3, asid=asid, base=root)
     bench.history.roots[asid] = root  # type: ignore[attr-defined]
 
 
 def candidates(bench: Bench, asid: int, wanted: int) -> list[int]:
-    """Addresses, half of them such that a walk gets far."""
+    """Addresses, half of which reach deep levels."""
     walks, rng = bench.history, bench.rng
     chosen, far = [], []
     for _ in range(60 * wanted):
@@ -126,8 +126,8 @@ def candidates(bench: Bench, asid: int, wanted: int) -> list[int]:
 
 
 async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> None:
-    """Bursts at some of these spaces and addresses, among them those of the sound space. No byte is
-    written, so that tables stay as they are."""
+    """Bursts at some of these spaces and addresses, including those of the valid space. No byte is
+    written, so that tables do not change."""
     rng = bench.rng
     for ports, writes in ((bench.readers, False), (bench.writers, True)):
         for port in ports:
@@ -137,7 +137,7 @@ async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> No
                     asid, va = SOUND, rng.randrange(0x8000)
                 va = va & ~0xFF | rng.randrange(256)
                 atomic = rng.random() < 0.1
-                # So that reports tell both ports of a client apart.
+                # Distinguishes reports of a client's two ports.
                 va = va & ~0x800 | writes << 11 if atomic else va
                 options = {"asid": asid, "atomic": atomic}
                 options |= {"strobe": 0} if writes else {}
@@ -149,7 +149,7 @@ async def traffic(bench: Bench, places: list[tuple[int, int]], count: int) -> No
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(style=["random", "tables", "mixed", "pages"], share=[0.6, 1.0])
 async def random_words(dut, style, share):
-    """Tables of random words everywhere."""
+    """With tables of random words everywhere, nothing hangs and accesses agree with the tables."""
     bench = await begin(dut, share)
     for _ in range(fewer(3, 3)):
         words = len(GARBAGE) // 8
@@ -168,7 +168,7 @@ async def random_words(dut, style, share):
     level=["PD3", "PD2", "PD1", "PD0", "PT 64K", "PT 4K"], style=["random", "mixed"]
 )
 async def one_level(dut, level, style):
-    """Tables that are well but for one, which has random words."""
+    """The same for valid tables except for one, which has random words."""
     bench = await begin(dut)
     bench.memory_write(GARBAGE.start, garbage(bench.rng, len(GARBAGE) // 8, "pages"))
     pages = [(0, 12), (0x1000, 12), (0x10_0000, 16), (0x20_0000, 21), (1 << 40, 12), (1 << 48, 16)]
@@ -188,7 +188,7 @@ async def one_level(dut, level, style):
 
 @cocotb.test(**LIMIT)
 async def cannot_be_read(dut):
-    """Every level in turn cannot be read, or lies past the end of memory."""
+    """Each level in turn cannot be read, or lies beyond the end of memory, which is reported."""
     bench = await begin(dut)
     tables = bench.tables()
     tables.map(0, 0x80_0000, 1 << 12)
@@ -208,7 +208,7 @@ async def cannot_be_read(dut):
 
 @cocotb.test(**LIMIT)
 async def itself(dut):
-    """A directory that names itself, and tables that are pages as well."""
+    """A directory that refers to itself, and tables that are also pages, are walked as usual."""
     bench = await begin(dut)
     root = 0x1_0000
     assert root not in BAD and root < TABLES and READ == 0

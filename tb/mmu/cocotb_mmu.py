@@ -1,7 +1,7 @@
-"""Translation as a whole: clients, address spaces and tables that change (ASID-1 … ASID-9).
+"""Translation as a whole: clients, address spaces and changing tables (ASID-1 … ASID-9).
 
-Tables are written by the driver into memory, which is Python. Every answer is checked against what
-the tables said from the look-up's cycle to the answer's; the reference knows pages only.
+The driver writes tables to memory, which is modelled in Python. Every answer is compared with the
+tables between the cycles of look-up and answer; the reference knows only pages.
 """
 
 import itertools
@@ -44,7 +44,7 @@ CONFIG = Config(
 )
 TAG = data.StructLayout({"number": 12})
 MISSES = 4
-"""That may wait in one first level."""
+"""Number of look-ups that may wait in one first level."""
 
 PAGE, FAULT, SPARSE, RETRY = range(4)
 ALL, ASID, ONE = range(3)
@@ -57,13 +57,13 @@ NEVER = float("inf")
 
 @dataclass
 class Mapping:
-    """A page of a space: from cycle `born` in the tables, used at most until `gone`."""
+    """A page of a space, in the tables from cycle `born` on, and used until `gone` at most."""
 
     page: Page
     asid: int
     born: int
     dead: float = NEVER
-    """When it left the tables."""
+    """Cycle in which it left the tables."""
     gone: float = NEVER
 
     def has(self, va: int) -> bool:
@@ -72,7 +72,7 @@ class Mapping:
 
 @dataclass
 class Look:
-    """One look-up of a client, with the cycles in which it was offered and answered."""
+    """One look-up of a client, with the cycles of its offer and answer."""
 
     client: int
     asid: int
@@ -86,12 +86,14 @@ class Look:
 
 
 class Bench:
-    """Drives the unit cycle by cycle; is memory and software.
+    """Testbench that drives the unit cycle by cycle and models memory and software.
 
     Members
     -------
-    bound : tables of each ASID. live, old : pages of each ASID, in the tables or not.
-    latency : of a read of memory. broken : addresses whose reads fail.
+    bound : tables of each ASID.
+    live, old : pages of each ASID, in the tables or not.
+    latency : latency of a read of memory.
+    broken : addresses whose reads fail.
     """
 
     def __init__(self, dut: Any, seed: int) -> None:
@@ -121,7 +123,7 @@ class Bench:
         self.done: list[Look] = []
         self.counts: Counter = Counter()
 
-    # What the driver sees of the machine
+    # The machine, as seen by the driver
 
     def memory_read(self, address: int, size: int) -> bytes:
         return bytes(self.bytes[address : address + size])
@@ -148,7 +150,7 @@ class Bench:
         return PageTables(self.memory)
 
     async def bind(self, asid: int, tables: PageTables | None) -> None:
-        """From the acknowledgement on everything before is gone."""
+        """Bind tables. After the acknowledgement, earlier translations may not be used."""
         row = {}
         if tables is not None:
             row = {"bound": 1, "base": tables.root >> 12, "last": (1 << 37) - 1}
@@ -162,7 +164,7 @@ class Bench:
         if tables is not None:
             self.bound[asid] = tables
             for page in tables.pages():
-                # It may be found as soon as the bind is on its way.
+                # It may be found as soon as the bind is in progress.
                 self.pages.append(Mapping(page, asid, begun))
             self.unbound[asid][-1] = (begun, self.now)
 
@@ -181,8 +183,8 @@ class Bench:
         await self.command(scope=scope, asid=asid, vpn=va >> 12)
 
     async def command(self, **values: Any) -> None:
-        """Send it, and wait until it is acknowledged; then what it covers is gone that had left
-        the tables before."""
+        """Send a command and wait for its acknowledgement. Then covered pages that had left the
+        tables earlier may not be used."""
         dut, covered = self.dut, []
         for one in self.pages:
             vpn = values.get("vpn", 0)
@@ -203,7 +205,7 @@ class Bench:
     # Cycles
 
     async def step(self) -> bool:
-        """One cycle; whether a command was taken in it."""
+        """One cycle. Returns whether a command was taken in it."""
         dut, numbers = self.dut, self.numbers
         for client in range(CLIENTS):
             self._offer(client)
@@ -274,7 +276,8 @@ class Bench:
             self.done.append(look)
 
     async def rest(self, limit: int = 40_000) -> list[Look]:
-        """Until everything is answered and checked; what was since the last time."""
+        """Step until everything is answered and checked. Returns the look-ups since the last
+        call."""
         end = self.now + limit
         while any(self.todo) or any(self.offers) or self.waiting:
             assert self.now < end, f"no answer: {self.waiting}"
@@ -287,7 +290,8 @@ class Bench:
     # Checks
 
     def check(self, look: Look) -> None:
-        """Some page of that time explains the answer; or a fault, that there was none at a time."""
+        """Check that a page valid at that time agrees with the answer; or for a fault, that there
+        was a time without a page."""
         mine = [
             one
             for one in self.pages
@@ -336,7 +340,7 @@ async def miss_cycles(dut):
 
 @cocotb.test(**LIMIT)
 async def two_spaces(dut):
-    """Page 20, example 1: the same addresses of two spaces, from every client: their own pages.
+    """Page 20, example 1: the same addresses of two spaces give different pages for every client.
     The first access walks, later ones hit."""
     bench = await Bench.start(dut)
     for asid in range(2):
@@ -366,8 +370,8 @@ async def shared_page(dut):
 
 @cocotb.test(**LIMIT)
 async def reused(dut):
-    """Page 20, example 4: an ASID bound to one table, then to another, with the bind in every
-    cycle of a walk and all clients asking: nothing of the first after it (ASID-8)."""
+    """Page 20, example 4: if an ASID is bound to one table, then to another, in any cycle of a walk
+    with all clients active, no translation of the first is used afterwards (ASID-8)."""
     bench = await Bench.start(dut)
     first, second = bench.tables(), bench.tables()
     for n in range(4):
@@ -387,8 +391,8 @@ async def reused(dut):
 
 @cocotb.test(**LIMIT)
 async def one_fault_stops_one(dut):
-    """Unbound space, missing page, read-only page, table that cannot be read: each look-up gets its
-    own cause, and those beside it their pages (ASID-5)."""
+    """Unbound space, missing page, read-only page, unreadable table: each look-up gets its own
+    cause, and others get their pages (ASID-5)."""
     bench = await Bench.start(dut)
     await bench.bind(0, bench.tables())
     await bench.bind(1, bench.tables())
@@ -417,8 +421,9 @@ async def one_fault_stops_one(dut):
 
 @cocotb.test(**LIMIT)
 async def a_burst_locks_nobody_out(dut):
-    """While all other clients miss without end, one's misses are answered within the stated bound:
-    as many walks as may wait go first, each as long as five reads (page 20)."""
+    """While all other clients miss endlessly, misses of one client are answered within the stated
+    bound: at most the possible number of waiting walks precede it, each as long as five reads (page
+    20)."""
     bench = await Bench.start(dut)
     bench.latency = (30, 30)
     for asid in range(2):
@@ -446,7 +451,7 @@ async def a_burst_locks_nobody_out(dut):
 
 @cocotb.test(**LIMIT)
 async def pages_invalidated_one_after_the_other(dut):
-    """Commands without a pause: each is carried out (ASID-9)."""
+    """Each of several back-to-back commands is executed (ASID-9)."""
     bench = await Bench.start(dut)
     await bench.bind(2, bench.tables())
     for n in range(8):
@@ -477,7 +482,7 @@ def address(bench: Bench) -> int:
 
 
 def change(bench: Bench) -> dict[str, int] | None:
-    """Map or unmap something; what has to be invalidated then, if anything."""
+    """Map or unmap a page. Returns the required invalidation, if any."""
     numbers = bench.numbers
     asid = numbers.choice(list(bench.bound))
     size = numbers.choice((SIZES[0],) * 3 + SIZES[1:])
@@ -505,8 +510,9 @@ def ask(bench: Bench, client: int, count: int) -> None:
 
 @cocotb.test(**LIMIT)
 async def random_(dut):
-    """Pages of all sizes come and go, spaces are bound anew, and everything is invalidated by any
-    scope, while all clients ask; memory is fast, slow, and anything between (ASID-1 … ASID-9)."""
+    """All answers are correct while pages of all sizes come and go, spaces are bound again, and
+    invalidations of any scope occur, with all clients active and memory of varying speed (ASID-1 …
+    ASID-9)."""
     bench = await Bench.start(dut)
     numbers = bench.numbers
     spaces = [bench.tables() for _ in range(6)]

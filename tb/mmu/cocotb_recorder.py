@@ -1,4 +1,4 @@
-"""Fault records alone, with a memory that is slow wherever it can be (ASID-5, HOST-11)."""
+"""The fault recorder alone, with slow memory (ASID-5, HOST-11)."""
 
 import itertools
 import os
@@ -22,15 +22,16 @@ OLD, NEW = 0x123_4000, 0x56_7000
 """Fault buffers."""
 
 RECORDS = 3
-"""In each of them."""
+"""Records per buffer."""
 
 OVERFLOW, REFUSED = 2, 4
 """Bits of FAULT_STATUS."""
 
 
 class Slow:
-    """A memory that takes what is offered `delay` cycles after it came, and answers as late with
-    `status`. What is offered stays until then, and `busy` is 1 from the request to the answer."""
+    """A memory that accepts an offer `delay` cycles after it appeared, and answers with the same
+    delay and with `status`. Checks that offers are held, and that `busy` is 1 from the request to
+    the answer."""
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.delay, self.status = dut, 0, OK
@@ -66,7 +67,7 @@ class Slow:
             self.dut.write__done__valid.value = 0
 
     async def _take(self, stream: str) -> int:
-        """What is offered next."""
+        """The next offer."""
         valid, ready, payload = (self._port(stream, name) for name in ("valid", "ready", "payload"))
         ready.value = int(not self.delay)
         offered, waited = None, 0
@@ -84,14 +85,14 @@ class Slow:
                 ready.value = int(waited == self.delay)
 
     def record(self, at: int) -> int | None:
-        """32 bytes, if all of them were written."""
+        """The 32 bytes of a record; None unless all of them were written."""
         found = [self.content.get(at + byte) for byte in range(32)]
         return None if None in found else int.from_bytes(bytes(found), "little")  # type: ignore[arg-type]
 
 
 class Watch:
-    """Follows reports: a record is where PUT counts it, or it was dropped. `told` are the places
-    of records, None of dropped ones."""
+    """Follows reports: a record is at the place counted by PUT, or it was dropped. `told` has the
+    addresses of records, and None for dropped ones."""
 
     def __init__(self, dut: Any, memory: Slow) -> None:
         self.dut, self.memory = dut, memory
@@ -122,7 +123,7 @@ class Watch:
 
 
 class Bench:
-    """The unit with buffer `OLD`, which is never full."""
+    """Testbench with buffer `OLD`, which is never full."""
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.numbers = dut, Random(int(os.environ["COCOTB_RANDOM_SEED"]))
@@ -148,7 +149,8 @@ class Bench:
             await RisingEdge(self.dut.clk)
 
     async def report(self, wait: int = 0) -> int | None:
-        """A fault at the page of its number; where its record is, if it was not dropped."""
+        """Report a fault at the page with its number. Returns the address of its record; None if
+        dropped."""
         await self.wait(wait)
         dut, number = self.dut, len(self.watch.told)
         layout = fault_report(CONFIG, CLIENTS)
@@ -164,7 +166,7 @@ class Bench:
         return self.watch.told[-1]
 
     async def again(self) -> None:
-        """Switch the old buffer off and on, and write one record."""
+        """Disable and enable the old buffer, and write one record."""
         self.set_buffer(OLD, 0)
         self.dut.registers__clear.value = OVERFLOW | REFUSED
         await self.wait(1)
@@ -178,8 +180,8 @@ class Bench:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(delay=[0, 3], status=[OK, BUS])
 async def switched_in_any_cycle(dut, delay, status):
-    """The buffer is switched off, and on again in the same place or elsewhere, in every cycle of a
-    record's way: what is offered to memory stays, and the record is where PUT counts it, or it is
+    """The buffer may be disabled, and enabled in the same place or elsewhere, in any cycle while a
+    record is written: offers to memory are held, and the record is at the place counted by PUT, or
     counted as dropped. The next one is in the new buffer."""
     bench = Bench(dut)
     bench.memory.delay = delay

@@ -1,4 +1,4 @@
-"""ASID table: rows are bound one by one, and look-ups see the latest (ASID-2)."""
+"""ASID table: rows are bound individually, and look-ups return the latest (ASID-2)."""
 
 import os
 from random import Random
@@ -17,8 +17,8 @@ CONFIG = Config(asids=ASIDS)
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def every_row_for_itself(dut):
-    """Look-ups and binds at random: unbound while it is being cleared and until a bind; a row is
-    that of the cycle of its look-up, and stays until the next one."""
+    """With random look-ups and binds, a row is unbound during clearing and until a bind; a look-up
+    returns the row of its cycle, which is held until the next one."""
     numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     members = AsidTable(CONFIG).signature.members
     dut.look.value = dut.asid.value = dut.bind.value = 0

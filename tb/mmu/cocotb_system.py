@@ -37,17 +37,17 @@ SLOTS = [
     (0x40_3000, SMALL),
     (0x43_0000, BIG),
 ]
-"""Where pages may be mapped in every space; some exclude each other."""
+"""Addresses at which pages may be mapped in every space; some are mutually exclusive."""
 
 LIMITS = (*[LAST] * 20, 0x4FFF, 0x11_FFFF, 0x3F_FFFF)
 """Last addresses of spaces."""
 
 FRAMES = 12
-"""Places of each size where pages lie, so that spaces share them."""
+"""Number of physical pages of each size, so that spaces share them."""
 
 
 class Software:
-    """One requester's part of software: some spaces, whose tables it changes without end."""
+    """One requester's part of the software, with some spaces, whose tables it changes endlessly."""
 
     def __init__(self, bench: Bench, requester: int, asids: list[int]) -> None:
         self.bench, self.rng = bench, bench.rng
@@ -86,14 +86,15 @@ class Software:
         return None
 
     def kind(self) -> dict[str, bool]:
-        """Most pages allow everything."""
+        """Attributes of a page; most pages allow everything."""
         if self.rng.random() < 0.6:
             return {}
         name = self.rng.choice(["read_only", "read_only", "atomics", "sparse", "privileged"])
         return {name: name != "atomics"}
 
     async def unmap(self, asid: int) -> None:
-        """Most often followed by an invalidation, or by another page in its place first."""
+        """Unmap a page; usually followed by an invalidation, or by another page in its place
+        first."""
         tables, rng = self.tables[asid], self.rng
         pages = list(tables.pages()) if tables else []
         if tables is None or not pages:
@@ -116,7 +117,7 @@ class Software:
             await self.forget(asid, tables, page)
 
     async def forget(self, asid: int, tables: Tables, page: Page) -> None:
-        """An invalidation that covers a page, in all spaces that have the tables."""
+        """An invalidation that covers a page, in all spaces with these tables."""
         scope = self.rng.choice([ALL, ASID, PAGE, PAGE, PAGE])
         base = None if scope == ALL else tables.root
         if base is not None and self.rng.random() < 0.5 and not self.is_shared(tables):
@@ -128,7 +129,7 @@ class Software:
         return sum(one is tables for one in self.tables.values()) > 1
 
     async def rebind(self, asid: int) -> None:
-        """Other tables or none; old ones, if nobody has them, become garbage."""
+        """Bind other tables or none; unused old ones become garbage."""
         old = self.tables[asid]
         tables = None if self.rng.random() < 0.1 else self.bench.tables()
         if tables is not None:
@@ -146,7 +147,7 @@ class Software:
         return not any(one.va < va + size and va < one.va + one.size for one in tables.pages())
 
     async def share(self, asid: int) -> None:
-        """The tables of another space."""
+        """Bind the tables of another space."""
         other = self.tables[self.rng.choice(self.asids)]
         if other is not None and self.tables[asid] is None:
             await self.bind(asid, other)
@@ -157,7 +158,7 @@ class Software:
         await self.bench.bind(asid, tables, limit=limit, requester=self.requester)
 
     async def invalidate(self, asid: int) -> None:
-        """Of anything, for nothing."""
+        """Invalidate anything, without need."""
         rng = self.rng
         tables = self.tables[asid]
         await self.bench.invalidate(
@@ -169,11 +170,11 @@ class Software:
         )
 
     async def refused(self, asid: int) -> None:
-        """Commands that change nothing."""
+        """Send commands that are refused."""
         await self.bench.refused(self.rng.randrange(5), requester=self.requester)
 
     async def break_table(self, asid: int) -> None:
-        """A table cannot be read for a while."""
+        """Make a table unreadable for some time."""
         tables, rng, bench = self.tables[asid], self.rng, self.bench
         if tables is None:
             return
@@ -187,7 +188,7 @@ class Software:
 
 
 class Traffic:
-    """Keeps all clients busy, most often with pages that are mapped."""
+    """Keeps all clients busy, mostly with mapped pages."""
 
     def __init__(self, bench: Bench, programs: list[Software]) -> None:
         self.bench, self.rng, self.programs = bench, bench.rng, programs
@@ -213,12 +214,12 @@ class Traffic:
         asid, va = self.place()
         options = {"asid": asid, "atomic": rng.random() < 0.1}
         if options["atomic"]:
-            # So that reports tell both ports of a client apart.
+            # Distinguishes reports of a client's two ports.
             va = va & ~0x800 | writes << 11
         return self.bench.burst_at(va, longest, writes=writes, **options)
 
     def place(self) -> tuple[int, int]:
-        """An address of a space, of which there is also one that software knows nothing of."""
+        """An address, and a space; one of the spaces is never bound by software."""
         rng = self.rng
         program = rng.choice(self.programs)
         asid = rng.choice(program.asids)
@@ -233,7 +234,7 @@ class Traffic:
 
 
 async def read_faults(bench: Bench) -> None:
-    """Software that reads the fault buffer; now and then it is late, and records are dropped."""
+    """Software that reads the fault buffer; occasionally it is late, and records are dropped."""
     dut, rng = bench.dut, bench.rng
     while True:
         await bench.wait(rng.choice([5, 5, 20, 300]))
@@ -245,14 +246,14 @@ async def read_faults(bench: Bench) -> None:
 
 
 async def vary(bench: Bench) -> None:
-    """Memory's latency."""
+    """Vary memory's latency."""
     while True:
         bench.bus.latency = bench.rng.choice([0, 3, 10, 40])
         await bench.wait(bench.rng.randrange(400))
 
 
 def accesses(bench: Bench) -> int:
-    """Bursts of clients that have reached memory, so far."""
+    """Number of the clients' bursts that have reached memory so far."""
     moved = [*bench.bus.reads_of.items(), *bench.bus.writes_of.items()]
     return sum(len(bursts) for source, bursts in moved if source)
 
@@ -260,8 +261,8 @@ def accesses(bench: Bench) -> int:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(share=[0.4, 0.8, 1.0])
 async def random_system(dut, share):
-    """Whatever software does meanwhile, every burst does what some page of its space allowed just
-    then, and nothing older than an acknowledgement is used or under way after it."""
+    """Whatever software does, every burst agrees with a page of its space valid at that time, and
+    no older data is used or in flight after an acknowledgement."""
     bench = Bench(dut, share=share, records=8)
     await bench.start()
     programs = [Software(bench, 0, [0, 1]), Software(bench, 1, [2])]

@@ -1,7 +1,7 @@
-"""Page walker alone: every result is what the tables say, with few reads (ASID-2, -4, -7, -8).
+"""The page walker alone: every result agrees with the tables, with few reads (ASID-2, -4, -7, -8).
 
-Memory is Python; its tables are random words, drawn when they are first looked at, in which most
-entries point at other tables. The reference walk is `tb.models.pagetables`.
+Memory is modelled in Python. Its tables are random words, generated on first access, most of which
+point to other tables. The reference walk is `tb.models.pagetables`.
 """
 
 import itertools
@@ -35,7 +35,7 @@ TABLES = 64
 
 
 def directory(at: int) -> int:
-    """A PDE that names the table at `at`."""
+    """A PDE for the table at `at`."""
     return 1 << 1 | at >> 12 << 8
 
 
@@ -54,16 +54,20 @@ def leaf(pa: int, **bits: int) -> int:
 
 
 class Bench:
-    """Drives the unit cycle by cycle; is memory and ASID table.
+    """Testbench that drives the unit cycle by cycle and models memory and ASID table.
 
     Members
     -------
-    words : memory, by address of 8 bytes. drawn : what draws words that are not there yet.
-    spaces : per ASID page directory base and last page; not there: not bound.
-    latency, pace, eager : of a read; shares of cycles in which it is taken, and results are.
-    asked : (asid, page number) by tag; done : results by tag, with their cycle, since the last
-        `rest`; results : all of them.
-    reads : (cycle, address) of all reads; most : how many were under way at once.
+    words : memory, by address of 8 bytes.
+    drawn : generates missing words.
+    spaces : page directory base and last page per ASID; missing ones are unbound.
+    latency : range of a read's latency.
+    pace, eager : fractions of cycles in which reads are accepted, and results.
+    asked : (asid, page number) by tag.
+    done : results by tag, with their cycles, since the last `rest`.
+    results : all results.
+    reads : (cycle, address) of all reads.
+    most : maximum number of reads in flight.
     """
 
     def __init__(self, dut: Any, seed: int) -> None:
@@ -116,7 +120,7 @@ class Bench:
         self.words[address], self.words[address + 8] = halves
 
     def _ready(self, address: int, beats: int) -> None:
-        """The beats of a read, each with the cycle in which it is there at the earliest."""
+        """Queue the beats of a read, each with the earliest cycle of its return."""
         when = self.now + self.numbers.randint(*self.latency)
         if address + beats * WIDTH // 8 > CONFIG.memory_bytes:
             self.beats.append((when, self._beat(0, OUTSIDE, last=True), True))
@@ -125,7 +129,7 @@ class Bench:
             base = (address & -(WIDTH // 8)) + beat * WIDTH // 8
             words = [self.load(base + 8 * i) for i in range(WIDTH // 64)]
             data = sum((word or 0) << 64 * i for i, word in enumerate(words))
-            # Only of the words that are asked for it matters whether they can be read.
+            # Only the requested words have to be readable.
             first = (address - base) // 8 if beats == 1 else 0
             wanted = words[first : first + (2 if self._dual else 1)]
             status = BUS if None in wanted else OK
@@ -195,11 +199,11 @@ class Bench:
             self.done[result.tag] = self.results[result.tag] = self.now, result.end
 
     def _is_dual(self, address: int) -> bool:
-        """Tables of PD0 lie in a part of memory of their own."""
+        """Whether an address is in the part of memory with tables of PD0."""
         return address >> 12 & 7 == 3
 
     async def rest(self, limit: int = 20_000) -> dict[int, tuple[int, Any]]:
-        """Until all is answered; the results since the last time."""
+        """Step until everything is answered. Returns the results since the last call."""
         end = self.now + limit
         while self.todo or self.offered or self.waiting:
             assert self.now < end, f"no result: {self.waiting}"
@@ -207,10 +211,10 @@ class Bench:
         done, self.done = self.done, {}
         return done
 
-    # Expectation
+    # Expected results
 
     def expected(self, asid: int, vpn: int) -> tuple:
-        """Outcome, and fault or page."""
+        """Expected outcome, with the fault or page."""
         if asid not in self.spaces:
             return FAULT, UNBOUND
         base, last = self.spaces[asid]
@@ -228,7 +232,7 @@ class Bench:
         return PAGE, SIZES.index(found.page_bytes), found.pa, *map(int, bits)
 
     def given(self, vpn: int, end: Any) -> tuple:
-        """The same of a result."""
+        """The same for a result."""
         outcome = end.outcome.value
         if outcome == PAGE:
             page = end.page
@@ -238,7 +242,7 @@ class Bench:
         return (outcome, int(end.fault)) if outcome == FAULT else (outcome,)
 
     def check(self, done: dict[int, tuple[int, Any]]) -> Counter:
-        """All results are right; how often each outcome came."""
+        """Check that all results are correct. Returns the number of each outcome."""
         counts: Counter = Counter()
         for tag, (_, end) in done.items():
             asid, vpn = self.asked[tag]
@@ -249,8 +253,8 @@ class Bench:
 
 
 def random_tables(bench: Bench, wrong: float) -> None:
-    """Tables of random entries: most of them lead on, `wrong` of all words are anything, or cannot
-    be read."""
+    """Tables of random entries: most of them point to other tables; a fraction `wrong` of all words
+    is arbitrary, or cannot be read."""
     numbers = bench.numbers
 
     def table(kind: int) -> int:
@@ -260,7 +264,7 @@ def random_tables(bench: Bench, wrong: float) -> None:
         kind, share = address >> 12 & 7, numbers.random()
         if numbers.random() < wrong:
             words = (None, numbers.getrandbits(64), numbers.getrandbits(8), 0, 8)
-            # In wide memory the halves of a large entry can be read, or cannot, together.
+            # In wide memory, both halves of a large entry are readable, or neither is.
             word = numbers.choice(words[1:] if WIDTH > 64 and address & 8 else words)
             if WIDTH > 64 and word is None:
                 bench.words[address | 8] = None
@@ -280,7 +284,7 @@ def random_tables(bench: Bench, wrong: float) -> None:
 
 
 def chain(bench: Bench, asid: int, va: int, *, root: int, pte: int) -> list[int]:
-    """Tables that map one page of 4 KiB of `asid`; addresses of the entries."""
+    """Tables that map one page of 4 KiB of `asid`. Returns the addresses of the entries."""
     tables = [root, root + 0x4000, root + 0x8000, root + 0xB000, root + 0x10000]
     at = [tables[n] + 8 * (va >> LEVELS[n] & (3, 511, 511)[n]) for n in range(3)]
     at.append(tables[3] + 16 * (va >> 21 & 255))
@@ -295,8 +299,9 @@ def chain(bench: Bench, asid: int, va: int, *, root: int, pte: int) -> list[int]
 
 @cocotb.test(**LIMIT)
 async def fixed_cost(dut):
-    """A walk alone: request → first read 5 cycles, an entry → the next read 2, → result 6. Another
-    one in the region of the same PD0 reads only that and the page table."""
+    """A single walk takes 5 cycles from request to first read, 2 from an entry to the next read,
+    and 6 to the result. Another walk in the region of the same PD0 reads only that and the page
+    table."""
     bench = await Bench.start(dut)
     va = 0x1_2345_6789_A000
     at = chain(bench, 2, va, root=0x100000, pte=leaf(0x5000, privileged=1))
@@ -321,8 +326,8 @@ async def fixed_cost(dut):
 
 @cocotb.test(**LIMIT)
 async def any_tables(dut):
-    """Random tables, some of them nonsense, several spaces, slow and fast memory: every request
-    has one result, which is that of the reference."""
+    """With random tables, partly nonsense, several spaces, and slow and fast memory, every request
+    has one result, equal to the reference."""
     bench = await Bench.start(dut)
     counts: Counter = Counter()
     settings = (
@@ -347,19 +352,19 @@ async def any_tables(dut):
             if bench.numbers.random() < 0.1:
                 vpn &= 0xFF
             bench.todo.append((bench.numbers.randrange(8), vpn))
-        # At the worst one after the other, five reads each.
+        # In the worst case one after another, with five reads each.
         counts += bench.check(await bench.rest(limit=400 * 5 * 70))
         await bench.step({"scope": ALL})
 
 
 @cocotb.test(**LIMIT)
 async def walks_in_flight(dut):
-    """As many reads are under way as there are walks; each entry is read once for all."""
+    """As many reads are in flight as there are walks; each entry is read once for all."""
     bench = await Bench.start(dut)
     random_tables(bench, 0.0)
     bench.spaces = {0: (0, (1 << 37) - 1)}
     bench.latency = (200, 200)
-    # All share PD3 and PD2; then every one has a region of its own.
+    # All share PD3 and PD2; after that each has its own region.
     bench.todo = [(0, n << 17) for n in range(WALKS)]
     bench.check(await bench.rest())
     assert bench.most >= WALKS
@@ -369,8 +374,8 @@ async def walks_in_flight(dut):
 
 @cocotb.test(**LIMIT)
 async def late_comers_join(dut):
-    """A page of any size is walked for in every cycle of another walk for it: the other's reads
-    are enough (ASID-4)."""
+    """A walk for the same page, of any size, in any cycle of another walk, needs no further reads
+    (ASID-4)."""
     bench = await Bench.start(dut)
     bench.latency = (20, 20)
     at = chain(bench, 1, 0, root=0x100000, pte=leaf(0x7000))
@@ -396,7 +401,7 @@ async def late_comers_join(dut):
 
 @cocotb.test(**LIMIT)
 async def pages_are_walked_once(dut):
-    """Walks of one page, of one large page, that come one after another without a pause."""
+    """Continuous walks of one page, or of one large page, read each entry once."""
     bench = await Bench.start(dut)
     at = chain(bench, 1, 0, root=0x100000, pte=leaf(0x7000))
     for entry, expected in ((dual(None, 0x110000), 5), ((leaf(0x200000), 0), 4)):
@@ -411,14 +416,15 @@ async def pages_are_walked_once(dut):
 
 @cocotb.test(**LIMIT)
 async def faults_are_not_shared(dut):
-    """Who followed a walk that faults reads itself: the page has been mapped since."""
+    """A walk that followed one that faults reads the entry itself: the page may have been mapped
+    meanwhile."""
     bench = await Bench.start(dut)
     at = chain(bench, 1, 0, root=0x100000, pte=0)
     bench.latency = (40, 40)
     bench.todo = [(1, 0), (1, 0)]
     while len(bench.reads) < 5:
         await bench.step()
-    bench.words[at[4]] = leaf(0x9000)  # its read has taken the old entry
+    bench.words[at[4]] = leaf(0x9000)  # its read has returned the old entry
     done = await bench.rest()
     outcomes = [bench.given(0, end)[0] for _, end in done.values()]
     assert sorted(outcomes) == [PAGE, FAULT]
@@ -426,8 +432,8 @@ async def faults_are_not_shared(dut):
 
 @cocotb.test(**LIMIT)
 async def faults_hold_up_nobody(dut):
-    """Walks of one empty directory follow each other in vain, and ever new ones come: each waits
-    for one read of another and its own."""
+    """Walks of an empty directory follow each other in vain while new ones arrive: each waits for
+    one read of another walk and for its own."""
     bench = await Bench.start(dut)
     bench.spaces[1] = 0x100000, (1 << 37) - 1
     for latency in range(3, 15):
@@ -441,8 +447,8 @@ async def faults_hold_up_nobody(dut):
 @cocotb.test(**LIMIT)
 async def empty_tables_hold_up_nobody(dut):
     """Walks of a region whose tables exist and map nothing, or only sparse pages, follow each other
-    down to them, and ever new ones come: who learnt from another that there is no larger page
-    begins anew, once, and none is sent back."""
+    down while new ones arrive: a walk that relied on another for the absence of a larger page
+    restarts once, and none is sent back."""
     bench = await Bench.start(dut)
     big, small = 0x120000, 0x110000
     cases = (
@@ -466,9 +472,8 @@ async def empty_tables_hold_up_nobody(dut):
 
 @cocotb.test(**LIMIT)
 async def larger_pages_mapped_meanwhile(dut):
-    """A page of 64 KiB is mapped while another walk reads PD0, or that page's entry, where it is
-    missing still. Who is asked for it in any cycle since does not fault, though it follows that
-    read: what was not there needs no invalidation."""
+    """A page of 64 KiB is mapped while another walk reads PD0, or the page's missing entry. A later
+    request does not fault, even if it follows that read: a new page needs no invalidation."""
     bench = await Bench.start(dut)
     bench.latency = (40, 40)
     big, small = 0x120000, 0x110000
@@ -492,8 +497,8 @@ async def larger_pages_mapped_meanwhile(dut):
 
 @cocotb.test(**LIMIT)
 async def invalidations(dut):
-    """Tables change while they are walked. From the cycle after the invalidation on, what it covers
-    has no result of the old tables; spaces that it does not cover lose none."""
+    """Tables change while they are walked. From the cycle after the invalidation, no result that it
+    covers is from the old tables; spaces that it does not cover lose none."""
     bench = await Bench.start(dut)
     bench.latency = (1, 25)
     vpn = 0x12345
@@ -508,7 +513,7 @@ async def invalidations(dut):
         for _ in range(bench.numbers.randrange(60)):
             await bench.step()
         asid, scope = bench.numbers.randrange(4), bench.numbers.randrange(3)
-        # The page goes elsewhere, by its entry or by other tables.
+        # The page moves, by its entry or by other tables.
         if scope == ONE or bench.numbers.getrandbits(1):
             bench.words[entries[asid][4]] = leaf((turn + 2) << 12)
         else:
@@ -535,8 +540,8 @@ async def invalidations(dut):
 
 @cocotb.test(**LIMIT)
 async def bind_in_every_cycle(dut):
-    """A space gets other tables in every cycle of a walk, while others begin: none of those that
-    begin after it, and none later, sees the former tables (ASID-8; page 20, example 4)."""
+    """A space gets other tables in any cycle of a walk, while other walks begin: no walk that
+    begins afterwards uses the former tables (ASID-8; page 20, example 4)."""
     bench = await Bench.start(dut)
     bench.latency = (9, 9)
     vpn = 0x5_4321

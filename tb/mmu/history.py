@@ -1,7 +1,7 @@
-"""What software had mapped, and when: pages of address spaces in time.
+"""History of the software's mappings: pages of address spaces over time.
 
-Nothing here knows page tables or the hardware: an access is right if some page of its address
-space explains it that was in the tables, or not yet invalidated, while the access was under way.
+It is independent of page tables and hardware: an access is correct if it agrees with a page of its
+address space that was in the tables, or not yet invalidated, during the access.
 """
 
 import os
@@ -40,13 +40,13 @@ LIMIT, UNBOUND, PRIVILEGE, READ_ONLY, REGION, POISONED, ATOMICS = 3, 4, 5, 6, 13
 NEVER = float("inf")
 
 CLIENTS, SMS = (int(os.environ.get(name, "0")) for name in ("CLIENTS", "SMS"))
-"""Clients that are not translation, and how many of them, the last ones, are SMs; before those is
-the task unit."""
+"""Number of clients other than translation, and how many of them, the last ones, are SMs; the one
+before those is the task unit."""
 
 
 @dataclass
 class Event:
-    """A fault that was reported in a cycle. `record` is what lies in memory, unless dropped."""
+    """A fault reported in a cycle. `record` : its record in memory, unless dropped."""
 
     client: int
     asid: int
@@ -60,7 +60,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Record:
-    """What the 32 bytes of a fault record say, by the bit positions of spec 6.4."""
+    """Contents of the 32 bytes of a fault record, by the bit positions of spec 6.4."""
 
     aperture: int
     instance: int
@@ -94,7 +94,7 @@ class Record:
 
 @dataclass
 class Row:
-    """A space has tables at `base`, or none; pages up to `last`."""
+    """Row of a space: tables at `base`, or none; pages up to `last`."""
 
     base: int | None
     last: int
@@ -103,7 +103,7 @@ class Row:
 
 
 def refusal(kind: int, *, privileged: bool, read_only: bool, atomics: bool) -> int | None:
-    """Why a page refuses an access of an unprivileged client, if it does."""
+    """Fault of an access by an unprivileged client to a page; None if it is allowed."""
     if privileged:
         return PRIVILEGE
     if read_only and kind != READ:
@@ -113,8 +113,8 @@ def refusal(kind: int, *, privileged: bool, read_only: bool, atomics: bool) -> i
 
 @dataclass(eq=False)
 class Mapping:
-    """A page from cycle `born` on in the tables of a space, until `dead`; surely found from `sure`
-    on, used at most until `gone`. Sparse without `pa`."""
+    """A page in the tables of a space from cycle `born` until `dead`; certainly found from `sure`
+    on, used until `gone` at most. Sparse if `pa` is None."""
 
     asid: int
     va: int
@@ -130,15 +130,15 @@ class Mapping:
     gone: float = NEVER
 
     def within(self, va: int) -> bool:
-        """Whether the limit lets an access through: a page has to end before it, but of a sparse
-        one nothing is remembered."""
+        """Whether the limit allows an access: a page has to end below it, but sparse pages are not
+        cached."""
         return (va if self.pa is None else self.va + self.size - 1) <= self.last
 
     def has(self, va: int) -> bool:
         return self.va <= va < self.va + self.size
 
     def refuses(self, kind: int) -> int | None:
-        """Why it refuses an access, if it does."""
+        """Fault of an access; None if it is allowed."""
         if self.pa is None:
             return None
         return refusal(
@@ -155,11 +155,12 @@ class _Bound:
 
 
 class History:
-    """All that software did.
+    """Everything that the software did.
 
     Parameters
     ----------
-    built : whether an ASID is there. memory_bytes : of physical memory.
+    built : whether an ASID exists.
+    memory_bytes : size of physical memory.
     """
 
     def __init__(self, built: Callable[[int], bool], memory_bytes: int) -> None:
@@ -168,7 +169,7 @@ class History:
         self.mappings: dict[int, list[Mapping]] = {}
         self.bound: dict[int, _Bound] = {}
         self.poisoned: list[list[float]] = []
-        """When tables could not be read."""
+        """Times at which tables could not be read."""
 
     # Software
 
@@ -193,7 +194,7 @@ class History:
                     one.dead = now
 
     def leave(self, asid: int, now: float) -> list[Mapping | Row]:
-        """A bind begins; what it ends."""
+        """A bind begins. Returns everything that it ends."""
         old = self.mappings.get(asid, [])
         for one in old:
             one.dead = min(one.dead, now)
@@ -202,7 +203,7 @@ class History:
         return [*old, *rows]
 
     def enter(self, asid: int, row: Row, tables: Any) -> list[Mapping]:
-        """A space has these tables from now on, but maybe not yet; its pages."""
+        """A space may have these tables from now on. Returns its pages."""
         self.rows[asid].append(row)
         if tables is None:
             return []
@@ -210,7 +211,7 @@ class History:
         return [self._add(asid, bound, page, row.since, NEVER) for page in tables.pages()]
 
     def acknowledge(self, old: Iterable[Mapping | Row], now: float) -> None:
-        """These are used no more."""
+        """These are no longer used."""
         for one in old:
             if isinstance(one, Row):
                 one.until = min(one.until, now)
@@ -221,15 +222,14 @@ class History:
         return [asid for asid, bound in self.bound.items() if bound.row.base == base]
 
     def covered(self, asids: Iterable[int], va: int | None) -> list[Mapping]:
-        """Mappings of those spaces that have left the tables; with `va`, those around it."""
+        """Mappings of these spaces that have left the tables; with `va`, only those around it."""
         mine = [one for asid in asids for one in self.mappings.get(asid, [])]
         return [one for one in mine if one.dead < NEVER and (va is None or one.has(va))]
 
     # Checks
 
     def _mine(self, burst: Burst) -> list[Mapping]:
-        """Pages that the burst may have met: known when it was offered or later, and before its
-        end."""
+        """Pages that the burst may have used: valid at any time between its offer and its end."""
         offered, ended = burst.cycles[0], burst.cycles[-1]
         return [
             one
@@ -244,8 +244,8 @@ class History:
         ]
 
     def check_access(self, burst: Burst, kind: int, address: int | None) -> None:
-        """An access at a physical address, or of a sparse page, whose page may be used until the
-        access has ended."""
+        """Check an access at a physical address, or of a sparse page: its page must be valid until
+        the access has ended."""
         if burst.physical:
             assert address is not None, burst
             assert address // 4096 == burst.va // 4096 < self._memory // 4096, (burst, address)
@@ -262,7 +262,7 @@ class History:
         return in_time and page == address // 4096 and one.refuses(kind) is None
 
     def check_fault(self, burst: Burst, kind: int, event: Event) -> None:
-        """The cause was there at some moment."""
+        """Check that the cause existed at some time."""
         mine, cause, rows = self._mine(burst), event.cause, self._rows(burst)
         if burst.physical:
             assert cause == REGION and burst.va >= self._memory, (burst, event)
@@ -281,7 +281,7 @@ class History:
             assert cause in {one.refuses(kind) for one in mine}, (burst, event, mine)
 
     def _check_missing(self, burst: Burst, mine: list[Mapping], rows: list[Row]) -> None:
-        """There was a moment without a page."""
+        """Check that there was a time without a page."""
         offered, ended = burst.cycles[0], burst.cycles[-1]
         always = [
             one
@@ -292,7 +292,7 @@ class History:
         assert any(row.base is not None for row in rows), burst
 
     def check_record(self, burst: Burst, event: Event) -> None:
-        """The 32 bytes of a record, by the bit positions of spec 6.4."""
+        """Check the 32 bytes of a record, by the bit positions of spec 6.4."""
         assert event.record is not None
         record = Record.of(event.record)
         bases = {row.base for row in self._rows(burst)}

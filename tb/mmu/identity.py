@@ -1,4 +1,4 @@
-"""The fabric with a translation that needs no page tables, for its own tests and proofs."""
+"""The fabric with a translation that needs no page tables, for tests and proofs of the fabric."""
 
 from amaranth.hdl import Module, Mux
 from amaranth.lib import data, stream, wiring
@@ -14,18 +14,20 @@ __all__ = ["Identity", "IdentityFabric"]
 
 
 class Identity(wiring.Component):
-    """Physical = virtual; what lies past `config.memory_bytes` faults.
+    """Translates each virtual address to the same physical address; beyond `config.memory_bytes` it
+    faults.
 
-    One look-up of every client per cycle, answered in the next. Since memory is whole pages and a
-    burst stays inside one, the first byte decides for the burst.
+    Each client has one look-up per cycle, answered in the next. Since memory consists of whole
+    pages and a burst stays within one, the first byte decides for the burst.
 
     Parameters
     ----------
-    clients : at least 1. tag : of every look-up.
+    clients : number of clients, at least 1.
+    tag : layout of a look-up's tag.
 
     Members
     -------
-    request, answer : per client.
+    request, answer : streams per client.
     """
 
     def __init__(self, config: Config, clients: int, tag: data.Layout) -> None:
@@ -52,7 +54,7 @@ class Identity(wiring.Component):
 
 
 class IdentityFabric(wiring.Component):
-    """A `MemoryFabric` with that translation; arguments and members as there."""
+    """A `MemoryFabric` with that translation, and the same arguments and members."""
 
     def __init__(self, config: Config, readers: int, writers: int, **options: int) -> None:
         self._fabric = fabric = MemoryFabric(config, readers, writers, **options)

@@ -1,4 +1,4 @@
-"""What stands behind the AXI4 port in the tests of the fabric."""
+"""Memories at the AXI4 port, for tests of the fabric."""
 
 import random
 from collections import deque
@@ -35,11 +35,11 @@ class Store:
 
 
 class ShufflingMemory:
-    """An AXI4 subordinate that answers ids in any order and mixes their beats, with stalls.
+    """An AXI4 subordinate that answers ids in any order and interleaves their beats, with stalls.
 
-    `share` of the cycles each channel goes on; in order within an id, as AXI4 demands. Failed
-    accesses are answered with DECERR. `latency` cycles lie between a request and its first answer;
-    ids that are `held` get none.
+    Each channel proceeds in a fraction `share` of cycles; within an id the order is kept, as AXI4
+    requires. Failed accesses are answered with DECERR. There are `latency` cycles between a request
+    and its first answer; ids in `held` get no answer.
     """
 
     def __init__(

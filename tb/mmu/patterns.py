@@ -1,4 +1,4 @@
-"""Sequences of pages as programs use them, to compare how places are replaced (ASID-11)."""
+"""Sequences of pages as in programs, for comparing replacement policies (ASID-11)."""
 
 from collections.abc import Iterator
 from random import Random
@@ -9,9 +9,9 @@ __all__ = ["patterns"]
 
 
 def patterns(numbers: Random, places: int) -> Iterator[tuple[str, list[int]]]:
-    """Name and page numbers of each sequence, for a memory of `places` pages: loops that do not
-    quite fit, pages by chance, some far more often than others, streams beside pages that are used
-    again and again, and a set of pages that moves."""
+    """Name and page numbers of each sequence, for a memory of `places` pages: loops slightly too
+    large to fit, uniform and skewed random pages, streams next to pages that are used repeatedly,
+    and a moving set of pages."""
     length = fewer(max(200, 8 * places), 2)
     for size in sorted({places + 1, -(-places * 5 // 4), -(-places * 3 // 2)}):
         yield f"loop of {size}", [n % size for n in range(length)]

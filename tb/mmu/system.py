@@ -1,8 +1,7 @@
-"""Bench of `hw.mmu.memory_system`: clients, memory, and software with its page tables.
+"""Testbench of `hw.mmu.memory_system`: clients, memory, and software with its page tables.
 
-Every burst is compared with what it did on the bus, and with the pages that software had mapped
-in the meantime (`tb/mmu/history.py`). Formats are those of `hw/records/memory.py`, packed here by
-hand.
+Every burst is compared with its accesses on the bus, and with the pages that software had mapped at
+that time (`tb/mmu/history.py`). Formats are those of `hw/records/memory.py`, packed here by hand.
 """
 
 import os
@@ -51,32 +50,32 @@ CLIENT_BITS = CLIENTS.bit_length()
 
 MEMORY = 1 << 24
 DATA = range(0, 0xA0_0000)
-"""Pages lie here."""
+"""Region for pages."""
 
 BAD = range(0x9E_0000, 0xA0_0000)
-"""A part of it that is answered with bus errors."""
+"""Part of that region that is answered with bus errors."""
 
 RECORDS = 0xB0_0000
-"""The fault buffer, unless a test wants it elsewhere."""
+"""Default address of the fault buffer."""
 
 TABLES = 0xC0_0000
-"""Page tables lie from here on."""
+"""First address of page tables."""
 
 ALL, ASID, PAGE, BIND, UNBIND = range(5)
-"""Operations of a `MmuPort`."""
+"""Operations of an `MmuPort`."""
 
 LAST = (1 << 49) - 1
 
 
 class Tables(PageTables):
-    """Page tables of the driver that know sparse pages, too; `sparse` are their addresses."""
+    """The driver's page tables, extended by sparse pages; `sparse` has their addresses."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory)
         self.sparse = set[int]()
 
     def set_sparse(self, page: Page) -> None:
-        """A page that was mapped becomes sparse."""
+        """Make a mapped page sparse."""
         self._store_page(page, self._place(page), 1 << 3)
         self.sparse.add(page.va)
 
@@ -87,23 +86,23 @@ class Tables(PageTables):
         return self._filled(super().protect(va, size, read_only=read_only))
 
     def _filled(self, pages: list[Page]) -> list[Page]:
-        """These are not sparse any more."""
+        """Note that these pages are no longer sparse."""
         self.sparse -= {page.va for page in pages}
         return pages
 
     def addresses(self) -> list[range]:
-        """Where all tables lie."""
+        """Address ranges of all tables."""
         return self.named("")
 
     def named(self, level: str) -> list[range]:
-        """Where the tables of a level lie."""
+        """Address ranges of the tables of a level."""
         buffers = [one for one in self._buffers.values() if one.name.startswith(level)]
         return [range(one.address, one.address + one.size) for one in buffers]
 
 
 @dataclass
 class Access:
-    """A burst on the bus: beats are (data, response) of a read, (data, strobe) of a write."""
+    """A burst on the bus. Beats are (data, response) of a read, (data, strobe) of a write."""
 
     address: int
     count: int
@@ -123,7 +122,7 @@ class Broken:
 
 
 class Bus(ShufflingMemory):
-    """A memory that keeps an account of what every id has read and written."""
+    """A memory that records the reads and writes of every id."""
 
     def __init__(self, dut: Any, store: Store, rng: Random, *, share: float) -> None:
         super().__init__(dut, store, rng, share=share)
@@ -156,7 +155,7 @@ class Bus(ShufflingMemory):
 
 
 class Requester:
-    """One that wants binds and invalidations, one at a time."""
+    """A requester of binds and invalidations, one at a time."""
 
     def __init__(self, bench: "Bench", index: int) -> None:
         self.bench, self.prefix = bench, f"maintain__{index}"
@@ -177,7 +176,7 @@ class Requester:
         limit: int = LAST,
         limit_cycles: int = 20_000,
     ) -> bool:
-        """Send it and wait for the acknowledgement; whether it was not refused."""
+        """Send a command and wait for the acknowledgement. Returns whether it was accepted."""
         word = operation | asid << 3 | by_base << 13 | (va >> 12) << 14
         word |= (base >> 12) << 51 | (limit >> 12) << 79
         self.port("command__payload").value = word
@@ -232,7 +231,8 @@ class FaultWatch:
 
 
 class Bench:
-    """The system with everything around it; `share` is how often each stream goes on."""
+    """Testbench with the system and its environment. `share` : fraction of cycles in which each
+    stream proceeds."""
 
     def __init__(self, dut: Any, *, share: float = 1.0, records: int = 64) -> None:
         self.dut, self.rng = dut, Random(int(os.environ["COCOTB_RANDOM_SEED"]))
@@ -263,11 +263,11 @@ class Bench:
         return asid < ASIDS
 
     def set_buffer(self, *, base: int = RECORDS, records: int = 64) -> None:
-        """Where fault records go."""
+        """Set the fault buffer."""
         self.dut.faults__base.value = base >> 12
         self.dut.faults__records.value = records
 
-    # What the driver sees of the machine
+    # The machine, as seen by the driver
 
     def memory_read(self, address: int, size: int) -> bytes:
         return bytes(self.store.content[address : address + size])
@@ -279,7 +279,7 @@ class Bench:
 
     @property
     def now(self) -> int:
-        """The last clock edge, counted as clients and memory do."""
+        """The last clock edge, counted as by clients and memory."""
         return int(get_sim_time("ns")) // 10 - self._origin
 
     async def start(self) -> None:
@@ -308,7 +308,7 @@ class Bench:
     def map(
         self, tables: Tables, va: int, pa: int, size: int = 1 << 12, *, sparse=False, **options: Any
     ) -> list[Page]:
-        """Map one page in all spaces that have these tables; what is to be invalidated."""
+        """Map one page in all spaces with these tables. Returns the pages to be invalidated."""
         needs = tables.map(va, pa, size, page_size=size, **options)
         page = tables.find(va)
         assert page is not None
@@ -323,7 +323,7 @@ class Bench:
         self.history.remove(tables, page, self.now)
 
     def protect(self, tables: Tables, page: Page, *, read_only: bool) -> None:
-        """Forbid or allow writes; a sparse page becomes a page."""
+        """Forbid or allow writes; a sparse page becomes a normal one."""
         tables.protect(page.va, page.size, read_only=read_only)
         self.history.remove(tables, page, self.now)
         new = tables.find(page.va)
@@ -333,7 +333,7 @@ class Bench:
     async def bind(
         self, asid: int, tables: Tables | None, *, limit: int = LAST, requester: int = 0
     ) -> None:
-        """From the acknowledgement on everything before is gone."""
+        """Bind tables. After the acknowledgement, earlier translations may not be used."""
         begun, asked = self.now, self.requesters[requester]
         old = self.history.leave(asid, begun)
         row = Row(None, LAST, begun)
@@ -356,7 +356,7 @@ class Bench:
         base: int | None = None,
         requester: int = 0,
     ) -> None:
-        """`base`: for all spaces with that page directory base, not for `asid`."""
+        """Invalidate. `base` : for all spaces with this page directory base, instead of `asid`."""
         asids = range(1 << ASID_BITS) if scope == ALL else [asid]
         if base is not None:
             asids = self.history.bound_to(base)
@@ -367,7 +367,7 @@ class Bench:
         self.history.acknowledge([one for one in covered if one.dead <= begun], self.now)
 
     async def refused(self, which: int, *, requester: int = 0) -> None:
-        """Ask for one of five things that are refused."""
+        """Send one of five commands that are refused."""
         rng = self.rng
         operation, arguments = (
             (5 + rng.randrange(3), {}),
@@ -388,12 +388,12 @@ class Bench:
         return Burst(va, count, beats, **options)
 
     def burst_at(self, va: int, longest: int, *, writes: bool, **options: Any) -> Burst:
-        """A burst from `va` on, of up to `longest` beats inside its page."""
+        """A burst from `va` on, of up to `longest` beats within its page."""
         count = self.rng.randint(1, min(longest, (4096 - va % 4096 // BEAT * BEAT) // BEAT))
         return self.write(va, count, **options) if writes else Burst(va, count, **options)
 
     async def finish(self, timeout: int = 50_000) -> list[tuple[int, Burst, Event | None]]:
-        """Wait for all clients; check all that has happened. Client, burst and fault of each."""
+        """Wait for all clients and check everything. Returns client, burst and fault of each."""
         checked = []
         for client in range(CLIENTS):
             for writes, port in ((False, self.readers[client]), (True, self.writers[client])):
@@ -412,7 +412,7 @@ class Bench:
     def _check(
         self, client: int, bursts: Iterable[Burst], *, writes: bool
     ) -> list[tuple[int, Burst, Event | None]]:
-        """Bursts of one port, in order."""
+        """Check the bursts of one port, in order."""
         return [(client, one, self._check_burst(client, one, writes=writes)) for one in bursts]
 
     def _check_burst(self, client: int, burst: Burst, *, writes: bool) -> Event | None:
@@ -433,7 +433,7 @@ class Bench:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def _event(self, client: int, burst: Burst, kind: int) -> Event:
-        """The report of a fault, which was there before its status."""
+        """The report of a fault, which must precede its status."""
         waiting = self._reports(client, kind, burst)
         assert waiting, f"no report: {burst}"
         event = waiting.popleft()
@@ -445,7 +445,7 @@ class Bench:
         return event
 
     def _reports(self, client: int, kind: int, burst: Burst) -> deque[Event]:
-        """Those of one port; atomic ones of both ports are told apart by their addresses."""
+        """Reports of one port; atomic ones of both ports are distinguished by their addresses."""
         events = self.faults.events.get((client + 1, kind), deque())
         if kind == ATOMIC:
             asked = (burst.asid, burst.va)
@@ -456,12 +456,12 @@ class Bench:
         return events
 
     def _match_read(self, client: int, burst: Burst) -> Access | None:
-        """The access of a read; None when it was sparse: only zeros."""
+        """The access of a read; None if it was sparse, with only zeros."""
         assert len(burst.answer) == burst.count, burst
         accesses = self.bus.reads_of.get(client + 1, [])
         number = self._read_accesses[client]
         if not any(data or status for data, status in burst.answer):
-            # Or memory has zeros there.
+            # Or memory contains zeros there.
             if number == len(accesses) or accesses[number].beats != burst.answer:
                 return None
         assert number < len(accesses), f"not on the bus: {burst}"
@@ -474,7 +474,7 @@ class Bench:
         return access
 
     def _match_write(self, client: int, burst: Burst) -> Access | None:
-        """The access of a write; None when it was dropped."""
+        """The access of a write; None if it was dropped."""
         accesses = self.bus.writes_of.get(client + 1, [])
         ((_, status),) = burst.answer
         number = self._write_accesses[client]
@@ -488,6 +488,6 @@ class Bench:
 
 
 def _same_place(burst: Burst, access: Access) -> None:
-    """The bus has what the client asked for, but for the page."""
+    """Check that the bus has the client's request, except for the page."""
     assert access.address % 4096 == burst.va % 4096 // BEAT * BEAT, (burst, access)
     assert access.count == burst.count, (burst, access)

@@ -26,7 +26,7 @@ def test_fabric(simulator: str, width: int) -> None:
 
 
 def test_reads_ahead(simulator: str) -> None:
-    """Page tables are read for as many walks at a time as there may be."""
+    """Page tables are read for as many walks concurrently as there may be."""
     options = {"physical": 1, "physical_reads": 32}
     simulate(
         IdentityFabric(Config(), readers=2, writers=2, **options),
@@ -56,4 +56,4 @@ def test_every_configuration_elaborates(name: str) -> None:
 def test_wrong_arguments(arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MemoryFabric(Config(), **arguments)
-    gc.collect()  # what was begun warns that it was never used
+    gc.collect()  # unused components warn when they are collected

@@ -1,24 +1,24 @@
-"""The model of tree pseudo-LRU, by hand (ASID-11)."""
+"""The model of tree pseudo-LRU, against results by hand (ASID-11)."""
 
 from signalbox.tb.models.replacement import PseudoLru
 
 
 def test_by_hand() -> None:
-    """Four ways: of the half that was used longer ago, the place that was used longer ago."""
+    """With four ways, it replaces the less recently used place of the less recently used half."""
     model = PseudoLru(4)
     assert [model.access(key) for key in "ABCDABCD"] == [False] * 4 + [True] * 4
     assert model.access("A")
-    # The upper half is older, and in it C; true LRU would take B.
+    # The upper half is older, and C is the older one in it; true LRU would replace B.
     assert not model.access("E")
     assert [model.access(key) for key in "ABDE"] == [True] * 4
-    # The lower half is older, and in it A.
+    # The lower half is older, and A is the older one in it.
     assert not model.access("C")
     assert [model.access(key) for key in "BDE"] == [True] * 3
     assert not model.access("A")
 
 
 def test_empty_places_go_first() -> None:
-    """A place that was emptied is taken before any other is replaced."""
+    """An emptied place is used before any other is replaced."""
     model = PseudoLru(4)
     for key in "ABCD":
         model.access(key)
@@ -28,7 +28,7 @@ def test_empty_places_go_first() -> None:
 
 
 def test_sets_are_apart() -> None:
-    """What one set is full of replaces nothing in another."""
+    """A full set replaces nothing in another one."""
     model = PseudoLru(2, sets=2)
     model.access("A", 1)
     assert not any(model.access(key, 0) for key in range(8))

@@ -12,7 +12,7 @@ from signalbox.tb.tiers import tiers
 
 MEMORY = 1 << 24
 REQUESTERS = 2
-"""Of binds and invalidations: those that the bench plays."""
+"""Number of requesters of binds and invalidations, which the testbench models."""
 
 _SMALL = Config(
     asids=3,
@@ -35,11 +35,11 @@ CONFIGS = {
 
 
 SMOKE = ["overflows", "wraps", "nothing_bound", "permissions", "bus_errors"]
-"""Tests of faults on Icarus with every change."""
+"""Tests of faults on Icarus for every change."""
 
 
 class System(MemorySystem):
-    """Virtual memory that the bench plays with: its configuration says all of it."""
+    """Virtual memory for the testbench, with its configuration as only parameter."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, REQUESTERS)

@@ -57,7 +57,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
 
 @pytest.mark.parametrize(("asids", "bits"), tiers([(4, 2), (5, 3)], smoke=[(4, 2)]))
 def test_generations(simulator: str, asids: int, bits: int) -> None:
-    """Of 5 spaces there are 8 rows."""
+    """With 5 spaces there are 8 rows."""
     config = Config(asids=asids)
     simulate(
         AsidGenerations(config, 2, bits=bits),
@@ -92,7 +92,7 @@ def test_walker(simulator: str, width: int, walks: int) -> None:
 
 
 def test_many_walks(simulator: str) -> None:
-    """As many as page 70 asks for."""
+    """With as many walks as page 70 requires, all are in flight."""
     walker(simulator, 128, 32, testcase="walks_in_flight")
 
 
