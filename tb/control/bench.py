@@ -1,4 +1,4 @@
-"""Everything around a control port: a bus manager, register owners, protocol checks."""
+"""Testbench of a control port: a bus manager, register owners, protocol checks."""
 
 import random
 from collections.abc import Iterator
@@ -49,16 +49,16 @@ def parts(payload: int) -> tuple[int, bool, int]:
 
 
 def pauses(density: float) -> Iterator[bool]:
-    """Random pauses, `density` of all cycles."""
+    """Random pauses in a fraction `density` of cycles."""
     while True:
         yield random.random() < density
 
 
 class Owner:
-    """The far side of a register port: a dictionary that answers after a while.
+    """Models the other end of a register port: a dictionary with delayed answers.
 
-    `requests` lists what came; `latency` bounds the random waits, before acceptance and before
-    the response.
+    `requests` lists the requests. `latency` limits the random waits, in cycles, before acceptance
+    and before the response.
     """
 
     def __init__(self, dut: Any, port: str, latency: int = 0) -> None:
@@ -102,7 +102,7 @@ class Owner:
 
 
 class Bench:
-    """A control port with its surroundings."""
+    """Testbench with a control port."""
 
     def __init__(self, dut: Any, config: Config) -> None:
         self.dut = dut
@@ -127,7 +127,7 @@ class Bench:
             side.log.setLevel("WARNING")
 
     async def start(self) -> "Bench":
-        """Reset, then run."""
+        """Reset, then start."""
         for _ in range(3):
             await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
@@ -158,13 +158,13 @@ class Bench:
         self.channel.latency = self.semaphore.latency = latency
 
     async def read(self, address: int) -> int:
-        """Word at `address`; the bus must answer OKAY."""
+        """Word at `address`; the response must be OKAY."""
         value, response = await self.try_read(address)
         assert response == AxiResp.OKAY, f"read of {address:#06x}: {response.name}"
         return value
 
     async def write(self, address: int, value: int) -> None:
-        """Write the word at `address`; the bus must answer OKAY."""
+        """Write the word at `address`; the response must be OKAY."""
         response = await self.try_write(address, value)
         assert response == AxiResp.OKAY, f"write of {address:#06x}: {response.name}"
 
@@ -197,7 +197,7 @@ class Bench:
             dut.doorbell__ready.value = int(ready)
 
     async def _protocol(self) -> None:
-        """What is offered stays until it is accepted; counts cycles."""
+        """Check that offers are held until they are accepted; count cycles."""
         dut = self.dut
         watched = [
             (dut.axi__bvalid, dut.axi__bready, (dut.axi__bresp,)),

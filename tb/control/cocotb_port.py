@@ -40,7 +40,7 @@ async def begin(dut, density: float = 0, latency: int = 0) -> Bench:
 
 
 def everything() -> list[tuple[Block, int, str]]:
-    """Block, set and name of every register of the first, a middle and the last set built."""
+    """Block, set and name of every register in the first, a middle and the last set."""
     chosen = []
     for block in REGISTERS:
         built = block.built(CONFIG)
@@ -55,7 +55,7 @@ def owner(bench: Bench, block: Block):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def identity_and_reset(dut):
-    """Every global register reads its value after reset; the wide ones join."""
+    """Every global register reads its reset value; the halves of wide ones fit together."""
     bench = await begin(dut)
     for register in GLOBAL:
         if register.name not in MOVING:
@@ -71,7 +71,7 @@ async def identity_and_reset(dut):
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def access_rules(dut):
-    """Every register follows its rule, and there is nothing between them."""
+    """Every register follows its access rule, and addresses in between give errors."""
     bench = await begin(dut, density=0.2, latency=3)
     mapped = {}
     for block in REGISTERS:
@@ -115,7 +115,7 @@ async def read_only_stays(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def settings_and_lanes(dut):
-    """rw registers keep their fields only and take single bytes."""
+    """rw registers store only their fields and accept single bytes."""
     bench = await begin(dut, density=0.2)
     for register in GLOBAL:
         if register.access is not Access.RW:
@@ -143,7 +143,7 @@ async def settings_and_lanes(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def doorbells(dut):
-    """Valid handles come out in order, invalid ones vanish, parts of words are refused."""
+    """Valid handles are output in order, invalid ones are ignored, partial words are refused."""
     bench = await begin(dut, density=0.5)
     expected = []
     for _ in range(40):
@@ -164,7 +164,7 @@ async def doorbells(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def doorbell_waits(dut):
-    """A doorbell that is not taken delays its answer; it is held."""
+    """A doorbell that is not accepted delays its response and is held."""
     bench = await begin(dut)
     bench.doorbell_density = 1.0
     write = cocotb.start_soon(bench.write(0x090, CONFIG.channels - 1))
@@ -177,7 +177,8 @@ async def doorbell_waits(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def interrupts(dut):
-    """Sticky bits, their summary and the line; a clear is over when it is answered."""
+    """Sticky bits, their summary and the line are correct; a clear has taken effect at its
+    response."""
     bench = await begin(dut)
     kinds = (("NOTIFY", dut.notify), ("COPY", dut.copied))
     for enable in range(8):
@@ -219,7 +220,7 @@ async def interrupts(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def clears_bytes(dut):
-    """A clear touches the written bytes only."""
+    """A clear affects only the written bytes."""
     bench = await begin(dut)
     dut.notify.value = ALL
     await RisingEdge(dut.clk)
@@ -290,7 +291,7 @@ async def counters(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def context_registers(dut):
-    """Every context keeps its own settings, whole words only."""
+    """Every context has its own settings, accessed only as whole words."""
     bench = await begin(dut)
     kept = {}
     for _ in range(40):
@@ -311,8 +312,8 @@ async def context_registers(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def compute_registers(dut):
-    """Task lists and slice go out; what the engine tells is shown: the first fault of a warp, lost
-    tasks and broken contexts until they are cleared."""
+    """Task lists and slice are output. The engine's reports are shown: the first fault of a warp,
+    and lost tasks and broken contexts until they are cleared."""
     bench = await begin(dut)
     base, size = random.getrandbits(37), random.randrange(21)
     await bench.write(address("TASK_LISTS_LO"), base << 12 & 0xFFFF_FFFF)
@@ -362,15 +363,14 @@ async def compute_registers(dut):
 
 
 def command(operation: int, asid: int, page: int, base: int, limit: int) -> int:
-    """The payload of a command, of registers."""
+    """The payload of a command, from registers."""
     return operation | asid << 3 | page << 14 | base << 51 | limit << 79
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def translation_commands(dut):
-    """MMU_COMMAND offers a command with its arguments as they were; MMU_STATUS is busy until it is
-    acknowledged, and says what was refused: a command amid another, and what the other side
-    refuses."""
+    """MMU_COMMAND offers a command with its arguments at that time. MMU_STATUS is busy until the
+    acknowledgement, and shows refusals: of a command during another, and by the MMU."""
     bench = await begin(dut)
     status, place = address("MMU_STATUS"), address("MMU_COMMAND")
     for _ in range(20):
@@ -405,8 +405,8 @@ async def translation_commands(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def fault_registers(dut):
-    """The fault buffer's registers reach it and show it; its status asks for the interrupt line,
-    and a 1 that is written clears only its bit."""
+    """The registers of the fault buffer reach it and show its state. Its status raises the
+    interrupt line, and writing 1 clears only that bit."""
     bench = await begin(dut)
     at, records, get = random.getrandbits(28), random.getrandbits(20), random.getrandbits(20)
     await bench.write(address("FAULT_BUFFER_LO"), at << 12 & 0xFFFF_FFFF)
@@ -465,7 +465,8 @@ async def timer(dut):
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def forwarding(dut):
-    """Channel and semaphore registers go to their owners whole, and back."""
+    """Accesses of channel and semaphore registers reach their owners, with their data, and
+    return."""
     bench = await begin(dut, density=0.3, latency=8)
     for block, index, name in everything():
         if block in (GLOBAL, CONTEXT):
@@ -490,7 +491,7 @@ async def forwarding(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def answers_apart(dut):
-    """An answer that is not taken on R holds up no write, one on B no read."""
+    """A pending response on R delays no write, and one on B no read."""
     bench = await begin(dut)
     read, write = bench.master.read_if, bench.master.write_if
     read.r_channel.pause = True
@@ -513,7 +514,7 @@ async def answers_apart(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def answers_in_order(dut):
-    """Accesses that wait behind an answer that is not taken are answered too, each its own."""
+    """Accesses that wait behind a pending response are all answered, each with its own data."""
     bench = await begin(dut)
     read, write = bench.master.read_if, bench.master.write_if
     read.r_channel.pause = write.b_channel.pause = True
@@ -547,7 +548,7 @@ async def latency(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def in_turn(dut):
-    """Reads and writes that wait together are done in turn: neither starves the other."""
+    """Waiting reads and writes alternate: neither starves the other."""
     bench = await begin(dut)
     setting = address("WRITEBACK")
     accesses = [cocotb.start_soon(bench.read(setting)) for _ in range(12)]
@@ -564,7 +565,8 @@ async def in_turn(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def reads_and_writes_at_once(dut):
-    """Two independent streams of accesses, back-pressure everywhere: nothing is lost or mixed."""
+    """With two independent streams of accesses and back-pressure everywhere, nothing is lost or
+    mixed."""
     bench = await begin(dut, density=random.choice((0.0, 0.3, 0.6)), latency=4)
     written = 2 * [0]
 

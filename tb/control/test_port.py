@@ -1,4 +1,4 @@
-"""The control port on both simulators, smallest, default and largest configuration."""
+"""The control port on both simulators, in the smallest, default and largest configuration."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The documents made from the register description, and the options that choose a machine."""
+"""The documents generated from the register description, and the options for the configuration."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ LARGE = CONFIGS["large"]
 
 
 def macros(text: str) -> list[tuple[str, bool]]:
-    """Name of every macro of a header, and whether it takes an argument."""
+    """Name of every macro of a header, and whether it has an argument."""
     found = re.findall(r"^#define (SIGNALBOX_\w+)(\(n\))? ", text, re.MULTILINE)
     return [(name, bool(argument)) for name, argument in found]
 

@@ -1,4 +1,4 @@
-"""The register description: no overlap, the public places, refused values."""
+"""The register description: no overlaps, fixed addresses, refused values."""
 
 from itertools import pairwise
 
@@ -51,7 +51,7 @@ FIXED = {
     "FAULT_STATUS": 0x254,
     "FAULT_RECORD_0": 0x260,
 }
-"""Addresses that programs built elsewhere rely on."""
+"""Addresses that existing programs rely on."""
 
 
 def test_addresses_do_not_overlap():
@@ -70,7 +70,7 @@ def test_blocks_hold_their_registers():
         offsets = [register.offset for register in block]
         assert offsets == sorted(offsets) and offsets[-1] < block.stride
         assert len({register.name for register in block}) == len(offsets)
-        # What the decoder takes for granted.
+        # The decoder relies on this.
         assert block.stride & (block.stride - 1) == 0
         assert block.base % (block.count * block.stride) == 0
         assert all(block.built(config) <= block.count for config in CONFIGS.values())

@@ -1,7 +1,7 @@
-"""An SM logic controller between a global controller and a core that are played here.
+"""Testbench of the SM logic controller; models the global controller and the core.
 
-Every cycle is compared with the model (`tb.sm.model`), which has no notion of cycles: here is what
-the design says of its latencies, and nothing else.
+Every cycle is compared with the model (`tb.sm.model`), which is untimed. This module adds only the
+documented latencies of the design.
 """
 
 import os
@@ -21,12 +21,12 @@ from signalbox.tb.sm.model import Block, Kernel, Sm
 __all__ = ["Bench", "Pace", "Size", "config"]
 
 _NEEDS, _SPACE = 0, 1
-"""Words of a kernel row that a controller keeps something of."""
+"""The words of a kernel row that the controller uses."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of an SM: warps, block slots; register and shared memory units."""
+    """Size of an SM: warps, block slots, and units of registers and shared memory."""
 
     warps: int = 16
     blocks: int = 8
@@ -43,7 +43,7 @@ class Size:
 
 
 def config(size: Size) -> Config:
-    """A configuration with such SMs."""
+    """A configuration with SMs of this size."""
     return Config(
         slots=size.slots,
         sm_warps=size.warps,
@@ -55,8 +55,8 @@ def config(size: Size) -> Config:
 
 @dataclass
 class Pace:
-    """Shares of the cycles in which something is done: a block is sent, an ended row taken, a
-    `begin`, a `start` taken, a warp that is done ends. `runs`: cycles that a warp runs."""
+    """Fractions of cycles in which a block is sent, an ended row is accepted, a `begin` or a
+    `start` is accepted, or a finished warp ends. `runs`: range of cycles for which a warp runs."""
 
     block: float = 1.0
     ended: float = 1.0
@@ -68,9 +68,9 @@ class Pace:
 
 @dataclass
 class Seen:
-    """What happened, with the cycle: (cycle, block, index) of starts when they were decided and
-    when they were offered; (cycle, warp, block) of ends taken; (cycle, block) of blocks taken and
-    of blocks that are over."""
+    """Events with their cycles: (cycle, block, index) of starts, at their decision and at their
+    offer; (cycle, warp, block) of accepted ends; (cycle, block) of accepted blocks and of finished
+    blocks."""
 
     starts: list[tuple[int, Block, int]] = field(default_factory=list)
     offers: list[tuple[int, Block, int]] = field(default_factory=list)
@@ -81,21 +81,21 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Decision:
-    """What the rules ask for in one cycle: a start, if any; and the priority of the most urgent
-    block with warps to start."""
+    """The correct decision of one cycle: a start, if any, and the priority of the most urgent block
+    with warps to start."""
 
     start: tuple[Block, bool] | None = None
     head: int = -1
 
     def still(self, arrived: list[Block]) -> tuple[Block, bool]:
-        """What was right, and is so after these blocks have come (PLACE-22)."""
+        """The start, which must still be correct after these blocks have arrived (PLACE-22)."""
         assert self.start, "nothing could be started"
         higher = self.higher(arrived)
         assert not higher, f"{higher} should be chosen, and not {self.start}"
         return self.start
 
     def higher(self, arrived: list[Block]) -> list[Block]:
-        """Which of these blocks precede all others."""
+        """The blocks among these that precede all others."""
         return [one for one in arrived if one.kernel.priority > self.head]
 
 
@@ -104,9 +104,11 @@ class Bench:
 
     Members
     -------
-    todo : blocks to send, in order. pace : how fast everybody is.
-    hold : rows of kernels whose warps do not end, but for one per row in `by_hand`.
-    seen : what has happened. now : the cycle.
+    todo : blocks to send, in order.
+    pace : speed of each event.
+    hold : rows of kernels whose warps do not end, except one for each entry in `by_hand`.
+    seen : events so far.
+    now : current cycle.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -130,17 +132,17 @@ class Bench:
         self.todo: list[Block] = []
         self.hold: set[int] = set()
         self.by_hand: list[int] = []
-        self.slots = size.blocks  # free, as the global controller knows it
+        self.slots = size.blocks  # free slots, as known to the global controller
         self.due: dict[int, list[tuple[str, Any]]] = defaultdict(list)
-        self.done: dict[int, int] = {}  # per running warp, the cycle in which it would end
+        self.done: dict[int, int] = {}  # earliest end of each running warp
         self.offers: dict[str, Any] = {"block": None, "end": None}
         self.before: dict[str, Any] = {}
-        self.first: Block | None = None  # its first warp was committed, but not offered yet
+        self.first: Block | None = None  # its first warp was decided, but not offered yet
         self.busy: set[int] = set()
-        self.rows: list[int] = []  # of blocks that are over, not yet reported
+        self.rows: list[int] = []  # rows of finished blocks, not yet reported
         self.decisions = [_Decision(), _Decision()]  # of the last two cycles
-        self.begins: tuple[Block, bool] | None = None  # decided, does not count yet
-        self.arrivals: dict[int, list[Block]] = defaultdict(list)  # by when they are in the table
+        self.begins: tuple[Block, bool] | None = None  # decided, not in effect yet
+        self.arrivals: dict[int, list[Block]] = defaultdict(list)  # by cycle of entry
         self.late = self.count = 0
         self.reported = [(0, 0), (0, 0)]  # in the last two cycles
 
@@ -159,7 +161,7 @@ class Bench:
         return bench
 
     async def describe(self, kernel: Kernel) -> None:
-        """Send the words of a kernel row; what is not for the controller, too."""
+        """Send the words of a kernel row, including those that the controller ignores."""
         total = kernel.registers * kernel.warps
         needs = kernel.priority | kernel.barrier << 6 | kernel.warps << 7
         needs |= kernel.registers << 14 | kernel.shared << 21
@@ -169,7 +171,7 @@ class Bench:
             await self.step({"valid": 1, "row": kernel.row, "word": word, "data": words[word]})
 
     def send(self, kernel: Kernel, count: int = 1) -> list[Block]:
-        """Blocks to be sent behind what is to be sent."""
+        """Queue blocks to be sent after the others."""
         at = [tuple(self.numbers.getrandbits(bits) for bits in (32, 16, 16)) for _ in range(count)]
         blocks = [Block(kernel, one) for one in at]
         self.todo += blocks
@@ -199,14 +201,14 @@ class Bench:
             await self.step()
 
     async def until(self, condition: Callable[[], bool], limit: int = 2_000) -> None:
-        """Until it holds."""
+        """Step until the condition holds."""
         end = self.now + limit
         while not condition():
             assert self.now < end, "it did not come to that"
             await self.step()
 
     async def rest(self, limit: int = 30_000) -> None:
-        """Until all that was sent is over and reported."""
+        """Step until everything sent is finished and reported."""
         end = self.now + limit
         while (
             self.todo
@@ -248,7 +250,8 @@ class Bench:
         dut.port__end__valid.value = int(offers["end"] is not None)
 
     def _may_end(self, warp: int) -> bool:
-        """Warps of a block with a barrier end only when all of them have come that far."""
+        """Whether a warp may end. Warps of a block with a barrier end only after all of them have
+        run."""
         block = self.model.running[warp]
         kernel = block.kernel
         if self.done[warp] > self.now or kernel.row in self.hold.difference(self.by_hand):
@@ -264,10 +267,10 @@ class Bench:
         valid, ready, payload = (getattr(self.dut, part).value for part in stream)
         return valid == 1, ready == 1, int(payload) if valid == 1 else 0
 
-    # Checks, against the state of the model before this cycle's changes
+    # Checks, against the model's state before this cycle's changes
 
     def _fresh(self, name: str, here: dict[str, Any]) -> bool:
-        """Whether an offer is new; one that is not must be as it was."""
+        """Whether an offer is new; otherwise it must be unchanged."""
         valid, ready, payload = self.before.get(name, (False, False, 0))
         if valid and not ready:
             assert here[name][::2] == (True, payload), f"{name} changed before it was taken"
@@ -275,8 +278,8 @@ class Bench:
         return here[name][0]
 
     def _commits(self, here: dict[str, Any]) -> None:
-        """What is offered first in this cycle was decided in the one before, if it is a `begin`,
-        or two before, and counts from the cycle after its decision on."""
+        """A new `begin` was decided one cycle earlier, a new `start` two cycles earlier; decisions
+        take effect one cycle after they were made."""
         begun, self.begins = self.begins, None
         if begun:
             self._commit(*begun)
@@ -301,7 +304,7 @@ class Bench:
         self.model.start(block, urgent)
 
     def _started(self, start: Any, decision: "_Decision", arrived: list[Block]) -> None:
-        """A further warp of a block that has begun."""
+        """Check a further warp of a block that has begun."""
         block, urgent = decision.still(arrived)
         assert block.begun, f"{start} where {block} was right"
         assert (start.slot, start.row) == (block.slot, block.kernel.row), (start, block)
@@ -310,7 +313,7 @@ class Bench:
         self._commit(block, urgent)
 
     def _begun(self, begin: Any, decision: "_Decision", arrived: list[Block]) -> None:
-        """The first warp of a block is decided."""
+        """Check the decision on the first warp of a block."""
         block, urgent = decision.still(arrived)
         assert not block.begun, f"{begin} where {block} was right"
         kernel = block.kernel
@@ -321,7 +324,7 @@ class Bench:
         self.first, self.begins, self.busy = block, (block, urgent), set(self.model.running)
 
     def _is_first(self, start: Any) -> None:
-        """The start that follows a begin."""
+        """Check the start that follows a begin."""
         block, self.first = self.first, None
         assert block is not None and start.slot == block.slot, (start, block)
         self._runs(start, block, 0)
@@ -333,10 +336,10 @@ class Bench:
         self.model.running[warp] = block
         self.seen.offers.append((self.now, block, index))
 
-    # What changes in this cycle
+    # Changes in this cycle
 
     def _changes(self) -> None:
-        """Blocks get into the table, warps and blocks leave it, as was to be expected."""
+        """Enter blocks into the table and remove warps and blocks, as expected."""
         self.reported = [self.reported[1], (self.model.highest, self.count)]
         freed = dict.fromkeys(("registers", "warps", "shared", "slots"), 0)
         finished = 0
@@ -369,7 +372,7 @@ class Bench:
         assert self.dut.link__received.value == count % 64
 
     def _transfers(self, here: dict[str, Any]) -> None:
-        """What is taken in this cycle, and when it shows."""
+        """Transfers of this cycle, with the cycles in which they take effect."""
         taken = {name: valid and ready for name, (valid, ready, _) in here.items()}
         self._events(here, taken)
         if taken["link__block"]:
@@ -390,7 +393,7 @@ class Bench:
                 self.rows.pop(0)
 
     def _events(self, here: dict[str, Any], taken: dict[str, bool]) -> None:
-        """The strobes for timelines are what is taken, and `finish`."""
+        """Check that the strobes for timelines are the transfers and `finish`."""
         shape, bits = self.shapes["events"], int(self.dut.events.value)
         for name in ("begin", "start", "end"):
             assert bits >> shape[name].offset & 1 == taken[f"port__{name}"], name

@@ -1,4 +1,4 @@
-"""Faults, ends by force, barriers, waits and what is kept of programs in the supplied core."""
+"""Faults, kills, barriers, waits and cached program lines in the supplied core."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 ROUND = 19
-"""Cycles from an instruction's last row to the first of its warp's next, if it is alone."""
+"""Cycles from an instruction's last row to the first row of the next one, for a single warp."""
 
 BROKEN, MISSING = DATA + 0x10_0000 & ~0xFFF, DATA + 0x20_0000 & ~0xFFF
 INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 1, 3, 4, 5, 6, 7, 8
@@ -28,9 +28,8 @@ INSTRUCTION, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT, RANGE, STACK = 
 
 
 def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024) -> Launch:
-    """A launch of `text` with 8 registers, pointers to data, to a page whose accesses the bus
-    refuses, before a good one, and to one that is not mapped; the last warp has two threads
-    less."""
+    """A launch of `text` with 8 registers and pointers: to data, to a page with bus errors that is
+    followed by a good one, and to an unmapped page. The last warp has two threads fewer."""
     memory = Memory()
     pages = (DATA, BROKEN, MISSING, 0)
     words = [half for va in pages for half in (va & 0xFFFF_FFFF, va >> 32)]
@@ -45,7 +44,7 @@ def make(text: str, *, warps: int = 2, barrier: bool = False, shared: int = 1024
 
 POINTERS = "ldc r2, [0]\nldc r3, [4]\n"
 WORDS = "ldc r2, [8]\nldc r3, [12]\ns2r r4, lane\nlea r2, r2, r4, 2\n"
-"""Of the broken page, one for each lane."""
+"""Addresses in the page with bus errors, one per lane."""
 MARK = """
     s2r  r0, tid.x
     ldc  r2, [0]
@@ -96,7 +95,7 @@ FAILURES = {
 
 
 def expected(launch: Launch, row: int) -> tuple[list[Fault], Memory]:
-    """What the interpreter makes of a block: faults, memory."""
+    """Faults and memory of a block according to the interpreter."""
     model = deepcopy(launch)
     block = run_block(model, (0, 0, 0))
     faults = [
@@ -107,7 +106,7 @@ def expected(launch: Launch, row: int) -> tuple[list[Fault], Memory]:
 
 
 def same(found: list[Fault], wanted: list[Fault]) -> bool:
-    """Whether faults are as they should be; an access is named by its bus beat."""
+    """Whether faults are as expected; an access is identified by its bus beat."""
     beat = {MEMORY_BUS, MEMORY_FAULT}
 
     def key(one: Fault) -> tuple[int, ...]:
@@ -118,13 +117,13 @@ def same(found: list[Fault], wanted: list[Fault]) -> bool:
 
 
 def chosen(names: Iterable[str], few: int) -> list[str]:
-    """All of them, or a few for a slow simulator."""
+    """All names, or `few` of them for a slow simulator."""
     every = list(names)
     return Random(cocotb.RANDOM_SEED).sample(every, few if ROUNDS == 1 else len(every))
 
 
 def failing(text: str) -> Launch:
-    """The last of two warps does `text`; the other one leaves a mark."""
+    """A launch with two warps: the last executes `text`, the other leaves a mark."""
     head = "s2r r0, warp\nseq r1, r0, 1\nbnone r1, mark\n"
     code = re.fullmatch(r"CODE (.*)", text)
     launch = make(f"{head}{'nop' if code else text}\nmark:{MARK}", warps=2)
@@ -135,8 +134,8 @@ def failing(text: str) -> Launch:
 
 @cocotb.test(**LIMIT)
 async def every_cause(dut):
-    """A warp that cannot go on ends, with its cause, once; the other one and the next block go
-    on."""
+    """A warp that cannot continue ends once, with its cause; the other warp and the next block
+    continue."""
     bench = Bench(dut)
     await bench.start()
     for name in chosen(FAILURES, 8):
@@ -157,7 +156,7 @@ async def every_cause(dut):
 
 @cocotb.test(**LIMIT)
 async def unreadable_programs_and_arguments(dut):
-    """Neither mapped, or the bus refuses it: each warp tells so."""
+    """An unmapped or unreadable program or argument is reported by each warp."""
     bench = Bench(dut)
     await bench.start()
     for what, at in (("program", PROGRAM), ("constants", ARGUMENTS)):
@@ -178,8 +177,8 @@ async def unreadable_programs_and_arguments(dut):
 
 @cocotb.test(**LIMIT)
 async def one_bad_beat(dut):
-    """Of a program or of arguments the bus refuses one beat of a burst, whichever: each warp tells
-    so, once."""
+    """A bus error of any single beat of a program or argument burst is reported once by each
+    warp."""
     bench = Bench(dut)
     await bench.start()
     for at, beat in itertools.product((PROGRAM, ARGUMENTS), range(4)):
@@ -207,7 +206,7 @@ ENDLESS = {
 
 @cocotb.test(**LIMIT)
 async def kill(dut):
-    """Warps of a killed kernel end soon, whatever they do; those of another row go on."""
+    """Warps of a killed kernel end soon, whatever they execute; those of another row continue."""
     bench = Bench(dut)
     await bench.start()
     bench.latency = (3, 20)
@@ -245,8 +244,8 @@ async def kill_before_all_have_started(dut):
 
 @cocotb.test(**LIMIT)
 async def ends_in_turn(dut):
-    """While ends are taken so slowly that new warps have come to theirs before, none waits for more
-    than one of each other hardware warp."""
+    """If ends are accepted so slowly that new warps end meanwhile, a warp waits for at most one of
+    each other hardware warp."""
     bench = Bench(dut)
     await bench.start()
     bench.latency = (1, 3)
@@ -268,8 +267,8 @@ async def ends_in_turn(dut):
 
 @cocotb.test(**LIMIT)
 async def barriers_hold_all(dut):
-    """No warp passes a barrier before the last one that has not ended has come; memory that was
-    stored before is seen after. A warp that ends, well or not, is not waited for."""
+    """No warp passes a barrier before every warp that has not ended arrives; earlier stores to
+    memory are then visible. Warps that have ended, normally or with a fault, are not waited for."""
     bench = Bench(dut)
     await bench.start()
     text = f"""
@@ -309,7 +308,7 @@ async def barriers_hold_all(dut):
 
 @cocotb.test(**LIMIT)
 async def waits_last(dut):
-    """WAIT lasts as long as it says, and not much longer; of the lowest active lane."""
+    """WAIT takes the given time and little more; the lowest active lane counts."""
     bench = Bench(dut)
     await bench.start()
     times = (0, 1, 50, 300)
@@ -329,8 +328,8 @@ async def waits_last(dut):
 
 @cocotb.test(**LIMIT)
 async def new_words_drop_lines(dut):
-    """What is kept of a row's program and arguments counts no more when its words come anew, also
-    after a warp was killed that waited for them."""
+    """Cached lines of a row's program and arguments are dropped when its words are sent again, also
+    after a warp that waited for them was killed."""
     bench = Bench(dut)
     await bench.start()
     numbers = Random(cocotb.RANDOM_SEED)
@@ -356,8 +355,8 @@ async def new_words_drop_lines(dut):
 
 @cocotb.test(**LIMIT)
 async def lanes_stay_busy(dut):
-    """A row of lanes per cycle when there are enough warps; else each warp's next instruction
-    begins `ROUND` cycles after the last row of the one before."""
+    """With enough warps, one row of lanes executes per cycle; else each warp's next instruction
+    begins `ROUND` cycles after the last row of the previous one."""
     bench = Bench(dut)
     await bench.start()
     rounds, length, warps = 5 * ROUNDS, 16, min(4, CONFIG.sm_warps)

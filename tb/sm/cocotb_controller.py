@@ -1,4 +1,4 @@
-"""SM logic controller: every start is the one that the rules ask for (PLACE-10, PLACE-20 … 26)."""
+"""SM logic controller: every start is the one required by the rules (PLACE-10, PLACE-20 … 26)."""
 
 from random import Random
 from typing import Any
@@ -12,7 +12,7 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 
 def kernels(numbers: Random, size: Size, count: int) -> list[Kernel]:
-    """Random ones, each of which fits an empty SM; some with needs of all that there is."""
+    """Random kernels, each of which fits into an empty SM; some need all of a resource."""
     found = []
     for row in range(count):
         warps = numbers.choice([1, 1, 2, 3, size.warps, numbers.randint(1, size.warps)])
@@ -29,7 +29,7 @@ def kernels(numbers: Random, size: Size, count: int) -> list[Kernel]:
 
 
 async def play(dut: Any, pace: Pace, blocks: int, rounds: int = 1) -> None:
-    """Random kernels, and blocks of them in random order."""
+    """Run random kernels, with their blocks in random order."""
     bench = await Bench.begin(dut)
     bench.pace = pace
     for _ in range(rounds):
@@ -42,7 +42,7 @@ async def play(dut: Any, pace: Pace, blocks: int, rounds: int = 1) -> None:
 
 
 def check_all(bench: Bench, sent: list[Block]) -> None:
-    """Every warp of every block was started once, in order."""
+    """Check that every warp of every block was started once, in order."""
     for block in sent:
         indices = [index for _, one, index in bench.seen.starts if one is block]
         assert indices == list(range(block.kernel.warps)), (block, indices)
@@ -51,13 +51,13 @@ def check_all(bench: Bench, sent: list[Block]) -> None:
 
 @cocotb.test(**LIMIT)
 async def random_fast(dut):
-    """Nobody waits: random kernels on a full SM."""
+    """Random kernels start correctly on a full SM, without waits at the ports."""
     await play(dut, Pace(), 25, 2)
 
 
 @cocotb.test(**LIMIT)
 async def random_pace(dut):
-    """Everybody waits at random."""
+    """Random kernels start correctly with random waits at the ports."""
     numbers = Random(cocotb.RANDOM_SEED)
     shares = [numbers.choice([0.2, 0.5, 1.0]) for _ in range(5)]
     dut._log.info("paces %s", shares)
@@ -66,8 +66,8 @@ async def random_pace(dut):
 
 @cocotb.test(**LIMIT)
 async def whole_resources(dut):
-    """Blocks that need all of one resource, or of each, run one after the other, and beside what
-    needs nothing of it (PLACE-10)."""
+    """Blocks that need all of a resource, or of each, run one after another, and next to blocks
+    that need nothing of it (PLACE-10)."""
     bench = await Bench.begin(dut)
     size = bench.size
     warps = min(size.warps, size.registers)

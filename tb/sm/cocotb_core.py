@@ -18,11 +18,11 @@ LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 PAGE = DATA & ~0xFFF
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
-"""How much is tried; 1: little, for a slow simulator."""
+"""Amount of work; 1 for a slow simulator."""
 
 
 def fits(launch: Launch) -> bool:
-    """Whether the core can hold a block, if its warps wait for each other."""
+    """Whether a block fits into the core, with all its warps if they wait for each other."""
     units = -(-launch.registers // 4)
     warps = launch.warps if launch.barrier else 1
     return (
@@ -33,7 +33,7 @@ def fits(launch: Launch) -> bool:
 
 
 async def against_model(bench: Bench, launches: dict[int, Launch]) -> None:
-    """Run `launches`, by row, at once; memory is what the interpreter makes of it."""
+    """Run `launches`, by row, concurrently. Memory must equal the interpreter's."""
     before = {row: deepcopy(launch.memory) for row, launch in launches.items()}
     for row, launch in launches.items():
         bench.launch(Task(row, launch))
@@ -49,7 +49,7 @@ async def against_model(bench: Bench, launches: dict[int, Launch]) -> None:
 
 
 def difference(launch: Launch, wanted: Memory) -> str:
-    """Where memory is not as it should be, and the program."""
+    """Wrong words of memory, and the program."""
     words = [
         f"{va:x}: {launch.memory.word(va):08x}, not {wanted.word(va):08x}"
         for page in wanted.pages
@@ -73,7 +73,7 @@ def job_launch(job: Job) -> Launch:
 
 @cocotb.test(**LIMIT)
 async def kernels(dut):
-    """Each supplied kernel, several at once, each in a row of its own; results as of numpy."""
+    """Results of each supplied kernel equal numpy's, with several running in different rows."""
     bench = Bench(dut)
     await bench.start()
     jobs = [job for job in JOBS if fits(job_launch(job))]
@@ -97,8 +97,8 @@ CORNERS = (0, 1, 2, 31, 32, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFF)
 
 
 def operation_lines(numbers: Random) -> list[str]:
-    """Every operation without memory, with registers and with a value; operands in r4:r5, r6:r7,
-    r8, result in r10 or r10:r11."""
+    """Every operation without memory, with a register and an immediate value; operands in r4:r5,
+    r6:r7, r8, result in r10 or r10:r11."""
 
     def value() -> int:
         return numbers.choice((*CORNERS, numbers.getrandbits(32)))
@@ -117,7 +117,8 @@ def operation_lines(numbers: Random) -> list[str]:
 
 @cocotb.test(**LIMIT)
 async def every_operation(dut):
-    """Random operands and corners, in every lane; results are those of the interpreter."""
+    """Results of every operation equal the interpreter's, in every lane, for random operands and
+    corners."""
     bench = Bench(dut)
     await bench.start()
     numbers = Random(cocotb.RANDOM_SEED)
@@ -156,8 +157,8 @@ async def every_operation(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(eager=[1.0, 0.4])
 async def random_programs(dut, eager):
-    """Two kernels at once, at the same addresses of their own spaces, with branches, loops, masks,
-    memory of all kinds and barriers; back-pressure everywhere."""
+    """Two random kernels in different address spaces at the same addresses run correctly, with
+    branches, loops, masks, all kinds of memory, barriers, and back-pressure."""
     bench = Bench(dut)
     await bench.start()
     bench.eager = eager
@@ -175,7 +176,7 @@ async def random_programs(dut, eager):
 
 
 def data_launch(text: str, warps: int, shared: int = 0) -> Launch:
-    """A kernel whose r2:r3 point to a page of data, r0 is the thread's number."""
+    """A kernel in which r2:r3 point to a page of data and r0 is the thread's number."""
     head = "s2r r0, tid.x\nldc r2, [0]\nldc r3, [4]\n"
     memory = Memory()
     pointer = np.array([PAGE & 0xFFFF_FFFF, PAGE >> 32, 0, 0], np.uint32)
@@ -187,8 +188,8 @@ def data_launch(text: str, warps: int, shared: int = 0) -> Launch:
 
 @cocotb.test(**LIMIT)
 async def neighbouring_words_go_together(dut):
-    """Loads and stores of neighbouring words by the lanes of a row share an access; so does a word
-    that all of them load."""
+    """Loads and stores of neighbouring words by the lanes of a row share an access, and so do loads
+    of one word by all lanes."""
     bench = Bench(dut)
     await bench.start()
     launch = data_launch("lea r4, r2, r0, 2\nldg r6, [r4]\nldg r7, [r2]\nstg [r4], r7", 1)
@@ -203,7 +204,8 @@ async def neighbouring_words_go_together(dut):
 
 @cocotb.test(**LIMIT)
 async def highest_lane_wins(dut):
-    """Of active lanes that store to one word, in memory and in shared memory."""
+    """If active lanes store to the same word, the highest one wins, in memory and in shared
+    memory."""
     bench = Bench(dut)
     await bench.start()
     text = """

@@ -24,7 +24,7 @@ PASSED = {
 
 
 class Streams:
-    """Offers words on some streams and takes them from others, at random."""
+    """Offers random words on some streams and accepts them on others."""
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.numbers = dut, Random(int(os.environ["COCOTB_RANDOM_SEED"]))
@@ -49,7 +49,7 @@ class Streams:
             await self.describe(row)
 
     async def describe(self, row: int) -> None:
-        """Words of a row: what is not the ASID is random."""
+        """Send words of a row, which are random except for the ASID."""
         self.spaces[row] = self.numbers.randrange(CONFIG.asids)
         for word in range(10):
             value = self.numbers.getrandbits(32)
@@ -70,7 +70,7 @@ class Streams:
         return self.given.const({"row": row, "va": va, "beats": beats}).as_bits()
 
     async def rest(self) -> None:
-        """Until all that is offered has been taken."""
+        """Step until all offers have been accepted."""
         for _ in range(10):
             await self.step(1.0, more=False)
         assert not any(self.inside.values()) and set(self.offers.values()) == {None}
@@ -107,7 +107,8 @@ class Streams:
 
 @cocotb.test(**LIMIT)
 async def rows_name_spaces(dut):
-    """At any pace, in order, none lost; rows get other words now and then."""
+    """Requests get their row's ASID, in order and without loss, at any pace, also after new
+    words."""
     streams = Streams(dut)
     await streams.begin()
     counts, rounds = streams.counts, Rounds(6)
@@ -121,7 +122,7 @@ async def rows_name_spaces(dut):
 
 @cocotb.test(**LIMIT)
 async def rate(dut):
-    """One request of each kind per cycle, one cycle later."""
+    """One request of each kind passes per cycle, one cycle later."""
     streams = Streams(dut)
     await streams.begin()
     for _ in range(200):

@@ -18,24 +18,25 @@ SLOTS, CHOICES = int(os.environ.get("SLOTS", "5")), int(os.environ.get("CHOICES"
 
 @dataclass(frozen=True)
 class Block:
-    """A block of `priority`, the `number`th that arrived."""
+    """A block of `priority`, which arrived as number `number`."""
 
     priority: int
     number: int
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Smaller comes first."""
+        """Rank; the smallest is first."""
         return (-self.priority, self.number)
 
 
 class Bench:
-    """Drives the unit, and checks all that it says.
+    """Drives the unit and checks all its outputs.
 
     Members
     -------
-    table : the blocks that are there, by slot. comes : slot and block that get there in this cycle.
-    chosen : choices of the first, and of the last, one of two blocks or more.
+    table : the current blocks, by slot.
+    comes : slot and block that enter in this cycle.
+    chosen : number of choices of the first, and of the last, among at least two blocks.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -76,12 +77,12 @@ class Bench:
         self.comes = arrives
 
     def leave(self) -> None:
-        """One of the blocks goes."""
+        """Remove a random block."""
         if self.table:
             del self.table[self.numbers.choice(sorted(self.table))]
 
     def _arrival(self, arrives: tuple[int, Block] | None) -> int:
-        """What is not valid is anything."""
+        """The arrival's word; invalid ones are random."""
         numbers = self.numbers
         slot, priority = numbers.randrange(SLOTS), numbers.randrange(64)
         if arrives:
@@ -125,8 +126,8 @@ def _one(slot: int | None) -> int:
 
 @cocotb.test(**LIMIT)
 async def random_order(dut: Any) -> None:
-    """Blocks of few priorities come, also one after the other, and go; of some of them the first
-    and the last one is asked for in every cycle."""
+    """The first and the last of random sets of blocks are correct in every cycle, while blocks of
+    few priorities arrive, also in successive cycles, and leave."""
     bench = await Bench.start(dut)
     numbers, rounds = bench.numbers, Rounds(40)
     while rounds.more(min(bench.chosen) > 300, bench.chosen):

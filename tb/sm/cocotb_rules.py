@@ -1,4 +1,4 @@
-"""Rules of the SM logic controller, one by one (PLACE-20 … 26), on an SM of 16 warps, 8 blocks,
+"""Rules of the SM logic controller, individually (PLACE-20 … 26), on an SM with 16 warps, 8 blocks,
 128 register units (64 KiB) and 48 KiB of shared memory; and its latencies."""
 
 from itertools import pairwise
@@ -16,7 +16,7 @@ FULL = Kernel(0, 0, warps=16)
 
 
 async def full(dut, *kernels: Kernel) -> Bench:
-    """An SM all of whose hardware warps run, until row 0 is taken out of `hold`."""
+    """An SM with all hardware warps running, until row 0 is removed from `hold`."""
     bench = await Bench.begin(dut, (FULL, *kernels))
     bench.hold.add(FULL.row)
     bench.send(FULL)
@@ -30,7 +30,7 @@ def order(bench: Bench) -> list[Block]:
 
 
 async def end_one(bench: Bench, row: int = 0) -> int:
-    """One of the warps of a row that are done ends; the cycle in which that is taken."""
+    """End one finished warp of a row. Returns the cycle in which the end is accepted."""
     count = len(bench.seen.ends)
     bench.by_hand.append(row)
     await bench.until(lambda: len(bench.seen.ends) > count)
@@ -39,7 +39,7 @@ async def end_one(bench: Bench, row: int = 0) -> int:
 
 @cocotb.test(**LIMIT)
 async def most_urgent_first(dut):
-    """Higher priorities first, equal ones in the order of arrival (PLACE-20)."""
+    """Blocks of higher priority start first, equal ones in order of arrival (PLACE-20)."""
     low, middle, high = (Kernel(row, priority, 2) for row, priority in ((1, 1), (2, 7), (3, 63)))
     bench = await full(dut, low, middle, high)
     blocks = [bench.send(kernel)[0] for kernel in (middle, low, high, middle, high, low)]
@@ -52,8 +52,8 @@ async def most_urgent_first(dut):
 
 @cocotb.test(**LIMIT)
 async def looks_until_a_warp_is_free(dut):
-    """Nothing starts while no hardware warp is free. The end of one is taken, two cycles later it
-    is free, and two after that the next one is offered there, of a block that has begun or has not
+    """Nothing starts while no hardware warp is free. Two cycles after an end is accepted the warp
+    is free, and two cycles later the next start is offered on it, of a block that has begun or not
     (PLACE-21)."""
     bench = await full(dut, waits := Kernel(1, 5, 3, 2, 3))
     bench.hold.add(waits.row)
@@ -72,8 +72,9 @@ async def looks_until_a_warp_is_free(dut):
 
 @cocotb.test(**LIMIT)
 async def chooses_again(dut):
-    """A higher block arrives around the end of a warp for which a lower one waits: it gets that
-    warp if it was taken not later than the end, and may have to be chosen first (PLACE-22)."""
+    """If a more urgent block arrives around the end of a warp for which another one waits, it gets
+    that warp if it was accepted no later than the end, but may have to be chosen first
+    (PLACE-22)."""
     low, high = Kernel(1, 1), Kernel(2, 2)
     bench = await full(dut, low, high)
     for offset in range(-6, 7):
@@ -102,7 +103,7 @@ async def chooses_again(dut):
 
 @cocotb.test(**LIMIT)
 async def rate(dut):
-    """A warp starts every other cycle, of the same block or of the next (PLACE-23)."""
+    """A warp starts every second cycle, of the same block or the next (PLACE-23)."""
     wide, narrow = Kernel(0, 1, 7), Kernel(1, 0, 1)
     bench = await Bench.begin(dut, (wide, narrow))
     bench.hold = {0, 1}
@@ -118,8 +119,9 @@ async def rate(dut):
 
 @cocotb.test(**LIMIT)
 async def ends(dut):
-    """A warp's registers and hardware warp are free two cycles after its end was taken, its block's
-    shared memory and slot four after that of the last one; then `highest` falls (PLACE-24, 25)."""
+    """A warp's registers and hardware warp are free two cycles after its end was accepted; its
+    block's shared memory and slot, four cycles after the last warp's; then `highest` falls
+    (PLACE-24, 25)."""
     bench = await Bench.begin(dut, (one := Kernel(0, 9, 3, 4, 5), low := Kernel(1, 2, 1)))
     bench.hold = {0, 1}
     bench.send(one)
@@ -147,8 +149,8 @@ async def ends(dut):
 
 @cocotb.test(**LIMIT)
 async def barrier_blocks_start_whole(dut):
-    """A block with a barrier waits at the head until all of it fits, and nothing is given to others
-    meanwhile; then it has all at once, whoever comes next (PLACE-26)."""
+    """A block with a barrier at the head waits until all of it fits, and nothing is given to others
+    meanwhile; then it has everything at once, regardless of later blocks (PLACE-26)."""
     bench = await full(
         dut, whole := Kernel(1, 5, 8, 4, 3, True), low := Kernel(2, 4, 1), high := Kernel(3, 6, 16)
     )
@@ -172,8 +174,8 @@ async def barrier_blocks_start_whole(dut):
 
 @cocotb.test(**LIMIT)
 async def barrier_blocks_among_others(dut):
-    """Blocks with a barrier of two kernels, each of more than half of the SM, among others: each is
-    wholly resident before one of its warps may end, and all of them end (PLACE-26)."""
+    """Blocks with a barrier of two kernels, each larger than half of the SM, run among others: each
+    is fully resident before one of its warps may end, and all end (PLACE-26)."""
     kernels = [
         Kernel(0, 1, 9, 2, 20, True),
         Kernel(1, 1, 10, 7, 24, True),
@@ -190,8 +192,8 @@ async def barrier_blocks_among_others(dut):
 
 @cocotb.test(**LIMIT)
 async def lack_of_shared_memory(dut):
-    """A block that lacks shared memory lets those go on that have it, and nobody else begins. But
-    for that they would wait for each other (rule 3)."""
+    """If a block lacks shared memory, blocks that have it continue, and no other block begins;
+    otherwise they would wait for each other (rule 3)."""
     holds, wants = Kernel(1, 1, 4, 1, 30), Kernel(2, 5, 1, 1, 30)
     other = Kernel(3, 4, 1)
     bench = await full(dut, holds, wants, other)
@@ -212,8 +214,8 @@ async def lack_of_shared_memory(dut):
 
 @cocotb.test(**LIMIT)
 async def barrier_goes_on(dut):
-    """A block with a barrier that has begun goes on though a more urgent block waits for registers
-    which it holds (rule 4)."""
+    """A begun block with a barrier continues even if a more urgent block waits for registers that
+    it holds (rule 4)."""
     whole, wants = Kernel(1, 1, 8, 8, 0, True), Kernel(2, 5, 2, 64)
     bench = await Bench.begin(dut, (whole, wants))
     bench.pace.start = 0.1
@@ -228,9 +230,8 @@ async def barrier_goes_on(dut):
 
 @cocotb.test(**LIMIT)
 async def barrier_blocks_in_turns(dut):
-    """Blocks with a barrier arrive while less urgent ones are starting: warps of the last one and
-    of the one that began first start in turn, then those of the next; all get theirs (rule 4,
-    PLACE-26)."""
+    """If blocks with a barrier arrive while less urgent ones start, warps of the latest and of the
+    earliest begun one start in turn, then those of the next; all get theirs (rule 4, PLACE-26)."""
     kernels = [Kernel(n, n, warps, 2, 1, True) for n, warps in enumerate((7, 4, 3, 2))]
     bench = await Bench.begin(dut, kernels)
     together, rounds = 0, Rounds(12)
@@ -251,8 +252,8 @@ async def barrier_blocks_in_turns(dut):
 
 @cocotb.test(**LIMIT)
 async def second_worked_example(dut):
-    """A block of 36 KiB of registers, 6 KiB a warp, where 12 KiB are left: two warps run at once,
-    the others as there is room."""
+    """A block with 36 KiB of registers, 6 KiB per warp, arrives with 12 KiB available: two warps
+    start at once, the others when there is room."""
     bench = await Bench.begin(dut, (holds := Kernel(0, 1, 2, 52), comes := Kernel(1, 1, 6, 12)))
     bench.hold = {0, 1}
     bench.send(holds)
@@ -267,8 +268,8 @@ async def second_worked_example(dut):
 
 @cocotb.test(**LIMIT)
 async def third_worked_example(dut):
-    """An SM full of work of priority 1, of which more waits; a block of priority 5 arrives, and
-    gets the first hardware warp of priority 1 to come free."""
+    """On an SM full of work of priority 1, with more waiting, a block of priority 5 gets the first
+    hardware warp that is freed."""
     bench = await Bench.begin(dut, (low := Kernel(0, 1, 5), high := Kernel(1, 5, 2)))
     bench.hold = {0}
     blocks = bench.send(low, 6)
@@ -286,8 +287,8 @@ async def third_worked_example(dut):
 
 @cocotb.test(**LIMIT)
 async def held_up(dut):
-    """Each side holds up what comes to it for long; nothing is lost, and while `ended` is not taken
-    warps end until its queue is full."""
+    """With long stalls on each port nothing is lost, and while `ended` is not accepted, warps end
+    until its queue is full."""
     bench = await Bench.begin(dut, (one := Kernel(0, 3, 1, 1, 1),))
     sent = bench.send(one, 40)
     for name in ("ended", "begin", "start", "end"):

@@ -1,4 +1,4 @@
-"""The timing core against a model of what its warps do (ASID-1, ASID-27)."""
+"""The timing core against a model of its warps (ASID-1, ASID-27)."""
 
 import itertools
 from collections import Counter
@@ -14,19 +14,19 @@ from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Span, Task
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
 RECORD, DATA = 0x1_2345_6FE0, 0x10_0000_0000
-"""The record ends with its page."""
+"""The record is at the end of its page."""
 PAGE = 4096
 
 LAP = 1 << max(1, (CONFIG.sm_warps - 1).bit_length())
-"""Cycles in which all warps are looked at."""
+"""Cycles of a round over all warps."""
 EACH = LAP + 6
-"""Cycles by which a time to compute, with the access after it, lasts longer at most."""
+"""Maximum number of additional cycles of a computation with its following access."""
 
 
 def launch(
     timing: Timing, grid: tuple[int, int, int] = (1, 1, 1), warps: int = 1, pages: int = 1
 ) -> Launch:
-    """A task, with `pages` of data."""
+    """A task with `pages` of data."""
     memory = Memory()
     memory.map(RECORD, timing.record())
     memory.map(DATA, bytes(PAGE * pages))
@@ -34,14 +34,14 @@ def launch(
 
 
 def warps_of(task: Launch) -> list[tuple[tuple[int, int, int], int, int]]:
-    """Place and number of the block, and number in it, of each warp of a grid."""
+    """Position and number of the block, and index in it, of each warp of a grid."""
     x, y, z = task.grid
     places = [(a, b, c) for c, b, a in itertools.product(range(z), range(y), range(x))]
     return [(at, n, warp) for n, at in enumerate(places) for warp in range(task.warps)]
 
 
 def accesses(task: Launch, timing: Timing) -> Counter[int]:
-    """How often each beat of memory is accessed."""
+    """Number of accesses of each beat of memory."""
     return Counter(
         timing.at(number, warp, n) // WIDTH * WIDTH
         for _, number, warp in warps_of(task)
@@ -56,13 +56,13 @@ def made(bench: Bench, row: int) -> tuple[Counter[int], Counter[int]]:
 
 
 def check_spans(spans: list[Span], task: Launch, row: int) -> None:
-    """Each warp has run once."""
+    """Check that each warp has run once."""
     wanted = Counter((at, warp) for at, _, warp in warps_of(task))
     assert Counter((one.at, one.index) for one in spans if one.row == row) == wanted
 
 
 async def run(bench: Bench, tasks: dict[int, Launch], limit: int = 20_000) -> None:
-    """All of these tasks, by row, at once."""
+    """Run these tasks, by row, concurrently."""
     for kept in (bench.faults, bench.spans, bench.reads, bench.writes):
         kept.clear()
     for row, task in tasks.items():
@@ -72,7 +72,7 @@ async def run(bench: Bench, tasks: dict[int, Launch], limit: int = 20_000) -> No
 
 
 def random_timing(numbers: Random, task_warps: int) -> Timing:
-    """Warps of whose accesses no two write the same beat."""
+    """Random timing, in which no two warps write the same beat."""
     stride = numbers.choice((WIDTH, 3 * WIDTH))
     count = numbers.choice((0, 1, 2, 5))
     own = stride * max(count, 1)
@@ -91,8 +91,8 @@ def random_timing(numbers: Random, task_warps: int) -> Timing:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(eager=[1.0, 0.4])
 async def every_warp_once(dut, eager):
-    """Several tasks at once, at the same addresses of their own spaces: each warp runs once, and
-    makes its accesses, and no others."""
+    """With several tasks in different spaces at the same addresses, each warp runs once and makes
+    exactly its accesses."""
     bench = Bench(dut)
     await bench.start()
     bench.eager = eager
@@ -120,7 +120,7 @@ async def every_warp_once(dut, eager):
 
 @cocotb.test(**LIMIT)
 async def addresses_and_numbers_of_big_grids(dut):
-    """Every bit of the factors counts; addresses wrap at 49 bits."""
+    """Every bit of the factors is used, and addresses wrap at 49 bits."""
     bench = Bench(dut)
     await bench.start()
     numbers = Random(cocotb.RANDOM_SEED)
@@ -153,8 +153,8 @@ async def addresses_and_numbers_of_big_grids(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(store=[0, 1])
 async def durations(dut, store):
-    """A warp lasts as long as it computes and its accesses take, and not much longer, though others
-    run beside it. A store is waited for too."""
+    """A warp takes the time of its computations and accesses, and little more, next to others.
+    Stores are waited for too."""
     bench = Bench(dut)
     await bench.start()
     extra = []
@@ -162,7 +162,7 @@ async def durations(dut, store):
         bench.latency = (latency, latency)
         timing = Timing(count, store, WIDTH, DATA, 100, 255, 0, 0)
         task = launch(timing, (4, 1, 1), min(2, CONFIG.sm_warps))
-        # The record is there already.
+        # The record has already been read.
         await run(bench, {2: replace(task, grid=(1, 1, 1))})
         await run_again(bench, 2, task)
         for one in bench.spans:
@@ -175,7 +175,7 @@ async def durations(dut, store):
 
 
 async def run_again(bench: Bench, row: int, task: Launch) -> None:
-    """The row's task with other blocks, without new words."""
+    """Run the row's task with other blocks, without new words."""
     bench.spans.clear()
     again = Task(row, task)
     bench.memories[row] = task.memory

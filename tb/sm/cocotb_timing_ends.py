@@ -1,4 +1,4 @@
-"""Faults, ends by force and new tasks in a row, in the timing core."""
+"""Faults, kills and new tasks of a row in the timing core."""
 
 import itertools
 from collections import Counter, deque
@@ -26,7 +26,8 @@ INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT = r
 
 @cocotb.test(**LIMIT)
 async def unreadable_records(dut):
-    """Each warp says so, and what is wrong; a task in another row goes on."""
+    """Each warp reports an unreadable or illegal record with its cause; a task in another row
+    continues."""
     bench = Bench(dut)
     await bench.start()
     warps = min(3, CONFIG.sm_warps)
@@ -54,7 +55,7 @@ async def unreadable_records(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(store=[0, 1], broken=[False, True])
 async def failing_accesses(dut, store, broken):
-    """A warp whose access fails tells which one, and where, and ends; the others go on to their
+    """A warp with a failed access reports the kind and address and ends; the others run to their
     end."""
     bench = Bench(dut)
     await bench.start()
@@ -92,7 +93,7 @@ ENDLESS = {
 @cocotb.test(**LIMIT)
 async def kill(dut):
     """Warps of a killed row end within two rounds and their access, without a fault; those of
-    another go on. One that starts later ends as soon."""
+    another row continue. A warp that starts later ends as fast."""
     bench = Bench(dut)
     await bench.start()
     bench.latency = (10, 30)
@@ -118,8 +119,8 @@ async def kill(dut):
 
 @cocotb.test(**LIMIT)
 async def new_words_drop_records(dut):
-    """The next task of a row is done as its own record says, after its predecessor ended well or
-    was killed, also while its record was on its way."""
+    """The next task of a row follows its own record, after its predecessor ended normally or was
+    killed, also while that one's record was being read."""
     bench = Bench(dut)
     await bench.start()
     numbers = Random(cocotb.RANDOM_SEED)
@@ -144,8 +145,8 @@ async def new_words_drop_records(dut):
 
 @cocotb.test(**LIMIT)
 async def words_that_come_too_soon(dut):
-    """Words that come while the record is on its way, though none should, drop it: the new one
-    counts."""
+    """Words that arrive, against the rules, while the record is being read drop it: the new one is
+    used."""
     bench = Bench(dut)
     await bench.start()
     bench.latency = (60, 60)
@@ -168,7 +169,7 @@ async def words_that_come_too_soon(dut):
 
 @cocotb.test(**LIMIT)
 async def words_of_other_rows(dut):
-    """Those that are sent while a record comes change nothing."""
+    """Words of other rows sent while a record is being read change nothing."""
     bench = Bench(dut)
     await bench.start()
     timing = Timing(2, 1, WIDTH, DATA + WIDTH, 1, 0, 4 * WIDTH, 2 * WIDTH)
@@ -189,7 +190,7 @@ async def words_of_other_rows(dut):
 
 @cocotb.test(**LIMIT)
 async def accesses_overlap(dut):
-    """Of different warps; each waits for its own."""
+    """Accesses of different warps overlap; each warp waits for its own."""
     bench = Bench(dut)
     await bench.start()
     warps, latency, count = min(CONFIG.sm_warps, 20), 300, 3

@@ -1,4 +1,4 @@
-"""Plays the SM logic controller and the memory behind a core."""
+"""Testbench of a core; models the SM logic controller and the memory."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ WIDTH = CONFIG.beat_bytes
 
 
 class Record:
-    """Packs and unpacks a record, faster than its layout does."""
+    """Packs and unpacks a record, faster than its layout."""
 
     def __init__(self, layout: data.Layout) -> None:
         self.fields = {}
@@ -62,7 +62,7 @@ REQUEST, READ, WRITE, FAULT = (
 
 @dataclass(frozen=True)
 class Fault:
-    """A warp that could not go on."""
+    """A warp that could not continue."""
 
     row: int
     cause: int
@@ -72,7 +72,7 @@ class Fault:
 
 @dataclass
 class Task:
-    """A kernel in a row; `blocks` are its places in the grid, in the order in which they run."""
+    """A kernel in a row. `blocks` : positions in the grid, in the order in which they run."""
 
     row: int
     launch: Launch
@@ -86,7 +86,7 @@ class Task:
 
     @property
     def units(self) -> int:
-        """Units of registers of a warp."""
+        """Register units of a warp."""
         return -(-self.launch.registers // 4)
 
     @property
@@ -115,7 +115,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Span:
-    """A warp of block `at` of `row`: cycles in which its start and its end were taken."""
+    """A warp of block `at` of `row`, with the cycles in which its start and its end were
+    accepted."""
 
     row: int
     at: tuple[int, int, int]
@@ -126,7 +127,7 @@ class Span:
 
 @dataclass
 class Running:
-    """A block in a slot: warps to start, warps that run."""
+    """A block in a slot: warps to start, and running warps."""
 
     task: Task
     at: tuple[int, int, int]
@@ -140,12 +141,12 @@ class Bench:
 
     Members
     -------
-    latency : cycles from a request to its answer, drawn from this range.
-    eager : share of the cycles in which what the core offers is taken.
-    faults, ended, spans : what the core reported; cycles of the ends; warps that have ended.
+    latency : range of the cycles from a request to its answer.
+    eager : fraction of cycles in which the core's offers are accepted.
+    faults, ended, spans : faults reported by the core; cycles of the ends; finished warps.
     reads, writes : requests, as (row, address, beats).
-    held : outputs that are not taken.
-    bad : of pages, the beat of each burst that the bus refuses; modulo the burst's beats.
+    held : outputs that are not accepted.
+    bad : for each page, the beat of each burst with a bus error, modulo the burst's length.
     """
 
     def __init__(self, dut: Any) -> None:
@@ -162,7 +163,7 @@ class Bench:
         self.ended: list[int] = []
         self.spans: list[Span] = []
         self._taken_at: dict[int, tuple[int, int]] = {}
-        """Of each warp that runs its number in its block, and the cycle of its start."""
+        """Index in its block of each running warp, and the cycle of its start."""
         self.reads: list[tuple[int, int, int]] = []
         self.writes: list[tuple[int, int, int]] = []
         self._beats: deque[tuple[int, int]] = deque()
@@ -196,18 +197,18 @@ class Bench:
         for name in ("end", "fault", "read_request", "write_request", "write_beat"):
             self._set(f"{name}__ready", 0)
         await reset(self.dut)
-        # The free lists fill.
+        # Wait until the free lists are filled.
         await self.steps(max(CONFIG.register_units, CONFIG.shared_units) + 4)
 
     def launch(self, task: Task) -> None:
-        """Send the words of a row; its blocks are begun as there is room."""
+        """Send the words of a row; its blocks begin when there is room."""
         self.memories[task.row] = task.launch.memory
         for word, value in task.words().items():
             self._kernel.append(KERNEL.pack(valid=1, row=task.row, word=word, data=value))
         self.tasks.append(task)
 
     def kill(self, rows: int) -> None:
-        """Kernels of `rows`, a bit each, are to end."""
+        """Kill the kernels of `rows`, one bit each."""
         self._set("kill", rows)
 
     @property
@@ -215,7 +216,7 @@ class Bench:
         return not (self.slots or self._kernel or any(task.blocks for task in self.tasks))
 
     async def run(self, limit: int = 100_000) -> None:
-        """Until all blocks have ended."""
+        """Step until all blocks have ended."""
         await self.until(lambda: self.idle, limit)
 
     async def until(self, condition, limit: int = 20_000) -> None:
@@ -251,7 +252,7 @@ class Bench:
         return self.now + self.numbers.randint(*self.latency)
 
     def _offer(self, name: str, queue: deque[tuple[int, int]]) -> None:
-        """The head of `queue`, when its time has come."""
+        """Offer the head of `queue` when it is due."""
         if self._sent(name):
             queue.popleft()
             self._set(f"{name}__valid", 0)
@@ -342,7 +343,7 @@ class Bench:
             self._start_warp()
 
     def _left(self) -> tuple[int, int]:
-        """Units of registers and of shared memory that nobody has."""
+        """Free units of registers and of shared memory."""
         registers = CONFIG.register_units - sum(units for _, units in self.warps.values())
         shared = CONFIG.shared_units - sum(one.task.shared for one in self.slots.values())
         return registers, shared

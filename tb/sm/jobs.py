@@ -1,4 +1,4 @@
-"""Small launches of the supplied kernels, with the results that numpy computes."""
+"""Small launches of the supplied kernels, with results computed by numpy."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +28,9 @@ class Job:
 
     Members
     -------
-    values : of the kernel's parameters.
-    arrays : words in memory before, by address; results : after.
+    values : values of the kernel's parameters.
+    arrays : words in memory before the launch, by address.
+    results : words in memory after it, by address.
     """
 
     kernel: Kernel
@@ -44,19 +45,19 @@ class Job:
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory per block, whole units."""
+        """Bytes of shared memory per block, in whole units."""
         threads = int(np.prod(self.block))
         return -(-threads * self.kernel.shared_per_thread // 1024) * 1024
 
     def memory(self) -> dict[int, bytes]:
-        """All content of memory, by address."""
+        """Memory contents, by address."""
         content = {va: words.astype(np.uint32).tobytes() for va, words in self.arrays.items()}
         empty = {va: bytes(words.nbytes) for va, words in self.results.items() if va not in content}
         arguments = self.kernel.arguments(**self.values)
         return {PROGRAM: self.kernel.program, ARGUMENTS: arguments, **content, **empty}
 
     def launch(self) -> dict[str, Any]:
-        """What the interpreter is told."""
+        """The launch, as arguments of the interpreter."""
         return {
             "program": PROGRAM,
             "constants": ARGUMENTS,
@@ -74,7 +75,7 @@ def _words(numbers: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def vectors(count: int, grid: int, block: int) -> list[Job]:
-    """Vector addition, saxpy and more of `count` words, by `grid` blocks of `block` threads."""
+    """Vector addition, saxpy and others on `count` words, with `grid` blocks of `block` threads."""
     numbers = np.random.default_rng(count)
     a, b = _words(numbers, count), _words(numbers, count)
     size, shape = (grid, 1, 1), (block, 1, 1)

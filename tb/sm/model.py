@@ -1,6 +1,7 @@
-"""What an SM logic controller has to do, by the rules alone (PLACE-10, PLACE-20 … 26).
+"""Model of an SM logic controller, from the rules alone (PLACE-10, PLACE-20 … 26).
 
-Knows no cycles and no hardware: a table of blocks, what is left, and which warp is to start next.
+It is untimed and independent of the hardware: a table of blocks, the available resources, and the
+next warp to start.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ __all__ = ["Block", "Kernel", "Sm"]
 
 @dataclass(frozen=True)
 class Kernel:
-    """What blocks of one kernel need; `registers` per warp and `shared` per block, in units."""
+    """Needs of a kernel's blocks: `registers` per warp and `shared` per block, in units."""
 
     row: int
     priority: int
@@ -22,7 +23,7 @@ class Kernel:
 
 @dataclass(eq=False)
 class Block:
-    """One block. `at` : its place in the grid. `slot` : known from its `begin` on."""
+    """One block. `at` : position in the grid. `slot` : known after its `begin`."""
 
     kernel: Kernel
     at: tuple[int, int, int]
@@ -41,14 +42,14 @@ class Block:
 
 @dataclass
 class Sm:
-    """One SM; all amounts in units.
+    """One SM; all amounts are in units.
 
     Members
     -------
-    capacity, left : of `registers`, `warps`, `shared`, `slots`.
-    blocks : those on it, in the order in which they arrived.
-    running : which block each busy hardware warp serves.
-    turn : the last start was of the most urgent block.
+    capacity, left : total and available `registers`, `warps`, `shared` and `slots`.
+    blocks : resident blocks, in order of arrival.
+    running : block of each busy hardware warp.
+    turn : whether the last start was of the most urgent block.
     """
 
     capacity: dict[str, int]
@@ -62,7 +63,7 @@ class Sm:
 
     @property
     def highest(self) -> int:
-        """One more than the highest priority of any block, 0 without blocks."""
+        """The highest priority of all blocks plus one; 0 without blocks."""
         return max((block.kernel.priority + 1 for block in self.blocks), default=0)
 
     def arrive(self, block: Block) -> None:
@@ -70,8 +71,8 @@ class Sm:
         self._take({"slots": 1})
 
     def next(self) -> tuple[Block, bool] | None:
-        """The block of which a warp is to start now, and whether as the most urgent one; None when
-        no warp may (rules 2 to 4)."""
+        """The block of the next warp to start, and whether it starts as the most urgent one; None
+        if no warp may start (rules 2 to 4)."""
         waiting = self.waiting()
         going = [block for block in waiting if block.begun]
         whole = [one for one in going if one.kernel.barrier and one is not waiting[0]]
@@ -96,7 +97,7 @@ class Sm:
         self.turn = urgent
 
     def end(self, warp: int) -> dict[str, int]:
-        """The hardware warp ends; what comes free with it."""
+        """End a hardware warp. Returns the freed resources."""
         block = self.running.pop(warp)
         block.ended += 1
         freed = {"registers": block.kernel.registers, "warps": 1}
@@ -104,7 +105,7 @@ class Sm:
         return freed
 
     def finish(self, block: Block) -> dict[str, int]:
-        """The block is over; what comes free with it."""
+        """Remove a finished block. Returns the freed resources."""
         assert block.ended == block.kernel.warps
         self.blocks.remove(block)
         freed = {"shared": block.kernel.shared, "slots": 1}
@@ -113,7 +114,7 @@ class Sm:
 
     @staticmethod
     def share(block: Block) -> dict[str, int]:
-        """What the start of the block's next warp takes."""
+        """Resources taken by the start of the block's next warp."""
         kernel = block.kernel
         if not kernel.barrier:
             shared = 0 if block.begun else kernel.shared

@@ -1,7 +1,7 @@
-"""Random programs whose result does not depend on the order of warps.
+"""Random programs whose results do not depend on the order of warps.
 
-Each thread has `WORDS` words of memory of its own, and as many of shared memory; it reads others'
-only between barriers. At the end it stores its registers.
+Each thread has `WORDS` private words of memory, and as many of shared memory; it reads those of
+other threads only between barriers. At the end it stores its registers.
 """
 
 from random import Random
@@ -16,8 +16,8 @@ __all__ = ["DATA", "WORDS", "random_launch"]
 WORDS = 8
 PROGRAM, ARGUMENTS, DATA = 0x12_0000_0FC0, 0x9_0000_0000, 0x1_0000_0F80
 FREE = tuple(f"r{n}" for n in (5, 6, 7, 8, 9, 14, 15, 29))
-"""Registers that statements change. r0 number of the thread, r2:r3 its words of memory, r4 its
-words of shared memory, r10:r11 and r12:r13 for addresses, r16 … counts of rounds."""
+"""Registers changed by statements. r0 is the thread's number, r2:r3 its words of memory, r4 its
+words of shared memory; r10:r11 and r12:r13 hold addresses, r16 … are loop counters."""
 
 TWO = "add sub mul and or xor shl shr sar min max umin umax seq sne slt sle sltu sleu".split()
 SPECIALS = (
@@ -106,7 +106,7 @@ class Writer:
             self.loop(depth, masks)
 
     def neighbour(self, d: str) -> None:
-        """Another thread's word of the part of memory that nobody writes."""
+        """Load another thread's word from the read-only part of memory."""
         index = self.numbers.choice((self.register(), "r0"))
         self.say(
             f"and r12, {index}, 63",
@@ -126,7 +126,7 @@ class Writer:
         self.say("pop")
 
     def loop(self, depth: int, masks: int) -> None:
-        """A few rounds; its count is the same for all lanes, or lanes leave one by one."""
+        """A short loop; its count is the same for all lanes, or lanes leave one by one."""
         numbers, top, out = self.numbers, self.label(), self.label()
         count = f"r{16 + depth}"
         if masks < 8 and numbers.random() < 0.5:
@@ -141,7 +141,7 @@ class Writer:
             self.say(f"sub {count}, {count}, 1", f"bany {count}, {top}")
 
     def exchange(self) -> None:
-        """The word of another thread of the block."""
+        """Read a word of another thread of the block."""
         d, place = self.register(), 4 * self.numbers.randrange(WORDS)
         threads = "r12"
         self.say(
@@ -160,7 +160,7 @@ class Writer:
 def random_launch(
     numbers: Random, threads: tuple[int, int, int], blocks: int, length: int
 ) -> Launch:
-    """A kernel with its memory; `length` statements."""
+    """A kernel of `length` statements, with its memory."""
     count = int(np.prod(threads))
     barrier = numbers.random() < 0.6
     writer = Writer(numbers, barrier)

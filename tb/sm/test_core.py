@@ -61,7 +61,7 @@ def test_one_lane(tests: str, minimum: int) -> None:
 @pytest.mark.soak
 @TESTS
 def test_all_lanes(tests: str, minimum: int) -> None:
-    """It takes minutes to build."""
+    """The build takes minutes."""
     run("all", tests, minimum, "verilator")
 
 

@@ -1,4 +1,4 @@
-"""A core of one's own: what the SM port demands of it, and where it goes."""
+"""Custom cores: requirements of the SM port, and their place in the design."""
 
 import pytest
 from amaranth.lib import wiring
@@ -16,14 +16,14 @@ CONFIG = Config(sms=2)
 
 
 class OwnCore(wiring.Component):
-    """Has the SM port."""
+    """A core with the SM port."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(SmPort(config).flip())
 
 
 class OtherCore(wiring.Component):
-    """Has something else."""
+    """A core without the SM port."""
 
     def __init__(self, config: Config) -> None:
         super().__init__({"kernel": In(3), "clock_enable": In(1)})

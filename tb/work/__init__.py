@@ -1,1 +1,1 @@
-"""Tests of task unit and global logic controller."""
+"""Tests of the task unit and the global logic controller."""

@@ -1,4 +1,4 @@
-"""Real kernels from launch to memory, several address spaces at once."""
+"""Real kernels from launch to memory, in several address spaces."""
 
 from itertools import pairwise, repeat
 from typing import Any
@@ -15,14 +15,15 @@ from signalbox.tb.work.cocotb_finish import release
 from signalbox.tb.work.engine import CONFIG, Engine, Launch
 
 SLICE = 300
-"""Cycles of a context's turn: less than most tasks last."""
+"""Cycles of a context's turn, shorter than most tasks."""
 
 IS_QUEUE = 1 << 136 | 64 << 160
 """A queue of 64 entries, one for each block."""
 
 
 def two_contexts(engine: Engine) -> list[set[int]]:
-    """Give the even address spaces to context 0 and the odd ones to context 1; those of each."""
+    """Assign the even address spaces to context 0 and the odd ones to context 1. Returns those of
+    each."""
     spaces = [set(range(number, CONFIG.asids, 2)) for number in range(2)]
     for number, asids in enumerate(spaces):
         engine.context(number, asids)
@@ -30,14 +31,14 @@ def two_contexts(engine: Engine) -> list[set[int]]:
 
 
 def spinning(blocks: int) -> Job:
-    """Blocks of two warps that last 300 cycles and a little more."""
+    """Blocks of two warps that take slightly more than 300 cycles."""
     return Job(SPIN, (blocks, 1, 1), (64, 1, 1), {"CYCLES": 300})
 
 
 @cocotb.test()
 async def all_kernels_at_once(dut: Any) -> None:
-    """Each supplied kernel, in Icarus half of them, in an address space of its own, at the same
-    addresses (ASID-27)."""
+    """Results of each supplied kernel (in Icarus half of them) are correct, in different address
+    spaces at the same addresses (ASID-27)."""
     engine = Engine(dut)
     await engine.begin()
     tasks = [Launch(n, job, asid=n, priority=n % 3) for n, job in some([*enumerate(JOBS)], 2)]
@@ -53,8 +54,8 @@ async def all_kernels_at_once(dut: Any) -> None:
 @cocotb.test()
 async def contexts_in_turn(dut: Any) -> None:
     """Two contexts whose tasks need several slices take turns. A turn begins when all spaces of its
-    context are bound, reaches no memory of another context, and lasts a slice at least while it
-    has tasks; all results are right (ASID-21)."""
+    context are bound, accesses no memory of another context, and lasts at least a slice while it
+    has tasks; all results are correct (ASID-21)."""
     engine = Engine(dut, slice_cycles=SLICE)
     spaces = two_contexts(engine)
     await engine.begin()
@@ -78,7 +79,7 @@ async def contexts_in_turn(dut: Any) -> None:
 
 @cocotb.test()
 async def urgent_task(dut: Any) -> None:
-    """On a full machine the urgent one is over long before those that were there (PLACE-5)."""
+    """On a full machine, an urgent task is over long before earlier ones (PLACE-5)."""
     engine = Engine(dut)
     await engine.begin()
     long = spinning(blocks=16)
@@ -100,7 +101,7 @@ async def urgent_task(dut: Any) -> None:
 
 @cocotb.test()
 async def dependent_tasks(dut: Any) -> None:
-    """One task's end schedules the next, after its release (HOST-10)."""
+    """The end of a task schedules the next, after its release (HOST-10)."""
     engine = Engine(dut)
     await engine.begin()
     first, second = Launch(0, JOBS[0], asid=3), Launch(1, JOBS[0], asid=3)
@@ -118,8 +119,8 @@ async def dependent_tasks(dut: Any) -> None:
 
 @cocotb.test()
 async def many_dependent_tasks(dut: Any) -> None:
-    """Tasks that end together, each with one that depends on it, while channels launch more: nobody
-    waits for who waits for him; each is in its parent's context."""
+    """Tasks that end together, each with a dependent task, do not deadlock while channels launch
+    more; each dependent task is in its parent's context."""
     engine = Engine(dut, slice_cycles=400)
     spaces = two_contexts(engine)
     await engine.begin()
@@ -136,8 +137,8 @@ async def many_dependent_tasks(dut: Any) -> None:
 
 @cocotb.test()
 async def queues(dut: Any) -> None:
-    """Blocks of queues are placed as entries come, while others of them run or rest, beside other
-    tasks; the kernels' results are right (ASID-26)."""
+    """Blocks of queues are placed when entries arrive, while other blocks run or the queue rests,
+    next to other tasks; results are correct (ASID-26)."""
     engine = Engine(dut, slice_cycles=600)
     await engine.begin()
     grid = fewer(20, 2)
@@ -169,7 +170,7 @@ async def queues(dut: Any) -> None:
 
 @cocotb.test()
 async def one_task_faults(dut: Any) -> None:
-    """A task whose memory is not mapped fails; the others' results are right (ASID-5)."""
+    """A task with unmapped memory fails; the results of others are correct (ASID-5)."""
     engine = Engine(dut)
     await engine.begin()
     everything = range(0x2000_0000, 0x2100_0000)

@@ -1,4 +1,4 @@
-"""Contexts: who runs, and what is bound before."""
+"""Contexts: which one is active, and what is bound before."""
 
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ BIND = 3
 
 
 class Bench:
-    """Instance blocks, a translation that takes its time, and a task unit that is soon empty."""
+    """Testbench with instance blocks, a slow MMU, and a task unit that becomes empty quickly."""
 
     def __init__(self, dut: Any, slice_cycles: int = 400) -> None:
         self.dut, self.cycle, self.rng = dut, 0, Random(cocotb.RANDOM_SEED)
@@ -42,13 +42,13 @@ class Bench:
         self.refuse: set[int] = set()
         self._answer: int | None = None
         self.order: list[int] = []
-        """Contexts, as they become active."""
+        """Contexts, in the order in which they become active."""
         self.active = False
         for number in range(CONFIG.contexts):
             self.context(number, {number: 0x100 + number})
 
     def context(self, number: int, spaces: dict[int, int], placement=Placement.CONTEXT) -> None:
-        """Write an instance block: page directory bases >> 12 by ASID."""
+        """Write an instance block with page directory bases >> 12 by ASID."""
         self.spaces[number] = spaces
         instance = 0x7_0000 + number
         setting = {"instance": instance, "placement": placement.value}
@@ -115,7 +115,7 @@ async def binds_before_it_runs(dut: Any) -> None:
 
 @cocotb.test()
 async def takes_turns(dut: Any) -> None:
-    """While others wait, each runs for its slice; one without tasks makes room at once."""
+    """While others wait, each context runs for its slice; one without tasks leaves at once."""
     bench = Bench(dut, slice_cycles=300)
     await reset(dut)
     dut.empty.value = 0
@@ -144,7 +144,7 @@ async def takes_turns(dut: Any) -> None:
 
 @cocotb.test()
 async def alone_it_keeps_running(dut: Any) -> None:
-    """A slice that is over is of no account while nobody waits; the binds are not repeated."""
+    """The end of a slice has no effect while no context waits, and binds are not repeated."""
     bench = Bench(dut, slice_cycles=50)
     await reset(dut)
     bench.wait_for({1})
@@ -161,7 +161,8 @@ async def alone_it_keeps_running(dut: Any) -> None:
 
 @cocotb.test()
 async def placement(dut: Any) -> None:
-    """Deep for several address spaces, else wide, unless the context says so (ASID-32)."""
+    """Placement is deep for several address spaces, else wide, unless set by the context
+    (ASID-32)."""
     bench = Bench(dut, slice_cycles=0)
     bench.context(0, {1: 1})
     bench.context(1, {1: 1, 2: 2})
@@ -178,7 +179,7 @@ async def placement(dut: Any) -> None:
 
 @cocotb.test()
 async def broken(dut: Any) -> None:
-    """A context that cannot be bound does not run, and keeps nobody else from running."""
+    """A context that cannot be bound does not run, and does not prevent others from running."""
     bench = Bench(dut, slice_cycles=0)
     block = (0x7_0000 + 1) << 12
     bench.read.bad = [Bad(PHYSICAL, MemoryStatus.BUS.value, range(block, block + 4096), False)]

@@ -1,4 +1,4 @@
-"""What happens at the end of a task."""
+"""Actions at the end of a task."""
 
 from random import Random
 from typing import Any
@@ -30,10 +30,10 @@ RELEASE = {
     "size": (62, 2),
     "payload": (64, 64),
 }
-"""First bit, from that of the release on, and width (spec page 60, appendix A)."""
+"""First bit, relative to the release's, and width (spec page 60, appendix A)."""
 FIRST = (768, 896, 1664)
 HOST_NUMBER = {0: 5, 1: 0, 2: 1, 3: 6, 4: 7, 5: 3, 6: 4, 7: 2}
-"""Reductions: the QMD's number to that of the semaphore unit (spec 2.1; header clc6c0qmd.h)."""
+"""Reductions: from the QMD's encoding to the semaphore unit's (spec 2.1; header clc6c0qmd.h)."""
 
 
 def release(which: int, **fields: int) -> int:
@@ -64,7 +64,7 @@ class Bench:
         self.completed = Sink(dut, "completed", task_completed, pace)
         self.events: list[tuple[str, dict[str, int]]] = []
         self.refuse: set[int] = set()
-        """Releases that the semaphore unit refuses, counted from 0."""
+        """Indices of releases that the semaphore unit refuses."""
         self.releases = 0
 
     async def step(self) -> None:
@@ -86,7 +86,7 @@ class Bench:
                 )
 
     async def run(self, word: int, resumed: bool = False) -> list[tuple[str, dict[str, int]]]:
-        """End one task; what happened."""
+        """End one task. Returns the events."""
         self.events, self.releases = [], 0
         self.contents.write((ASID, 0), PAGE << 8, word.to_bytes(256, "little"))
         pointer = {"page": PAGE, "asid": ASID, "channel": 6, "depth": 2, "resumed": resumed}
@@ -118,7 +118,8 @@ async def nothing_to_do(dut: Any) -> None:
 
 @cocotb.test()
 async def releases(dut: Any) -> None:
-    """All three, in their order, each as the record asks for it; every reduction (HOST-10)."""
+    """All three releases are executed in order, as in the record, with every reduction
+    (HOST-10)."""
     bench = Bench(dut)
     await reset(dut)
     for op in range(8):
@@ -143,7 +144,7 @@ async def releases(dut: Any) -> None:
 
 @cocotb.test()
 async def dependent_task(dut: Any) -> None:
-    """It is told after the releases, with the same address space and channel."""
+    """A dependent task is launched after the releases, with the same address space and channel."""
     bench = Bench(dut)
     await reset(dut)
     for action in (0, 1, 3, 4):
@@ -159,7 +160,7 @@ async def dependent_task(dut: Any) -> None:
 
 @cocotb.test()
 async def resumed_tasks_leave_no_trace(dut: Any) -> None:
-    """The place where it went on is cleared, so the record can be launched again (ASID-25)."""
+    """The resume position is cleared, so that the record can be launched again (ASID-25)."""
     bench = Bench(dut)
     await reset(dut)
     word = 0xDEAD_BEEF_1234_5678 << 192 | 0x77 << 128 | 0x66 << 256
@@ -172,7 +173,7 @@ async def resumed_tasks_leave_no_trace(dut: Any) -> None:
 
 @cocotb.test()
 async def failures(dut: Any) -> None:
-    """They are reported, and do not keep the rest from being done."""
+    """Failures are reported, and do not prevent the remaining actions."""
     bench = Bench(dut)
     await reset(dut)
     word = release(0, address=8) | release(2, address=16) | 1 << 512 | 1 << 513

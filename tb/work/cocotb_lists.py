@@ -1,4 +1,4 @@
-"""Lists of tasks, against deques."""
+"""Lists of tasks, compared with deques."""
 
 import os
 from collections import defaultdict, deque
@@ -22,7 +22,7 @@ DONE, FULL, MEMORY = (one.value for one in ListOutcome)
 ASID = CONFIG.asids - 1
 BASE = 0x1_2345_6000
 TIMEOUT = 300
-TASK = 1 << 54  # values of the fields of a task that are used
+TASK = 1 << 54  # values of the used fields of a task
 RESUMED = 1 << 53
 
 Level = tuple[int, int]
@@ -30,7 +30,7 @@ Level = tuple[int, int]
 
 
 class Bench:
-    """The lists, their memory, and the deques that they should be."""
+    """Testbench with the lists, their memory, and the deques that they must equal."""
 
     def __init__(self, dut: Any, log_size: int, pace=lambda: True, latency=lambda: 5) -> None:
         self.dut, self.cycle, self.size = dut, 0, 1 << log_size
@@ -54,14 +54,14 @@ class Bench:
             one.step(self.cycle)
 
     async def push(self, where: Level, task: int, head: bool = False) -> int:
-        """Push; the outcome."""
+        """Push a task. Returns the outcome."""
         level = where[1] | where[0] << 6
         word = {"where": level, "head": head, "task": task}
         self.push_to.put(0, lambda: word)
         return (await self._answer(self.dut.pushed)) >> 1
 
     async def pop(self, where: Level) -> tuple[int, int]:
-        """Pop; outcome and task."""
+        """Pop a task. Returns outcome and task."""
         word = {"level": where[1], "context": where[0]}
         self.pop_from.put(0, lambda: word)
         answer = (await self._answer(self.dut.popped)) >> 1
@@ -83,7 +83,7 @@ class Bench:
         assert waiting == expected
 
     async def pushes(self, where: Level, task: int, head: bool = False) -> None:
-        """Push, as the model says."""
+        """Push a task, and check the outcome."""
         full = len(self.model[where]) >= (self.size if task & RESUMED else self.room)
         if not full:
             (self.model[where].appendleft if head else self.model[where].append)(task)
@@ -96,7 +96,8 @@ class Bench:
 
 @cocotb.test()
 async def order(dut: Any) -> None:
-    """At the tail in order, at the head before all; other levels and contexts apart (ASID-23)."""
+    """Tasks are pushed at the tail in order and at the head before all; levels and contexts are
+    separate (ASID-23)."""
     bench = Bench(dut, log_size=6)
     await reset(dut)
     places = [(CONFIG.contexts - 1, 63), (0, 0), (0, 63), (CONFIG.contexts - 1, 5)]
@@ -111,8 +112,8 @@ async def order(dut: Any) -> None:
 
 @cocotb.test()
 async def full(dut: Any) -> None:
-    """A full list refuses, loses nothing, and does not touch its neighbours; tasks that come back
-    find room."""
+    """A full list refuses, loses nothing, and does not affect its neighbours; returning tasks find
+    room."""
     bench = Bench(dut, log_size=5)
     await reset(dut)
     for where in ((0, 7), (0, 8), (0, 6)):
@@ -128,7 +129,7 @@ async def full(dut: Any) -> None:
 
 @cocotb.test()
 async def longest(dut: Any) -> None:
-    """The last list of the largest area lies where it should."""
+    """The last list of the largest area is at the right address."""
     bench = Bench(dut, log_size=20)
     await reset(dut)
     where = (CONFIG.contexts - 1, 63)
@@ -143,7 +144,8 @@ async def longest(dut: Any) -> None:
 
 @cocotb.test()
 async def memory_fails(dut: Any) -> None:
-    """What cannot be written is not in the list; what cannot be read is gone, and said so."""
+    """A task that cannot be written is not in the list; one that cannot be read is lost and
+    reported."""
     bench = Bench(dut, log_size=6)
     await reset(dut)
     everywhere = range(BASE, BASE + (1 << 20))
@@ -163,7 +165,7 @@ async def memory_fails(dut: Any) -> None:
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
-    """8 cycles and memory's answer."""
+    """An operation takes 8 cycles plus memory's latency."""
     bench = Bench(dut, log_size=6, latency=lambda: 20)
     await reset(dut)
     await bench.step()
@@ -178,7 +180,7 @@ async def latency(dut: Any) -> None:
 
 @cocotb.test()
 async def random_operations(dut: Any) -> None:
-    """Any mixture, with any pace of memory."""
+    """Random operations are correct for any speed of memory."""
     rng = Random(cocotb.RANDOM_SEED)
     bench = Bench(
         dut,

@@ -1,4 +1,4 @@
-"""Task records, legal and not, against the model."""
+"""Legal and illegal task records, compared with the model."""
 
 import os
 from random import Random
@@ -35,7 +35,7 @@ TIMEOUT = 500
 
 
 class Bench:
-    """The unit, its memory, and whoever asks."""
+    """Testbench with the unit, its memory and its requester."""
 
     def __init__(self, dut: Any, latency: int = 5) -> None:
         self.dut = dut
@@ -49,14 +49,14 @@ class Bench:
         )
 
     async def step(self) -> bool:
-        """One cycle; whether the request was taken."""
+        """One cycle. Returns whether the request was taken."""
         await RisingEdge(self.dut.clk)
         self.cycle += 1
         self.memory.step(self.cycle)
         return self.ask.step(self.cycle)
 
     async def read(self, word: int, page: int = PAGE) -> None:
-        """Have a record read; returns when it is done."""
+        """Let the unit read a record, and wait until it is done."""
         self.contents.write((ASID, 0), page << 8, word.to_bytes(256, "little"))
         self.ask.put(0, lambda: {"asid": ASID, "page": page})
         for _ in range(TIMEOUT):
@@ -69,7 +69,7 @@ class Bench:
         raise AssertionError("no verdict")
 
     def verdict(self) -> Task | int | None:
-        """As the model says it."""
+        """The result, in the model's form."""
         refusal, check = int(self.dut.verdict.value) & 15, int(self.dut.verdict.value) >> 4
         if refusal == Refusal.CHECK.value:
             return check
@@ -109,7 +109,7 @@ async def _compare(bench: Bench, **fields: int) -> Task | int | None:
 
 @cocotb.test()
 async def every_check(dut: Any) -> None:
-    """Each thing that can be wrong with a record, at both sides of its limit (PLACE-27)."""
+    """Each check of a record works on both sides of its limit (PLACE-27)."""
     bench = Bench(dut)
     await reset(dut)
     assert isinstance(await _compare(bench), Task)
@@ -151,7 +151,7 @@ async def every_check(dut: Any) -> None:
     ]
     for fields in right:
         assert isinstance(await _compare(bench, **fields), Task), fields
-    dut.resumed.value = 0  # where a task went on once is of no account when it is launched again
+    dut.resumed.value = 0  # a previous resume position does not matter for a new launch
     await bench.read(record(**LEGAL | {"resume_x": 7, "resume_y": 1}))
     task = bench.verdict()
     assert isinstance(task, Task) and task.first == (0, 0, 0) and task.blocks == 6
@@ -162,8 +162,8 @@ QUEUE = {"is_queue": 1, "queue_size": 64, "entries_log": 2}
 
 @cocotb.test()
 async def queues(dut: Any) -> None:
-    """Size and pointers of a queue's record (ASID-26); once it is open, its pointers are those of
-    the machine."""
+    """Size and pointers of a queue's record are checked (ASID-26); for an open queue, the machine's
+    pointers apply."""
     bench = Bench(dut)
     await reset(dut)
     for fields in ({}, {"inner_put": 64}, {"entries_log": 6}, {"queue_size": 1 << 24}):
@@ -181,21 +181,21 @@ async def queues(dut: Any) -> None:
 
 @cocotb.test()
 async def dependence(dut: Any) -> None:
-    """A counter that is about to go down must not be 0; any other must be (HOST-10)."""
+    """A counter to be decremented must not be 0; any other must be 0 (HOST-10)."""
     bench = Bench(dut)
     await reset(dut)
     dut.decrements.value = 1
     for count in (1, 2, 65535):
         assert isinstance(await _compare(bench, dependence=count), Task)
     assert await _compare(bench) == 36
-    dut.decrements.value, dut.entered.value = 0, 1  # that of the next launch, perhaps
+    dut.decrements.value, dut.entered.value = 0, 1  # possibly the counter of the next launch
     for count in (0, 1):
         assert isinstance(await _compare(bench, dependence=count), Task)
 
 
 @cocotb.test()
 async def cannot_be_read(dut: Any) -> None:
-    """A record that is not mapped, or whose memory fails; the next one is not disturbed."""
+    """A record that is unmapped or unreadable is refused; the next one is not affected."""
     bench = Bench(dut)
     await reset(dut)
     low = PAGE << 8
@@ -209,7 +209,7 @@ async def cannot_be_read(dut: Any) -> None:
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
-    """Known 3 cycles after the last beat, or 13 after the one with dword 23."""
+    """The result is known 3 cycles after the last beat, or 13 after the beat with dword 23."""
     bench = Bench(dut, latency=20)
     await reset(dut)
     await bench.step()
@@ -224,7 +224,7 @@ async def latency(dut: Any) -> None:
 
 @cocotb.test()
 async def random_records(dut: Any) -> None:
-    """Any mixture of legal and illegal values."""
+    """Random mixtures of legal and illegal values give the model's result."""
     bench = Bench(dut, latency=1)
     await reset(dut)
     rng = Random(cocotb.RANDOM_SEED)

@@ -1,5 +1,5 @@
-"""Placement, case by case: the worked examples of page 30 (1, 2, 4) and of page 20 (3), order,
-batches, what is asked in every phase. `Bench` checks every block besides."""
+"""Placement in individual cases: the worked examples of page 30 (1, 2, 4) and page 20 (3), order,
+batches, requests in every phase. `Bench` also checks every block."""
 
 import ast
 import os
@@ -27,10 +27,10 @@ SMS, WARPS, REGISTERS = CONFIG.sms, CONFIG.sm_warps, CONFIG.register_units
 SHARED, SLOTS = CONFIG.shared_units, CONFIG.sm_blocks
 LONG = (FOREVER, FOREVER)
 SETTLED = 60
-"""Cycles after which all that can be placed is."""
+"""Cycles after which everything that fits is placed."""
 
 OPEN_LATENCY, FREED_LATENCY = 5 + rounds(SMS), 3 + rounds(SMS)
-"""Cycles until a block is valid at an SM; a block is logged a cycle before."""
+"""Cycles until a block is valid at an SM; it is logged one cycle earlier."""
 
 
 async def start(dut) -> Bench:
@@ -38,7 +38,7 @@ async def start(dut) -> Bench:
 
 
 async def fill(bench: Bench, row: int, priority: int, runs: tuple[int, int] = LONG) -> Kernel:
-    """All of every SM is taken by one block each, of as many warps as there are."""
+    """Fill every SM with one block, of the maximum number of warps."""
     kernel = Kernel(row, priority, SMS, WARPS, REGISTERS // WARPS, runs=runs)
     await bench.opened(kernel)
     await bench.steps(SETTLED)
@@ -47,13 +47,13 @@ async def fill(bench: Bench, row: int, priority: int, runs: tuple[int, int] = LO
 
 
 def placed(bench: Bench, kernel: Kernel) -> list[tuple[int, int]]:
-    """SM and step of each of its blocks."""
+    """SM and step of each of the kernel's blocks."""
     return [(sm, step) for _, row, sm, step in bench.log if row == kernel.row]
 
 
 @cocotb.test(**LIMIT)
 async def no_room_for_a_block(dut):
-    """Page 30, example 1: what is left is less than a block needs, and than a warp needs."""
+    """Page 30, example 1: the remaining resources are insufficient for a block, and for a warp."""
     bench = await start(dut)
     most = REGISTERS // WARPS
     for row in range(SMS):
@@ -74,7 +74,8 @@ async def no_room_for_a_block(dut):
 
 @cocotb.test(**LIMIT)
 async def room_for_two_warps(dut):
-    """Page 30, example 2: no room for a block, for two of its warps: step B, and just once."""
+    """Page 30, example 2: with room for two warps of a block, but not for all, it is placed by step
+    B, once."""
     bench = await start(dut)
     for row in range(SMS):
         await bench.opened(Kernel(row, 7, 1, 1, REGISTERS - 12, runs=LONG))
@@ -92,8 +93,8 @@ async def room_for_two_warps(dut):
 
 @cocotb.test(**LIMIT)
 async def only_to_lower_work(dut):
-    """Page 30, example 4: step C goes where all work is less urgent; not to equal or higher work
-    whose kernel has nothing left to distribute."""
+    """Page 30, example 4: step C places only on an SM with less urgent work, not with equal or
+    higher work whose kernel has nothing left to distribute."""
     bench = await start(dut)
     low = Kernel(0, 1, 1, WARPS, 1, runs=LONG)
     await bench.opened(low)
@@ -116,7 +117,7 @@ async def only_to_lower_work(dut):
 
 @cocotb.test(**LIMIT)
 async def block_slots(dut):
-    """Every step needs a block slot."""
+    """Every step requires a block slot."""
     bench = await start(dut)
     await bench.opened(Kernel(0, 1, SMS * SLOTS, 1, 1, runs=LONG))
     await bench.steps(SETTLED)
@@ -137,8 +138,8 @@ async def block_slots(dut):
 
 @cocotb.test(**LIMIT)
 async def priorities_then_age(dut):
-    """PLACE-1: highest priority first; equal ones in the order of opening; a row that closed and
-    opened again is the youngest."""
+    """PLACE-1: the highest priority is first, and equal ones in the order of opening; a row that
+    closed and reopened is the youngest."""
     bench = await start(dut)
     await fill(bench, 9, 63)
     for row, priority in ((3, 5), (0, 5), (5, 63), (2, 4), (1, 5), (4, 62)):
@@ -159,7 +160,7 @@ async def priorities_then_age(dut):
 
 @cocotb.test(**LIMIT)
 async def urgent_at_any_moment(dut):
-    """An urgent row overtakes decisions under way, whatever their state; none is lost."""
+    """An urgent row overtakes decisions in progress, in any state, and none is lost."""
     bench = await start(dut)
     for delay in range(16):
         many = Kernel(0, 3, 9, 1, 1, runs=(1, 3), policy=(WIDE, DEEP, AFFINITY)[delay % 3])
@@ -180,7 +181,7 @@ async def urgent_at_any_moment(dut):
 
 @cocotb.test(**LIMIT)
 async def wide_goes_to_all(dut):
-    """Page 20, example 3, wide: every grid on all SMs."""
+    """Page 20, example 3, wide: every grid is on all SMs."""
     bench = await start(dut)
     for row in range(SMS):
         await bench.opened(Kernel(row, 5, SMS, 1, 1, asid=row, runs=LONG))
@@ -191,7 +192,7 @@ async def wide_goes_to_all(dut):
 
 @cocotb.test(**LIMIT)
 async def deep_fills_one(dut):
-    """Page 20, example 3, deep: each grid wholly on one SM; its blocks follow one per cycle."""
+    """Page 20, example 3, deep: each grid is on a single SM, with one block per cycle."""
     bench = await start(dut)
     for row in range(SMS):
         await bench.opened(Kernel(row, 5, SLOTS, 1, 1, asid=row, policy=DEEP, runs=LONG))
@@ -204,7 +205,8 @@ async def deep_fills_one(dut):
 
 @cocotb.test(**LIMIT)
 async def deep_takes_the_next(dut):
-    """PLACE-3: as many as the SM can take; then the next SM; and back to the last one."""
+    """PLACE-3: blocks go to one SM while it has room, then to the next, and return to the last
+    one."""
     bench = await start(dut)
     kernel = Kernel(0, 5, 5, WARPS // 2, 1, policy=DEEP, runs=LONG)
     await bench.opened(kernel)
@@ -220,8 +222,8 @@ async def deep_takes_the_next(dut):
 
 @cocotb.test(**LIMIT)
 async def one_decision_at_a_time(dut):
-    """Deep and affinity: the next decision begins when the block of the last one is placed, and
-    counts it."""
+    """Deep and affinity: the next decision begins when the block of the previous one is placed, and
+    takes it into account."""
     for policy in (DEEP, AFFINITY):
         bench = await start(dut)
         await bench.opened(Kernel(0, 5, SMS, WARPS, 1, policy=policy, runs=LONG))
@@ -234,7 +236,7 @@ async def one_decision_at_a_time(dut):
 
 @cocotb.test(**LIMIT)
 async def batch_waits_for_its_sm(dut):
-    """A batch goes on as its SM takes blocks; nothing is lost."""
+    """A batch continues as its SM accepts blocks; nothing is lost."""
     bench = await start(dut)
     bench.eager = 0.3
     kernel = Kernel(0, 5, SLOTS, 1, 1, policy=DEEP, runs=LONG)
@@ -245,8 +247,8 @@ async def batch_waits_for_its_sm(dut):
 
 @cocotb.test(**LIMIT)
 async def affinity_returns(dut):
-    """ASID-31: an SM that runs or last ran the space, until it has no room; then the least
-    loaded."""
+    """ASID-31: blocks go to an SM that runs or last ran the space while it has room; then to the
+    least loaded one."""
     bench = await start(dut)
     half = WARPS // 2
     for space in range(SMS):
@@ -256,7 +258,7 @@ async def affinity_returns(dut):
     await bench.opened(again)
     await bench.steps(SETTLED)
     assert placed(bench, again) == [(1, WHOLE), (0, WHOLE)], "one more has room there"
-    # Now space 1 is on SM 0 and SM 1; the less loaded of them gets the next.
+    # Space 1 is now on SM 0 and SM 1; the less loaded of them gets the next block.
     bench.end_all(1)
     await bench.steps(5)
     third = Kernel(SMS + 1, 5, 1, 1, 1, asid=1, policy=AFFINITY, runs=LONG)
@@ -267,7 +269,7 @@ async def affinity_returns(dut):
 
 @cocotb.test(**LIMIT)
 async def one_sm_does_not_take(dut):
-    """An SM that does not take its block holds up no other."""
+    """An SM that does not accept its block delays no other SM."""
     bench = await start(dut)
     bench.slow = {1}
     await bench.opened(Kernel(0, 5, SMS * SLOTS, 1, 1, runs=LONG))
@@ -280,7 +282,8 @@ async def one_sm_does_not_take(dut):
 
 @cocotb.test(**LIMIT)
 async def stop_at_any_moment(dut):
-    """ASID-25: `stop` answers what has not been sent; it can go on elsewhere."""
+    """ASID-25: at any time `stop` returns the blocks that have not been sent; the row can continue
+    elsewhere."""
     bench = await start(dut)
     for count, delay in enumerate(reversed(range(24)), 1):
         policy = (WIDE, DEEP, AFFINITY)[delay % 3]
@@ -307,7 +310,7 @@ async def stop_at_any_moment(dut):
 
 @cocotb.test(**LIMIT)
 async def add_at_any_moment(dut):
-    """Blocks that are added follow; the row keeps its place in the order."""
+    """Added blocks follow; the row keeps its position in the order."""
     bench = await start(dut)
     for delay in range(40):
         old = Kernel(0, 5, 2, 1, 1, grid=(7, 1, 1), first=(1, 0, 0), runs=(1, 2))
@@ -325,7 +328,7 @@ async def add_at_any_moment(dut):
 
 @cocotb.test(**LIMIT)
 async def drained_when_all_have_ended(dut):
-    """A row is drained when its last block has ended, and not before."""
+    """A row is drained exactly when its last block has ended."""
     bench = await start(dut)
     await bench.opened(Kernel(0, 5, SMS, 1, 1, runs=LONG))
     await bench.steps(SETTLED)
@@ -339,7 +342,7 @@ async def drained_when_all_have_ended(dut):
 
 @cocotb.test(**LIMIT)
 async def ends_that_are_behind(dut):
-    """A row is not drained while ends of its blocks wait, also when there are more of them than
+    """A row is not drained while ends of its blocks are pending, also if these are more than the
     block slots."""
     bench = await start(dut)
     bench.tardy = True

@@ -23,7 +23,8 @@ UNDERFLOW = CHECK | SkedCheck.DEPENDENCE << 4
 
 @cocotb.test()
 async def appended_while_it_runs(dut: Any) -> None:
-    """Blocks for what is there at the launch, and for what comes while they run (ASID-26)."""
+    """Blocks run for entries present at the launch, and for entries appended meanwhile
+    (ASID-26)."""
     bench = await begin(dut, place=0.05, end=0.05)
     queue = Queue(1, priority=5, asid=1, size=64, first=3)
     assert await bench.did(bench.ask(queue)) == 0
@@ -38,8 +39,8 @@ async def appended_while_it_runs(dut: Any) -> None:
 
 @cocotb.test()
 async def rests(dut: Any) -> None:
-    """A queue that has nothing to do holds no slot, and goes on when entries come; blocks take
-    several entries, the last one what is left (ASID-26)."""
+    """A queue without work holds no slot, and continues when entries arrive. Blocks take several
+    entries, the last one the remainder (ASID-26)."""
     bench = await begin(dut, place=0.5, end=0.5)
     queue = Queue(1, priority=5, asid=1, size=16, per_block=4)
     assert await bench.did(bench.ask(queue)) == 0
@@ -63,7 +64,7 @@ async def rests(dut: Any) -> None:
 
 @cocotb.test()
 async def more_than_its_size(dut: Any) -> None:
-    """The total is not limited by the queue's size; who appends waits for OUTER_GET (ASID-26)."""
+    """The total is not limited by the queue's size; appending waits for OUTER_GET (ASID-26)."""
     bench = await begin(dut, place=0.5, end=0.5)
     queue = Queue(1, priority=5, asid=1, size=8, per_block=2)
     assert await bench.did(bench.ask(queue)) == 0
@@ -84,7 +85,7 @@ async def more_than_its_size(dut: Any) -> None:
 
 @cocotb.test()
 async def refused(dut: Any) -> None:
-    """What cannot be appended is refused with the reason, and changes nothing."""
+    """An illegal append is refused with its reason and changes nothing."""
     bench = await begin(dut, place=0.5, end=0.5)
     queue, other = Queue(1, priority=5, asid=1), Queue(2, priority=5, asid=2)
     assert await bench.append(other, 1) == NO_QUEUE
@@ -112,7 +113,7 @@ async def refused(dut: Any) -> None:
 
 @cocotb.test()
 async def places_of_contexts(dut: Any) -> None:
-    """However many queues the others have opened, a context can open one (ASID-26)."""
+    """A context can always open one queue, regardless of the queues of others (ASID-26)."""
     bench = await begin(dut, place=0.5, end=0.5)
     most, number = CONFIG.queues - CONFIG.contexts + 1, 0
     opened: list[Queue] = []
@@ -141,8 +142,8 @@ async def places_of_contexts(dut: Any) -> None:
 
 @cocotb.test()
 async def closed_in_any_place(dut: Any) -> None:
-    """Queues that rest end when they are closed, one after another or all at once, and no other
-    ones, whatever their place in the table (ASID-26)."""
+    """Resting queues end when they are closed, individually or all at once, at any place in the
+    table, and no others do (ASID-26)."""
     bench = await begin(dut)
     most = CONFIG.queues - CONFIG.contexts + 1
     for number, waits in ((0, True), (100, False)):
@@ -160,7 +161,7 @@ async def closed_in_any_place(dut: Any) -> None:
 
 @cocotb.test()
 async def closed_in_absence(dut: Any) -> None:
-    """A queue that rests ends for its own context, also while another one runs (ASID-26)."""
+    """A resting queue ends for its own context, also while another one runs (ASID-26)."""
     bench = await begin(dut, place=0.5, end=0.5)
     queue = Queue(1, priority=5, asid=1)
     assert await bench.did(bench.ask(queue)) == 0
@@ -176,8 +177,8 @@ async def closed_in_absence(dut: Any) -> None:
 
 @cocotb.test()
 async def channel_switched_off(dut: Any) -> None:
-    """Queues that a channel has launched are closed when it is switched off, whether they rest, run
-    or wait; entries that make no whole block are dropped. Those of others stay (ASID-26)."""
+    """Queues launched by a channel are closed when it is disabled, whether they rest, run or wait;
+    a partial block's entries are dropped. Those of other channels remain (ASID-26)."""
     bench = await begin(dut, place=0.01, end=0.3)
     queues = [
         Queue(n, priority=5, asid=n, channel=5, size=64, per_block=per_block, first=count)
@@ -215,7 +216,7 @@ async def channel_switched_off(dut: Any) -> None:
 
 @cocotb.test()
 async def evicted(dut: Any) -> None:
-    """A queue that loses its slot goes on where it stopped, with what came meanwhile (ASID-25)."""
+    """A queue that loses its slot continues where it stopped, with the new entries (ASID-25)."""
     bench = await begin(dut, place=0.05, end=0.05)
     queue = Queue(1, priority=1, asid=1, size=256, first=40)
     assert await bench.did(bench.ask(queue)) == 0
@@ -239,7 +240,7 @@ async def evicted(dut: Any) -> None:
 
 @cocotb.test()
 async def no_room_in_its_list(dut: Any) -> None:
-    """A queue that cannot go to its list: who appended is told, and may try again."""
+    """If a queue cannot go to its list, the append is refused and can be retried."""
     bench = await begin(dut, place=0.0, end=0.5)
     queue = Queue(1, priority=4, asid=1)
     assert await bench.did(bench.ask(queue)) == 0
@@ -255,7 +256,7 @@ async def no_room_in_its_list(dut: Any) -> None:
 
 @cocotb.test()
 async def faulty(dut: Any) -> None:
-    """A warp of a queue that cannot go on is the end of that queue alone."""
+    """A queue with a failed warp ends, and no other does."""
     bench = await begin(dut, place=0.1, end=0.1)
     queue, other = (Queue(n, priority=5, asid=n, size=64, first=20) for n in (1, 2))
     for one in (queue, other):
@@ -281,7 +282,7 @@ def _counter(bench: QueueBench, task: Task) -> int:
 
 @cocotb.test()
 async def dependence(dut: Any) -> None:
-    """A task is launched when its counter comes to 0; below that is an error (HOST-10)."""
+    """A task is launched when its counter reaches 0; below that is an error (HOST-10)."""
     bench = await begin(dut, place=0.5, end=0.5)
     task = Task(1, priority=5, asid=1, blocks=7, fields={"dependence": 3, "placement": 2})
     assert await bench.did(bench.ask(task)) == UNDERFLOW, "it must be 0 to be scheduled"
@@ -298,7 +299,7 @@ async def dependence(dut: Any) -> None:
 
 @cocotb.test()
 async def dependence_of_the_next_launch(dut: Any) -> None:
-    """Once a task is accepted, its counter may be set for the next time (HOST-10)."""
+    """After a task has been accepted, its counter may be set for the next launch (HOST-10)."""
     bench = await begin(dut, place=0.0, end=0.5)
     tasks = [Task(n, priority=5, asid=1 + n, blocks=2) for n in range(CONFIG.slots + 2)]
     for task in tasks:
@@ -313,7 +314,7 @@ async def dependence_of_the_next_launch(dut: Any) -> None:
 
 @cocotb.test()
 async def dependence_refused(dut: Any) -> None:
-    """A task that cannot be launched keeps its counter, so that it can be tried again."""
+    """A task that cannot be launched keeps its counter, so that it can be retried."""
     bench = await begin(dut, place=0.0, end=0.5)
     room = (1 << LOG_SIZE) - CONFIG.rows
     for number in range(CONFIG.slots + room):
@@ -331,7 +332,7 @@ async def dependence_refused(dut: Any) -> None:
 
 
 def _unwritable(bench: QueueBench, task: Task, status: MemoryStatus) -> None:
-    """From now on nothing can be written into a task's record."""
+    """Make a task's record unwritable."""
     low = task.page << 8
     bench.write.bad = [Bad((task.asid, 0), status.value, range(low, low + 256), True)]
 
@@ -339,7 +340,8 @@ def _unwritable(bench: QueueBench, task: Task, status: MemoryStatus) -> None:
 @cocotb.test()
 @cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
 async def counter_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
-    """A dependence counter cannot be counted down: that is told, nothing is launched (HOST-10)."""
+    """If a dependence counter cannot be decremented, this is reported and nothing is launched
+    (HOST-10)."""
     bench = await begin(dut, place=0.5, end=0.5)
     task = Task(1, priority=5, asid=1, blocks=7, fields={"dependence": 1})
     bench.know(task)
@@ -356,7 +358,7 @@ async def counter_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
 @cocotb.test()
 @cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
 async def counter_cannot_be_put_back(dut: Any, status: MemoryStatus) -> None:
-    """The launch is refused for the reason why it could not be, not for what came of it."""
+    """The refusal has the original reason, not that of the failed write."""
     bench = await begin(dut, place=0.0, end=0.5)
     for number in range(CONFIG.slots + (1 << LOG_SIZE) - CONFIG.rows):
         ask = bench.ask(Task(100 + number, priority=4, asid=2, blocks=1))
@@ -375,7 +377,8 @@ async def counter_cannot_be_put_back(dut: Any, status: MemoryStatus) -> None:
 @cocotb.test()
 @cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
 async def place_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
-    """A task that loses its slot, and whose place cannot be kept, fails; it alone (ASID-25)."""
+    """A task that loses its slot and whose position cannot be written fails, and no other does
+    (ASID-25)."""
     bench = await begin(dut, place=0.0, end=0.5)
     low = [Task(n, priority=2 + (n > 0), asid=1 + n, blocks=9) for n in range(CONFIG.slots)]
     for task in low:
@@ -394,7 +397,7 @@ async def place_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
 @cocotb.test()
 @cocotb.parametrize(status=[MemoryStatus.BUS, MemoryStatus.FAULT])
 async def progress_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
-    """A queue whose OUTER_GET cannot be written fails, and is no open queue any more (ASID-26)."""
+    """A queue whose OUTER_GET cannot be written fails, and is no longer open (ASID-26)."""
     bench = await begin(dut, place=0.5, end=0.5)
     queue, other = (Queue(n, priority=5, asid=n) for n in (1, 2))
     for one in (queue, other):
@@ -413,7 +416,7 @@ async def progress_cannot_be_written(dut: Any, status: MemoryStatus) -> None:
 
 @cocotb.test()
 async def limited_slots(dut: Any) -> None:
-    """A context's tasks hold no more slots than it was given; 0 gives all (HOST-9)."""
+    """A context's tasks hold no more slots than its limit; 0 means all (HOST-9)."""
     bench = await begin(dut, place=0.0)
 
     async def limit(count: int) -> None:
@@ -441,7 +444,8 @@ async def limited_slots(dut: Any) -> None:
 
 @cocotb.test()
 async def random_queues(dut: Any) -> None:
-    """Queues and other tasks, entries at any time, contexts that come and go."""
+    """Queues and other tasks are correct, with entries at any time and contexts that leave and
+    return."""
     bench = await begin(dut, place=0.3, end=0.3)
     rng = bench.rng
     queues = [
@@ -479,7 +483,7 @@ async def random_queues(dut: Any) -> None:
 
 
 async def _leave(bench: QueueBench, to: int = 0) -> None:
-    """The context has to leave, and comes back, or another one comes."""
+    """Make the context leave, then return, or another one enter."""
     bench.dut.leave.value = 1
     await bench.step()
     await bench.until(lambda: int(bench.dut.empty.value), "context has left", 20_000)

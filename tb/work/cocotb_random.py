@@ -14,7 +14,7 @@ CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))
 
 
 def random_kernel(numbers: Random, row: int) -> Kernel:
-    """One whose block fits an empty SM."""
+    """A random kernel whose blocks fit into an empty SM."""
     warps = numbers.choice((1, 1, 2, 3, CONFIG.sm_warps))
     most = min(64, CONFIG.register_units // warps)
     slow = numbers.random() < 0.2
@@ -34,7 +34,7 @@ def random_kernel(numbers: Random, row: int) -> Kernel:
 
 
 async def close_all(bench: Bench) -> None:
-    """Everything ends, and can be closed."""
+    """Let everything end, and close all rows."""
     waits = list(bench.kernels)
     for kernel in bench.kernels.values():
         kernel.runs = (1, 10)

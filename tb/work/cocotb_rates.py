@@ -1,4 +1,4 @@
-"""Placement in cycles: how many blocks, how soon (page 30, what to measure)."""
+"""Rates and latencies of placement (page 30, what to measure)."""
 
 import ast
 import os
@@ -18,7 +18,7 @@ FILLER = CONFIG.rows - 1
 
 
 async def full(dut) -> Bench:
-    """A machine whose block slots are all taken."""
+    """A machine with all block slots in use."""
     bench = await Bench.start(dut, CONFIG)
     filler = Kernel(FILLER, 63, SMS * SLOTS, 1, 1, runs=LONG)
     await bench.opened(filler)
@@ -28,7 +28,7 @@ async def full(dut) -> Bench:
 
 
 async def opened(bench: Bench, count: int, blocks: int, runs: tuple[int, int]) -> None:
-    """So many kernels wait, each with so many blocks."""
+    """Open `count` kernels with `blocks` blocks each, which wait."""
     for row in range(count):
         await bench.opened(Kernel(row, 5, blocks, 1, 1, runs=runs))
     await bench.steps(20)
@@ -57,7 +57,7 @@ async def decisions(dut):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(count=KERNELS)
 async def bursts(dut, count: int):
-    """All block slots fall free at once: cycles until they are taken again."""
+    """All block slots are freed at once: cycles until they are in use again."""
     bench = await full(dut)
     blocks = max(1, SMS * SLOTS // count)
     await opened(bench, count, blocks, LONG)
@@ -73,7 +73,7 @@ async def bursts(dut, count: int):
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(count=KERNELS)
 async def churn(dut, count: int):
-    """Blocks end all the time, one and a half per cycle if each is replaced at once."""
+    """Blocks end continuously, one and a half per cycle if each is replaced at once."""
     bench = await Bench.start(dut, CONFIG)
     mean = SMS * SLOTS * 2 // 3
     runs = (max(1, mean // 2), mean * 3 // 2)

@@ -1,4 +1,4 @@
-"""The task unit, with rows and memory in Python, against lists and slots as they should be."""
+"""The task unit, with rows and memory in Python, compared with a model of lists and slots."""
 
 from typing import Any
 
@@ -13,7 +13,8 @@ from signalbox.tb.work.taskbench import CONFIG, LOG_SIZE, TIMEOUT, Task, begin
 
 @cocotb.test()
 async def into_free_slots(dut: Any) -> None:
-    """While slots are free a launch goes straight there; ended tasks are handed on (ASID-24)."""
+    """While slots are free, a launch goes directly to a slot; ended tasks are passed on
+    (ASID-24)."""
     bench = await begin(dut)
     for number in range(CONFIG.slots):
         bench.submit(Task(number, priority=number % 64, blocks=number + 1))
@@ -25,7 +26,7 @@ async def into_free_slots(dut: Any) -> None:
 
 @cocotb.test()
 async def highest_list_first(dut: Any) -> None:
-    """Waiting tasks get slots by level, in order within one, head insertion before (ASID-23)."""
+    """Waiting tasks get slots by level, in order within a level, head insertion first (ASID-23)."""
     bench = await begin(dut, place=0.0)
     for number in range(CONFIG.slots):
         bench.submit(Task(number, priority=63, blocks=number + 1))
@@ -41,8 +42,8 @@ async def highest_list_first(dut: Any) -> None:
 
 @cocotb.test()
 async def eviction_and_resume(dut: Any) -> None:
-    """A higher task takes the slot of the lowest; that one goes on later where it stopped, and no
-    block is lost or run twice (ASID-24, ASID-25)."""
+    """A higher task takes the slot of the lowest, which later continues where it stopped; no block
+    is lost or run twice (ASID-24, ASID-25)."""
     bench = await begin(dut, place=0.0, end=0.5)
     low = [
         Task(number, priority=min(1 + number, 49), blocks=40 + number)
@@ -74,7 +75,7 @@ async def equal_priority_evicts_nobody(dut: Any) -> None:
 
 @cocotb.test()
 async def refused(dut: Any) -> None:
-    """What is wrong with a launch is told to who launched; nobody else notices (HOST-10)."""
+    """An illegal launch is reported to its channel and affects no other (HOST-10)."""
     bench = await begin(dut)
     low = 0x10_0000 + 200 << 8
     bench.read.bad = [Bad((0, 0), MemoryStatus.FAULT.value, range(low, low + 256), False)]
@@ -93,7 +94,7 @@ async def refused(dut: Any) -> None:
 
 @cocotb.test()
 async def record_changes_while_it_waits(dut: Any) -> None:
-    """A record that was spoilt after its launch ends its own task alone."""
+    """A record corrupted after its launch ends only its own task."""
     bench = await begin(dut, place=0.0)
     for number in range(CONFIG.slots):
         bench.submit(Task(number, priority=9, blocks=2 + number))
@@ -110,7 +111,7 @@ async def record_changes_while_it_waits(dut: Any) -> None:
 
 @cocotb.test()
 async def full_list(dut: Any) -> None:
-    """A list without room refuses; others have theirs, and evicted tasks find some."""
+    """A full list refuses; others have room, and so do evicted tasks."""
     bench = await begin(dut, place=0.02)
     for number in range(CONFIG.slots):
         bench.submit(Task(number, priority=4, blocks=200 + number))
@@ -127,7 +128,7 @@ async def full_list(dut: Any) -> None:
 
 @cocotb.test()
 async def ends_that_nobody_takes(dut: Any) -> None:
-    """Tasks that end one after the other wait for each other; none is lost (ASID-24)."""
+    """Tasks that end one after another wait for each other; none is lost (ASID-24)."""
     bench = await begin(dut, place=1.0, end=1.0)
     bench.takes_ends = False
     for number in range(CONFIG.slots):
@@ -143,7 +144,7 @@ async def ends_that_nobody_takes(dut: Any) -> None:
 
 @cocotb.test()
 async def room_for_the_evicted(dut: Any) -> None:
-    """Tasks that go to the head of a full list do not take the places of those that come back."""
+    """Tasks inserted at the head of a full list do not take the places of returning tasks."""
     bench = await begin(dut, place=0.0)
     slots, room = CONFIG.slots, (1 << LOG_SIZE) - CONFIG.rows
     for number in range(slots + room):
@@ -179,8 +180,8 @@ async def room_for_the_evicted(dut: Any) -> None:
 
 @cocotb.test()
 async def contexts(dut: Any) -> None:
-    """Nothing runs before its context is active; one that leaves takes its tasks along, and they go
-    on when it is back (ASID-21)."""
+    """Nothing runs before its context is active; when a context leaves, so do its tasks, which
+    continue when it returns (ASID-21)."""
     if CONFIG.contexts == 1:
         return
     bench = await begin(dut, place=0.3)
@@ -224,7 +225,8 @@ async def contexts(dut: Any) -> None:
 
 @cocotb.test()
 async def faults(dut: Any) -> None:
-    """A task whose warp cannot go on is stopped, its blocks are told, it fails; others go on."""
+    """A task with a failed warp is stopped, its blocks are killed, and it fails; others
+    continue."""
     bench = await begin(dut, place=0.0, end=0.1)
     tasks = [Task(number, priority=5, blocks=20 + number) for number in range(CONFIG.slots)]
     for task in tasks:
@@ -248,7 +250,8 @@ async def faults(dut: Any) -> None:
 
 @cocotb.test()
 async def random_tasks(dut: Any) -> None:
-    """Any mixture of priorities and sizes, launched at any time; some are evicted."""
+    """Random priorities and sizes, launched at any time and partly evicted, are handled
+    correctly."""
     bench = await begin(dut, place=0.5, end=0.4)
     rng, stops, rounds = bench.rng, 0, Rounds(5 * CONFIG.slots)
     while rounds.more(stops > 0, stops):

@@ -1,4 +1,4 @@
-"""The compute engine with timing cores: big grids of several address spaces."""
+"""The compute engine with timing cores: large grids of several address spaces."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ RECORD, DATA = 0x1_2345_6780, 0x10_0000_0000
 
 @dataclass
 class Stores:
-    """A grid whose warps each write `count` beats of their own; they compute for `cycles`, and for
-    up to 31 more."""
+    """A grid whose warps write `count` private beats each, and compute for `cycles`, and up to 31
+    more."""
 
     grid: tuple[int, int, int]
     warps: int
@@ -58,7 +58,8 @@ class Stores:
 
 
 def once(engine: Engine, tasks: list[Launch]) -> None:
-    """All results are there, and each beat was written once: no block is lost, none ran twice."""
+    """Check that all results are present and each beat was written once: no block is lost or ran
+    twice."""
     for task in tasks:
         engine.check(task)
     writers = [port for port in engine.ports[2:] if isinstance(port, WriteMemory)]
@@ -69,8 +70,8 @@ def once(engine: Engine, tasks: list[Launch]) -> None:
 
 @cocotb.test()
 async def every_block_once(dut: Any) -> None:
-    """Tasks of several spaces, contexts and priorities, more than there are slots: they are evicted
-    and go on (ASID-25, ASID-27)."""
+    """Tasks of several spaces, contexts and priorities, more than there are slots, are evicted and
+    continue (ASID-25, ASID-27)."""
     engine = Engine(dut, slice_cycles=1500)
     await engine.begin()
     grids = ((17, 1, 1), (3, 4, 2), (1, 9, 1), (2, 1, 7))
@@ -95,7 +96,7 @@ async def every_block_once(dut: Any) -> None:
 
 @cocotb.test()
 async def both_sms_work(dut: Any) -> None:
-    """A task of many blocks lasts about as long as its warps compute on all hardware warps."""
+    """A task of many blocks takes about the time that its warps compute on all hardware warps."""
     engine = Engine(dut)
     await engine.begin()
     task = Launch(0, Stores((48, 1, 1), 2, 1, 250), asid=3)
@@ -113,7 +114,7 @@ async def both_sms_work(dut: Any) -> None:
 
 @cocotb.test()
 async def one_record_is_missing(dut: Any) -> None:
-    """Its task fails; the others are not touched (ASID-5)."""
+    """A task with a missing record fails; others are not affected (ASID-5)."""
     engine = Engine(dut)
     await engine.begin()
     bad = Bad((5, 0), MemoryStatus.FAULT.value, range(RECORD, RECORD + 32), False)

@@ -1,4 +1,4 @@
-"""Configurations of the tests of this folder, by name."""
+"""Configurations for the tests of this folder, by name."""
 
 from dataclasses import replace
 
@@ -17,10 +17,10 @@ COMPUTE = Config(
     sm_shared=4096,
     lanes=8,
 )
-"""A compute engine that fills up soon."""
+"""A compute engine that fills up quickly."""
 
 TIMING = replace(COMPUTE, timing_core=True)
-"""One whose SMs only take time."""
+"""A compute engine with timing cores."""
 
 METADATA = {
     "tiny": CONFIGS["tiny"],

@@ -1,4 +1,4 @@
-"""The compute engine with memory, translation and semaphores in Python."""
+"""Testbench of the compute engine, with memory, MMU and semaphores in Python."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -35,7 +35,7 @@ PHYSICAL = (0, 1)
 
 
 class Job(Protocol):
-    """What a task does: content of its memory before and after, and what its record says."""
+    """Work of a task: memory contents before and after, and its record."""
 
     @property
     def results(self) -> dict[int, np.ndarray]: ...
@@ -47,7 +47,7 @@ class Job(Protocol):
 
 @dataclass(eq=False)
 class Launch:
-    """A task: a job, in an address space, at a priority."""
+    """A task: a job in an address space, with a priority."""
 
     number: int
     job: Job
@@ -55,9 +55,9 @@ class Launch:
     priority: int = 0
     context: int = 0
     more: int = 0
-    """Further bits of the record."""
+    """Additional bits of the record."""
     accepted: int | None = None
-    """Verdict of the launch, and cycle."""
+    """Cycle in which the launch was answered."""
     over: int | None = None
     verdict: int | None = None
 
@@ -72,13 +72,13 @@ class Launch:
 
 @dataclass
 class Turn:
-    """A context that was active.
+    """A period in which a context was active.
 
     Members
     -------
-    begun, over : cycles; None while it is.
-    bound : address spaces bound since the turn before.
-    reached : address spaces of the memory that SMs accessed.
+    begun, over : cycles; `over` is None while it is active.
+    bound : address spaces bound since the previous turn.
+    reached : address spaces of the memory accessed by SMs.
     """
 
     context: int
@@ -89,7 +89,7 @@ class Turn:
 
 
 class Engine:
-    """Everything around the engine, stepped once per clock."""
+    """Environment of the engine, stepped once per clock cycle."""
 
     def __init__(self, dut: Any, latency: int = 8, slice_cycles: int = 2000) -> None:
         self.dut, self.cycle, self.rng = dut, 0, Random(cocotb.RANDOM_SEED)
@@ -124,20 +124,20 @@ class Engine:
             for one in semaphores
         ]
         self.waiting: list[Launch] = []
-        """Not answered yet; of the first one methods are under way."""
+        """Launches that have not been answered; the first one's methods are in progress."""
         self.answer: int | None = None
-        """The last one."""
+        """Cause of the last answer."""
         self._asked = False
         self.tasks: dict[tuple[int, int], Launch] = {}
         self.bound: set[int] = set()
         self.released: list[tuple[int, int]] = []
-        """Address space and address of releases, as they came."""
+        """Address space and address of releases, in order."""
         self.faults: list[int] = []
         """Kernel rows."""
         self.turns: list[Turn] = []
-        """Of contexts, one after the other."""
+        """Turns of contexts, in order."""
         self._seen = [0] * len(self.ports[2:])
-        """Accesses of SMs that are in `turns`."""
+        """Number of accesses of SMs that are recorded in `turns`."""
         self._binds = 0
         self._bound: set[int] = set()
         for number in range(CONFIG.contexts):
@@ -163,7 +163,7 @@ class Engine:
         await reset(self.dut)
 
     def know(self, task: Launch) -> None:
-        """Put a task's record and memory in place."""
+        """Write a task's record and memory."""
         space = (task.asid, 0)
         for va, content in task.job.memory().items():
             self.contents.write(space, va, content)
@@ -171,24 +171,25 @@ class Engine:
         self.tasks[task.asid, task.page] = task
 
     def launch(self, task: Launch) -> None:
-        """Launch a task, with its memory as it should be."""
+        """Launch a task, after writing its record and memory."""
         self.know(task)
         self.waiting.append(task)
 
     def setting(self, channel: int, method: int, value: int) -> None:
-        """A method that sets state, in this cycle."""
+        """Execute a method that sets state, in this cycle."""
         word = {"valid": 1, "channel": channel, "address": method >> 2, "data": value}
         self.dut.host__setting.value = Fields(compute_setting(CONFIG)).pack(word)
 
     def act(self, channel: int, method: int, value: int, asid: int = 0, context: int = 0) -> None:
-        """A method that does something."""
+        """Execute a method with an action."""
         word = {"channel": channel, "asid": asid, "context": context, "epoch": 0}
         word |= {"address": method >> 2, "data": value}
         self.answer = None
         self.methods.put(0, lambda: word)
 
     async def append(self, task: Launch, start: int, count: int) -> int:
-        """Append entries to a queue task, by methods of another channel; the answer's cause."""
+        """Append entries to a queue task, by methods of another channel. Returns the answer's
+        cause."""
         channel = (task.number + 1) % CONFIG.channels
         for method, value in (
             (ComputeMethod.SEND_PCAS_A, task.page),
@@ -203,7 +204,7 @@ class Engine:
         return self.answer
 
     def _launch(self) -> None:
-        """Methods of the launch that is the next one."""
+        """Send methods of the next launch."""
         self.dut.host__setting.value = 0
         if self.waiting and not self._asked:
             task = self.waiting[0]
@@ -225,16 +226,16 @@ class Engine:
             self._asked = False
 
     def kept(self, task: Launch) -> bool:
-        """Whether the task unit has written into a task's record where that is to go on."""
+        """Whether the task unit has written the resume position to a task's record."""
         place = (task.asid, 0), (task.page << 8) + 24
         return any((burst.space, burst.va) == place for burst in self.ports[1].log)
 
     def reads(self, va: int) -> bool:
-        """Whether the task unit has asked for memory from `va` on."""
+        """Whether the task unit has requested memory from `va` on."""
         return any(burst.va == va for burst in self.ports[0].log)
 
     def check(self, task: Launch) -> None:
-        """The results are in memory."""
+        """Check that the results are in memory."""
         assert task.over is not None and task.verdict == 0, (task.number, task.verdict)
         for va, words in task.job.results.items():
             found = self.contents.read((task.asid, 0), va, words.nbytes)
@@ -265,7 +266,7 @@ class Engine:
         self._turn()
 
     def _turn(self) -> None:
-        """Context by context: nothing runs outside its context's turn (ASID-21)."""
+        """Record turns of contexts; nothing may run outside its context's turn (ASID-21)."""
         runs = self.turns and self.turns[-1].over is None
         if int(self.dut.control__active.value):
             if not runs:
@@ -281,7 +282,7 @@ class Engine:
                 self._seen[number] += len(accesses)
 
     def _translate(self) -> None:
-        """Binds take a few cycles."""
+        """Model binds, which take a few cycles."""
         self.dut.mmu__done.value = 0
         if self._binds and self.cycle == self._binds:
             self.dut.mmu__done.value, self._binds = 1, 0
@@ -298,7 +299,7 @@ class Engine:
         raise AssertionError(f"not in {timeout} cycles: {what}")
 
     async def finish(self) -> None:
-        """Until the engine says that it is idle; then every task is over."""
+        """Step until the engine is idle; then every task must be over."""
         await self.until(lambda: not self.waiting, "launches answered")
         for _ in range(5):
             await self.step()

@@ -1,7 +1,7 @@
-"""Drives a `GlobalController`, is its SMs, and checks every block that it places (PLACE-1 … 10).
+"""Testbench of a `GlobalController`; models its SMs and checks every placed block (PLACE-1 … 10).
 
-The model has its own tables, from what was asked and what SMs gave back, one state per cycle; it
-knows of the design only how many cycles a decision takes.
+The model has its own tables, based on requests and freed resources, with one state per cycle. The
+only property of the design that it uses is the number of cycles of a decision.
 """
 
 import os
@@ -22,17 +22,17 @@ WIDE, DEEP, AFFINITY = range(3)
 WHOLE, WARP, LOWER = range(3)
 FOREVER = 1 << 60
 ENDS_WAITING = 8
-"""So many ends of blocks may be behind on an SM."""
+"""Maximum number of pending ends of blocks on an SM."""
 
 
 def rounds(sms: int) -> int:
-    """Cycles that a choice among so many takes."""
+    """Cycles that a choice among `sms` SMs takes."""
     return next(n for n in range(9) if 3**n >= sms)
 
 
 @dataclass(eq=False)
 class Kernel:
-    """A kernel: what a block needs, and how long its warps run (cycles, from … to)."""
+    """A kernel: needs of a block, and range of cycles for which its warps run."""
 
     row: int
     priority: int = 0
@@ -46,7 +46,7 @@ class Kernel:
     grid: tuple[int, int, int] = (1 << 20, 1, 1)
     first: tuple[int, int, int] = (0, 0, 0)
     runs: tuple[int, int] = (5, 20)
-    # The model's: how many are undistributed, the next one, those on SMs.
+    # State of the model: undistributed blocks, position of the next one, blocks on SMs.
     left: int = 0
     at: tuple[int, int, int] = (0, 0, 0)
     on_sms: int = 0
@@ -63,7 +63,7 @@ class Kernel:
         return (self.registers, 1, self.shared)
 
     def after(self) -> tuple[int, int, int]:
-        """The place behind `at`."""
+        """The position after `at`."""
         x, y, z = self.at
         number = (z * self.grid[1] + y) * self.grid[0] + x + 1
         plane, x = divmod(number, self.grid[0])
@@ -79,7 +79,7 @@ class Block:
 
 
 class Sm:
-    """An SM: takes blocks, starts their warps as they fit, and tells what comes free."""
+    """An SM: accepts blocks, starts their warps when they fit, and reports freed resources."""
 
     def __init__(self, config: Config, numbers: Random) -> None:
         self.numbers = numbers
@@ -101,7 +101,7 @@ class Sm:
         return max((block.kernel.priority + 1 for block in self.blocks), default=0)
 
     def finish(self, now: int) -> tuple[int, int, int, int] | None:
-        """At most one warp that ends, and what is free by it."""
+        """End at most one warp. Returns the freed resources."""
         for block in self.blocks:
             over = [end for end in block.running if end <= now]
             if over:
@@ -117,7 +117,7 @@ class Sm:
         return None
 
     def start(self, now: int) -> None:
-        """Start one warp, of the most urgent block that can."""
+        """Start one warp, of the most urgent block that fits."""
         waiting = sorted(
             (block for block in self.blocks if block.unstarted),
             key=lambda block: -block.kernel.priority,
@@ -141,10 +141,10 @@ class Sm:
 
 @dataclass
 class Left:
-    """The model's row of an SM: what is left, blocks there, and the spaces that it served last.
+    """The model's row of an SM: available resources, blocks, and the spaces served last.
 
-    `sent` blocks went there; `top` is the highest level (priority + 1) of what was sent since the
-    SM's last report that covered all, and of that report.
+    `sent` is the number of blocks sent. `top` is the highest level (priority + 1) of the SM's last
+    complete report, and of the blocks sent since.
     """
 
     amounts: list[int]
@@ -175,7 +175,7 @@ class Left:
         return all(other.priority < kernel.priority for other in self.kernels)
 
     def refuses(self, kernel: Kernel) -> bool:
-        """It qualifies by no step, as far as it is known which work is there."""
+        """Whether it qualifies by no step, as far as its current work is known."""
         whole, warp = self.qualifies(kernel, WHOLE), self.qualifies(kernel, WARP)
         lower = len(self.kernels) < self.slots and self.top <= kernel.priority
         return not (whole or warp or lower)
@@ -186,10 +186,12 @@ class Bench:
 
     Members
     -------
-    kernels : open rows. order : of their opening.
-    eager : share of the cycles in which an SM takes a block. slow : SMs that take none.
-    log : (cycle, row, sm, step) of every block; a block counts in the cycle of its commit, one
-        before its link is valid.
+    kernels : open rows.
+    order : order of their opening.
+    eager : fraction of cycles in which an SM accepts a block.
+    slow : SMs that accept none.
+    log : (cycle, row, sm, step) of every block. The cycle is that of its commit, one before its
+        link is valid.
     """
 
     def __init__(self, dut: Any, config: Config) -> None:
@@ -201,7 +203,7 @@ class Bench:
         self.eager = 1.0
         self.slow: set[int] = set()
         self.tardy = False
-        """SMs tell of ends only when as many wait as may."""
+        """SMs report ends only when the maximum number is pending."""
         self.kernels: dict[int, Kernel] = {}
         self.sms = [Sm(config, self.numbers) for _ in range(config.sms)]
         full = [config.register_units, config.sm_warps, config.shared_units]
@@ -218,7 +220,7 @@ class Bench:
         self._answered = False
         self._sm_state = [(0, 0, 0, 0, 0)] * config.sms
         self._heard = [(0, 0)] * config.sms
-        """Highest level and number of blocks received that each SM told of in the last cycle."""
+        """Highest level and number of received blocks reported by each SM in the last cycle."""
         members = GlobalController(config).signature.members
         port = members["port"].signature.members
         self.shapes = {
@@ -244,14 +246,14 @@ class Bench:
         await reset(dut)
         return bench
 
-    # What is asked
+    # Requests
 
     def open(self, kernel: Kernel) -> Kernel:
         self.todo["open"].append(kernel)
         return kernel
 
     async def opened(self, kernel: Kernel) -> None:
-        """Open it, and wait until it was taken."""
+        """Open a row, and wait until the request was taken."""
         self.open(kernel)
         await self.until(lambda: kernel.opened >= 0)
 
@@ -267,12 +269,12 @@ class Bench:
             await self.step()
 
     def end_all(self, sm: int) -> None:
-        """All warps that run on an SM end as soon as they can."""
+        """Let all running warps of an SM end as soon as possible."""
         for block in self.sms[sm].blocks:
             block.running = [self.now] * len(block.running)
 
     def end_one(self, sm: int) -> None:
-        """One warp there ends."""
+        """Let one warp of an SM end."""
         block = next(block for block in self.sms[sm].blocks if block.running)
         block.running[0] = self.now
 
@@ -327,7 +329,7 @@ class Bench:
         return what
 
     def _drive_sm(self, n: int, sm: Sm) -> tuple[int, int, int, int] | None:
-        """What the SM says in this cycle; only changes are written."""
+        """Drive the outputs of an SM for this cycle; only changes are written."""
         dut = self.dut
         freed = sm.finish(self.now)
         sm.start(self.now)
@@ -351,7 +353,7 @@ class Bench:
             self._sm_state[n] = state
         return freed
 
-    # What came of it
+    # Outputs
 
     def _sample(self, freed: list[tuple[int, int, int, int] | None]) -> None:
         dut = self.dut
@@ -364,7 +366,7 @@ class Bench:
         if refused.valid:
             self._check_refusal(refused)
             self.refused.append((self.now, refused))
-        # The state of this cycle's registers, of which a decision that begins now knows.
+        # The state of this cycle's registers, as used by a decision that begins now.
         ready = [int(sm.coming is None or bool(self.free[n])) for n, sm in enumerate(self.sms)]
         self.history.append(([row.copy() for row in self.table], ready, dict(self.last)))
         for n, sm in enumerate(self.sms):
@@ -421,24 +423,25 @@ class Bench:
                 assert not kernel.left and not kernel.on_sms, f"row {row} is not drained"
 
     def drained(self, row: int) -> bool:
-        """Whether the design said so in the last cycle, and knew of what was asked."""
+        """Whether the design reported it in the last cycle, with all requests taken into
+        account."""
         said = int(self.dut.port__drained.value) >> row & 1
         return bool(said) and self.now > self.kernels[row].filled + 1
 
     def _hear(self, taken: int | None) -> None:
-        """Reports of the last cycle; that of `taken`, where a block was sent then, does not count,
-        for it does not cover that one."""
+        """Apply the reports of the last cycle, except that of SM `taken`, to which a block was sent
+        in that cycle, as it does not include this block."""
         for n, (row, heard) in enumerate(zip(self.table, self._heard, strict=True)):
             highest, received = heard
             if n != taken and row.sent % 64 == received:
                 row.top = highest
         self._heard = [(state[2], state[3]) for state in self._sm_state]
 
-    # Every decision that found no SM
+    # Every decision without an SM
 
     def _check_refusal(self, refused: Any) -> None:
-        """Of the last cycle: a kernel has undistributed blocks for which no SM qualified when the
-        decision began, and lacked what is said."""
+        """Check a refusal in the last cycle: the kernel has undistributed blocks, no SM qualified
+        when the decision began, and the reported resources were lacking."""
         if len(self.history) < self.history.maxlen:
             return
         table, ready, _ = self.history[0]
@@ -458,7 +461,7 @@ class Bench:
 
     @staticmethod
     def _lacks(kernel: Kernel, table: list[Left]) -> tuple[bool, ...]:
-        """What no SM has: registers, warps, shared memory, a block slot; only lower work."""
+        """Resources that no SM has: registers, warps, shared memory, a block slot; lower work."""
         amounts = [
             all(row.amounts[n] < need for row in table) for n, need in enumerate(kernel.whole)
         ]
@@ -468,7 +471,7 @@ class Bench:
     # Every block
 
     def _check_block(self, placed: Any) -> None:
-        """The block of the last cycle's commit."""
+        """Check the block of the last cycle's commit."""
         dut, sm, row = self.dut, placed.sm, placed.row
         kernel, target = self.kernels[row], self.sms[sm]
         commit = self.now - 1
@@ -511,7 +514,7 @@ class Bench:
         return bool(self.log) and self.log[-1][1:3] == (row, sm)
 
     def _check_decision(self, kernel: Kernel, sm: int, step: int) -> None:
-        """What was known when the decision began."""
+        """Check the decision against the state when it began."""
         table, ready, last = self.history[0]
         commit = self.now - 1
         span = rounds(self.config.sms) + 1
@@ -534,7 +537,7 @@ class Bench:
             assert self._order(kernel, table[sm], sm, last) == min(order), "not the policy's choice"
 
     def _order(self, kernel: Kernel, row: Left, n: int, last: dict[int, int]) -> tuple[int, ...]:
-        """Smaller is better."""
+        """Sort key; the smallest is best."""
         warps = max(0, row.amounts[1])
         if kernel.policy == DEEP:
             return (last.get(kernel.row) != n, -warps, n)

@@ -1,4 +1,4 @@
-"""Queues as they should be: entries that were appended, blocks that may run for them."""
+"""Model of queues: appended entries, and blocks that may run for them."""
 
 from dataclasses import dataclass
 from random import Random
@@ -14,7 +14,7 @@ from signalbox.tb.work.taskbench import CONFIG, POINTER, TIMEOUT, Bench, Task
 __all__ = ["CLOSE", "Ask", "Queue", "QueueBench", "begin"]
 
 CLOSE = 0
-"""So many entries appended close a queue."""
+"""Number of appended entries that closes a queue."""
 
 
 @dataclass
@@ -24,11 +24,11 @@ class Queue(Task):
     size: int = 8
     per_block: int = 1
     first: int = 0
-    """Entries that are there when it is launched."""
+    """Entries present at the launch."""
     put: int = 0
     closed: bool = False
     taken: int = 0
-    """Blocks that went to rows."""
+    """Blocks given to rows."""
     faulty: bool = False
 
     def __post_init__(self) -> None:
@@ -44,13 +44,13 @@ class Queue(Task):
 
     @property
     def total(self) -> int:
-        """Blocks for what was appended so far."""
+        """Number of blocks for the entries so far."""
         return -(-self.put // self.per_block) if self.closed else self.put // self.per_block
 
 
 @dataclass
 class Ask:
-    """Something that was asked for, and the answer."""
+    """A request, and its answer."""
 
     task: Task
     action: LaunchAction = LaunchAction.SCHEDULE
@@ -59,11 +59,11 @@ class Ask:
 
 
 class QueueBench(Bench):
-    """Every task has an address space of its own, by which its rows are known."""
+    """Testbench in which each task has its own address space, which identifies its rows."""
 
     asks: list[Ask]
     most = CONFIG.slots
-    """Tasks that may hold slots at once."""
+    """Maximum number of tasks in slots."""
 
     def ask(
         self,
@@ -73,8 +73,7 @@ class QueueBench(Bench):
         start: int | None = None,
         behind: bool = False,
     ) -> Ask:
-        """Have something done, after what was asked for before. A task that is scheduled gets its
-        record written."""
+        """Make a request after the earlier ones. A task to be scheduled gets its record written."""
         ask = Ask(task, action, count)
         if action is LaunchAction.SCHEDULE:
             self.know(task)
@@ -94,23 +93,23 @@ class QueueBench(Bench):
         return ask
 
     def know(self, task: Task) -> None:
-        """Write its record."""
+        """Write the task's record."""
         assert task.asid < CONFIG.asids
         self.tasks[task.asid, task.page] = task
         self.contents.write((task.asid, 0), task.page << 8, task.word.to_bytes(256, "little"))
 
     async def did(self, ask: Ask) -> int:
-        """Its verdict, once it is there."""
+        """Wait for the verdict."""
         await self.until(lambda: ask.verdict is not None, f"answer to {ask.action}")
         assert ask.verdict is not None
         return ask.verdict
 
     async def append(self, queue: Queue, count: int, **kind: Any) -> int:
-        """Append entries, or close; the verdict."""
+        """Append entries, or close the queue. Returns the verdict."""
         return await self.did(self.ask(queue, LaunchAction.INCREMENT_PUT, count, **kind))
 
     def switch_off(self, channel: int) -> None:
-        """Its open queues are closed, without the entries that make no whole block."""
+        """Disable a channel. Its open queues are closed, without the entries of a partial block."""
         self.dut.on.value = int(self.dut.on.value) & ~(1 << channel)
         for task in self.tasks.values():
             if isinstance(task, Queue) and task.channel == channel and not task.closed:
@@ -122,7 +121,7 @@ class QueueBench(Bench):
         found = self.contents.read((queue.asid, 0), (queue.page << 8) + 4, 4)
         return int.from_bytes(found, "little")
 
-    # -- what should have been ---------------------------------------------------------------------
+    # -- expectations -----------------------------------------------------------------------------
 
     def _launched(self, verdict: int) -> None:
         ask = next(one for one in self.asks if one.verdict is None)
@@ -180,7 +179,7 @@ class QueueBench(Bench):
         task.outcome = "failed"
 
     async def finish(self) -> None:
-        """Until the unit says that it is idle: then everything is done, once."""
+        """Step until the unit is idle; then everything must be done, once."""
         await self.until(lambda: all(ask.verdict is not None for ask in self.asks), "answers")
         for _ in range(3):
             await self.step()
@@ -194,14 +193,14 @@ class QueueBench(Bench):
                 assert not isinstance(task, Queue) or self.freed(task) == task.put, task
 
     async def rest(self, queue: Queue) -> None:
-        """Until it has done everything and holds nothing."""
+        """Step until the queue has done everything and holds no slot."""
         await self.until(
             lambda: queue.row is None and len(queue.done) == queue.total, f"{queue.number} rests"
         )
 
 
 async def begin(dut: Any, **kind: float) -> QueueBench:
-    """The bench, after reset."""
+    """The testbench, after reset."""
     bench = QueueBench(dut, Random(cocotb.RANDOM_SEED), **kind)
     bench.asks = []
     bench.rows.added = bench._added

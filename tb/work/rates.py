@@ -1,4 +1,4 @@
-"""What `cocotb_rates` measures, and its table."""
+"""Measurements of `cocotb_rates`, and their table."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from signalbox.tb.bench.plots import Panel, save_plot
 __all__ = ["CHURN", "KERNELS", "SIZES", "key", "keys", "of_size", "plot", "table"]
 
 SIZES = (4, 16, 64, 132)
-"""SMs."""
+"""Numbers of SMs."""
 
 KERNELS = (4, 16, 64)
 CHURN = 400
@@ -26,7 +26,7 @@ def key(what: str, sms: int, kernels: int = 0) -> str:
 
 
 def of_size(sms: int) -> list[str]:
-    """Names of all measurements of a machine of so many SMs."""
+    """Names of all measurements of a machine with `sms` SMs."""
     rates = [key(what, sms, count) for what in ("burst", "churn") for count in KERNELS]
     return [key("open", sms), key("freed", sms), *rates]
 
@@ -37,7 +37,7 @@ def keys() -> list[str]:
 
 
 def table(values: Mapping[str, int]) -> str:
-    """All measurements in Markdown."""
+    """Table of all measurements in Markdown."""
     what = ("burst", "churn")
     titles = "".join(f" {one}, {n} kernels |" for one in what for n in KERNELS)
     lines = [
@@ -53,7 +53,7 @@ def table(values: Mapping[str, int]) -> str:
 
 
 def plot(values: Mapping[str, int], file: Path) -> None:
-    """Draw the rates: one panel each, one line per number of kernels."""
+    """Plot the rates: one panel each, one line per number of kernels."""
     panels = [
         Panel(
             title,

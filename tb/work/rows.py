@@ -1,4 +1,4 @@
-"""What lies behind the task unit, in Python: rows whose blocks are placed and end."""
+"""Models the rows behind the task unit, whose blocks are placed and end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ ENDLESS = ((1 << 32) - 1, 1, 1)
 
 @dataclass
 class Opened:
-    """A row that was opened: its blocks from number `next` on, `left` of them, are to be placed."""
+    """An open row, with `left` blocks to be placed, from number `next` on."""
 
     row: int
     priority: int
@@ -35,10 +35,11 @@ class Opened:
 
 
 class Rows:
-    """The kernel status register table, stepped once per clock.
+    """The kernel status register table, stepped once per clock cycle.
 
-    With chance `place` a block of some row is placed in a cycle, with `end` one ends. Hooks: a row
-    was opened, got more blocks, was stopped, is closed.
+    In each cycle a block of some row is placed with probability `place`, and one ends with
+    probability `end`. Hooks are called when a row is opened, gets more blocks, is stopped, or is
+    closed.
     """
 
     def __init__(self, dut: Any, config: Config, rng: Random, place: float, end: float) -> None:

@@ -1,4 +1,4 @@
-"""What lies around the task unit, in Python, and lists and slots as they should be."""
+"""Testbench of the task unit, with a model of lists and slots."""
 
 import os
 from collections import defaultdict, deque
@@ -34,7 +34,7 @@ ANSWER = Fields(task_launched)
 
 @dataclass
 class Task:
-    """A task of the test, and what has become of it."""
+    """A task of the test, and its state."""
 
     number: int
     priority: int
@@ -56,7 +56,7 @@ class Task:
 
     @property
     def pointer(self) -> dict[str, int]:
-        """As it is launched."""
+        """The pointer of its launch."""
         return {"page": self.page, "asid": self.asid, "channel": self.channel, "depth": 1}
 
     @property
@@ -69,8 +69,8 @@ class Task:
 
 
 class Bench:
-    """The unit and everything around it. Events of the rows are compared with what the lists and
-    slots should be at that moment: the unit does one thing at a time."""
+    """The unit and its environment. Events of rows are compared with the model of lists and slots
+    at that time, as the unit does one thing at a time."""
 
     def __init__(self, dut: Any, rng: Random, place: float = 0.3, end: float = 0.3) -> None:
         self.dut, self.rng, self.cycle = dut, rng, 0
@@ -99,7 +99,7 @@ class Bench:
         self.write = WriteMemory(dut, CONFIG, self.contents, pace, latency)
         self.launch = Source(dut, "launch", task_launch(CONFIG), lambda: True)
         self.takes_ends = True
-        """Whether tasks that end are taken."""
+        """Whether ended tasks are accepted."""
         self.ended = Sink(dut, "ended", task_ended(CONFIG), lambda: self.takes_ends and pace())
         self.failed = Sink(dut, "failed", task_failure, pace)
         self.rows = Rows(dut, CONFIG, rng, place, end)
@@ -115,12 +115,12 @@ class Bench:
         self.accepted: list[Task] = []
         self.verdicts: dict[int, int] = {}
         self.answer: dict[str, int] = {}
-        """To the last launch."""
+        """Answer to the last launch."""
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def submit(self, task: Task) -> None:
-        """Have a task launched."""
+        """Launch a task."""
         self.tasks[task.asid, task.page] = task
         self.contents.write((task.asid, 0), task.page << 8, task.word.to_bytes(256, "little"))
         self.offered.append(task)
@@ -133,7 +133,7 @@ class Bench:
     async def step(self) -> None:
         await RisingEdge(self.dut.clk)
         self.cycle += 1
-        # First the rows: an open that belongs to a launch comes in the cycle of its answer.
+        # Rows first: an open for a launch comes in the cycle of its answer.
         self.rows.step(self.cycle)
         for one in (self.read, self.write, self.launch):
             one.step(self.cycle)
@@ -157,7 +157,7 @@ class Bench:
         raise AssertionError(f"not in {timeout} cycles: {what}")
 
     async def finish(self) -> None:
-        """Until the unit says that it is idle; then nothing may be left (no false idle)."""
+        """Step until the unit is idle; then nothing may be left (no false idle)."""
         await self.until(lambda: not self.offered, "launches accepted", 40 * TIMEOUT)
         for _ in range(3):
             await self.step()
@@ -168,7 +168,7 @@ class Bench:
             if task.outcome == "ended":
                 assert sorted(task.done) == list(range(task.blocks)), task
 
-    # -- what should have been ---------------------------------------------------------------------
+    # -- expectations -----------------------------------------------------------------------------
 
     def _named(self, pointer: dict[str, int]) -> Task:
         task = self.tasks[pointer["asid"], pointer["page"]]
@@ -176,7 +176,7 @@ class Bench:
         return task
 
     def _best(self) -> int:
-        """The highest level of the context whose list holds a task; -1: none does."""
+        """The highest level of the context with a task in its list; -1 if there is none."""
         levels = [level for (c, level), one in self.lists.items() if one and c == self.context]
         return max(levels, default=-1)
 
@@ -203,7 +203,7 @@ class Bench:
         self.running.add(row.row)
 
     def _is(self, row: Opened, task: Task) -> bool:
-        """Asid and size tell tasks apart, where it matters."""
+        """ASID and size identify a task, where necessary."""
         return row.asid == task.asid and row.grid[0] == task.blocks
 
     def _check_place(self, task: Task, row: Opened) -> None:
@@ -237,7 +237,7 @@ class Bench:
         task.outcome = outcome
 
     def _fails(self, task: Task) -> None:
-        if task.row is None:  # it was first in its list, and could not be read
+        if task.row is None:  # it was first in its list and could not be read
             assert self.lists[self.context, task.priority].popleft() is task
         task.outcome = "failed"
 
@@ -250,12 +250,13 @@ class Bench:
             task.outcome, task.resumed = "waits", True
             self.lists[self.context, task.priority].appendleft(task)
         elif task.outcome in ("runs", "leaves"):
-            task.outcome = "closed"  # its end may be told later
+            task.outcome = "closed"  # its end may be reported later
 
     faults: frozenset[int] = frozenset()
-    """Tasks with a warp that cannot go on."""
+    """Tasks with a failed warp."""
     late = 0
-    """Tasks that got a slot after their context was told to leave: one may be on its way."""
+    """Number of tasks that got a slot after their context had to leave; at most one may be in
+    progress."""
 
 
 async def begin(dut: Any, **kind: float) -> Bench:

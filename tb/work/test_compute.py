@@ -30,7 +30,7 @@ def test_timing(simulator: str) -> None:
 @pytest.mark.smoke
 @pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
 def test_smoke(simulator: str) -> None:
-    """One test of the engine with every change."""
+    """One test of the engine, for every change."""
     simulate(
         ComputeEngine(COMPUTE),
         "signalbox.tb.work.cocotb_compute",

@@ -11,7 +11,7 @@ from signalbox.tb.work.configs import TASKS
 
 
 def run(simulator: str, tests: str, name: str, **options: Any) -> None:
-    """Run `tb.work.cocotb_{tests}` on the configuration of that name."""
+    """Run `tb.work.cocotb_{tests}` on the configuration of this name."""
     simulate(
         TaskUnit(TASKS[name]),
         f"signalbox.tb.work.cocotb_{tests}",

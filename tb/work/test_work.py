@@ -42,7 +42,7 @@ def test_random(simulator: str, sms: int) -> None:
     "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.soak)], indirect=True
 )
 def test_random_of_many(simulator: str) -> None:
-    """Verilator takes minutes to build so many SMs."""
+    """Verilator takes minutes to build this many SMs."""
     config = Config(slots=16, sms=132, asids=8, **SIZES)
     place(simulator, "cocotb_random", config, "random-132", build_args=FAST_BUILD[simulator])
 
@@ -59,20 +59,20 @@ def test_directed(simulator: str) -> None:
 
 
 def measured(sms: int) -> dict[str, int]:
-    """Blocks per cycle and latencies of a machine of so many SMs."""
+    """Blocks per cycle and latencies of a machine with `sms` SMs."""
     config = Config(slots=64, sms=sms, asids=4, **SIZES)
     options: dict[str, Any] = {"build_args": FAST_BUILD["verilator"], "log": "bench.log"}
     return collect(place("verilator", "cocotb_rates", config, f"rates-{sms}", seed=0, **options))
 
 
 def test_rates_are_as_recorded() -> None:
-    """Those of the smallest machine, with every change."""
+    """Rates of the smallest machine are as recorded."""
     compare(measured(rates.SIZES[0]), rates.of_size(rates.SIZES[0]))
 
 
 @pytest.mark.bench
 def test_rates() -> None:
-    """Those of all sizes, and their page."""
+    """Rates of all sizes are as recorded."""
     found = {name: value for sms in rates.SIZES for name, value in measured(sms).items()}
     if recording():
         rates.plot(found, DOCS / "placement.png")
