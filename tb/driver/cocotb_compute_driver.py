@@ -11,7 +11,7 @@ LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 
 
 async def run(dut, body: computing.Body) -> None:
-    """On a fresh machine, which has nothing left to tell at the end."""
+    """Run `body` on a fresh machine and check that no interrupt is pending at the end."""
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
     await body(device)
     await device.close()
@@ -20,23 +20,23 @@ async def run(dut, body: computing.Body) -> None:
 
 @cocotb.test(**LIMIT)
 async def vector_adds(dut):
-    """Two address spaces at the same addresses (ASID-22)."""
+    """Two address spaces use the same addresses (ASID-22)."""
     await run(dut, computing.vector_adds)
 
 
 @cocotb.test(**LIMIT)
 async def in_order(dut):
-    """Copies and launches of a stream come one after the other."""
+    """Copies and launches of a stream execute in order."""
     await run(dut, computing.in_order)
 
 
 @cocotb.test(**LIMIT)
 async def kernel_fault(dut):
-    """A warp that cannot go on: what the error says, and that the channel goes on."""
+    """The error of a failed warp is complete, and the channel continues."""
     await run(dut, computing.kernel_fault)
 
 
 @cocotb.test(**LIMIT)
 async def refused(dut):
-    """A wrong record halts the channel with the number of the check."""
+    """An invalid record halts the channel, and the error names the failed check."""
     await run(dut, computing.refused)

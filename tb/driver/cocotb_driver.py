@@ -24,7 +24,7 @@ LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
 
 @cocotb.test(**LIMIT)
 async def copies(dut):
-    """Random sizes and offsets, several streams, every byte compared."""
+    """Copies of random sizes and offsets in several streams; every byte is compared."""
     numbers = random.Random(int(os.environ["COCOTB_RANDOM_SEED"]))
     device = await Device.open(await SimMachine.start(dut))
     streams = [await device.stream(-number) for number in range(device.info.channels)]
@@ -50,7 +50,7 @@ async def copies(dut):
 
 @cocotb.test(**LIMIT)
 async def events(dut):
-    """A consumer waits for a producer's event; times rise."""
+    """A consumer waits for a producer's event, and event times increase."""
     device = await Device.open(await SimMachine.start(dut))
     producer, consumer = await device.stream(0), await device.stream(-5)
     data = np.arange(600, dtype=np.uint16)
@@ -71,7 +71,8 @@ async def events(dut):
 
 @cocotb.test(**LIMIT)
 async def errors(dut):
-    """An error is raised with its method, skipped, and the channel goes on; others never stop."""
+    """An error is raised with its method and skipped; its channel continues, and others never
+    stop."""
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
     stream, other = await device.stream(), await device.stream()
     src, dst = await device.upload(np.arange(64, dtype=np.uint8)), await device.allocate(64)
@@ -98,7 +99,7 @@ async def errors(dut):
 
 @cocotb.test(**LIMIT)
 async def small_ring(dut):
-    """More submissions than the ring and its memory hold; segments are recycled."""
+    """Submissions exceed the ring and its memory, so segments are recycled."""
     settings = ChannelSettings(ring_entries=4, pushbuffer_bytes=512)
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1), settings)
     stream = await device.stream()
@@ -113,8 +114,8 @@ async def small_ring(dut):
 
 @cocotb.test(**LIMIT)
 async def errors_end_with_their_owner(dut):
-    """A device that is closed, and one that is opened, leave no error that asks for interrupts;
-    nor do several copies that fail one behind the other."""
+    """Closing a device, or opening one, leaves no pending error interrupt, even if several copies
+    fail one after another."""
     machine = await SimMachine.start(dut)
     for closes, copies in ((True, 0), (False, 0), (True, 2), (False, 2), (True, 3)):
         device = await Device.open(machine, PriorityPolicy(1))
@@ -140,7 +141,7 @@ async def errors_end_with_their_owner(dut):
 
 
 async def failure(stream: Stream) -> ChannelError:
-    """The error that a stream ends with."""
+    """Returns the error raised by `stream.synchronize`."""
     try:
         await stream.synchronize()
     except ChannelError as error:
@@ -150,8 +151,8 @@ async def failure(stream: Stream) -> ChannelError:
 
 @cocotb.test(**LIMIT)
 async def fault_repair_resume(dut):
-    """ASID-5: a copy and a semaphore of pages that are missed go on when these are mapped, one by
-    one; the error names the access."""
+    """ASID-5: a copy and a semaphore operation that miss pages continue as the pages are mapped one
+    by one; each error names the access."""
     device = await Device.open(await SimMachine.start(dut), PriorityPolicy(1))
     stream, space = await device.stream(), device.space
     data = np.random.default_rng(5).integers(0, 256, 3 * PAGE, np.uint8)
@@ -167,7 +168,7 @@ async def fault_repair_resume(dut):
         fault = error.fault
         assert fault is not None and fault.va == hole + page * PAGE, str(error)
         assert (fault.space, fault.asid) == ("device", space.asid)
-        # Page 0 is missed by the copy engine, the others by the driver, which repeats the copy.
+        # The copy engine reports page 0, the driver the others, as it repeats the copy.
         assert (fault.access, fault.client) == (AccessType.WRITE, None if page else 3)
         assert not flag.read().any()
         await space.map(dst.at(page * PAGE), PAGE, va=fault.va)
@@ -184,8 +185,8 @@ async def fault_repair_resume(dut):
 
 @cocotb.test(**LIMIT)
 async def spaces(dut):
-    """Examples 1 and 2 of page 20: the same addresses of two spaces at once, and a shared buffer;
-    events between them."""
+    """Examples 1 and 2 of page 20: the same addresses in two spaces at once, and a shared buffer,
+    with events between the spaces."""
     device = await Device.open(await SimMachine.start(dut))
     if device.info.channels < 2 or device.info.asids < 2:
         return
@@ -214,7 +215,7 @@ async def spaces(dut):
 
 @cocotb.test(**LIMIT)
 async def start_holds_nobody_up(dut):
-    """While a channel whose copy still runs is started again, the control port serves others."""
+    """The control port serves others while a channel with a running copy is restarted."""
     machine = await SimMachine.start(dut)
     device = await Device.open(machine, PriorityPolicy(1))
     control, stream = device.control, await device.stream()

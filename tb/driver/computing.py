@@ -1,4 +1,4 @@
-"""What a compute engine must do for the driver: the same on the RTL and in plain Python."""
+"""Tests of compute through the driver, common to the RTL and the Python model."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -37,7 +37,7 @@ STORE = Kernel(
 
 
 async def addition(device: Device, stream: Stream, seed: int) -> tuple[Task, dict[str, Any]]:
-    """Launch a vector addition; its task and its arguments."""
+    """Launch a vector addition. Returns its task and its arguments."""
     numbers, space = np.random.default_rng(seed), stream.space
     words = numbers.integers(0, 1 << 32, (2, COUNT), np.uint32)
     args = {
@@ -49,13 +49,13 @@ async def addition(device: Device, stream: Stream, seed: int) -> tuple[Task, dic
 
 
 def check(args: dict[str, Any]) -> None:
-    """The sums are right."""
+    """Check the sums."""
     a, b, c = (args[name].read(np.uint32) for name in "ABC")
     assert np.array_equal(c, a + b)
 
 
 async def failure(waiting: Stream | Task) -> TaskError:
-    """The error that a wait ends with."""
+    """Returns the error raised by `waiting.synchronize`."""
     try:
         await waiting.synchronize()
     except ChannelError as error:
@@ -65,7 +65,8 @@ async def failure(waiting: Stream | Task) -> TaskError:
 
 
 async def vector_adds(device: Device) -> None:
-    """Example 1 of page 20: two address spaces at the same addresses, if the machine can."""
+    """Example 1 of page 20: two address spaces with the same addresses, if the machine has enough
+    ASIDs."""
     spaces: list[AddressSpace] = [device.space]
     if device.info.channels > 1 and device.info.asids > 2:
         spaces.append(device.create_space("second"))
@@ -80,7 +81,7 @@ async def vector_adds(device: Device) -> None:
 
 
 async def in_order(device: Device) -> None:
-    """Copy, launch, copy, in one stream; an event behind."""
+    """A copy, a launch and a copy in one stream, followed by an event."""
     stream, done = await device.stream(), device.event()
     _, args = await addition(device, stream, 3)
     await stream.memcpy_async(args["A"], args["C"], 4 * COUNT)
@@ -96,7 +97,7 @@ async def in_order(device: Device) -> None:
 
 
 async def kernel_fault(device: Device) -> None:
-    """A store that is not mapped: the error says all, and the channel goes on."""
+    """A store to an unmapped page raises an error with all details, and the channel continues."""
     stream = await device.stream()
     task = await stream.launch(STORE, 2, 32, {"TO": HOLE})
     error = await failure(task)
@@ -116,8 +117,8 @@ async def kernel_fault(device: Device) -> None:
 
 
 async def refused(device: Device) -> None:
-    """A block that is too big never comes to the machine; a record that is wrong is told, and
-    launched again once it is good."""
+    """The driver refuses a block that is too big; the machine reports an invalid record, and
+    accepts the launch again once the record is corrected."""
     stream = await device.stream()
     try:
         await stream.launch(STORE, 1, 1, {"TO": 0}, shared=device.info.sm_shared + 1)
@@ -125,7 +126,7 @@ async def refused(device: Device) -> None:
         assert refusal.check is SkedCheck.SHARED_MEMORY
     else:
         raise AssertionError("no error was raised")
-    # An acquire that waits, so that the record can be changed behind it.
+    # An acquire that waits, so that the record can be changed before its launch.
     gate = await device.allocate(4096)
     gate.fill(0)
     await stream.submit(Pushbuffer().acquire(device.space.at(gate), 0x0101_0101))
@@ -146,7 +147,7 @@ async def refused(device: Device) -> None:
 
 
 def _physical(task: Task) -> int:
-    """Where the task's record lies."""
+    """Physical address of the task's record."""
     return task.memory.chunk.buffer.at(task.memory.offset)
 
 

@@ -1,4 +1,4 @@
-"""A machine in plain Python: `tb.models.host` behind the register map, for tests of the driver."""
+"""A machine in plain Python for tests of the driver: `tb.models.host` behind the register map."""
 
 import asyncio
 
@@ -15,23 +15,23 @@ from signalbox.tb.models.host import Copied, Held, Notified, Ring
 __all__ = ["FakeMachine"]
 
 SPACE = 1 << 23
-"""Bytes of memory; a power of two above what a test uses."""
+"""Bytes of memory: a power of two, more than any test uses."""
 
 
 class FakeMachine:
-    """A `driver.platform.machine.Machine` in Python: a cycle is one step of one channel and of one
+    """A `driver.platform.machine.Machine` in Python. A cycle is one step of one channel and one
     block.
 
     Members
     -------
     model : the host.
     doorbells : channels rung, in order.
-    translator : page tables, and what is remembered of them.
+    translator : page tables and TLB.
     compute : the compute engine; None without one.
-    mmu, faults : the registers of binds and invalidations, and of the fault buffer.
-    linger : cycles that a channel's memory is in use after it was switched off.
-    idle_limit : looks at the interrupt line in a row, with nothing to execute, until a wait is
-        taken to last for ever and fails.
+    mmu, faults : registers of binds and invalidations, and of the fault buffer.
+    linger : cycles for which a channel still uses its memory after it is disabled.
+    idle_limit : consecutive polls of the interrupt line, with nothing to execute, after which a
+        wait fails because it would never end.
     """
 
     def __init__(self, config: Config | None = None, *, idle_limit: int = 200) -> None:
@@ -70,7 +70,7 @@ class FakeMachine:
     # driver.platform.machine.Machine
 
     async def read32(self, offset: int) -> int:
-        """Value of a register."""
+        """Returns a register's value."""
         await self.wait_cycles(4)
         block, name, index = self._where[offset]
         if block == "SEMAPHORE":
@@ -80,7 +80,7 @@ class FakeMachine:
         return self._global_word(name, offset)
 
     async def write32(self, offset: int, value: int) -> None:
-        """Write a register; AssertionError where the hardware would answer SLVERR."""
+        """Write a register. Raises AssertionError where the hardware answers SLVERR."""
         await self.wait_cycles(4)
         block, name, index = self._where[offset]
         found = next(block_ for block_ in REGISTERS if block_.name == block)
@@ -97,7 +97,7 @@ class FakeMachine:
             self._write_global(name, offset, value)
 
     async def interrupt(self) -> None:
-        """Wait until the line is 1."""
+        """Wait until the interrupt line is 1."""
         idle = 0
         while not self.line:
             idle = 0 if self._moves() else idle + 1
@@ -105,7 +105,7 @@ class FakeMachine:
             await self.wait_cycles(1)
 
     async def wait_cycles(self, cycles: int) -> None:
-        """Step the model; other tasks run too."""
+        """Step the model and let other tasks run."""
         for _ in range(cycles):
             self.cycle += 1
             self.mmu.step()
@@ -121,12 +121,12 @@ class FakeMachine:
         return not self.paused and (busy or bool(self.model.ready()))
 
     def memory_read(self, address: int, size: int) -> bytes:
-        """Bytes of memory."""
+        """Returns bytes of memory."""
         assert address + size <= len(self.memory), "outside the memory"
         return bytes(self.memory[address : address + size])
 
     def memory_write(self, address: int, data: bytes) -> None:
-        """Write bytes of memory."""
+        """Write bytes to memory."""
         assert address + len(data) <= len(self.memory), "outside the memory"
         self.memory[address : address + len(data)] = data
         self.model.wake()
@@ -139,11 +139,11 @@ class FakeMachine:
 
     @property
     def line(self) -> bool:
-        """The interrupt line."""
+        """Level of the interrupt line."""
         return bool(self._pending() & self._enable)
 
     def copies(self) -> list[Copied]:
-        """Copies so far, in the order of their ends."""
+        """Returns the copies so far, in order of completion."""
         return [event for event in self.model.events if isinstance(event, Copied)]
 
     def _collect(self) -> None:

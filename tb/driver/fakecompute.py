@@ -1,7 +1,7 @@
 """A compute engine in plain Python, for tests of the driver: records, contexts, lists, blocks.
 
-Blocks run one after the other on the interpreter of `tb.models.isa`, each in one step. Bit
-positions are written here anew, so that they are compared with those that the driver uses.
+Blocks run one at a time on the interpreter of `tb.models.isa`, each in one step. Bit positions are
+repeated here on purpose, as an independent check of those in the driver.
 """
 
 import itertools
@@ -19,11 +19,11 @@ from signalbox.tb.models.tasks import FIELDS, Machine, judge
 __all__ = ["FakeCompute", "FakeTask", "Refused"]
 
 TASK_UNIT, FIRST_SM = 7, 8
-"""Clients of memory."""
+"""Clients of the memory system."""
 
 LEVELS, RECORD_BYTES, PAGE = 64, 256, 4096
 VALID, BASES, STEP = 664, 672, 16
-"""Of an instance block: bits of its subcontexts, their page directories."""
+"""Bit positions in an instance block: valid subcontexts, their page directories."""
 
 WIDE, DEEP = 1, 2
 RELEASES = (768, 896, 1664)
@@ -31,7 +31,7 @@ WARP_FAULT, LOST = 1, 2
 
 
 class Refused(Exception):
-    """A launch, or the end of a task, with its cause and the number of the check."""
+    """A launch or a task that the engine refuses: its cause and the number of the failed check."""
 
     def __init__(self, cause: Cause, check: int = 0) -> None:
         super().__init__(cause, check)
@@ -40,7 +40,7 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class FakeTask:
-    """A task that was accepted; `placement` once it runs."""
+    """An accepted task. `placement` is set once it runs."""
 
     channel: int
     context: int
@@ -56,7 +56,7 @@ class FakeTask:
 
 
 class _Memory:
-    """An address space as the interpreter sees it: `isa.Memory`."""
+    """An address space as an `isa.Memory` for the interpreter."""
 
     def __init__(self, engine: "FakeCompute", asid: int, client: int) -> None:
         self._engine, self._asid, self._client = engine, asid, client
@@ -84,12 +84,16 @@ class FakeCompute:
 
     Members
     -------
-    words : its global registers; contexts : registers of each context.
-    running : tasks that were accepted and are not over. over : those that are, in order.
-    order : (ASID, block) of every block, in the order in which they ran.
-    release : carries out a release: (ASID, bits of the record from its first one on); whether it
-        was refused. ended : told of every task that is over, and why, if it failed.
-    hold : nothing runs. broken_lists : entries read back from the lists are wrong.
+    words : its global registers.
+    contexts : registers of each context.
+    running : accepted tasks that are not over.
+    over : tasks that are over, in order.
+    order : (ASID, block) of every block, in order of execution.
+    release : function of (ASID, bits of the record from the release's first bit on) that carries
+        out a release and returns whether it was refused.
+    ended : called with every task that is over and the cause of its failure, if any.
+    hold : True stops all execution.
+    broken_lists : True corrupts entries read back from the lists.
     """
 
     def __init__(
@@ -122,16 +126,16 @@ class FakeCompute:
 
     @property
     def interrupt(self) -> bool:
-        """Of contexts that cannot run, and lost tasks."""
+        """Interrupt for broken contexts and lost tasks."""
         return bool(self.words["CONTEXT_BROKEN"] or self.words["TASK_STATUS"] & LOST)
 
     def state(self) -> int:
-        """TASK_STATE."""
+        """Returns the value of TASK_STATE."""
         active = self.active is not None
         return int(not self.running) | active << 1 | (self.active or 0) << 4
 
     def write(self, name: str, value: int) -> None:
-        """A global register is written."""
+        """Write a global register."""
         if name in {"TASK_STATUS", "CONTEXT_BROKEN"}:
             self.words[name] &= ~value
             return
@@ -146,22 +150,22 @@ class FakeCompute:
         return not self.hold and any(self._able(task) for task in self.running)
 
     def tasks(self, channel: int) -> int:
-        """Tasks of a channel that are not over."""
+        """Returns the number of a channel's tasks that are not over."""
         return sum(task.channel == channel for task in self.running)
 
     def at(self, asid: int, va: int, access: int, client: int = TASK_UNIT) -> int | None:
-        """Physical address, None when it faults."""
+        """Returns the physical address, or None after a fault."""
         return self._faults.translate(asid, va, access, client)
 
     def accept(self, channel: int, context: int, asid: int, va: int) -> None:
-        """A launch. Raises `Refused`."""
+        """Accept a launch. Raises `Refused`."""
         found = self._judge(asid, va)
         task = FakeTask(channel, context, asid, va, found.priority)
         self._push(task)
         self.running.append(task)
 
     def _judge(self, asid: int, va: int) -> Any:
-        """What a record asks for. Raises `Refused`."""
+        """Check a record and return its request. Raises `Refused`."""
         config = self.config
         machine = Machine(config.sm_warps, config.sm_registers, config.sm_shared)
         found = judge(self._record(asid, va), machine)
@@ -178,7 +182,8 @@ class FakeCompute:
         return int.from_bytes(self.memory[at : at + RECORD_BYTES], "little")
 
     def _entry(self, task: FakeTask) -> tuple[int, int]:
-        """Physical address of a task's entry, and what is there while it waits."""
+        """Returns the physical address of a task's entry, and the entry's value while the task
+        waits."""
         asid = self.words["TASK_LISTS_SIZE"] >> 16
         at = self.at(asid, task.place, WRITE)
         if at is None:
@@ -198,7 +203,7 @@ class FakeCompute:
         self.memory[at : at + 8] = entry.to_bytes(8, "little")
 
     def _lost(self, task: FakeTask) -> bool:
-        """Whether a task cannot be found in its list any more."""
+        """Whether a task's entry is missing from its list."""
         at, entry = self._entry(task)
         return self.broken_lists or self.memory[at : at + 8] != entry.to_bytes(8, "little")
 
@@ -208,8 +213,8 @@ class FakeCompute:
         return not self.words["CONTEXT_BROKEN"] >> task.context & 1
 
     def _select(self) -> None:
-        """Let a context run that has tasks; the one that does goes on until another has some and it
-        has none. What it has is read when it begins."""
+        """Select a context with tasks. The current one continues until it has no tasks and another
+        has some. A context's registers are read when it starts."""
         able = sorted({task.context for task in self.running if self._able(task)})
         if self.active in able or not able:
             return
@@ -223,7 +228,7 @@ class FakeCompute:
         self._automatic = words["PLACEMENT"] or self._automatic
 
     def _bind(self, block: bytes) -> bool:
-        """Bind all address spaces of an instance block; whether that was possible."""
+        """Bind all address spaces of an instance block. Returns whether that was possible."""
         valid = int.from_bytes(block[VALID : VALID + 8], "little")
         asids = [asid for asid in range(64) if valid >> asid & 1]
         self._automatic = DEEP if len(asids) > 1 else WIDE
@@ -241,7 +246,7 @@ class FakeCompute:
     # Blocks
 
     def step(self) -> None:
-        """One block of the most urgent task of the context that runs, the oldest among equals."""
+        """Run one block of the current context's most urgent task, the oldest among equals."""
         if self.hold or not self.running:
             return
         self._select()
@@ -294,7 +299,7 @@ class FakeCompute:
             raise Refused(Cause.TASK_KERNEL)
 
     def _tell(self, task: FakeTask, failure: tuple[int, int, int | None]) -> None:
-        """The first warp that cannot go on is kept."""
+        """Record the failure of a warp, unless one is recorded already."""
         if self.words["TASK_STATUS"] & WARP_FAULT:
             return
         cause, at, va = failure

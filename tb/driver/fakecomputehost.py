@@ -18,13 +18,13 @@ REPORT_A, REPORT_B, REPORT_C, REPORT_D = 0x1B00, 0x1B04, 0x1B08, 0x1B0C
 NOTHING, LAUNCHES = {0, 1, 8}, {2, 3, 9, 10}
 RELEASE, REDUCTION = 1, 6
 REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
-"""Numbers of the host for those of a record."""
+"""The host's number of each reduction, by its number in a record."""
 
 
 @dataclass
 class _State:
-    """Of a channel: methods of its compute object; errors behind the one that halts it; whether it
-    was rung while it was halted."""
+    """State of a channel: methods of its compute object, errors queued after the one that halts it,
+    and whether its doorbell was rung while it was halted."""
 
     rung: bool = False
     registers: dict[int, int] = field(default_factory=dict)
@@ -34,11 +34,12 @@ class _State:
 
 
 class ComputeHost(HostModel):
-    """`HostModel` with `compute`, to be set before anything is executed.
+    """`HostModel` with `compute`, which must be set before anything executes.
 
     Members
     -------
-    contexts : CONFIG.CONTEXT of channels. over : tasks that are over, by channel.
+    contexts : CONFIG.CONTEXT of each channel.
+    over : number of tasks that are over, by channel.
     """
 
     def __init__(self, config: Config, *others: object) -> None:
@@ -51,23 +52,23 @@ class ComputeHost(HostModel):
     # Outside
 
     def cause(self, index: int) -> int:
-        """CAUSE of a channel."""
+        """Returns CAUSE of a channel."""
         channel, state = self.channels[index], self._states[index]
         check = state.check if channel.halted is Cause.TASK_CHECK else 0
         return channel.halted | bool(state.more) << 8 | check << 16
 
     def enable(self, index: int, ring: Ring, *, privileged: bool = False, asid: int = 0) -> None:
-        """Switch a channel on with an empty ring."""
+        """Enable a channel with an empty ring."""
         super().enable(index, ring, privileged=privileged, asid=asid)
         self._states[index], self.over[index] = _State(), 0
 
     def doorbell(self, index: int) -> None:
-        """Read GP_PUT from USERD, once the channel is not halted."""
+        """Read GP_PUT from USERD, or once the channel's halt ends."""
         self._states[index].rung = bool(self.channels[index].halted)
         super().doorbell(index)
 
     def clear(self, index: int, replacement: Held | None = None) -> None:
-        """End a halt; another task that has failed halts it again."""
+        """End a halt. A queued failure of another task halts the channel again."""
         super().clear(index, replacement)
         state = self._states[index]
         if state.more:
@@ -76,7 +77,8 @@ class ComputeHost(HostModel):
             self.doorbell(index)
 
     def release(self, asid: int, bits: int) -> bool:
-        """A release of a record, from its first bit on; whether it was refused."""
+        """Carry out a release of a record, from its first bit on. Returns whether it was
+        refused."""
         va, payload = bits & (1 << 40) - 1, bits >> 64
         wide, stamped = bits >> 61 & 1, not bits >> 62 & 3
         operation = REDUCTION if bits >> 58 & 1 else RELEASE
@@ -85,7 +87,7 @@ class ComputeHost(HostModel):
         )
 
     def ended(self, task: FakeTask, cause: Cause) -> None:
-        """A task is over."""
+        """Count a task that is over, and halt its channel or queue the error if it failed."""
         self.over[task.channel] += 1
         self.wake()
         if cause is not Cause.NONE:
@@ -96,7 +98,7 @@ class ComputeHost(HostModel):
                 self._fail(task.channel, cause, task.va)
 
     def _fail(self, index: int, cause: Cause, va: int) -> None:
-        """A task has failed; what the channel holds stays."""
+        """Halt a channel with the failure of a task. The channel holds no method."""
         channel = self.channels[index]
         channel.halted, channel.va, channel.holds = cause, va, False
         channel.blamed = Held(PCAS_A, 1, va >> 8)
@@ -192,7 +194,8 @@ class ComputeHost(HostModel):
         wide: int,
         payload: int,
     ) -> bool:
-        """A release, or a reduction by its number in a record; whether it was refused."""
+        """Carry out a release, or a reduction by its number in a record. Returns whether it was
+        refused."""
         details = {"reduction": REDUCTIONS[number], "unsigned": not signed, "wide": bool(wide)}
         details |= {"timestamp": stamped, "payload": payload & (1 << 32 + 32 * wide) - 1}
         try:

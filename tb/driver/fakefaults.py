@@ -1,4 +1,4 @@
-"""Translation of a machine's accesses, and what becomes of those that fault, in plain Python."""
+"""Translation of a machine's accesses, and the fault buffer, in plain Python."""
 
 from collections.abc import Callable
 
@@ -16,8 +16,8 @@ FAULT, OVERFLOW = 1, 2
 
 
 class FakeFaults:
-    """The fault buffer: its registers (`words`), and the machine's side of it. For `landing` more
-    looks at FAULT_SIZE a record is under way."""
+    """The fault buffer: its registers (`words`) and the machine's side of it. A record is in flight
+    for the next `landing` reads of FAULT_SIZE."""
 
     def __init__(self, memory: bytearray, translator: Translator, now: Callable[[], int]) -> None:
         self._memory, self._translator, self._now = memory, translator, now
@@ -27,16 +27,16 @@ class FakeFaults:
 
     @property
     def pending(self) -> bool:
-        """The interrupt."""
+        """State of the interrupt."""
         return bool(self.words["FAULT_STATUS"])
 
     def size(self) -> int:
-        """FAULT_SIZE is read."""
+        """Read FAULT_SIZE."""
         under_way, self.landing = self.landing > 0, max(0, self.landing - 1)
         return self.words["FAULT_SIZE"] | under_way << 31
 
     def write(self, name: str, value: int) -> None:
-        """A register is written."""
+        """Write a register."""
         assert name == "FAULT_SIZE" or not self.landing, "a record is under way"
         if name == "FAULT_STATUS":
             self.words[name] &= ~value
@@ -48,7 +48,7 @@ class FakeFaults:
             self.words["FAULT_PUT"] = 0
 
     def translate(self, asid: int, va: int, access: int, client: int) -> int | None:
-        """Physical address of an access, None when it faults; then it is recorded."""
+        """Returns the physical address of an access. A fault is recorded and returns None."""
         found = self._translator.access(asid, va)
         if isinstance(found, Translation):
             code = self._refusal(found, access)

@@ -17,10 +17,10 @@ class FakeMmu:
 
     Members
     -------
-    commands : those that were acknowledged or broken off, in order: name, ASID, further arguments.
-    latency : how many turns of the event loop come before a command takes effect, and as many
-        again before it is acknowledged.
-    failing : commands raise, in place of the acknowledgement.
+    commands : all commands, in order, also failed ones: name, ASID, further arguments.
+    latency : function that returns turns of the event loop, called once for the time until a
+        command takes effect and once for the time until its acknowledgement.
+    failing : True makes commands raise instead of being acknowledged.
     """
 
     def __init__(self, machine: FakeMachine, latency: Callable[[], int] = lambda: 0) -> None:
@@ -59,7 +59,7 @@ class FakeMmu:
             for _ in range(self.latency()):
                 await asyncio.sleep(0)
 
-    # What the tests ask
+    # For tests
 
     @property
     def bound(self) -> dict[int, tuple[int, int]]:
@@ -67,21 +67,21 @@ class FakeMmu:
         return self._translator.bound
 
     def taken(self) -> list[tuple]:
-        """Commands since the last call."""
+        """Returns the commands since the last call."""
         commands, self.commands = self.commands, []
         return commands
 
     def access(self, asid: int, va: int) -> Translation | Sparse | Fault:
-        """What a request is translated to; remembered when it is a page."""
+        """Translate a request. A page found is remembered."""
         return self._translator.access(asid, va)
 
     def remembers(self, address: int, size: int) -> bool:
-        """Whether an access may still go to a range of physical memory, or a walk read it."""
+        """Whether an access or a walk may still reach a range of physical memory."""
         return self._translator.remembers(address, size)
 
 
 class WatchedMemory(Memory):
-    """Memory that is never given back while the Mmu remembers it."""
+    """Memory that checks on `free` that the Mmu no longer remembers the buffer."""
 
     def __init__(self, machine: FakeMachine, mmu: FakeMmu) -> None:
         super().__init__(machine, len(machine.memory), base=4096)
@@ -93,7 +93,7 @@ class WatchedMemory(Memory):
 
 
 def machine_with_mmu(latency: Callable[[], int] = lambda: 0) -> tuple[FakeMmu, WatchedMemory]:
-    """A machine of 8 MiB, its Mmu, and its memory without the first page."""
+    """Returns the Mmu of a machine of 8 MiB, and the machine's memory without the first page."""
     machine = FakeMachine(Config(memory_bytes=SPACE))
     mmu = FakeMmu(machine, latency)
     return mmu, WatchedMemory(machine, mmu)

@@ -8,14 +8,13 @@ __all__ = ["FakeMmuPort"]
 
 
 class FakeMmuPort:
-    """Commands take effect `latency` cycles after they were given; another one is refused
-    meanwhile.
+    """A command takes effect `latency` cycles after it is written. Others are refused meanwhile.
 
     Members
     -------
     words : registers that can be read.
     commands : operations that were accepted, with their ASIDs.
-    stuck : commands do not end.
+    stuck : True keeps commands from ending.
     """
 
     def __init__(self, config: Config, translator: Translator) -> None:
@@ -31,11 +30,11 @@ class FakeMmuPort:
 
     @property
     def busy(self) -> bool:
-        """A command is under way."""
+        """Whether a command is in progress."""
         return self._left > 0
 
     def write(self, name: str, value: int) -> None:
-        """A register is written."""
+        """Write a register."""
         if name != "MMU_COMMAND":
             assert not self.busy, "an argument changes while a command is under way"
             self.words[name] = value & GLOBAL[name].mask
@@ -51,7 +50,7 @@ class FakeMmuPort:
         self._left = self.latency
 
     def step(self) -> None:
-        """A cycle passes."""
+        """Advance by a cycle."""
         if self.busy and not self.stuck:
             self._left -= 1
             if not self.busy:

@@ -1,4 +1,4 @@
-"""One address space: mappings, what the machine is told of them, and what is refused."""
+"""One address space: mappings, invalidations and refused calls."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ SMALL, BIG, HUGE = PAGE_SIZES
 
 
 class Bench:
-    """One space of a machine with 4 ASIDs, in use."""
+    """One space, in use, on a machine with 4 ASIDs."""
 
     def __init__(self) -> None:
         self.mmu: FakeMmu
@@ -35,7 +35,7 @@ class Bench:
         self.space = self.spaces.create("a")
 
     def access(self, va: int, space: AddressSpace | None = None) -> int | None:
-        """Where an access goes; None when it faults."""
+        """Returns the physical address of an access, or None if it faults."""
         asid = (space or self.space).asid
         assert asid is not None
         found = self.mmu.access(asid, va)
@@ -44,7 +44,8 @@ class Bench:
 
 
 def run(body, *, acquired: bool = True) -> None:
-    """Run `body(bench)`; then close all spaces: all memory must come back but live buffers'."""
+    """Run `body(bench)`, then close all spaces. All memory except live buffers must be free
+    again."""
 
     async def main():
         bench = Bench()
@@ -62,7 +63,7 @@ def run(body, *, acquired: bool = True) -> None:
 
 
 def test_map_and_unmap():
-    """A buffer, at an allocated address; the machine hears of nothing before it is unmapped."""
+    """A buffer is mapped at an allocated address without a command; unmapping invalidates it."""
 
     async def body(bench: Bench):
         buffer = bench.memory.allocate(2 * SMALL, align=SMALL, name="frame")
@@ -81,7 +82,7 @@ def test_map_and_unmap():
 
 
 def test_two_spaces():
-    """Example 1: the same addresses of two spaces reach different pages."""
+    """Example 1: the same addresses in two spaces reach different pages."""
 
     async def body(bench: Bench):
         other = bench.spaces.create("b")
@@ -97,7 +98,8 @@ def test_two_spaces():
 
 
 def test_shared_page():
-    """Example 2 (ASID-6): one page in two spaces, and twice in one; each goes on its own."""
+    """Example 2 (ASID-6): one page is mapped in two spaces, and twice in one, and each mapping is
+    removed on its own."""
 
     async def body(bench: Bench):
         other = bench.spaces.create("b")
@@ -125,7 +127,7 @@ def test_shared_page():
 
 
 def test_page_sizes():
-    """The largest that suits, or the one that was chosen."""
+    """The page size is the largest that fits, or the requested one."""
 
     async def body(bench: Bench):
         space = bench.space
@@ -149,7 +151,8 @@ def test_page_sizes():
 
 
 def test_invalidation_scope():
-    """Few pages one by one, more with their ASID; nothing when nothing can be remembered."""
+    """A few pages are invalidated one by one, more by ASID, and none when none can be
+    remembered."""
 
     async def body(bench: Bench):
         space, mmu = bench.space, bench.mmu
@@ -173,7 +176,7 @@ def test_invalidation_scope():
 
 
 def test_unbound():
-    """A space that the machine does not know is changed without telling it."""
+    """Changes of a space that is not bound send no commands."""
 
     async def body(bench: Bench):
         space = bench.space
@@ -186,7 +189,7 @@ def test_unbound():
 
 
 def test_protect():
-    """Both ways: a remembered permission would allow or refuse too much."""
+    """A change of protection invalidates the old permission in both directions."""
 
     async def body(bench: Bench):
         mapping = await bench.space.map(0, SMALL)
@@ -200,7 +203,7 @@ def test_protect():
 
 
 def test_replaced_tables():
-    """Where 2 MiB take the place of tables those stay until the machine has forgotten them."""
+    """Tables replaced by a 2 MiB page stay allocated until the machine has forgotten them."""
 
     async def body(bench: Bench):
         space, mmu = bench.space, bench.mmu
@@ -224,7 +227,7 @@ def test_replaced_tables():
 
 
 def test_addresses_are_reused():
-    """First fit; the window of on-chip semaphores is never given."""
+    """Allocation is first fit and never returns the window of on-chip semaphores."""
 
     async def body(bench: Bench):
         space = bench.space
@@ -262,7 +265,7 @@ def test_out_of_addresses():
 
 
 def test_out_of_memory():
-    """No room for a table: nothing has been mapped, the addresses are free."""
+    """Without memory for a table, nothing is mapped and the addresses stay free."""
 
     async def body(bench: Bench):
         keep = bench.memory.allocate(bench.memory.largest_free, align=1)
@@ -294,7 +297,7 @@ def test_out_of_memory():
     ],
 )
 def test_map_refused(arguments: dict, message: str):
-    """A refused mapping leaves everything as it was; the message names the space."""
+    """A refused mapping changes nothing, and its message names the space."""
 
     async def body(bench: Bench):
         await bench.space.map(0, BIG, va=BIG, name="old")
@@ -310,7 +313,7 @@ def test_map_refused(arguments: dict, message: str):
 
 
 def test_buffers():
-    """Whole pages only, inside the buffer, and not after its end."""
+    """Mappings of a buffer are whole pages inside it, and end with it."""
 
     async def body(bench: Bench):
         odd = bench.memory.allocate(SMALL + 100, align=SMALL, name="odd")
@@ -361,7 +364,7 @@ def test_misuse():
 
 
 def test_translate():
-    """As the machine would, and why not otherwise (ASID-5)."""
+    """The driver's translation matches the machine's, with the cause of each fault (ASID-5)."""
 
     async def body(bench: Bench):
         space = bench.space
@@ -416,11 +419,11 @@ def test_fault_messages(va: int, access: AccessType, cause: str | None, context:
     run(body)
 
 
-# -- changes that are broken off -------------------------------------------------------------------
+# -- interrupted changes ------------------------------------------------------------------------
 
 
 async def broken_off(bench: Bench, how: str, mapping: Mapping) -> None:
-    """An unmap that the machine does not acknowledge: it fails, or its task is cancelled."""
+    """Start an unmap without an acknowledgement: it fails, or its task is cancelled."""
     if how == "fails":
         bench.mmu.failing = True
         with pytest.raises(TimeoutError):
@@ -439,7 +442,7 @@ async def broken_off(bench: Bench, how: str, mapping: Mapping) -> None:
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
 @pytest.mark.parametrize("next_", ["settle", "map", "protect", "evict"])
 def test_broken_off(how: str, next_: str):
-    """Nothing that the machine may remember is used until it has forgotten all of the ASID."""
+    """Nothing that the machine may remember is reused until the whole ASID is invalidated."""
 
     async def body(bench: Bench):
         space, buffer = bench.space, bench.memory.allocate(SMALL, align=SMALL)
@@ -477,7 +480,7 @@ def test_broken_off(how: str, next_: str):
 
 
 def test_protection_broken_off():
-    """A page that may still be written is made good as well; then nothing is left to do."""
+    """An interrupted protection is completed as well, after which nothing is pending."""
 
     async def body(bench: Bench):
         mapping = await bench.space.map(0, SMALL)
@@ -498,7 +501,7 @@ def test_protection_broken_off():
 
 
 def test_changes_take_turns():
-    """A range that is being unmapped can be mapped at once: that waits for the machine."""
+    """A range whose unmap is in progress can be mapped at once; that waits for the machine."""
 
     async def body(bench: Bench):
         space = bench.space

@@ -1,4 +1,4 @@
-"""Assembler and disassembler of the supplied core's programs."""
+"""Assembler and disassembler for programs of the supplied core."""
 
 from pathlib import Path
 from random import Random
@@ -147,5 +147,5 @@ def test_kernels_need_what_they_name() -> None:
 
 
 def test_document() -> None:
-    """ISA.md is what the description says."""
+    """ISA.md equals the table of the description."""
     assert (Path(isa.__file__).parent / "ISA.md").read_text() == isa.table()

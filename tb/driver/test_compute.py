@@ -25,7 +25,8 @@ Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
 
 def run(body: Body, *, compute: ComputeSettings | None = None, policy=None, **config: int) -> None:
-    """Run `body` on a fresh machine; then all memory but its buffers must be given back."""
+    """Run `body` on a fresh machine. All memory except its buffers must be free again
+    afterwards."""
     machine = FakeMachine(Config(memory_bytes=SPACE, **config))
 
     async def main():
@@ -48,7 +49,7 @@ def run(body: Body, *, compute: ComputeSettings | None = None, policy=None, **co
 
 
 async def vectors(device: Device, stream: Stream, count: int, seed: int = 0) -> dict[str, Any]:
-    """Arguments of a vector addition."""
+    """Returns arguments of a vector addition."""
     numbers, space = np.random.default_rng(seed), stream.space
     a, b = (numbers.integers(0, 1 << 32, count, np.uint32) for _ in range(2))
     c = await device.allocate(4 * count, space=space, name="mine")
@@ -58,7 +59,7 @@ async def vectors(device: Device, stream: Stream, count: int, seed: int = 0) -> 
 
 
 def check(args: dict[str, Any]) -> None:
-    """The sums are right."""
+    """Check the sums."""
     a, b, c = (args[name].read(np.uint32) for name in "ABC")
     assert np.array_equal(c, a + b)
 
@@ -79,7 +80,8 @@ def test_vector_add():
 
 
 def test_all_shapes():
-    """Grids and blocks of two dimensions, shared memory, barriers, numbers as arguments."""
+    """Grids and blocks of two dimensions, shared memory, barriers and scalar arguments give correct
+    results."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -108,7 +110,7 @@ def test_all_shapes():
 
 
 def test_stream_order():
-    """Copies and launches of a stream come one after the other; one may overlap if it says so."""
+    """Copies and launches of a stream execute in order, except launches that ask for overlap."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -137,7 +139,7 @@ def test_stream_order():
 
 
 def test_launches_of_a_stream():
-    """A launch waits for the one before, and only for what is not known to have ended."""
+    """A launch waits for the previous one unless that is known to have ended."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -161,7 +163,7 @@ def test_launches_of_a_stream():
 
 
 def test_channel_has_tasks():
-    """A channel with tasks makes progress, and is not drained."""
+    """A channel with tasks makes progress and is not drained."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -181,7 +183,7 @@ def test_channel_has_tasks():
 
 
 def test_streams_of_a_channel():
-    """The first work of a stream does not wait for another stream of its channel; an event does."""
+    """A stream's first work does not wait for another stream of the channel; an event does."""
 
     async def body(device, machine):
         one, two = await device.stream(), await device.stream()
@@ -204,7 +206,7 @@ def test_streams_of_a_channel():
 
 
 def test_several_spaces():
-    """Example 1 of page 20: the same addresses of several address spaces, side by side."""
+    """Example 1 of page 20: several address spaces use the same addresses side by side."""
 
     async def body(device, machine):
         spaces = [device.create_space(name) for name in "abc"]
@@ -228,8 +230,8 @@ def test_several_spaces():
 
 
 def test_more_spaces_than_asids():
-    """ASID reuse (ASID-8): a space that comes later sees nothing of its predecessor's, and the
-    instance block names who has the ASID now."""
+    """ASID reuse (ASID-8): a later space sees nothing of its predecessor, and the instance block
+    names the ASID's current owner."""
 
     async def body(device, machine):
         for number in range(6):
@@ -246,8 +248,8 @@ def test_more_spaces_than_asids():
 
 
 def test_asid_of_another_context():
-    """A context that is selected again does not bind who left it to an ASID that has a new owner
-    in another context."""
+    """A context that is selected again does not bind a space that left it to an ASID with a new
+    owner in another context."""
 
     async def body(device, machine):
         first, second = [await device.compute.contexts.create(name) for name in ("one", "two")]
@@ -277,7 +279,7 @@ def test_asid_of_another_context():
 
 
 def test_one_asid():
-    """Without one for the system the lists move to whichever space is in use."""
+    """Without an ASID for the system, the lists move to the space in use."""
 
     async def body(device, machine):
         for number in range(3):
@@ -296,7 +298,7 @@ def test_one_asid():
 
 
 def test_contexts():
-    """Spaces of different contexts run one context after the other."""
+    """Spaces of different contexts run one context at a time."""
 
     async def body(device, machine):
         contexts = device.compute.contexts
@@ -329,7 +331,8 @@ def test_contexts():
 
 
 def test_packing():
-    """One space to a context while there are some; then launches are refused, copies are not."""
+    """Each space gets its own context while one is free; after that launches are refused and copies
+    still work."""
 
     async def body(device, machine):
         contexts = device.compute.contexts
@@ -357,7 +360,8 @@ def test_packing():
 
 
 def test_priorities():
-    """Urgent tasks overtake those that wait; the stream's priority counts unless one is given."""
+    """Urgent tasks overtake waiting ones; the stream's priority applies unless the launch has its
+    own."""
 
     async def body(device, machine):
         low, high = await device.stream(0), await device.stream(-1)
@@ -377,7 +381,7 @@ def test_priorities():
 
 
 def test_memory_is_reused():
-    """Records, arguments and fences of tasks that are over serve later ones."""
+    """Records, arguments and fences of finished tasks are reused."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -395,7 +399,7 @@ def test_memory_is_reused():
 
 
 def test_full_list():
-    """TASK_FULL halts the channel, which goes on when there is room."""
+    """TASK_FULL halts the channel, and resuming works once there is room."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -412,7 +416,7 @@ def test_full_list():
         await tasks[-1].synchronize()
         assert len(machine.compute.over) == 13
 
-    # 20 places are kept, 32 are there.
+    # 20 places are reserved of 32.
     run(body, compute=ComputeSettings(waiting=1))
 
 
@@ -451,7 +455,8 @@ def test_wrong_arguments():
     ],
 )
 def test_block_too_big(block, shared, message, number):
-    """PLACE-27: refused before anything is launched, by the name of the resource."""
+    """PLACE-27: a block that is too big is refused before the launch, with the name of the
+    resource."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -488,7 +493,7 @@ def test_without_engine():
 
 
 def test_inline_and_report():
-    """A record that comes with the pushbuffer; the compute class's own wait and release."""
+    """A record in the pushbuffer works, as do the compute class's own wait and release."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -500,7 +505,7 @@ def test_inline_and_report():
         place = await device.allocate(4096, name="mine")
         flag = await device.upload(np.zeros(8, np.uint64), name="mine")
         where = device.space.at
-        # Past the fence, which is somebody else's by now.
+        # Without the release to the fence, whose memory may belong to another task by now.
         word = int.from_bytes(content, "little") & ~(1 << 768 + 55)
         commands = Pushbuffer().launch_inline(where(place, 256), word.to_bytes(256, "little"))
         commands.wait_tasks().report(where(flag), 7).report(where(flag, 16), 9, timestamp=False)

@@ -1,4 +1,5 @@
-"""Random launches, copies and errors in several address spaces and contexts, against numpy."""
+"""Random launches, copies and errors in several address spaces and contexts, compared with
+numpy."""
 
 import asyncio
 from random import Random
@@ -23,7 +24,7 @@ NAMES = "ABC"
 
 
 class Worker:
-    """A stream with three vectors of its own, and what they must be."""
+    """A stream with three vectors and their expected contents."""
 
     def __init__(self, device: Device, stream: Stream, numbers: Random) -> None:
         self.device, self.stream, self.numbers = device, stream, numbers
@@ -40,7 +41,7 @@ class Worker:
             self.buffers[name] = await self.device.upload(words, space=self.stream.space)
 
     async def work(self, steps: int) -> None:
-        """Random steps, then the results are compared."""
+        """Do random steps, then compare the results."""
         for _ in range(steps):
             kind = self.numbers.choices((self.add, self.copy, self.wait, self.fault), (6, 3, 2, 1))
             await kind[0]()
@@ -68,7 +69,7 @@ class Worker:
         self.words[to] = self.words[of].copy()
 
     async def fault(self) -> None:
-        """A task that fails at its first word."""
+        """Launch a task that fails at its first word."""
         args = {name: HOLE for name in NAMES}
         await self.stream.launch(VECTOR_ADD, 2, 32, args | {"N": 64})
         self.failed += 1
@@ -79,7 +80,7 @@ class Worker:
             await self.settle()
 
     async def settle(self) -> None:
-        """Until everything has ended; channels that halted go on."""
+        """Wait until all work has ended, resuming channels that halted."""
         while True:
             try:
                 return await self.stream.synchronize()

@@ -1,4 +1,4 @@
-"""What the RTL's compute engine is asked to do, on the one in plain Python."""
+"""The tests of the RTL's compute engine on the one in plain Python."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Instance blocks, contexts that begin to run, memory of the lists (ASID-21, ASID-22)."""
+"""Instance blocks, starting contexts, memory of the lists (ASID-21, ASID-22)."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from signalbox.tb.driver.fake import SPACE, FakeMachine
 
 
 def test_instance_block():
-    """Bits as on spec page 60: subcontexts at 664, page directories from 672 on."""
+    """Bit positions are those of spec page 60: subcontexts at 664, page directories from 672 on."""
     machine = FakeMachine()
     memory = Memory(machine, SPACE)
     buffer = memory.allocate(8192, align=4096)
@@ -70,7 +70,7 @@ def test_wrong_list_size():
 
 @pytest.mark.parametrize("name", ["tiny", "default"])
 def test_registers(name):
-    """Lists and contexts as the machine is told; the lists are nobody else's memory."""
+    """The registers describe the lists and contexts, and the lists have memory of their own."""
     config = CONFIGS[name]
     machine = FakeMachine(config)
 
@@ -97,7 +97,7 @@ def test_registers(name):
 
 
 def test_high_asid():
-    """An instance block has no place for it: no launches, but copies."""
+    """An ASID beyond the instance block allows copies but no launches."""
     machine = FakeMachine(Config(memory_bytes=SPACE, asids=128))
 
     async def main():
@@ -114,7 +114,7 @@ def test_high_asid():
 
 
 def test_waits_for_a_context_that_begins(monkeypatch):
-    """A space leaves its context only once nothing may still bind what its block was: else its
+    """A space leaves its context only after any bind from the old instance block; otherwise the
     ASID's next owner would lose it."""
     machine = FakeMachine()
     monkeypatch.setattr(contexts, "_PATIENCE_CYCLES", 1000)

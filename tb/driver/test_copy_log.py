@@ -1,4 +1,4 @@
-"""Which copy it was that failed: from METHODS, LAUNCH_DMA and an address."""
+"""Identification of a failed copy from METHODS, LAUNCH_DMA and an address."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def one(log: CopyLog, executed: int, word: int = 0x182, va: int = 0x1000) -> Lau
 
 
 def test_last_of_those_that_wait_for_each_other():
-    """State of later copies, which is set while it runs, does not count."""
+    """State of later copies, set while the copy runs, does not count."""
     log = submitted(*(Pushbuffer().copy(0x1000, n << 20, n) for n in range(1, 5)))
     for number in range(1, 5):
         for more in range(PER_COPY):
@@ -37,7 +37,7 @@ def test_last_of_those_that_wait_for_each_other():
 
 
 def test_pipelined():
-    """The oldest that fits, of those that may be under way; then the next one."""
+    """The oldest matching copy of those that may be in flight is found, then the next one."""
     log = submitted(
         Pushbuffer().copy(0x1000, 0x9000, 1, transfer=PIPELINED),
         Pushbuffer().copy(0x1000, 0x2000, 2),
@@ -54,7 +54,7 @@ def test_pipelined():
 
 
 def test_replaced_and_malformed():
-    """A launch that became a NOP is none; headers that are refused are no methods."""
+    """A launch replaced by a NOP is no copy, and malformed headers are no methods."""
     log = submitted(Pushbuffer().copy(0x1000, 0x2000, 0), Pushbuffer().raw(0xC000_0000))
     log.replaced(PER_COPY)
     log.submitted(3, Pushbuffer().copy(0x1000, 0x3000, 4).dwords)
@@ -63,7 +63,7 @@ def test_replaced_and_malformed():
 
 
 def test_other_objects():
-    """Methods of subchannels without the copy class are none of it."""
+    """Methods of subchannels without the copy class are ignored."""
     log = submitted(Pushbuffer().inc(3, 0x400, 0, 9, 0, 9).inc(3, 0x300, 0x182))
     assert log.failed(99, 0x182, 0) is None
 

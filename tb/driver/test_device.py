@@ -36,7 +36,7 @@ def run(body, *, machine: FakeMachine | None = None, policy=None, settings=None)
 
 
 async def data_of(device: Device, size: int, seed: int = 0):
-    """A buffer of random bytes, an empty one as large, and the bytes."""
+    """Returns a buffer of random bytes, an empty one of the same size, and the bytes."""
     bytes_ = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
     return await device.upload(bytes_), await device.allocate(size), bytes_
 
@@ -191,7 +191,7 @@ def test_events():
 
 
 def test_event_recorded_again():
-    """Waits and queries are for the last record, whichever stream it and earlier ones were in."""
+    """Waits and queries apply to the last record, whatever the streams of the records."""
 
     async def body(device, machine):
         slow, fast, third = [await device.stream(-number) for number in range(3)]
@@ -263,8 +263,7 @@ def test_ring_and_pushbuffers_are_recycled():
 
 
 def releases(machine: FakeMachine) -> list[tuple[int, int]]:
-    """(physical address, value) of all that semaphores in memory are written from now on, as a list
-    that grows."""
+    """Returns a list that grows with each later write of a semaphore: (physical address, value)."""
     semaphores, seen = machine.model.semaphores, []
     write = semaphores.write
 
@@ -283,8 +282,8 @@ def place_of(fence: Fence) -> int:
 
 @pytest.mark.parametrize("late", range(8))
 def test_fences_are_released_in_order(late: int):
-    """Tasks that find the ring full submit in the order in which they came: the values of a fence
-    are released as they rise, whoever took them. `late`: when there is room again."""
+    """Tasks that find the ring full submit in order of arrival, so the values of a fence are
+    released in ascending order. `late`: turns of the event loop until there is room again."""
 
     async def body(device, machine):
         stream, event = await device.stream(), device.event()
@@ -318,7 +317,7 @@ def test_fences_are_released_in_order(late: int):
 
 @pytest.mark.parametrize("late", range(8))
 def test_change_of_priority_beside_other_tasks(late: int):
-    """What another task submits while a stream changes its channel stays in order."""
+    """Submissions of another task during a change of the stream's channel stay in order."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -343,7 +342,7 @@ def test_change_of_priority_beside_other_tasks(late: int):
 
 
 def test_submissions_beside_an_opening():
-    """A task that fills the ring while another one still switches the channel on."""
+    """A task may fill the ring while another one is still enabling the channel."""
 
     async def body(device, machine):
         opening = asyncio.ensure_future(device.channel(0))
@@ -361,7 +360,7 @@ def test_submissions_beside_an_opening():
 
 
 def test_segments_are_not_overwritten():
-    """Random sizes through a small ring: every method arrives, in order (1.1)."""
+    """Submissions of random sizes through a small ring arrive complete and in order (1.1)."""
     seed = choose_seed()
     print(f"SIGNALBOX_SEED={seed}")
     numbers = random.Random(seed)
@@ -463,7 +462,7 @@ def test_failed_copy_is_over():
 
 
 def test_long_work_outlasts_an_error_elsewhere():
-    """A wait goes on while its own channel does, however long another one is halted."""
+    """A wait continues while its own channel does, however long another channel is halted."""
 
     async def body(device, machine):
         good, bad = await device.stream(0), await device.stream(-1)
@@ -502,7 +501,7 @@ def test_full_ring_of_a_halted_channel():
 
 
 def test_record_that_was_not_submitted():
-    """It leaves no value behind that others would wait for in vain."""
+    """A failed submission leaves no fence value that is never released."""
 
     async def body(device, machine):
         stream, event = await device.stream(), device.event()
@@ -517,7 +516,7 @@ def test_record_that_was_not_submitted():
                 await submission()
         assert event.query()
         await stream.channel.skip()
-        await stream.channel.ring_doorbell()  # the model hears none while the channel is halted
+        await stream.channel.ring_doorbell()  # the model ignores it during a halt
         await stream.synchronize()
 
     run(body, settings=ChannelSettings(ring_entries=4))
@@ -575,9 +574,8 @@ def test_channel_settings():
 
 
 def test_machine_is_told_no_priorities():
-    """COPY-21: what is written to the registers of a channel is the same for all priorities, but
-    for the addresses of its memory; and priorities write no other register than the baseline does,
-    semaphores apart."""
+    """COPY-21: writes to a channel's registers are the same for all priorities except for memory
+    addresses, and apart from semaphores priorities write no register that the baseline does not."""
 
     class Listening(FakeMachine):
         def __init__(self):
@@ -597,7 +595,7 @@ def test_machine_is_told_no_priorities():
             assert np.array_equal(dst.read(), expected)
 
     def told(policy) -> tuple[list[list[tuple[str, int]]], set[str]]:
-        """Of each channel names and values; all names of the others."""
+        """Returns names and values per channel, and all names of other registers."""
         machine = Listening()
         run(body, machine=machine, policy=policy)
         places = {"GP_BASE", "GP_BASE_HI", "USERD", "USERD_HI"}
@@ -617,7 +615,7 @@ def test_machine_is_told_no_priorities():
 
 
 def test_acquire_timeout_is_rounded_up():
-    """To the next time that the register can hold, never further."""
+    """It is rounded up to the next time that the register can hold."""
     longest = 0xFFFF << 15
     wanted = {1, longest}
     for bits in range(1, 31):
@@ -670,7 +668,7 @@ def test_close_waits():
 
 
 def test_start_waits_for_what_was_before():
-    """A channel that was left running is switched on only when it is at rest."""
+    """A channel that was left running is enabled only once it is idle."""
 
     async def body(device, machine):
         await device.channel(0)
@@ -688,7 +686,7 @@ def test_start_waits_for_what_was_before():
 
 
 def test_channel_that_does_not_come_to_rest():
-    """It is not handed out when it cannot be started; the others are closed all the same."""
+    """A channel that does not become idle cannot be opened; the others are closed nevertheless."""
 
     async def body(device, machine):
         await device.channel(0)
@@ -712,7 +710,7 @@ def test_channel_that_does_not_come_to_rest():
 
 
 async def pending(device: Device) -> int:
-    """INTR: what asks for the line, enabled or not."""
+    """Returns INTR: pending interrupts, enabled or not."""
     return await device.control.read("INTR")
 
 
@@ -738,7 +736,7 @@ def test_close_clears_interrupts():
 
 
 def test_takes_the_machine_over():
-    """What an earlier owner left halted, running and pending is gone when a device is opened."""
+    """Opening a device ends all halts, running work and interrupts of an earlier owner."""
 
     async def body(device, machine):
         await halt(device)

@@ -1,4 +1,4 @@
-"""Faults of channels: which access it was, and what becomes of the channel (ASID-5)."""
+"""Faults of channels: the access, and the channel's recovery (ASID-5)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -28,7 +28,7 @@ Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
 
 def run(body: Body, *, policy=None, config: Config | None = None) -> None:
-    """Run `body` on a fresh machine; the device must close afterwards."""
+    """Run `body` on a fresh machine. The device must close afterwards."""
     machine = FakeMachine(config)
 
     async def main():
@@ -40,7 +40,7 @@ def run(body: Body, *, policy=None, config: Config | None = None) -> None:
 
 
 async def caught(stream: Stream) -> ChannelError:
-    """The error that a stream ends with."""
+    """Returns the error raised by `stream.synchronize`."""
     with pytest.raises(ChannelError) as info:
         await stream.synchronize()
     return info.value
@@ -51,20 +51,20 @@ def random(size: int) -> np.ndarray:
 
 
 def unmapped(device: Device, size: int) -> Buffer:
-    """A buffer that is mapped nowhere yet."""
+    """Returns a buffer without a mapping."""
     buffer = device.memory.allocate_pages(size)
     buffer.fill(0xEE)
     return buffer
 
 
 async def map_page(space: AddressSpace, buffer: Buffer, at: int, page: int) -> None:
-    """Map one page of a buffer that belongs at `at`."""
+    """Map one page of a buffer that starts at `at`."""
     offset = page * PAGE
     await space.map(buffer.at(offset), PAGE, va=at + offset)
 
 
 AT = 0x7000_0000
-"""Where nothing is mapped at first."""
+"""Address without a mapping at first."""
 
 
 def test_copy_faults_name_the_access():
@@ -99,8 +99,8 @@ def test_copy_faults_name_the_access():
 
 @pytest.mark.parametrize("policy", [PriorityPolicy(2), NoPriorityPolicy(2)])
 def test_fault_repair_resume(policy):
-    """Pages are mapped as they are missed; then all bytes are there, and what came behind the copy
-    has waited for it."""
+    """Once the missing pages are mapped one by one, all bytes arrive, and later work has waited for
+    the copy."""
 
     async def body(device, machine):
         stream, other = await device.stream(-1), await device.stream(0)
@@ -151,7 +151,7 @@ def test_lines_are_repeated():
 
 
 def test_right_copy_is_repeated():
-    """Behind many others, and behind methods that were refused and replaced."""
+    """The right copy is repeated after many others and after refused and replaced methods."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -179,7 +179,8 @@ def test_right_copy_is_repeated():
 
 @pytest.mark.parametrize("slot", [None, 40])
 def test_release_of_a_copy(slot: int | None):
-    """What a repeated copy releases, in memory and on chip; a reduction it cannot."""
+    """A repeated copy does its release, in memory and on chip; one with a reduction cannot be
+    repeated."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -210,7 +211,7 @@ def test_release_of_a_copy(slot: int | None):
 
 
 def test_release_that_faults():
-    """The copy is complete; its release is done once its page is there."""
+    """The copy is complete, and its release follows once the page is mapped."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -293,7 +294,7 @@ def test_others_go_on():
 
 
 def test_two_channels_fault():
-    """Each has its own record, also in one address space."""
+    """Each channel gets its own record, even in one address space."""
 
     async def body(device, machine):
         streams = [await device.stream(-number) for number in range(2)]
@@ -309,7 +310,7 @@ def test_two_channels_fault():
 
 
 def test_bursts_of_one_copy():
-    """A copy may have several faults: they are its own, others are not."""
+    """A copy with several faults claims its own and no others."""
 
     async def body(device, machine):
         stream, asid = await device.stream(), device.space.asid
@@ -329,7 +330,7 @@ def test_bursts_of_one_copy():
 
 
 def test_lost_record():
-    """Without it a copy can be repeated all the same."""
+    """A copy can be repeated without its fault record."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -347,7 +348,7 @@ def test_lost_record():
 
 
 def test_overflow():
-    """It is told once; faults are recorded again afterwards."""
+    """An overflow is reported once, and later faults are recorded again."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -379,7 +380,7 @@ def test_record_that_could_not_be_written():
 
 
 def test_unbound():
-    """An ASID to which nothing is bound."""
+    """An access through an unbound ASID faults."""
 
     async def body(device, machine):
         stream = await device.stream()

@@ -1,4 +1,4 @@
-"""Supplied kernels on the interpreter against numpy."""
+"""Supplied kernels on the interpreter, compared with numpy."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from signalbox.tb.sm.jobs import JOBS, Job
 
 
 def run(job: Job) -> Memory:
-    """All blocks of `job`, one after the other."""
+    """Run all blocks of `job`, one at a time. Returns the memory."""
     memory = Memory()
     for va, content in job.memory().items():
         memory.map(va, content)
@@ -46,7 +46,7 @@ def test_arguments(kernel: Kernel) -> None:
 
 
 def test_lines() -> None:
-    """Where an instruction of a kernel comes from."""
+    """An instruction of a kernel is traced to its source line."""
     kernel = Kernel("two", "start:  # nothing\n\n  mov   r1, N # more\nagain: bra  again", {"N": 4})
     assert kernel.line(0) == "line 3 of 'two': mov r1, N"
     assert kernel.line(8) == "line 4 of 'two': bra again"

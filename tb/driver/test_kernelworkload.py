@@ -1,4 +1,4 @@
-"""Kernels in workload files: what they leave is what numpy says, and what is refused."""
+"""Kernels in workload files: results compared with numpy, and refused files."""
 
 import asyncio
 from dataclasses import replace
@@ -76,8 +76,8 @@ EVERY_KERNEL = HEAD + "".join((
     copy("out", 256, source="scaled", stream="t", count=2),
     copy("sums out", 12, source="sums", count=2),
 ))
-"""The vector addition has fewer threads than words, the product fewer rows; memory of the other
-space is read; what is scaled lies in `y`."""
+"""The vector addition has fewer threads than words, the product fewer rows; one kernel reads memory
+of the other space; the scaling works in place, in `y`."""
 
 
 @pytest.mark.parametrize("kind", ["priority", "none"])
@@ -104,7 +104,7 @@ def test_the_default_workload():
 
 @pytest.mark.parametrize("name", ["weighted", "product", "running", "sums", "urgent"])
 def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
-    """numpy is told something else of one kernel."""
+    """A kernel whose numpy reference is altered fails the verification."""
     spec = next(spec for spec in load(DEFAULT).kernels if spec.name == name)
     reference = spec.reference
 
@@ -118,7 +118,7 @@ def test_wrong_results_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str):
 
 
 def test_order_of_requests():
-    """Copies before the kernel that needs them, whatever their times say."""
+    """Copies come before the kernel that needs them, whatever their times."""
     text = HEAD + copy("x", 4, at=70) + copy("y", 4) + copy("out", 4, source="k")
     text += kernel("k", "saxpy", 1, 1, {"X": "x", "Y": "y", "N": 1, "ALPHA": 1}, at=5)
     order = [(one.spec.name, one.at) for one in requests(parse(text).work)]
@@ -126,7 +126,7 @@ def test_order_of_requests():
 
 
 def test_timing_kernels():
-    """The arguments of "timing" are the record of a timing core, and fit their memory."""
+    """The arguments of "timing" are the record of a timing core and fit its memory."""
     args = {"ACCESSES": 3, "STRIDE": 16, "CYCLES": 7, "SPREAD": 15, "BLOCK_BYTES": 64}
     text = HEAD + "[machine]\ntiming_core = true\n" + copy("data", 4096)
     workload = parse(text + kernel("k", "timing", 60, 32, args | {"BASE": "data"}))
@@ -155,7 +155,7 @@ ADD = {"A": "x", "B": "y", "N": 100}
 
 
 def add(**changes: Any) -> str:
-    """A good [[kernel]] behind its copies, but for the changes."""
+    """Returns a valid [[kernel]] after its copies, with `changes` applied."""
     values = {"grid": 2, "block": 50, "args": ADD, "kind": "vector add"} | changes
     return HEAD + DATA + kernel("k", **values)
 

@@ -1,4 +1,4 @@
-"""Fault records in words, and the ring that they come in (6.4)."""
+"""Decoding of fault records, and their ring (6.4)."""
 
 import asyncio
 import random
@@ -21,12 +21,12 @@ RECORDS = 8
 
 
 def record(**fields: int) -> bytes:
-    """A valid record."""
+    """Returns a valid record."""
     return pack(FaultRecord, **{"valid": 1, **fields}).to_bytes(FAULT_RECORD_BYTES, "little")
 
 
 def nobody(asid: int, base: int) -> None:
-    """No address space is known."""
+    """Lookup without any address space."""
 
 
 def test_all_fields():
@@ -67,7 +67,7 @@ def test_all_fields():
 
 
 def test_independent_bits():
-    """The record's bits as printed in the public tables."""
+    """The record's bits are those of the public tables."""
     dwords = [
         7 << 12,
         1,
@@ -97,7 +97,7 @@ def test_every_cause(cause: FaultType, access: AccessType):
 
 
 def test_unknown_numbers():
-    """What the public tables do not name is shown as it is."""
+    """Numbers without a name in the public tables are shown as they are."""
     raw = int.from_bytes(record(), "little") | 31 << 224 | 7 << 240
     found = decode(raw.to_bytes(FAULT_RECORD_BYTES, "little"), nobody)
     assert found is not None and (found.cause, found.access) == (31, 7)
@@ -118,7 +118,7 @@ def test_no_record():
 
 
 def test_address_space():
-    """The space is found by its page directory base; its mappings are the context."""
+    """The space is found by its page directory base, and its mappings are the context."""
 
     async def main():
         mmu, memory = machine_with_mmu()
@@ -147,7 +147,7 @@ def test_address_space():
 
 
 def test_unbound():
-    """Nothing was bound: no space is named, whatever has the ASID by now."""
+    """Without a bound space none is named, whatever space has the ASID now."""
 
     def somebody(asid: int, base: int):
         raise AssertionError("nobody is to be asked")
@@ -181,7 +181,8 @@ def test_requester(client: int, name: str):
 
 
 class Ring:
-    """The machine's side: writes records, drops them when the ring is full; and its registers."""
+    """The machine's side of the ring: writes records, drops them when the ring is full, and holds
+    the registers."""
 
     def __init__(self, size: int = RECORDS * FAULT_RECORD_BYTES) -> None:
         machine = FakeMachine()
@@ -194,7 +195,7 @@ class Ring:
         self.reader = FaultBuffer(self.buffer, self, nobody)
 
     def fault(self, page: int, **fields: int) -> bool:
-        """Record a fault; whether there was room."""
+        """Record a fault. Returns whether there was room."""
         following = (self.at_put + 1) % RECORDS
         if self.dropping or following == self.at_get:
             self.dropping = True
@@ -225,7 +226,7 @@ def run(body: Callable[[Ring], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_ring():
-    """In order, once each, also round the end; records that were read are no longer valid."""
+    """Records are read once, in order, also across the end of the ring, and are then invalid."""
 
     async def body(ring: Ring):
         assert await ring.reader.read() == []
@@ -241,7 +242,7 @@ def test_ring():
 
 
 def test_overflow():
-    """What was kept comes with the error, once; the machine may record again afterwards."""
+    """The error comes once, with the records kept, and the machine records again afterwards."""
 
     async def body(ring: Ring):
         for page in range(RECORDS + 2):
@@ -291,7 +292,7 @@ def test_random_ring():
 
 
 def test_not_valid():
-    """A record without VALID is not read; those before it are not lost."""
+    """A record without VALID is not read, and those before it are not lost."""
 
     async def body(ring: Ring):
         ring.fault(1)

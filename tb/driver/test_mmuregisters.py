@@ -1,4 +1,4 @@
-"""Binds and invalidations by registers, and the fault buffer's."""
+"""Binds and invalidations by registers, and the registers of the fault buffer."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -27,7 +27,7 @@ def run(body: Callable[[MmuRegisters, FakeMachine], Coroutine[Any, Any, None]]) 
 
 
 def test_commands():
-    """Each has taken effect when it returns, with its arguments whole."""
+    """Each command has taken effect, with all its arguments, when it returns."""
 
     async def body(mmu, machine):
         bound = machine.translator.bound
@@ -63,7 +63,7 @@ def test_tasks_take_turns():
 
 
 def test_cancelled():
-    """The next command waits for one whose task went away."""
+    """The next command waits for one whose task was cancelled."""
 
     async def body(mmu, machine):
         first = asyncio.ensure_future(mmu.bind(1, 0x1000, LIMIT))
@@ -123,7 +123,7 @@ def test_fault_registers():
 
 
 def test_fault_record_under_way():
-    """The buffer is neither moved nor given back until the last record has landed in it."""
+    """The buffer is not moved or freed until the last record has been written to it."""
 
     async def body(mmu, machine):
         memory = Memory(machine, SPACE, base=0x5000)

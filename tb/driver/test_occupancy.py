@@ -1,4 +1,4 @@
-"""How many blocks an SM holds: a table computed by hand, and what is refused."""
+"""Blocks per SM compared with a table computed by hand, and blocks that are too big."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_table(config, registers, block, shared, blocks, limits) -> None:
     ],
 )
 def test_too_big(registers, block, shared, check, message) -> None:
-    """The resource is named (PLACE-27)."""
+    """The error names the resource (PLACE-27)."""
     with pytest.raises(BlockError, match=message) as error:
         occupancy(Config(), registers=registers, block=block, shared=shared)
     assert error.value.check == check

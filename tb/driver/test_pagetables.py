@@ -1,4 +1,4 @@
-"""Page tables as the driver writes them, against a walk written from the public tables (ASID-7)."""
+"""The driver's page tables, checked by a walk written from the public tables (ASID-7)."""
 
 import random
 
@@ -45,7 +45,7 @@ class Space:
 
 
 def test_bits():
-    """Every field where the public tables say (6.1, 6.4)."""
+    """Every field is at its position in the public tables (6.1, 6.4)."""
     assert pack(Pde, aperture=1, address=0x123) == 0x12302
     assert pack(Pde, volatile=1) == 1 << 3
     assert pack(DualPde, big_aperture=1, big_address=5) == 1 << 1 | 5 << 4
@@ -60,7 +60,7 @@ def test_bits():
 
 @pytest.mark.parametrize("size", PAGE_SIZES)
 def test_pages(size: int):
-    """Two pages of each size at both ends of the address space."""
+    """Two pages of each size can be mapped at both ends of the address space."""
     space = Space()
     for va in (0, (1 << 49) - 2 * size):
         assert not space.tables.map(va, 2 * size, 2 * size, page_size=size)
@@ -74,7 +74,7 @@ def test_pages(size: int):
 
 
 def test_sizes_side_by_side():
-    """64 KiB and 4 KiB pages of one PD0 entry; then a 2 MiB page in their place, and back."""
+    """64 KiB and 4 KiB pages share a PD0 entry; a 2 MiB page replaces them, and they replace it."""
     space = Space()
     tables = space.tables
     tables.map(0, BIG, BIG, page_size=BIG)
@@ -96,7 +96,7 @@ def test_sizes_side_by_side():
 
 
 def test_protect():
-    """Only what changes needs an invalidation."""
+    """Only pages that change need an invalidation."""
     space = Space()
     space.tables.map(0, 0, 2 * SMALL)
     assert space.tables.protect(0, SMALL, read_only=True)
@@ -120,7 +120,7 @@ def test_protect():
     ],
 )
 def test_refused(action, message: str):
-    """A refused change leaves everything as it was."""
+    """A refused change leaves the tables as they were."""
     space = Space()
     space.tables.map(BIG, BIG, BIG, page_size=BIG)
     before = bytes(space.machine.memory)
@@ -130,7 +130,7 @@ def test_refused(action, message: str):
 
 
 def test_overlaps():
-    """A page inside one that is mapped, and one around it, begin elsewhere than it does."""
+    """A page inside a mapped one, or around it, is refused although it starts elsewhere."""
     space = Space()
     tables = space.tables
     tables.map(BIG, BIG, BIG, page_size=BIG)
@@ -143,7 +143,7 @@ def test_overlaps():
 
 
 def test_out_of_memory():
-    """No room for a table in the middle: nothing has been mapped, everything works on."""
+    """Without memory for a table in the middle, nothing is mapped and the tables still work."""
     space = Space()
     keep = space.memory.allocate(space.memory.largest_free - 4 * 4096)
     with pytest.raises(OutOfMemory):
@@ -155,7 +155,7 @@ def test_out_of_memory():
 
 
 def test_table_at_address_0():
-    """A half without a table names address 0, where another table may lie."""
+    """An entry half without a table holds address 0, which may belong to another table."""
     machine = FakeMachine()
     tables = PageTables(Memory(machine, len(machine.memory)))
     assert tables.root == 0
@@ -169,7 +169,8 @@ def test_table_at_address_0():
 
 
 def test_random_changes():
-    """Many changes: the walk always agrees with what was asked for; all memory comes back."""
+    """After each of many changes the walk finds the expected pages; finally all memory is free
+    again."""
     seed = choose_seed()
     print(f"SIGNALBOX_SEED={seed}")
     numbers = random.Random(seed)

@@ -1,4 +1,5 @@
-"""How blocks are spread is chosen by task, context, environment, or by itself (ASID-32)."""
+"""The placement of blocks follows the task, the context, the environment or the default
+(ASID-32)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -38,7 +39,7 @@ def run(body: Body, settings: ComputeSettings | None = None) -> None:
 
 
 async def used(machine: FakeMachine, stream: Stream, **options: Any) -> int:
-    """The placement that the machine uses for a launch."""
+    """Returns the placement that the machine uses for a launch."""
     await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1}, **options)).synchronize()
     assert machine.compute is not None
     return machine.compute.over[-1].placement
@@ -46,7 +47,7 @@ async def used(machine: FakeMachine, stream: Stream, **options: Any) -> int:
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
-    """Whatever the tests are run under."""
+    """Ignore the environment of the test run."""
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
@@ -70,7 +71,8 @@ def test_environment():
 
 
 def test_automatic():
-    """Wide for one address space with tasks, deep for several; who only copies is none."""
+    """One address space with tasks runs wide, several run deep; a space that only copies does not
+    count."""
 
     async def body(device, machine):
         space = device.create_space("other")
@@ -88,7 +90,7 @@ def test_automatic():
 
 
 def test_order_of_choices(monkeypatch):
-    """A task's own, else its context's, else the settings', else the environment's."""
+    """The task's choice comes first, then the context's, the settings' and the environment's."""
     monkeypatch.setenv(VARIABLE, "affinity")
 
     async def by_environment(device, machine):
@@ -102,7 +104,7 @@ def test_order_of_choices(monkeypatch):
         assert await used(machine, stream, policy=AFFINITY) == AFFINITY
         await contexts.place(context, AUTO)
         assert await used(machine, stream) == WIDE
-        # Who opens the context next finds it as new.
+        # The next owner finds the context in its initial state.
         await stream.close()
         assert await used(machine, await device.stream()) == AFFINITY
         with pytest.raises(PlacementError, match="'far' is not a placement"):
@@ -121,7 +123,7 @@ def test_wrong_environment(monkeypatch):
     async def main():
         with pytest.raises(PlacementError, match="SIGNALBOX_PLACEMENT: 'everywhere'"):
             await Device.open(FakeMachine(Config(memory_bytes=SPACE)))
-        # Where nothing is placed it does not matter.
+        # Without compute the variable is not read.
         await Device.open(FakeMachine(Config(memory_bytes=SPACE, sms=0)))
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""COPY-20 … COPY-24: what surrounds a copy, and which channel it goes to."""
+"""COPY-20 … COPY-24: the semaphore operations around a copy, and its channel."""
 
 import pytest
 
@@ -16,7 +16,7 @@ ALL = range(8)
 
 
 def operations(policy, channel: int) -> list[tuple[str, int]]:
-    """Semaphore operations and copies of one copy, as (kind, semaphore number)."""
+    """Returns the semaphore operations and copies of one copy, as (kind, semaphore number)."""
     commands = Pushbuffer().set_object()
     policy.before_copy(channel, commands)
     commands.copy(0x2000, 0x1000, 16)
@@ -57,7 +57,7 @@ def test_sequence(levels: int):
 
 @pytest.mark.parametrize("levels", range(1, 9))
 def test_count_first(levels: int):
-    """The same commands as in the published order, the increment before the acquires."""
+    """The commands are those of the published order, with the increment before the acquires."""
     published, early = bound(PriorityPolicy(levels)), bound(CountFirstPolicy(levels))
     for channel in range(8):
         level = early.level_of_channel(channel)
@@ -107,7 +107,7 @@ def test_several_channels_per_level():
 
 
 def test_only_usable_channels():
-    """Of a level's channels those that may be used are taken in turn; none is an error."""
+    """Streams of a level take its usable channels in turn; without one there is an error."""
     policy = bound(PriorityPolicy(2, channels_per_level=[4, 2]))
     assert [policy.channel(0, {0, 2, 3, 4}) for _ in range(4)] == [0, 2, 3, 0]
     assert [policy.channel(0, {1}) for _ in range(2)] == [1, 1]

@@ -1,4 +1,4 @@
-"""Encodings against values worked out by hand from spec page 60."""
+"""Encodings compared with values worked out by hand from spec page 60."""
 
 import pytest
 
@@ -215,7 +215,7 @@ def test_disassemble():
 
 
 def test_disassemble_compute():
-    """Methods of a subchannel are those of the class that was bound to it last."""
+    """Methods of a subchannel are named after the class last bound to it."""
     commands = Pushbuffer().set_object(1, ObjectClass.COMPUTE)
     commands.launch_inline(0x100, bytes(256)).report(0x10, 1, reduction=ReleaseOp.DEC)
     lines = disassemble(commands.inc(1, 0x2BC, 3).immediate(1, 0x2C0, 5).dwords).splitlines()

@@ -1,4 +1,4 @@
-"""Raw pushbuffers: files, images, and the report of what became of them."""
+"""Raw pushbuffers: files, images and the report of the run."""
 
 import asyncio
 import json
@@ -146,7 +146,8 @@ def test_stuck_at_an_acquire(make, words: str):
 
 
 def test_addresses_are_virtual():
-    """Far apart, and the first page too; the pushbuffer may lie in a page of the image."""
+    """Addresses are virtual and may be far apart or in the first page; the pushbuffer may lie in a
+    page of the image."""
     image = parse_image({
         "address": 0x40,
         "segment": [
@@ -168,7 +169,7 @@ def test_memory_that_is_not_named():
 
 
 def test_cut_short():
-    """The machine waits for the rest of a group, and reports nothing by itself."""
+    """The machine waits for the rest of a group and reports no error."""
     dwords = [*Pushbuffer().host(HostMethod.SET_REFERENCE, 5).dwords, 0x2004_8100, 0, 0x20_0000]
     report = execute(dwords, MemoryImage())
     assert (report.error, report.stuck) == (None, None)
@@ -228,7 +229,7 @@ ACTION = ComputeMethod.SEND_SIGNALING_PCAS2_B
     ],
 )
 def test_refused_with_compute_engine(commands: Pushbuffer, parts: tuple[str, ...]):
-    """A refusal names the class that the subchannel holds, and both that there are."""
+    """A refusal names the class bound to the subchannel, and both available classes."""
     empty = {"address": 0x20_0000, "fill": 0, "size": 256, "name": "record"}
     text = execute(commands.dwords, parse_image({"segment": [empty]})).format()
     for part in parts:
@@ -330,7 +331,7 @@ def test_image_errors(tmp_path: Path, text: str, message: str):
 
 
 def test_example():
-    """The pushbuffer that the user guide runs."""
+    """The user guide's pushbuffer runs."""
     folder = ROOT / "driver" / "pushbuffers"
     report = execute(load_dwords(folder / "copy.txt"), load_image(folder / "copy.toml"))
     assert report.good

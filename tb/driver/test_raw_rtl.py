@@ -27,7 +27,7 @@ address = 0x30_0000
 hex = "55 00 01 02 03 55 55 55"
 """
 SMALL = SIZES["narrow"]
-"""Other tests have built it."""
+"""A configuration that other tests build as well."""
 
 
 def write(folder: Path, commands: Pushbuffer) -> tuple[Path, Path]:
@@ -111,7 +111,7 @@ hex = "01 02 03 04 05 06 07 08"
 
 
 def command(folder: Path, size: int, *options: str) -> list[str]:
-    """Arguments that run an image of `size` bytes on the small machine."""
+    """Returns the arguments that run an image of `size` bytes on the small machine."""
     file, image = write(folder, Pushbuffer().copy(0x40_0000_0000, 0, 8))
     image.write_text(FAR.format(size=size))
     default, asked = Config(), vars(SMALL)
@@ -124,12 +124,12 @@ def command(folder: Path, size: int, *options: str) -> list[str]:
 
 
 def test_far_image(simulator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Its addresses are beyond the memory."""
+    """An image may have addresses beyond the size of the memory."""
     assert main(command(tmp_path, 0x1_0000, "--simulator", simulator)) == 0, capsys.readouterr()
 
 
 def test_too_large_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """17 MiB do not fit into the memory; too much memory is refused."""
+    """17 MiB do not fit into the memory, and a memory that is too large is refused."""
     assert main(command(tmp_path, 0x110_0000)) == 2
     assert "more with --memory-bytes" in capsys.readouterr().err
     assert main(command(tmp_path, 0x1_0000, "--memory-bytes", "0x10001000")) == 2

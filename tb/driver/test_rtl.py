@@ -7,12 +7,12 @@ from signalbox.tb.sim.sizes import COMPUTE, SIZES
 from signalbox.tb.sim.top import simulate_top
 
 CHANNELS = ("copies", "errors", "spaces")
-"""Tests of `cocotb_driver` that several channels change."""
+"""Tests of `cocotb_driver` that depend on the number of channels."""
 
 
 @pytest.mark.parametrize("name", ["default", "tiny"])
 def test_driver(simulator: str, name: str):
-    """On Icarus, the smallest machine runs all that it can."""
+    """All tests pass; on Icarus the default machine runs only those in `CHANNELS`."""
     tests = CHANNELS if simulator == "icarus" and name == "default" else ()
     simulate_top(
         Signalbox(SIZES[name]),
@@ -25,7 +25,7 @@ def test_driver(simulator: str, name: str):
 
 
 def test_example(simulator: str):
-    """The user guide's test, as it stands there."""
+    """The user guide's test, unchanged."""
     simulate_top(
         Signalbox(SIZES["default"]),
         "signalbox.tb.driver.cocotb_example",
@@ -35,7 +35,7 @@ def test_example(simulator: str):
 
 
 def test_compute(simulator: str) -> None:
-    """Launches, on a machine with a compute engine."""
+    """Launches work on a machine with a compute engine."""
     simulate_top(
         Signalbox(COMPUTE),
         "signalbox.tb.driver.cocotb_compute_driver",

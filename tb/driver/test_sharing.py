@@ -24,7 +24,8 @@ Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 
 
 def run(body: Body, *, policy=None, **config: int) -> None:
-    """Run `body` on a fresh machine; then everything but its buffers must be given back."""
+    """Run `body` on a fresh machine. All memory except its buffers must be free again
+    afterwards."""
     machine = FakeMachine(Config(memory_bytes=SPACE, **config))
 
     async def main():
@@ -53,7 +54,7 @@ def random(size: int, seed: int = 0) -> np.ndarray:
 
 
 def test_same_addresses():
-    """Example 1: two spaces, the same addresses, other bytes."""
+    """Example 1: two spaces use the same addresses for different bytes."""
 
     async def body(device, machine):
         work = []
@@ -74,7 +75,7 @@ def test_same_addresses():
 
 
 def test_addresses_are_not_physical():
-    """So that who takes one for the other hears of it."""
+    """Virtual and physical addresses differ, so that a mix-up is noticed."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -89,7 +90,7 @@ def test_addresses_are_not_physical():
 
 
 def test_shared_buffer():
-    """Example 2: one buffer at two addresses; read-only in one of the spaces."""
+    """Example 2: one buffer has two addresses and is read-only in one of the spaces."""
 
     async def body(device, machine):
         a, b = device.create_space("a"), device.create_space("b")
@@ -126,7 +127,8 @@ def test_shared_buffer():
 
 
 def test_events_between_spaces():
-    """Both ways, recorded by a copy and by the host; a waiter cannot write the other's fence."""
+    """Events work in both directions, recorded by a copy or by the host; a waiter cannot write the
+    other space's fence."""
 
     async def body(device, machine):
         spaces = [device.create_space(name) for name in "ab"]
@@ -153,7 +155,7 @@ def test_events_between_spaces():
 
 
 def test_nothing_stale():
-    """What was unmapped is not used again, and its memory and addresses are others' at once."""
+    """An unmapped buffer is not used again, and its memory and addresses can be reused at once."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -171,8 +173,8 @@ def test_nothing_stale():
 
 
 def test_channels_of_a_level():
-    """Given to spaces as they come; a stream takes its space's, or a free one; else it is told who
-    has them. Those that are closed are free again."""
+    """A stream takes a channel of its own space or a free one; otherwise the error lists the
+    owners. Closing a stream or a space frees its channels."""
 
     async def body(device, machine):
         a, b, c = [device.create_space(name) for name in "abc"]
@@ -202,7 +204,7 @@ def test_channels_of_a_level():
 
 
 def test_streams_close():
-    """A channel ends with the last stream in it; what a closed one had submitted is done."""
+    """A channel closes with its last stream, and submitted work of a closed stream is complete."""
 
     async def body(device, machine):
         one, two = await device.stream(), await device.stream()
@@ -222,7 +224,8 @@ def test_streams_close():
 
 
 def test_asids():
-    """A channel keeps its space's ASID; a space without channels can lose it, and has it again."""
+    """A channel keeps its space's ASID; a space without channels can lose its ASID and get it
+    back."""
 
     async def body(device, machine):
         a, b, c = [device.create_space(name) for name in "abc"]
@@ -288,7 +291,7 @@ def test_takes_over_what_is_bound():
 
 
 def test_large_pages():
-    """Buffers get the largest pages of which they fill a quarter."""
+    """A buffer gets the largest page size of which it fills a quarter."""
 
     async def body(device, machine):
         for size, page in (
@@ -317,7 +320,7 @@ def test_no_room():
 
 
 def test_causes_are_those_of_faults():
-    """A fault is claimed once: a second error in the same place has its own."""
+    """A fault is claimed once: a second error at the same address gets its own."""
 
     async def body(device, machine):
         stream = await device.stream()

@@ -1,4 +1,4 @@
-"""Who has which ASID: assigned, recycled, reserved, refused; and random use of many spaces."""
+"""Assignment of ASIDs: assigned, recycled, reserved, refused; and random use of many spaces."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ Body = Callable[[AddressSpaces, FakeMmu, WatchedMemory], Coroutine[Any, Any, Non
 
 
 def run(body: Body, asids: int = 3, **options) -> None:
-    """Run `body(spaces, mmu, memory)`; then everything is closed and all memory must be back."""
+    """Run `body(spaces, mmu, memory)`, then close everything. All memory must be free again."""
 
     async def main():
         mmu, memory = machine_with_mmu(options.pop("latency", lambda: 0))
@@ -41,7 +41,7 @@ def run(body: Body, asids: int = 3, **options) -> None:
 
 
 def test_assigned_when_acquired():
-    """Lowest first; bound once, with page directory and last address."""
+    """The lowest ASID is assigned first, and bound once with page directory and last address."""
 
     async def body(spaces, mmu, memory):
         a, b = spaces.create("a"), spaces.create(size=HUGE)
@@ -59,7 +59,7 @@ def test_assigned_when_acquired():
 
 
 def test_least_recently_used():
-    """The idle space whose last use ended first loses its ASID; those in use never do."""
+    """The idle space whose last use ended first loses its ASID; spaces in use never do."""
 
     async def body(spaces, mmu, memory):
         a, b, c, d, e = (spaces.create(name) for name in "abcde")
@@ -82,7 +82,7 @@ def test_least_recently_used():
 
 
 def test_reuse():
-    """Example 4: nothing of the first holder is seen by the second (ASID-8)."""
+    """Example 4: the second holder of an ASID sees nothing of the first (ASID-8)."""
 
     async def body(spaces, mmu, memory):
         a, b = spaces.create("a"), spaces.create("b")
@@ -97,7 +97,7 @@ def test_reuse():
 
 
 def test_changed_while_unbound():
-    """What changes without an ASID is seen once it is bound again."""
+    """Changes of an unbound space are visible once it is bound again."""
 
     async def body(spaces, mmu, memory):
         a, b = spaces.create("a"), spaces.create("b")
@@ -135,7 +135,7 @@ def test_all_in_use():
 
 
 def test_reserved():
-    """An ASID of one's own is never taken away nor given to others."""
+    """A reserved ASID is never taken away or given to another space."""
 
     async def body(spaces, mmu, memory):
         kernel = spaces.create("kernel", asid=0)
@@ -166,7 +166,7 @@ def test_all_reserved():
 
 
 def test_close():
-    """The machine is told first; then tables and buffers are free."""
+    """The machine forgets the space before its tables and buffers are freed."""
 
     async def body(spaces, mmu, memory):
         a = spaces.create("a")
@@ -212,7 +212,7 @@ def test_misuse():
 
 
 def test_out_of_memory():
-    """No room for a page directory: no space, and its ASID is still to be had."""
+    """Without memory for a page directory no space is created, and the ASID stays available."""
 
     async def body(spaces, mmu, memory):
         keep = memory.allocate(memory.largest_free, align=1)
@@ -225,7 +225,7 @@ def test_out_of_memory():
 
 
 def test_whole_machine():
-    """Taking over unbinds everything; everything can be invalidated."""
+    """Taking over unbinds everything, and everything can be invalidated."""
 
     async def body(spaces, mmu, memory):
         mmu.bound[2] = 0, LIMIT
@@ -239,7 +239,7 @@ def test_whole_machine():
 
 @pytest.mark.parametrize("reserved", [[], [0]])
 def test_bind_fails(reserved: list[int]):
-    """A bind that is not acknowledged leaves nobody bound; the next one makes it good."""
+    """After a bind without acknowledgement no space is bound; the next bind recovers."""
 
     async def body(spaces, mmu, memory):
         a = spaces.create("a")
@@ -258,7 +258,7 @@ def test_bind_fails(reserved: list[int]):
 
 
 def test_changes_while_bound_anew():
-    """A space that loses its ASID, or is given one, is invalidated until that is acknowledged."""
+    """A space that is losing or getting an ASID is invalidated until the bind is acknowledged."""
 
     async def body(spaces, mmu, memory):
         a, b = spaces.create("a"), spaces.create("b")
@@ -281,7 +281,7 @@ def test_changes_while_bound_anew():
 
 
 def test_acquired_by_many_at_once():
-    """Nobody is given an ASID before its bind was acknowledged."""
+    """An ASID is returned only after its bind is acknowledged."""
 
     async def body(spaces, mmu, memory):
         a, b = spaces.create("a"), spaces.create("b")
@@ -300,8 +300,8 @@ def test_acquired_by_many_at_once():
 
 
 class Chaos:
-    """Random changes of many spaces with fewer ASIDs. Everything is checked against what was asked
-    for: each access, and each command that the machine is given."""
+    """Random changes of many spaces with fewer ASIDs. Each access and each command to the machine
+    is compared with the expected one."""
 
     def __init__(self, spaces: AddressSpaces, mmu: FakeMmu, memory: WatchedMemory, seed: int):
         self.spaces, self.mmu, self.memory = spaces, mmu, memory
@@ -309,7 +309,7 @@ class Chaos:
         self.live: dict[AddressSpace, list[Mapping]] = {}
         self.gone: dict[AddressSpace, list[int]] = {}
         self.buffers: list[Buffer] = []
-        # 2 MiB of a space that have had tables of smaller pages.
+        # 2 MiB regions of a space that have had tables of smaller pages.
         self.tabled: set[tuple[AddressSpace, int]] = set()
         self.done: dict[str, int] = {}
 
@@ -320,7 +320,7 @@ class Chaos:
         return self.numbers.choice(list(self.live))
 
     def buffer(self) -> Buffer:
-        """A new one, or one that is mapped already."""
+        """Returns a new buffer, or one that is mapped already."""
         if self.buffers and self.numbers.random() < 0.3:
             return self.numbers.choice(self.buffers)
         page = self.numbers.choice((SMALL, BIG, HUGE))
@@ -360,7 +360,7 @@ class Chaos:
         self.enter(mapping)
 
     def enter(self, mapping: Mapping) -> None:
-        """Note a mapping, and check that its tables' end was told."""
+        """Record a mapping, and check the invalidation of the tables it replaces."""
         space, pages = mapping.space, range(mapping.va, mapping.end, mapping.page_size)
         assert mapping.va % mapping.page_size == mapping.pa % mapping.page_size == 0
         regions = {(space, va // HUGE) for va in pages}
@@ -400,7 +400,7 @@ class Chaos:
             self.expect(space, space.asid, list(pages) if before != after else [])
 
     async def free(self) -> None:
-        """Give buffers back that are mapped nowhere; the memory checks that none is reached."""
+        """Free unmapped buffers. The memory checks that the machine no longer reaches them."""
         for buffer in [buffer for buffer in self.buffers if not buffer.mappings]:
             self.buffers.remove(buffer)
             buffer.free()
@@ -439,7 +439,7 @@ class Chaos:
             self.spaces.release(space)
 
     def access(self) -> None:
-        """Accesses of all spaces in use, to what is mapped, was mapped, and never was."""
+        """Access mapped, formerly mapped and never mapped addresses in all spaces in use."""
         for space in self.live:
             if not self.spaces.users(space):
                 continue
@@ -449,7 +449,7 @@ class Chaos:
                 self.check(space, va)
 
     def check(self, space: AddressSpace, va: int) -> None:
-        """One access finds what is mapped now."""
+        """Check that one access finds the current mapping."""
         assert space.asid is not None
         found = self.mmu.access(space.asid, va)
         mapping = next((each for each in self[space] if each.va <= va < each.end), None)
@@ -464,7 +464,7 @@ class Chaos:
         )
 
     async def step(self) -> None:
-        """One random call, and accesses."""
+        """Do one random call, then accesses."""
         names = "map map map map share share unmap unmap unmap protect protect free create close"
         name = self.numbers.choice([*names.split(), *["acquire", "release"] * 3])
         try:
@@ -476,7 +476,8 @@ class Chaos:
 
 
 def test_random():
-    """No access sees what was; the machine is told exactly what it must be; nothing leaks."""
+    """No access sees an old mapping, the commands are exactly the required ones, and nothing
+    leaks."""
     seed = choose_seed()
     print(f"SIGNALBOX_SEED={seed}")
 
@@ -498,10 +499,10 @@ def test_random():
 
 
 def test_random_at_once():
-    """Tasks that change, bind and access spaces at the same time, each in addresses of its own.
+    """Tasks change, bind and access spaces at the same time, each in addresses of its own.
 
-    What a task has unmapped it never reaches again, whatever the others do and however late the
-    machine answers; nor does anyone reach memory that was freed, as the memory checks.
+    A task never reaches what it has unmapped, whatever the others do and however late the machine
+    answers. Nor does any task reach freed memory, which the memory checks.
     """
     seed = choose_seed()
     print(f"SIGNALBOX_SEED={seed}")

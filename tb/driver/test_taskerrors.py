@@ -1,4 +1,4 @@
-"""Tasks that are refused or fail: what is raised, and how the channel goes on (HOST-10, ASID-5)."""
+"""Refused and failed tasks: the error raised, and the channel's recovery (HOST-10, ASID-5)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -57,7 +57,7 @@ def run(body: Body, *, compute: ComputeSettings | None = None, **config: int) ->
 
 
 async def error_of(waiting: Stream | Task) -> TaskError:
-    """What a wait ends with."""
+    """Returns the error raised by `waiting.synchronize`."""
     with pytest.raises(ChannelError) as raised:
         await waiting.synchronize()
     assert isinstance(raised.value, TaskError)
@@ -65,7 +65,7 @@ async def error_of(waiting: Stream | Task) -> TaskError:
 
 
 async def goes_on(device: Device, stream: Stream) -> None:
-    """The stream's next task is complete."""
+    """Check that the stream's next task completes."""
     flag = await device.allocate(4, space=stream.space)
     flag.fill(0)
     await (await stream.launch(STORE, 1, 1, {"TO": flag})).synchronize()
@@ -73,7 +73,7 @@ async def goes_on(device: Device, stream: Stream) -> None:
 
 
 def test_kernel_fault():
-    """The error names task, warp, instruction, line and access; other spaces never notice."""
+    """The error names task, warp, instruction, line and access; other spaces are not affected."""
 
     async def body(device, machine):
         space = device.create_space("other")
@@ -125,7 +125,7 @@ def test_read_only():
 
 
 def test_without_address():
-    """Causes of the core alone have neither an address nor a translation fault."""
+    """Causes within the core have neither an address nor a translation fault."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -146,7 +146,7 @@ def test_without_address():
 
 
 def test_somebody_elses_fault():
-    """An access past all address bits has no fault record: no other one is taken for it."""
+    """An access above the address range has no fault record and does not claim another one."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -163,7 +163,7 @@ def test_somebody_elses_fault():
 
 
 def test_several_fail():
-    """Two tasks that run at once fail: one error after the other, each with its own task."""
+    """Two tasks that fail at once raise one error each, one after the other."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -180,7 +180,7 @@ def test_several_fail():
         await stream.channel.resume()
         error = await error_of(second)
         assert (error.record, error.kernel, error.more) == (second.record, "wrong", False)
-        # The machine kept but the first warp's fault.
+        # The machine kept only the first warp's fault.
         assert error.warp is None
         await stream.channel.resume()
         await good.synchronize()
@@ -201,7 +201,8 @@ def test_several_fail():
     ],
 )
 def test_refused_records(low, value, cause, check, words):
-    """A record that is damaged behind the driver's back; repaired, the launch is tried again."""
+    """A record that was damaged after its submission is refused; once repaired, it is launched
+    again."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -225,7 +226,7 @@ def test_refused_records(low, value, cause, check, words):
 
 
 def test_given_up():
-    """A refused launch that is skipped: the task is over, and the channel goes on."""
+    """Skipping a refused launch ends the task, and the channel continues."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -285,7 +286,8 @@ def test_release_refused():
 
 
 def test_broken_context():
-    """Waiting tasks of a broken context raise it; mended, they go on. Others are not held up."""
+    """Waiting tasks of a broken context raise an error and continue after its repair; others are
+    not delayed."""
 
     async def body(device, machine):
         own = await device.compute.contexts.create("own")
@@ -305,7 +307,7 @@ def test_broken_context():
         await device.compute.contexts.mend(own)
         await task.synchronize()
         assert flag.read(np.uint32)[0] == 1
-        # Whoever opens it next must not find it broken.
+        # The context must not be broken for its next owner.
         machine.compute.words["CONTEXT_BROKEN"] = 1
         await device.compute.serve()
         assert own.broken is not None
@@ -317,7 +319,7 @@ def test_broken_context():
 
 
 def test_lost_task():
-    """A task that the machine loses is told once; the task itself is over without its release."""
+    """A lost task is reported once, and ends without its release."""
 
     async def body(device, machine):
         stream = await device.stream()
@@ -334,7 +336,7 @@ def test_lost_task():
 
 
 def test_lists_not_mapped():
-    """TASK_LISTS: its translation fault is one of the system's address space."""
+    """TASK_LISTS: its translation fault is in the system's address space."""
 
     async def body(device, machine):
         stream = await device.stream()

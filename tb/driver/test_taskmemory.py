@@ -9,8 +9,8 @@ from signalbox.tb.driver.fake import FakeMachine
 
 
 def test_pool():
-    """Pieces on multiples of 256 that do not overlap, large ones too; what is given back serves
-    again; the machine can write them, at 40 bits of address."""
+    """Pieces of all sizes are aligned to 256 bytes, do not overlap, are reused after they are
+    freed, and can be written by the machine at 40-bit addresses."""
     machine = FakeMachine()
 
     async def main():

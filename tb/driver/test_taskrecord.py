@@ -1,4 +1,4 @@
-"""Task records as bytes: bit positions and what is refused, against the model."""
+"""Task records as bytes: bit positions and refused values, compared with the model."""
 
 from dataclasses import replace
 

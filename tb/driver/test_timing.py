@@ -1,4 +1,4 @@
-"""Tasks of timing cores as the driver describes them, against the model."""
+"""The driver's records of tasks for timing cores, compared with the model."""
 
 from random import Random
 
@@ -17,7 +17,7 @@ VALUES = {
     "block_bytes": 32,
     "warp_bytes": 32,
 }
-"""Fields of the record, with the bits that may be used together."""
+"""Fields of the record, with bits that may be used together."""
 
 
 def test_record_and_rules() -> None:
@@ -49,7 +49,7 @@ def test_values_that_do_not_fit(values: dict[str, int], message: str) -> None:
 
 @pytest.mark.parametrize("spread", [0xF, 0xFF, 0xFFF])
 def test_even_spread(spread: int) -> None:
-    """Neighbouring blocks and warps compute differently long, in the mean half of the spread."""
+    """Neighbouring blocks and warps compute for different times, half of the spread on average."""
     task = TimingTask(cycles=0, spread=spread)
     parts = [task.computes(number, warp) for number in range(256) for warp in range(16)]
     assert abs(sum(parts) / len(parts) / spread - 0.5) < 0.05

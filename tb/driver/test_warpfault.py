@@ -9,7 +9,7 @@ from signalbox.tb.driver.fake import FakeMachine
 
 
 def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:
-    """The machine has a fault to tell of."""
+    """Set the machine's fault registers."""
     words = machine.compute.words
     words["TASK_STATUS"] |= 1
     words["WARP_FAULT"] = cause | 131 << 8 | asid << 16
@@ -19,7 +19,8 @@ def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:
 
 
 def test_claim():
-    """Each task takes those of its address space and program; the machine tells of the next."""
+    """Each task claims faults of its address space and program; the machine then reports the
+    next."""
     machine = FakeMachine()
 
     async def main():

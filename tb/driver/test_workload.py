@@ -1,4 +1,4 @@
-"""Workload files: what they say, what is refused, and that runs are verified."""
+"""Workload files: contents, refused files, and verification of runs."""
 
 import asyncio
 from dataclasses import replace
@@ -147,7 +147,8 @@ count = 2
 
 
 def test_spaces(monkeypatch: pytest.MonkeyPatch):
-    """Streams of two spaces use the same addresses at once; what one brings another can copy on."""
+    """Streams of two spaces use the same addresses at once, and one can copy from the other's
+    buffer."""
     copied: dict[str, set[tuple[int, int]]] = {}
     submit = Stream.memcpy_async
 
@@ -179,7 +180,8 @@ def test_common_addresses():
 
 
 def test_fault_repair_resume():
-    """A copy and those behind it wait for the repair, nobody else does; both faults are told."""
+    """A copy and later work of its stream wait for the repair, others do not; both faults are
+    reported."""
     workload = load(EXAMPLES["fault-repair"])
     result = play(workload)
     told = [(fault.name, fault.index, fault.stream) for fault in result.faults]
@@ -206,7 +208,7 @@ def test_fault_repair_resume():
 @pytest.mark.parametrize("kind", ["priority", "none"])
 @pytest.mark.parametrize("missing", ["source", "destination"])
 def test_series_of_faults(kind: str, missing: str):
-    """Each copy of a series faults, in several channels; what they bring is copied on elsewhere."""
+    """Each copy of a series faults, in several channels, and another stream copies its results."""
     text = """
 [[space]]
 name = "x"
@@ -238,7 +240,7 @@ repair_after = 100
 
 
 def test_other_errors_end_the_run(monkeypatch: pytest.MonkeyPatch):
-    """What no workload has asked for is not repaired."""
+    """Errors that the workload did not ask for are not repaired."""
 
     async def lose(self: Repairs, copy: tuple[str, int], stream: Stream, va: int, after: int):
         mapping = stream.space.find(va)

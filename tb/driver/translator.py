@@ -1,4 +1,4 @@
-"""Translation in plain Python that remembers all that it may, for tests of the driver."""
+"""Translation in plain Python that remembers as much as it may, for tests of the driver."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class Remembered:
 class Translator:
     """The ASID table, and a TLB over tables in `memory`.
 
-    It has no limit: every page that was ever translated is remembered until it is invalidated, and
-    the oldest that matches is used. So is every entry of tables on the way, for each 2 MiB, as a
-    walk in flight would. What is not there is not remembered.
+    The TLB has no limit: every page translated is remembered until it is invalidated, and the
+    oldest match is used. So is every table entry read on the way, for each 2 MiB region, as in a
+    walk in flight. Invalid entries are not remembered.
 
     Members
     -------
@@ -61,7 +61,8 @@ class Translator:
         self._forget(lambda each, page: each == asid and va in page)
 
     def _forget(self, covered: Callable[[int, range], bool]) -> None:
-        """Pages of which `covered(asid, addresses)`, and what walks there have read."""
+        """Forget pages for which `covered(asid, addresses)` is true, and entries read by walks
+        there."""
         self._pages = [
             each
             for each in self._pages
@@ -74,7 +75,7 @@ class Translator:
     # Requests
 
     def access(self, asid: int, va: int) -> Translation | Sparse | Fault:
-        """What a request is translated to; remembered when it is a page."""
+        """Translate a request. A page found is remembered."""
         if asid not in self.bound:
             return Fault(UNBOUND, 0)
         base, limit = self.bound[asid]
@@ -99,7 +100,7 @@ class Translator:
         )
 
     def remembers(self, address: int, size: int) -> bool:
-        """Whether an access may still go to a range of physical memory, or a walk read it."""
+        """Whether an access or a walk may still reach a range of physical memory."""
         end = address + size
         in_page = any(
             each.page.pa < end and address < each.page.pa + each.page.page_bytes
@@ -110,7 +111,7 @@ class Translator:
         )
 
     def _load(self, asid: int, va: int) -> Callable[[int], int]:
-        """Reads of one walk."""
+        """Returns the load function of one walk."""
         known = self._entries.setdefault((asid, va >> REGION_SHIFT), {})
 
         def load(address: int) -> int:
