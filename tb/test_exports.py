@@ -95,7 +95,7 @@ def test_part_from_elsewhere(
 
 
 def test_key() -> None:
-    """The key depends on what a design is, not on when or where it was created."""
+    """The key depends on the parameters of a design, not on when or where it was created."""
     arbiters = [RoundRobin(5), RoundRobin(6), RoundRobin(5)]
     again, _, first = (exports._key(one, "dut", noisy=True) for one in reversed(arbiters))
     other = exports._key(RoundRobin(5, first=2), "dut", noisy=True)

@@ -43,7 +43,7 @@ def test_only_what_is_not_valid():
     simulator.add_clock(1e-6)
     simulator.add_testbench(drive)
     simulator.run()
-    assert len(set(seen)) == 50, "another noise in every cycle"
+    assert len(set(seen)) == 50, "the noise differs in every cycle"
     for bit in range(100):
         ones = sum(value >> bit & 1 for value in seen)
         assert 10 < ones < 40, f"bit {bit} was set in {ones} of 50 cycles"

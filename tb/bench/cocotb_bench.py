@@ -101,7 +101,7 @@ async def switch_when_slice_is_over(dut):
     await prefetched(bench, first, second, nops(*range(600)))
     (following,) = await bench.events(Method, channel=1)
     before = [e.cycle for e in await bench.events(Method, channel=0) if e.cycle < following.cycle]
-    assert len(before) < 1200, "no slice was over"
+    assert len(before) < 1200, "no slice ended"
     report(switch_slice=following.cycle - before[-1])
 
 

@@ -96,7 +96,7 @@ async def access_rules(dut):
         behind = 0x4000 <= place < 0xC000
         passed = (register is not None) + accepted if behind else 0
         now = len(bench.channel.requests), len(bench.semaphore.requests)
-        assert sum(now) - sum(seen) == passed, f"{place:#06x} reached a unit behind"
+        assert sum(now) - sum(seen) == passed, f"{place:#06x} reached another unit"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -154,7 +154,7 @@ async def doorbells(dut):
         await bench.write(0x090, token)
         if runlist == 0 and channel < CONFIG.channels:
             expected.append(channel)
-        assert bench.rung == expected, "answered before it was taken, or not at all"
+        assert bench.rung == expected, "answered before the doorbell was taken, or not at all"
     for lanes in range(15):
         assert await bench.raw_write(0x090, 0, lanes) == SLVERR
     assert await bench.read(0x090) == 0
@@ -254,7 +254,7 @@ async def event_beats_clear(dut):
         assert await bench.read(place) == 0
     first = outcome.index(1)
     assert outcome == [0] * first + [1] * (len(outcome) - first), outcome
-    assert 0 < first < 9, "the race was not met"
+    assert 0 < first < 9, "the race did not occur"
     await bench.write(address("INTR_ENABLE"), GLOBAL["INTR"].pack(NOTIFY=1))
     dut.notify.value = bit
     await bench.cycles(4)
@@ -447,7 +447,7 @@ async def fault_registers(dut):
         assert int(dut.faults__enable.value) == enable
         assert await bench.read(size) == (both if enable | busy else records)
         assert await bench.raw_write(size, records, 0b0111) == OKAY
-        assert int(dut.faults__enable.value) == enable, "what is shown is not what is kept"
+        assert int(dut.faults__enable.value) == enable, "the value shown is not the value stored"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

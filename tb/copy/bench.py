@@ -92,7 +92,7 @@ class Bench:
         assert not self.queued and not self.accepted, f"not finished in {limit} cycles"
         for _ in range(4):
             await self.step()
-        assert not self.read.pending, "read data that nobody took"
+        assert not self.read.pending, "read data was not taken"
         assert not self.write.pending, "writes outstanding after the last copy"
         assert int(self.dut.port__idle.value)
 

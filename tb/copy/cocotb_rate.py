@@ -36,7 +36,7 @@ async def _measure(
         f" useful {useful:.2%}, {bench.cycle} cycles in all,"
         f" at most {most} beats on their way"
     )
-    assert most <= latency + NEEDED, "others wait behind reads that are far too early"
+    assert most <= latency + NEEDED, "far too early reads delay others"
     assert min(shares.values()) >= BUDGET
     bench.check_memory()
 

@@ -66,7 +66,7 @@ class _Memory:
 
     def read(self, va: int, size: int) -> bytes:
         at = self._engine.at(self._asid, va, READ, self._client)
-        assert at is not None, "status was asked before"
+        assert at is not None, "status() must be checked first"
         return bytes(self._engine.memory[at : at + size])
 
     def write(self, va: int, content: bytes) -> None:
@@ -139,7 +139,7 @@ class FakeCompute:
         if name in {"TASK_STATUS", "CONTEXT_BROKEN"}:
             self.words[name] &= ~value
             return
-        assert not (name.startswith("TASK_LISTS") and self.running), "lists are moved in use"
+        assert not (name.startswith("TASK_LISTS") and self.running), "lists are moved while in use"
         self.words[name] = value
 
     # Launches

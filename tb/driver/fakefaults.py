@@ -37,12 +37,12 @@ class FakeFaults:
 
     def write(self, name: str, value: int) -> None:
         """Write a register."""
-        assert name == "FAULT_SIZE" or not self.landing, "a record is under way"
+        assert name == "FAULT_SIZE" or not self.landing, "a record is in flight"
         if name == "FAULT_STATUS":
             self.words[name] &= ~value
             return
         enabled = self.words["FAULT_SIZE"] >> 31
-        assert not (enabled and name.startswith("FAULT_BUFFER")), "the buffer is changed in use"
+        assert not (enabled and name.startswith("FAULT_BUFFER")), "the buffer is in use"
         self.words[name] = value & GLOBAL[name].mask
         if not self.words["FAULT_SIZE"] >> 31:
             self.words["FAULT_PUT"] = 0

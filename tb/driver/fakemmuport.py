@@ -36,7 +36,7 @@ class FakeMmuPort:
     def write(self, name: str, value: int) -> None:
         """Write a register."""
         if name != "MMU_COMMAND":
-            assert not self.busy, "an argument changes while a command is under way"
+            assert not self.busy, "an argument changes during a command"
             self.words[name] = value & GLOBAL[name].mask
             return
         fields = GLOBAL[name].unpack(value)

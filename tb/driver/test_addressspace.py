@@ -118,7 +118,7 @@ def test_shared_page():
         await bench.space.unmap(second)
         assert bench.access(2 * BIG, other) == buffer.at(0)
         fourth = await bench.space.share(third)
-        assert fourth.read_only, "permissions are passed on"
+        assert fourth.read_only, "permissions are inherited"
         await other.unmap(third)
         await bench.space.unmap(fourth)
         buffer.free()
@@ -216,7 +216,7 @@ def test_replaced_tables():
         mmu.taken()
         room = bench.memory.free_bytes
         await space.map(HUGE, 2 * HUGE, va=0)
-        assert mmu.taken() == [("page", 0, 0)], "the second had no tables"
+        assert mmu.taken() == [("page", 0, 0)], "the second region had no tables"
         assert bench.memory.free_bytes > room
         assert bench.access(HUGE - BIG) == 2 * HUGE - BIG
 
@@ -463,7 +463,7 @@ def test_broken_off(how: str, next_: str):
             await space.protect(other, read_only=True)
         elif next_ == "map":
             await space.map(0, SMALL)
-            assert bench.mmu.taken() == [], "a map alone needs nothing"
+            assert bench.mmu.taken() == [], "a map alone needs no command"
             await space.settle()
         else:
             bench.spaces.release(space)

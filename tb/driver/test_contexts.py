@@ -39,7 +39,7 @@ def test_instance_block():
         ),
     )
     block.add(0, 0x5000)
-    assert written == [672, 664], "what is valid stands there"
+    assert written == [672, 664], "an entry is written before its valid bit"
     block.add(63, 0x12_3456_7000)
     assert word(664) == 1 << 63 | 1
     # Version 2, big pages of 64 KiB.

@@ -102,4 +102,4 @@ def test_pages(size: int):
     launch = one(submitted(Pushbuffer().copy(0x1F_F800, 0x9_0000, size)), 99, va=0x1F_F000)
     assert launch.touches(0x20_0000) == (size > 0x800)
     assert launch.touches(0x20_1000) == (size > 0x1800)
-    assert not launch.touches(0), "it has no semaphore"
+    assert not launch.touches(0), "the copy has no semaphore"

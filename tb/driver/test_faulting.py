@@ -359,7 +359,7 @@ def test_overflow():
         with pytest.raises(FaultBufferOverflow, match="of 128 records was full"):
             await stream.synchronize()
         await stream.synchronize()
-        assert len(device.faults.unclaimed) == 64, "the newest are kept"
+        assert len(device.faults.unclaimed) == 64, "the newest records are kept"
         assert not machine.faults.pending
         await stream.memcpy_async(AT, AT, 64)
         assert (await caught(stream)).fault is not None

@@ -150,7 +150,7 @@ def test_unbound():
     """Without a bound space none is named, whatever space has the ASID now."""
 
     def somebody(asid: int, base: int):
-        raise AssertionError("nobody is to be asked")
+        raise AssertionError("the space must not be looked up")
 
     found = decode(record(instance_aperture=1, asid=5, fault_type=4, address=2), somebody)
     assert found is not None and (found.space, found.asid, found.base) == (None, 5, None)

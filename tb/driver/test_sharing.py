@@ -257,7 +257,7 @@ def test_close_space():
         await stream.memcpy_async(src, src, 64)
         await device.close_space(space)
         assert space.closed and not src.mappings and not device.channels
-        assert list(machine.translator.bound) == [63], "that of the task lists"
+        assert list(machine.translator.bound) == [63], "only the ASID of the task lists"
         with pytest.raises(SpaceError, match="was closed"):
             await device.stream(space=space)
         with pytest.raises(SpaceError, match=r"'device' .* is the device's own"):

@@ -56,7 +56,7 @@ CHANNEL_BYTES = 0x1_0000
 USERD_AT = 0x2000
 ARENA_AT = 0x4000
 """Memory of raw channels, one part each, with ring, USERD and segments. In ASID 0 virtual addresses
-are physical addresses (`tb.sim.spaces`). The page tables are behind."""
+are physical addresses (`tb.sim.spaces`). The page tables follow this memory."""
 
 DATA_AT = 0xA0_0000
 """First byte of memory for data."""
@@ -170,7 +170,7 @@ class Bench:
         return [(self.allocate(size), self.pattern(size)[0]) for _ in range(count)]
 
     def endless(self) -> tuple[int, int, int, int, int, int]:
-        """Arguments of `Pushbuffer.copy_2d` for a copy that does not end by itself."""
+        """Arguments of `Pushbuffer.copy_2d` for a copy that is endless in practice: 2³²-1 lines."""
         ((dst, src),) = self.copies(1, 4096)
         return dst, 0, src, 0, 4096, (1 << 32) - 1
 

@@ -131,7 +131,7 @@ async def two_epochs(dut):
     for _ in range(4 * MOST_COPIES * CONFIG.copy_engines):
         engines = [e for e, copies in enumerate(bench.running) if copies]
         await bench.step(finish=engines[0] if engines else None)
-    assert not bench.asked, "waits that never end"
+    assert not bench.asked, "some waits never end"
     bench.check()
 
 

@@ -86,9 +86,9 @@ async def rest_of_a_bad_segment_is_dropped(dut):
                 assert len(bench.dwords[0]) == first + good
                 bench.slow.clear()
                 await bench.until_rest(0)
-                assert bench.causes[0] == [cause], f"{length} dwords behind {good}"
+                assert bench.causes[0] == [cause], f"{length} dwords after {good}"
                 expected = list(range(first, first + good + 3))
-                assert bench.dwords[0][first:] == expected, f"{length} dwords behind {good}"
+                assert bench.dwords[0][first:] == expected, f"{length} dwords after {good}"
                 assert bench.reads < reads + 12 + CONFIG.prefetch_beats
                 bench.causes[0].clear()
 

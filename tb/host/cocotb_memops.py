@@ -145,7 +145,7 @@ class Bench:
                 await self.step(drop={"channel": channel})
                 assert not (await self.step())[0] >> channel & 1
                 return bool(refused >> channel & 1)
-        raise AssertionError(f"channel {channel} waits for ever")
+        raise AssertionError(f"channel {channel} waits forever")
 
 
 @cocotb.test(**LIMIT)

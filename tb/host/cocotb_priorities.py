@@ -191,7 +191,7 @@ async def starts(
         fresh = await bench.again(counting=max(levels) - 1)
         channels = [await fresh.copy_channel(one, slice_cycles=slice_cycles) for one in roles]
         found.append(await effects(fresh, channels, levels, count, size))
-    assert all(other == found[0] for other in found), "a channel is unlike the others"
+    assert all(other == found[0] for other in found), "the channels differ"
     engines = await bench.control.read("COPY_ENGINES")
     return [role for _, kind, role, _ in found[0] if kind is Start][engines:]
 

@@ -133,7 +133,7 @@ async def tasks_feed_queues(dut: Any) -> None:
     for task in before:
         (over,) = await bench.events(TaskOver, page=task.record_at >> 8, refusal=Refusal.NONE)
         cocotb.log.info("opened %d cycles after the end", opened.cycle - over.cycle)
-        assert over.cycle < opened.cycle, "before the last one it waited for"
+        assert over.cycle < opened.cycle, "opened before the last task it waited for ended"
     await computer.finish(channel)
 
 

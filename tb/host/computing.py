@@ -184,7 +184,7 @@ class Computer:
             await self.bench.until_idle(channel, limit=limit)
             while (status := await channel.status())["TASKS"] or status["HALTED"]:
                 assert not status["HALTED"], await channel.halt()
-                assert self.bench.now() < end, f"tasks are under way: {status}"
+                assert self.bench.now() < end, f"tasks are still running: {status}"
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Check that the results of all tasks are in memory."""

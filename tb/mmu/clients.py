@@ -139,7 +139,7 @@ class ReadClient(_Client):
             self._take(self._beat[2].value)
 
     def _take(self, word: LogicArray) -> None:
-        assert self.waiting, f"{self.prefix}: a beat that nobody asked for"
+        assert self.waiting, f"{self.prefix}: an unexpected beat"
         last = int(word[self.width])
         status = int(word[self.width + 2 : self.width + 1])
         data = 0 if status == FAULT else int(word[self.width - 1 : 0])  # else may be undefined

@@ -74,17 +74,17 @@ class Bench:
         sweeps = int(self.dut.swept.value) if int(self.dut.sweeps.value) else None
         closed = [asid for asid, (_, is_closed) in enumerate(self.rows) if is_closed]
         if self.sweeps is not None:
-            assert sweeps == self.sweeps, "leaves a space before it is clean"
+            assert sweeps == self.sweeps, "the sweep leaves a space before it is clean"
         elif sweeps is not None:
-            assert sweeps in closed, "sweeps a space that is open"
+            assert sweeps in closed, "an open space is swept"
             for asid in closed:
                 if asid != sweeps:
-                    assert sweeps not in self.since[asid], "swept twice while another one waits"
+                    assert sweeps not in self.since[asid], "swept again while another waits"
                     self.since[asid].append(sweeps)
         if sweeps is None and self.cleaned is None:
             for asid in closed:
                 self.idle[asid] += 1
-                assert self.idle[asid] <= ASIDS + len(self.since[asid]) + 1, "nobody is swept"
+                assert self.idle[asid] <= ASIDS + len(self.since[asid]) + 1, "no space is swept"
         self.sweeps = sweeps
 
     def _follow(self, advance: int | None, clean: bool) -> None:

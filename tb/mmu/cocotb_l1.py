@@ -212,7 +212,7 @@ class Bench:
         if dut.miss__valid.value == 1 and dut.miss__ready.value == 1:
             miss = self._unpack("miss")
             page = (miss.asid, miss.vpn)
-            assert page not in [one[2:] for one in self.misses], "asked for twice"
+            assert page not in [one[2:] for one in self.misses], "a page is requested twice"
             assert miss.miss not in [one[1] for one in self.misses]
             when = self.now + self.numbers.randint(*self.latency)
             self.misses.append((when, miss.miss, *page))
@@ -243,7 +243,7 @@ class Bench:
         if hit.valid or missed.valid:
             look = self.fresh.popleft()
             assert not look.physical and look.asid == (hit if hit.valid else missed).asid
-            assert (look is answered) == bool(hit.valid), "it is answered at once, or it waits"
+            assert (look is answered) == bool(hit.valid), "neither answered at once nor waiting"
             if missed.valid:
                 self.waited.add(id(look))
         elif answered is not None and answered.physical:
@@ -431,7 +431,7 @@ async def takes_the_place_of_its_parts(dut):
     bench.todo += [Look(1, page.va) for page in (whole, *others)]
     for look in await bench.rest():
         bench.check(look)
-    assert len(bench.asked) == ENTRIES + 1, "others have lost their places"
+    assert len(bench.asked) == ENTRIES + 1, "other pages were evicted"
 
 
 @cocotb.test(**LIMIT)

@@ -441,7 +441,7 @@ async def a_burst_locks_nobody_out(dut):
         while look.answered < 0:
             await bench.step()
         worst = max(worst, look.answered - look.offered)
-    assert all(bench.todo[:last]), "the others had come to their end"
+    assert all(bench.todo[:last]), "another client ran out of requests"
     for todo in bench.todo:
         todo.clear()
     await bench.rest()

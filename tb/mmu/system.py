@@ -189,7 +189,7 @@ class Requester:
                 self.port("command__valid").value = 0
             done = int(self.port("done").value)
             if done & 1:
-                assert taken, f"{self.prefix}: acknowledged before it was taken"
+                assert taken, f"{self.prefix}: acknowledged before it was accepted"
                 return not done >> 1
         raise AssertionError(f"{self.prefix}: no acknowledgement in {limit_cycles} cycles")
 
@@ -404,7 +404,7 @@ class Bench:
             assert self._write_accesses[client] == len(self.bus.writes_of.get(client + 1, [])), (
                 client
             )
-        assert not any(self.faults.events.values()), "reports of nothing"
+        assert not any(self.faults.events.values()), "unexpected fault reports"
         return checked
 
     # Checks

@@ -48,11 +48,11 @@ class QueuesProof(Proof):
     The number of entries appended at once fits into a count.
 
     Assumptions on the task unit: its inputs do not change during a request, and no queue leaves
-    then. Assumptions on the queue in that place: TAKE is requested if the queue was last told to go
-    to a list, DRAIN if it is in a row, UNDO directly after the APPEND that sent it to its list,
-    RECALL if it is open. A stopped row continues at one of the blocks that it got, or after them. A
-    record that enters has been checked, so its entries have room. Requests for other places,
-    `runs`, and the leaving of queues are unconstrained.
+    then. Assumptions on the queue in that place: TAKE is requested if the last answer sent the
+    queue to a list, DRAIN if it is in a row, UNDO directly after the APPEND that sent it to its
+    list, RECALL if it is open. A stopped row continues at one of the blocks that it got, or after
+    them. A record that enters has been checked, so its entries have room. Requests for other
+    places, `runs`, and the leaving of queues are unconstrained.
 
     Attributes
     ----------

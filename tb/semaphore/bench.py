@@ -217,7 +217,7 @@ class Bench:
             payload = int(self.dut[f"client__{number}__response__payload"].value)
             got = (bool(payload & 1), SemaphoreError(payload >> 1).name)
             operation = client.waiting
-            assert operation is not None, f"client {number}: a response nobody waits for"
+            assert operation is not None, f"client {number}: an unexpected response"
             if due is not None and due[0] == number:
                 del self._responses[self.cycle]
                 expected = due[1:]
@@ -250,7 +250,7 @@ class Bench:
             assert now in {self.time(cycle) for cycle in range(self.cycle + 1)}, "not the time"
             self.model.write_stamp(operation.va, now, operation.asid)
         if failure is not None:
-            assert not writes, "written in spite of an error"
+            assert not writes, "written despite an error"
             return False, failure
         expected = self.model.execute(**asdict(operation), now=now)
         if operation.operation in ACQUIRES:

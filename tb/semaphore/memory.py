@@ -134,7 +134,7 @@ class Memory:
     def _store(self, request: dict[str, int], beat: dict[str, int]) -> None:
         content = beat["data"].to_bytes(self.config.beat_bytes, "little")
         lanes = [i for i in range(self.config.beat_bytes) if beat["strobe"] >> i & 1]
-        assert lanes == list(range(lanes[0], lanes[0] + len(lanes))), "strobes with a gap"
+        assert lanes == list(range(lanes[0], lanes[0] + len(lanes))), "the strobes have a gap"
         for i in lanes:
             self.content[request["asid"], request["va"] + i] = content[i]
         self.writes.append((request["va"] + lanes[0], bytes(content[i] for i in lanes)))

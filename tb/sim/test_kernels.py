@@ -81,7 +81,7 @@ def test_applications(simulator: str, tmp_path: Path):
     urgent, long = kernels["urgent"], kernels["long"]
     assert long.first_block < urgent.launched < urgent.over < long.over
     waiting = [b for b in long.blocks if urgent.opened[0] + 2 < b.placed < urgent.blocks[-1].placed]
-    assert not waiting, "no block of less urgency is placed before the urgent ones"
+    assert not waiting, "less urgent blocks were placed in between"
     assert sum(len(sm.blocks) for sm in found.sms) == sum(counts.values())
     assert all(sm.look_ups > sm.hits > 0 and sm.peak == COMPUTE.sm_blocks for sm in found.sms)
 

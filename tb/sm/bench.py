@@ -204,7 +204,7 @@ class Bench:
         """Step until the condition holds."""
         end = self.now + limit
         while not condition():
-            assert self.now < end, "it did not come to that"
+            assert self.now < end, "the condition did not come true"
             await self.step()
 
     async def rest(self, limit: int = 30_000) -> None:

@@ -113,7 +113,7 @@ class Bench:
             lower = block is not None and there.priority < block.priority
             assert behind >> other & 1 == lower, f"{block} and {there}"
             assert levels[other] == there.priority + 1
-        assert block or not behind, "behind none"
+        assert block or not behind, "slots behind no block"
 
 
 def _mask(slots: list[int]) -> int:

@@ -162,7 +162,7 @@ async def barrier_blocks_start_whole(dut):
         assert block.started == 0 and bench.model.left["warps"] == count + 1
     (urgent,) = bench.send(high)
     await bench.run(8)
-    assert urgent.started, "nothing is kept from a higher block"
+    assert urgent.started, "a higher block was held back"
     bench.hold.clear()
     bench.hold.add(whole.row)
     await bench.until(lambda: block.started == 8)
@@ -296,7 +296,7 @@ async def held_up(dut):
         await bench.run(200)
         count = len(bench.seen.starts), len(bench.seen.ends)
         await bench.run(200)
-        assert count == (len(bench.seen.starts), len(bench.seen.ends)), "nobody is held up"
+        assert count == (len(bench.seen.starts), len(bench.seen.ends)), "nothing is held up"
         dut._log.info("without %s: %d rows wait", name, len(bench.rows))
         assert name != "ended" or len(bench.rows) > 4
         setattr(bench.pace, name, 1)

@@ -84,7 +84,7 @@ class Bench:
             self.order.append(number)
             assert self._answer is None, "active before the last bind was acknowledged"
             for asid, base in self.spaces[number].items():
-                assert self.bound[asid] == base, "active with a space that is not bound"
+                assert self.bound[asid] == base, "active while a space is not bound"
         self.active = active
 
     def wait_for(self, contexts: set[int]) -> None:
@@ -129,7 +129,7 @@ async def takes_turns(dut: Any) -> None:
         assert 300 <= ran <= 304, ran
         for _ in range(20):
             await bench.step()
-        assert bench.active, "left before it was empty"
+        assert bench.active, "left before its tasks were over"
         dut.empty.value = 1
         await bench.until(lambda: not bench.active, "left")
         dut.empty.value = 0

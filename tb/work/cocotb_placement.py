@@ -109,7 +109,7 @@ async def only_to_lower_work(dut):
     urgent = Kernel(3, 5, 3, 1, 1)
     await bench.opened(urgent)
     await bench.steps(SETTLED)
-    assert placed(bench, urgent) == [(target[0], LOWER)], "and one of its own is not lower"
+    assert placed(bench, urgent) == [(target[0], LOWER)], "a block of its own is not lower"
     bench.end_all(target[0])
     await bench.steps(SETTLED)
     assert len(placed(bench, urgent)) == 3
@@ -257,14 +257,14 @@ async def affinity_returns(dut):
     again = Kernel(SMS, 5, 2, half, 1, asid=1, policy=AFFINITY, runs=LONG)
     await bench.opened(again)
     await bench.steps(SETTLED)
-    assert placed(bench, again) == [(1, WHOLE), (0, WHOLE)], "one more has room there"
+    assert placed(bench, again) == [(1, WHOLE), (0, WHOLE)], "SM 1 has room for one more"
     # Space 1 is now on SM 0 and SM 1; the less loaded of them gets the next block.
     bench.end_all(1)
     await bench.steps(5)
     third = Kernel(SMS + 1, 5, 1, 1, 1, asid=1, policy=AFFINITY, runs=LONG)
     await bench.opened(third)
     await bench.steps(SETTLED)
-    assert placed(bench, third) == [(1, WHOLE)], "it last ran the space"
+    assert placed(bench, third) == [(1, WHOLE)], "SM 1 ran the space last"
 
 
 @cocotb.test(**LIMIT)

@@ -103,7 +103,7 @@ async def refused(dut: Any) -> None:
     assert verdicts == [0] * (most - 1) + [NO_QUEUE]
     for one in (queue, *full[:-1]):
         assert await bench.append(one, CLOSE) == 0
-    assert await bench.append(queue, 1) in (TOO_MUCH, NO_QUEUE), "it is closed, or over"
+    assert await bench.append(queue, 1) in (TOO_MUCH, NO_QUEUE), "the queue is closed or over"
     await bench.finish()
     assert len(queue.done) == 1
     assert await bench.did(bench.ask(full[-1])) == 0
@@ -134,7 +134,7 @@ async def places_of_contexts(dut: Any) -> None:
     assert len(opened) == CONFIG.queues
     assert await bench.append(opened[0], CLOSE) == 0
     await bench.until(lambda: opened[0].outcome == "ended", "its place is free")
-    assert await opens(1), "all others have one"
+    assert await opens(1), "all other contexts have a queue"
     for queue in opened[1:]:
         assert await bench.append(queue, CLOSE) == 0
     await bench.finish()
@@ -194,7 +194,7 @@ async def channel_switched_off(dut: Any) -> None:
         assert await bench.did(bench.ask(one)) == 0
     bench.switch_off(5)
     late = Queue(8, priority=5, asid=8, channel=5, size=64, per_block=4, first=6)
-    assert await bench.did(bench.ask(late)) == 0, "it had been on its way"
+    assert await bench.did(bench.ask(late)) == 0, "the launch was already in flight"
     bench.switch_off(5)
     bench.rows.place = 0.3
     for queue in (*queues, late):
@@ -249,7 +249,7 @@ async def no_room_in_its_list(dut: Any) -> None:
         ask = bench.ask(Task(100 + number, priority=4, asid=2, blocks=1))
         assert await bench.did(ask) == 0
     assert await bench.append(queue, 2) == Refusal.FULL.value
-    assert await bench.append(queue, CLOSE) == 0, "closing it takes no room"
+    assert await bench.append(queue, CLOSE) == 0, "closing needs no room"
     await bench.until(lambda: queue.outcome == "ended", "queue over")
     assert not queue.done
 
@@ -292,7 +292,7 @@ async def dependence(dut: Any) -> None:
         assert _counter(bench, task) == left
         assert (task in bench.accepted) == (left == 0), "launched too early, or not at all"
     after = bench.contents.read((1, 0), task.page << 8, 256)
-    assert int.from_bytes(after, "little") == before ^ 3 << 142, "nothing else changes"
+    assert int.from_bytes(after, "little") == before ^ 3 << 142, "other bits of the record changed"
     await bench.finish()
     assert await bench.did(bench.ask(task, DECREMENT)) == UNDERFLOW
 

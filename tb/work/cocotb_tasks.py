@@ -136,7 +136,7 @@ async def ends_that_nobody_takes(dut: Any) -> None:
     await bench.until(lambda: not bench.offered, "launches accepted")
     for _ in range(300):
         await bench.step()
-    assert len(bench.held) == CONFIG.slots - 1, "one end waits, the others hold their rows"
+    assert len(bench.held) == CONFIG.slots - 1, "one end waits, the other tasks keep their rows"
     bench.takes_ends = True
     await bench.finish()
     assert all(task.outcome == "ended" for task in bench.accepted)

@@ -277,7 +277,7 @@ class Engine:
             self.turns[-1].over = self.cycle
         for number, port in enumerate(self.ports[2:]):
             if accesses := port.log[self._seen[number] :]:
-                assert self.turns and self.turns[-1].over is None, "an SM runs in no context's turn"
+                assert self.turns and self.turns[-1].over is None, "an SM runs outside any turn"
                 self.turns[-1].reached |= {burst.space[0] for burst in accesses}
                 self._seen[number] += len(accesses)
 

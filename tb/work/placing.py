@@ -457,7 +457,7 @@ class Bench:
                 not open_ or row.refuses(kernel) for row, open_ in zip(table, ready, strict=True)
             )
         ]
-        assert told in reasons, f"refused for {told}, which is true of none: {reasons}"
+        assert told in reasons, f"refused for {told}, expected one of {reasons}"
 
     @staticmethod
     def _lacks(kernel: Kernel, table: list[Left]) -> tuple[bool, ...]:

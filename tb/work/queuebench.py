@@ -146,7 +146,7 @@ class QueueBench(Bench):
         task = next(t for t in waiting if t.asid == row.asid and t.outcome not in over)
         assert row.priority == task.priority
         if isinstance(task, Queue):
-            assert row.grid == ENDLESS and row.next == task.taken, "it does not go on"
+            assert row.grid == ENDLESS and row.next == task.taken, "the queue does not continue"
             task.taken += row.left
             assert task.taken == task.total, "blocks without entries, or too few"
         else:

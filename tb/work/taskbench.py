@@ -183,7 +183,7 @@ class Bench:
     def _opened(self, row: Opened) -> None:
         assert self.active
         self.late += self.leave
-        assert self.late <= 1, "goes on filling slots"
+        assert self.late <= 1, "slots are filled after the context was asked to leave"
         assert len(self.running) < CONFIG.slots, "more tasks than slots"
         best = self._best()
         fresh = self.offered[0] if self.offered else None
@@ -192,11 +192,11 @@ class Bench:
             task = self.lists[self.context, best].popleft()
         else:
             assert fresh and self._is(row, fresh), "not the first of the highest list"
-            assert fresh.priority > best and fresh.context == self.context, "others were before it"
+            assert fresh.priority > best and fresh.context == self.context, "others come first"
             task = fresh
         assert row.priority == task.priority
         asked = task.fields.get("placement", 0)
-        assert row.policy == (asked - 1 if asked else self.automatic), "not as it asks (ASID-32)"
+        assert row.policy == (asked - 1 if asked else self.automatic), "not as requested (ASID-32)"
         self._check_place(task, row)
         task.outcome, task.row = "runs", row.row
         self.held[row.row] = task
@@ -207,7 +207,7 @@ class Bench:
         return row.asid == task.asid and row.grid[0] == task.blocks
 
     def _check_place(self, task: Task, row: Opened) -> None:
-        assert row.next == len(task.done), "it does not go on where it stopped"
+        assert row.next == len(task.done), "does not continue where it stopped"
 
     def _stopped(self, row: Opened) -> None:
         assert row.row in self.running, "stopped without a slot"
