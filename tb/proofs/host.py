@@ -303,8 +303,8 @@ class LauncherProof(Proof):
             self._reservation(m, dut, channel, holds, idle)
 
     def _host(self, m: Module, dut: CopyLauncher) -> None:
-        """Behaviour of `Execute` and `MethodPipeline`: one channel is served. It reserves
-        an engine while none of its copies run, starts a copy if an engine is reported able, and starts
+        """Behaviour of `Execute` and `MethodPipeline`: one channel is served. It reserves an
+        engine while none of its copies run, starts a copy if an engine is reported able, and starts
         further copies behind it only if there is room (`OrderProof`, `AcquireProof`)."""
         served = anything(m, CONFIG.channel_bits, "served")
         launch, reserve = dut.launch, dut.reserve
