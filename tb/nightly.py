@@ -97,6 +97,8 @@ def _seeds(number: int) -> Part:
     return Part(about, lambda _: [_pytest(name, *repeated)], later=first)
 
 
+_SITE = _module("sphinx", *"-q -W --keep-going -b html -c docs/site . sim_build/site".split())
+
 PARTS = {
     "verilator": Part(
         "every size on Verilator",
@@ -113,6 +115,7 @@ PARTS = {
     ),
     "mutants": Part("a sample of mutants is killed", _mutants),
     "soak": Part("long random tests", lambda _: [_pytest("soak", "-m", "soak")]),
+    "docs": Part("the pages build as a site", lambda _: [_SITE]),
     "coverage": Part("coverage of the machine", lambda _: [_module("signalbox.tb.coverage")]),
     "bench": Part(
         "cycles are as recorded",
