@@ -12,6 +12,7 @@ signalbox.json : the configuration and the ports.
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("sim_build", "verilog"),
+        default=Path(os.environ.get("SIGNALBOX_BUILD", "sim_build"), "verilog"),
         metavar="FOLDER",
         help="where to write (default: %(default)s)",
     )

@@ -7,10 +7,10 @@
 What is built lies in `sim_build` of the current folder (`SIGNALBOX_BUILD`: elsewhere).
 """
 
-import runpy
+import importlib
 import sys
 
-from signalbox.tb.folders import CHECKOUT
+from signalbox.tb.folders import BUILD, SIM_BUILD, shown
 
 __all__ = ["main"]
 
@@ -38,17 +38,16 @@ def main() -> int:
         return 2
     sys.argv[:2] = [f"signalbox {name}"]
     sys.path.insert(0, "")  # a core, say, from the current folder
-    runpy.run_module(_COMMANDS[name][0], run_name="__main__")
-    return 0
+    module = importlib.import_module(_COMMANDS[name][0])
+    return module.main() or 0
 
 
 def _usage() -> str:
     lines = [f"  {name:8} {about}" for name, (_, about) in _COMMANDS.items()]
-    where = "this checkout" if CHECKOUT else "the current folder"
     return "\n".join([
         "usage: signalbox COMMAND [arguments]",
         "",
         *lines,
         "",
-        f"signalbox COMMAND --help shows the arguments. Builds go to sim_build of {where}.",
+        f"signalbox COMMAND --help shows the arguments. Builds go to {shown(SIM_BUILD)} ({BUILD}).",
     ])

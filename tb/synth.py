@@ -270,7 +270,7 @@ def _run(folder: Path, program: str, *arguments: str) -> str:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     except FileNotFoundError:
-        raise RuntimeError(f"{program} is missing: pip install -e .[check]") from None
+        raise RuntimeError(f"{program} is missing: pip install signalbox[check]") from None
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
         raise RuntimeError(f"{program} failed in {shown(folder)}\n{tail}")

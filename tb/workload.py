@@ -106,6 +106,8 @@ def _file(name: str) -> Path:
 
 def _run(chosen: argparse.Namespace, out: TextIO) -> int:
     workload = load(chosen.file)
+    if chosen.core is not None and not workload.kernels:
+        raise WorkloadError(f"{workload.name}: it has no kernels, so no SMs are built for a core")
     config = machine(workload)  # rejects unusable sizes before anything is printed
     policies = [chosen.policy or workload.policy.kind]
     if policies[0] != "none" and not chosen.no_baseline:
@@ -145,7 +147,7 @@ def _introduce(
     if workload.kernels:
         core = "timing cores" if config.timing_core else counted(config.lanes, "lane")
         if chosen.core is not None:
-            core = f"core {chosen.core.__module__}:{chosen.core.__qualname__}"
+            core = f"core {getattr(chosen.core, '__qualname__', chosen.core)}"
         print(
             f"SMs: {config.sms}, each with {counted(config.sm_warps, 'warp')}, "
             f"{counted(config.sm_blocks, 'block slot')}, {core}.",

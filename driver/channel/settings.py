@@ -6,6 +6,9 @@ from signalbox.hw.methods import AcquireTimer, pack
 
 __all__ = ["ChannelSettings"]
 
+_LONGEST_TIMEOUT_NS = (0xFFFF << 15) * 1024
+"""Largest mantissa and exponent of the ACQUIRE register, in units of 1024 ns."""
+
 
 @dataclass(frozen=True)
 class ChannelSettings:
@@ -37,6 +40,11 @@ class ChannelSettings:
         entries = self.ring_entries
         if not 2 <= entries <= 1 << 20 or entries & (entries - 1):
             raise ValueError(f"ring_entries = {entries} is not a power of two in 2 … 2^20")
+        if not 0 <= self.acquire_timeout_ns <= _LONGEST_TIMEOUT_NS:
+            raise ValueError(
+                f"acquire_timeout_ns = {self.acquire_timeout_ns} is outside "
+                f"0 … {_LONGEST_TIMEOUT_NS}"
+            )
         if self.pushbuffer_bytes < 64 or self.pushbuffer_bytes % 16:
             raise ValueError(
                 f"pushbuffer_bytes = {self.pushbuffer_bytes} is not a multiple of 16, at least 64"
@@ -44,15 +52,13 @@ class ChannelSettings:
 
     @property
     def acquire(self) -> int:
-        """Value of the ACQUIRE register: the public retry period (2 << 2 cycles) and the timeout.
-        Raises `ValueError` if the timeout is too long."""
+        """Value of the ACQUIRE register: the public retry period (2 << 2 cycles), and the
+        timeout."""
         units = -(-self.acquire_timeout_ns // 1024)
         exponent = max(0, units.bit_length() - 16)
         mantissa = -(-units >> exponent)
         if mantissa == 1 << 16:
             exponent, mantissa = exponent + 1, 1 << 15
-        if exponent > 15:
-            raise ValueError(f"acquire_timeout_ns = {self.acquire_timeout_ns} is too long")
         return pack(
             AcquireTimer,
             retry_man=2,

@@ -33,6 +33,7 @@ class Task:
     fence : released on completion.
     record : virtual address of the task record.
     failure : why the task ended without completing, or None.
+    launched : its launch is on a channel, so only the task's end frees its memory.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Task:
         self.program, self.memory, self.fence = program, memory, fence
         self.record = memory.va
         self.failure: TaskError | TaskLost | None = None
+        self.launched = False
         self._fences = fences
         self._waiter: Waiter | None = None
         self._value = fence.submitted
@@ -131,6 +133,7 @@ class Tasks:
         """Add a submitted task, and drop those that have ended."""
         self.reap()
         self._tasks[task.record] = task
+        task.launched = True
 
     def fenced(self, fence: Fence, value: int) -> None:
         """Note that `fence` is released with `value` after all current tasks have ended."""

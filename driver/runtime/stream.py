@@ -243,8 +243,9 @@ class Stream:
         task = await self._services.engine.prepare(launch, self.space)
         try:
             await self._submit_task(task, overlap=overlap)
-        except Exception:
-            task.discard()
+        except BaseException:  # also a cancelled call
+            if not task.launched:
+                task.discard()
             raise
         return task
 

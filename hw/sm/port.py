@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -118,23 +119,32 @@ class CoreError(TypeError):
 
 
 def make_core(factory: CoreFactory, config: Config) -> wiring.Component:
-    """A core with the members of `SmPort(config).flip()`. Raises `CoreError` for any other."""
+    """A core with the ports of `SmPort(config).flip()`: the same names, directions and widths.
+
+    Raises `CoreError` for a core with other ports. Errors of the factory pass.
+    """
     name = getattr(factory, "__qualname__", repr(factory))
-    try:
-        core = factory(config)
-    except TypeError as error:
-        raise CoreError(f"{name} cannot be made from a configuration: {error}") from error
-    if not isinstance(core, wiring.Component):
+    core, wanted = factory(config), _ports(SmPort(config).flip())
+    signature = getattr(core, "signature", None)
+    if not isinstance(core, wiring.Component) or signature is None:
         raise CoreError(f"{name} makes {core!r}, which is no Amaranth component")
-    wanted, found = SmPort(config).flip().members, core.signature.members
-    missing = [member for member in wanted if member not in found]
-    other = [member for member in found if member not in wanted]
-    differ = [member for member in wanted if member in found and found[member] != wanted[member]]
+    found = _ports(signature)
     problems = [
-        f"{what} {', '.join(members)}"
-        for what, members in (("without", missing), ("unknown", other), ("different", differ))
-        if members
+        f"{port} is {found.get(port, 'missing')}, not {wanted.get(port, 'wanted')}"
+        for port in {**wanted, **found}
+        if found.get(port) != wanted.get(port)
     ]
     if problems:
-        raise CoreError(f"{name} has not the members of the SM port: {'; '.join(problems)}")
+        more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise CoreError(f"{name} has not the SM port: {'; '.join(problems[:3])}{more}")
     return core
+
+
+def _ports(signature: wiring.Signature) -> dict[str, str]:
+    """Direction and width of each port, by its name."""
+    found = {}
+    for path, member in signature.members.flatten():
+        if member.is_port:
+            width = Shape.cast(member.shape).width
+            found[".".join(map(str, path))] = f"{member.flow.name} of {width} bits"
+    return found

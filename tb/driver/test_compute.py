@@ -516,3 +516,24 @@ def test_inline_and_report():
         assert flag.read(np.uint32)[[0, 4]].tolist() == [7, 9] and flag.read(np.uint64)[1] > 0
 
     run(body)
+
+
+def test_launch_that_is_cancelled():
+    """A launch that waits for its channel gives record and fence back when it is cancelled."""
+
+    async def body(device, machine):
+        stream = await device.stream()
+        args = await vectors(device, stream, 20)
+        await (await stream.launch(VECTOR_ADD, 1, 20, args)).synchronize()
+        pool = device.engine._pool(device.space)
+        used = pool.used
+        async with stream.channel.turn():
+            waiting = asyncio.ensure_future(stream.launch(VECTOR_ADD, 1, 20, args))
+            while pool.used == used:
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert pool.used == used
+
+    run(body)

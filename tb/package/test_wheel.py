@@ -120,6 +120,8 @@ def test_commands(environment: Path, folder: Path):
         "hw.my_core:MyCore",
     )
     assert "module signalbox" in (folder / "sim_build/verilog/signalbox.sv").read_text()
+    pytest.importorskip("z3")
+    assert "PASS" in run(folder, signalbox, "prove", "lib.stream")
 
 
 @pytest.mark.nightly

@@ -144,7 +144,7 @@ def _sby(folder: Path, task: str, depth: int) -> str:
     env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
     for executable in ("yowasp-sby", "z3"):
         if shutil.which(executable, path=env["PATH"]) is None:
-            raise RuntimeError(f"{executable} is missing: pip install -e .[check]")
+            raise RuntimeError(f"{executable} is missing: pip install signalbox[check]")
     with (folder / f"{task}.out").open("w") as out:
         subprocess.run(command, cwd=folder, env=env, stdout=out, stderr=out, check=False)
     status = folder / task / "status"

@@ -20,6 +20,7 @@ from signalbox.hw.config import Config, ConfigError
 from signalbox.hw.methods import HostMethod
 from signalbox.hw.options import add_options, chosen, program
 from signalbox.hw.top import Signalbox
+from signalbox.tb.folders import PACKAGE, shown
 from signalbox.tb.runner import SIMULATORS
 from signalbox.tb.sim import trace
 from signalbox.tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, check_memory, simulate_top
@@ -35,14 +36,14 @@ RESULT = "raw.json"
 
 _LOG = "simulation.log"
 
-_EXAMPLE = "driver/pushbuffers/copy.txt", "driver/pushbuffers/copy.toml"
+_EXAMPLE = [shown(PACKAGE / "driver" / "pushbuffers" / f"copy.{end}") for end in ("txt", "toml")]
 
 _NO_FILE = f"""\
 Which pushbuffer? Give a file of dwords, and the memory beside it:
-    make raw PUSHBUFFER=file IMAGE=file
+    make raw PUSHBUFFER=file IMAGE=file, or signalbox raw file --memory file
 There is an example:
-    make raw PUSHBUFFER={_EXAMPLE[0]} IMAGE={_EXAMPLE[1]}
-The formats stand at the top of driver/raw/submission.py."""
+    {_EXAMPLE[0]} and {_EXAMPLE[1]}
+The formats are described at the top of driver/raw/submission.py."""
 
 
 @dataclass(frozen=True)

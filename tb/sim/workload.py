@@ -140,7 +140,7 @@ def simulate_workload(
     Parameters
     ----------
     file : workload file.
-    policy : a `kind` of `driver.workload.reader.PolicySpec`.
+    policy : a `kind` of `driver.workload.specs.PolicySpec`.
     seed : seed of the random data.
     simulator : "verilator" or "icarus".
     waves : record a waveform.

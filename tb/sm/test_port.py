@@ -1,8 +1,9 @@
 """Custom cores: requirements of the SM port, and their place in the design."""
 
 import pytest
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In
+from amaranth.hdl import unsigned
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.compute.engine import ComputeEngine
 from signalbox.hw.config import Config
@@ -39,13 +40,46 @@ def test_own_core_in_every_sm():
     assert isinstance(design.core, OwnCore)
 
 
+class NoSignature(wiring.Component):
+    """Forgets the constructor of its base class."""
+
+    def __init__(self, config: Config) -> None:
+        pass
+
+
+class SameWidths(wiring.Component):
+    """Has the SM port, with other shapes of the same widths."""
+
+    def __init__(self, config: Config) -> None:
+        members = dict(SmPort(config).flip().members)
+        members["finish"] = In(unsigned(config.sm_blocks))
+        members["end"] = Out(stream.Signature(range(config.sm_warps)))
+        super().__init__(members)
+
+
+class Broken(wiring.Component):
+    """Fails in its constructor."""
+
+    def __init__(self, config: Config) -> None:
+        raise TypeError("own mistake")
+
+
+def test_shapes_of_equal_width():
+    assert isinstance(Sm(CONFIG, SameWidths).core, SameWidths)
+
+
+def test_own_errors_pass():
+    with pytest.raises(TypeError, match=r"^own mistake$"):
+        Sm(CONFIG, Broken)
+
+
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        (OtherCore, "^OtherCore has not .*: without begin, .*; unknown clock_enable; different k"),
-        (lambda config: OwnCore(Config(sms=2, slots=4)), "<lambda> has not .*: different kernel,"),
+        (OtherCore, r"^OtherCore has .*: kernel is In of 3 bits, not In of \d+ bits; begin"),
+        (lambda config: OwnCore(Config(sms=2, slots=4)), "<lambda> has .*: kernel is In of"),
         (lambda config: 3, "makes 3, which is no Amaranth component"),
-        (Config, "^Config cannot be made from a configuration: "),
+        (NoSignature, "which is no Amaranth component"),
     ],
 )
 def test_no_core(factory, message: str):

@@ -421,10 +421,9 @@ class FetchUnit(wiring.Component):
             done.eq(self._acting & (~reads | request.ready)),
             self._backlog.step.over.eq(done),
         ]
-        m.d.sync += [
-            orders.i.valid.eq(done & (reads | marks)),
-            orders.i.payload.eq(order),
-        ]
+        enters, entering = Signal(), Signal(read_order(self._config), reset_less=True)
+        m.d.sync += [enters.eq(done & (reads | marks)), entering.eq(order)]
+        m.d.comb += [orders.i.valid.eq(enters), orders.i.payload.eq(entering)]
         with m.If(done):
             m.d.sync += self._acting.eq(0)
         self._save_state(m)
