@@ -97,6 +97,7 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path, *command: str | Path) -> str:
     """Run a command in the user's folder; it must succeed."""
     env = {name: value for name, value in os.environ.items() if name not in {BUILD, "PYTHONPATH"}}
+    env["PATH"] += os.pathsep + str(Path(sys.executable).parent)  # programs of dependencies
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
