@@ -41,20 +41,22 @@ def test_compute() -> None:
     assert found[0] == found[1]
 
 
-def runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """Runs of the workload with the machine compiled as one, and with separate modules."""
+def runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Run, bytes]]:
+    """Runs of the workload and their traces, with the machine compiled as one, and with separate
+    modules. A trace is read at once: other processes' runs may remove it soon."""
     found = []
     for few in (load(file).config.sms, 0):
         monkeypatch.setattr(top, "FEW_SMS", few)
-        found.append(simulate_workload(file, "priority", seed=1))
+        run = simulate_workload(file, "priority", seed=1)
+        found.append((run, (run.folder / TRACE).read_bytes()))
     return found
 
 
-def same(found: list[Run]) -> None:
+def same(found: list[tuple[Run, bytes]]) -> None:
     """Every event has the same cycle, and every record is the same."""
-    traces = [(run.folder / TRACE).read_bytes() for run in found]
-    assert traces[0] == traces[1]
-    assert found[0].result == found[1].result
+    (one, trace), (other, other_trace) = found
+    assert trace == other_trace
+    assert one.result == other.result
 
 
 @pytest.mark.nightly
