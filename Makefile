@@ -17,7 +17,7 @@ WAVES ?= 0
 # What `make raw` runs: little-endian dwords, and a memory image (`driver/raw/submission.py`).
 PUSHBUFFER ?=
 IMAGE ?=
-# Which pytest tests; those that are named run in every size, on both simulators: TESTS=tb/copy
+# Which pytest tests; those that are named run in every size, on both simulators: TESTS=tb/units/copy
 TESTS ?= tb
 # How many of them run at once; auto: as many as there are cores.
 JOBS ?= auto
@@ -59,18 +59,18 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.tools
 
 sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show what became of them | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --no-baseline --simulator icarus'
-	$(RUN) -m signalbox.tb.workload $(WORKLOAD) $(ARGS)
+	$(RUN) -m signalbox.tb.reports.workload $(WORKLOAD) $(ARGS)
 
 raw: $(VENV)/.tools ## run a pushbuffer of other software on the RTL, report what became of it | PUSHBUFFER=file  IMAGE=file  WAVES=1  ARGS='--events N --patience N --channels N ...'
-	$(RUN) -m signalbox.tb.sim.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
+	$(RUN) -m signalbox.tb.simulation.raw $(PUSHBUFFER) $(if $(IMAGE),--memory $(IMAGE)) $(ARGS)
 
 picture: $(VENV)/.tools ## draw docs/timeline.png from runs of the published order
-	$(RUN) -m signalbox.tb.picture
+	$(RUN) -m signalbox.tb.reports.picture
 
 rooms: $(VENV)/.checks ## draw docs/rooms.svg, the folders of hw and driver and the imports between them
-	$(RUN) -m signalbox.tb.rooms
+	$(RUN) -m signalbox.tb.tools.rooms
 
-test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/copy  ALL=1 (every size, both simulators; so are tests that are named)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
+test: $(VENV)/.tools ## run the tests on Verilator, and a sample on Icarus where it is installed | TESTS=tb/units/copy  ALL=1 (every size, both simulators; so are tests that are named)  JOBS=n  WAVES=1  ARGS='-k verilator' (options of pytest)
 	$(RUN) -m pytest $(TESTS) -n $(JOBS) --dist worksteal --junitxml sim_build/tests.xml \
 	    $(if $(filter-out 0tb,$(ALL)$(TESTS)),-m 'not (bench or soak)') $(ARGS)
 
@@ -84,7 +84,7 @@ prove: $(VENV)/.checks ## run the short proofs with SymbiYosys, or all, or some 
 	$(RUN) -m signalbox.tb.proofs.run $(ARGS)
 
 mutate: $(VENV)/.checks ## change the sources on purpose, one place after the other, and report what no test notices | ARGS='PATH[:LINE] ... --sample N --seed N --proofs --list'
-	$(RUN) -m signalbox.tb.mutation $(ARGS)
+	$(RUN) -m signalbox.tb.tools.mutation $(ARGS)
 
 bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones | SIGNALBOX_RECORD=1  ARGS='-k latency' (options of pytest)
 	$(RUN) -m pytest -s -m bench tb $(ARGS)
@@ -92,21 +92,21 @@ bench: $(VENV)/.tools ## measure cycles and compare them with the recorded ones 
 soak: $(VENV)/.tools ## run the long random tests | ARGS='-k random' (options of pytest)
 	$(RUN) -m pytest -s -m soak tb $(ARGS)
 
-coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach | ARGS='tb/host ...' (options of pytest)
-	$(RUN) -m signalbox.tb.coverage $(ARGS)
+coverage: $(VENV)/.tools ## run tests of the whole machine on Verilator and show which lines and bits they reach | ARGS='tb/machine ...' (options of pytest)
+	$(RUN) -m signalbox.tb.tools.coverage $(ARGS)
 
 nightly: $(VENV)/.checks $(VENV)/.docs ## run everything, in parts of an hour at most, and write one page of results | ARGS='PART ... --seed N --again'
-	$(RUN) -m signalbox.tb.nightly $(ARGS)
+	$(RUN) -m signalbox.tb.tools.nightly $(ARGS)
 
 verilog: $(VENV)/.tools ## write SystemVerilog and the register map | ARGS='--output FOLDER --config NAME --channels N ...'
 	$(RUN) -m signalbox.hw.verilog $(ARGS)
 
 synth: $(VENV)/.checks ## report size and clock on an ECP5 | ARGS='UNIT ... --config NAME --record'
-	$(RUN) -m signalbox.tb.synth $(ARGS)
+	$(RUN) -m signalbox.tb.tools.synth $(ARGS)
 
 plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan | ARGS='--ran' (after make test and make prove)
-	$(RUN) -m signalbox.tb.plan check $(ARGS)
-	$(RUN) -m signalbox.tb.plan table
+	$(RUN) -m signalbox.tb.tools.plan check $(ARGS)
+	$(RUN) -m signalbox.tb.tools.plan table
 
 docs: $(VENV)/.docs ## build the pages as a site in sim_build/site; a broken link is an error
 	$(RUN) -m sphinx -q -W --keep-going -b html -c docs/site . sim_build/site

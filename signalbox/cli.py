@@ -15,10 +15,10 @@ from signalbox.tb.folders import BUILD, SIM_BUILD, shown
 __all__ = ["main"]
 
 _COMMANDS = {
-    "sim": ("signalbox.tb.workload", "run a workload on the RTL and show its results"),
-    "raw": ("signalbox.tb.sim.raw", "run a pushbuffer of other software on the RTL"),
+    "sim": ("signalbox.tb.reports.workload", "run a workload on the RTL and show its results"),
+    "raw": ("signalbox.tb.simulation.raw", "run a pushbuffer of other software on the RTL"),
     "verilog": ("signalbox.hw.verilog", "write SystemVerilog and the register map"),
-    "synth": ("signalbox.tb.synth", "report size and clock on an ECP5 (extra `check`)"),
+    "synth": ("signalbox.tb.tools.synth", "report size and clock on an ECP5 (extra `check`)"),
     "prove": ("signalbox.tb.proofs.run", "run proofs with SymbiYosys (extra `check`)"),
 }
 """Module and description of each."""

@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]  # for `docstrings`; for `driver` and `hw`
 project = "Signalbox"
 html_title = "Signalbox"
 root_doc = "README"
-include_patterns = ["*.md", "docs/*.md", "docs/api/*.md", "hw/**.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/api/*.md", "hw/**.md", "tb/*.md"]
 exclude_patterns = [".*", "sim_build", "*.egg-info", "**/__pycache__"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings"]
@@ -43,6 +43,7 @@ Hardware <docs/hardware-guide.md>
 Driver <docs/driver-guide.md>
 Verification <docs/verification.md>
 Contributor <CONTRIBUTING.md>
+Folders of tests <tb/README.md>
 ```
 
 ```{toctree}

@@ -1,7 +1,7 @@
 """Interface between the driver and a machine: control port, interrupt line, memory.
 
-The driver runs unchanged on any implementation: a simulation (`tb/sim/machine.py` for cocotb), a
-plain Python model, a board.
+The driver runs unchanged on any implementation: a simulation (`tb/simulation/machine.py` for
+cocotb), a plain Python model, a board.
 """
 
 from typing import Protocol, runtime_checkable

@@ -7,7 +7,7 @@ from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.device import Device
 from signalbox.driver.faults.task_error import TaskError
 from signalbox.driver.kernels.library import VECTOR_ADD
-from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.simulation.machine import SimMachine
 
 BLOCK, COUNT = 64, 1000
 

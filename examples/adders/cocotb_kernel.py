@@ -6,7 +6,7 @@ from own_kernel import POLYNOMIAL
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.device import Device
-from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.simulation.machine import SimMachine
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -6,9 +6,9 @@ from adder_core import AdderCore
 
 from signalbox.driver.workload.reader import load
 from signalbox.hw.top import Signalbox
-from signalbox.tb.sim.sizes import COMPUTE
-from signalbox.tb.sim.top import simulate_top
-from signalbox.tb.sim.workload import machine, simulate_workload
+from signalbox.tb.simulation.sizes import COMPUTE
+from signalbox.tb.simulation.top import simulate_top
+from signalbox.tb.simulation.workload import machine, simulate_workload
 
 WORKLOAD = Path(__file__).with_name("adders.toml")
 

@@ -1,4 +1,4 @@
-"""The rows of `tb.bench.rows`, each measured in cycles from the trace of the whole machine.
+"""The rows of `tb.benchmarks.rows`, each measured in cycles from the trace of the whole machine.
 
 No register is read during a measurement, as that would disturb it.
 """
@@ -8,11 +8,11 @@ import cocotb
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.methods import HostMethod, LaunchTransfer, SemaphoreExecute, SemOp, pack
-from signalbox.tb.bench.rows import BIG, OPERATIONS, PIPELINED_BIG, PIPELINED_PAGES
-from signalbox.tb.bench.scenes import HIGH, LOW, bound, report, request
-from signalbox.tb.host.bench import Bench, RawChannel, semaphore, setup
-from signalbox.tb.host.cocotb_order import joined, nops
-from signalbox.tb.sim.trace import Acquire, Done, Doorbell, Method, Semaphore, Start
+from signalbox.tb.benchmarks.rows import BIG, OPERATIONS, PIPELINED_BIG, PIPELINED_PAGES
+from signalbox.tb.benchmarks.scenes import HIGH, LOW, bound, report, request
+from signalbox.tb.machine.cocotb_order import joined, nops
+from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore, setup
+from signalbox.tb.simulation.trace import Acquire, Done, Doorbell, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

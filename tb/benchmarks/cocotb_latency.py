@@ -6,11 +6,11 @@ import time
 import cocotb
 
 from signalbox.driver.channel.priority_policy import NoPriorityPolicy, Policy, PriorityPolicy
-from signalbox.tb.bench.latency import NUMBERS, SERIES, SIZES, URGENT, key
-from signalbox.tb.bench.scenes import HIGH, LOW, bound, report, request
-from signalbox.tb.host.bench import Bench
-from signalbox.tb.host.cocotb_order import joined, until_started
-from signalbox.tb.sim.trace import Done, Doorbell
+from signalbox.tb.benchmarks.latency import NUMBERS, SERIES, SIZES, URGENT, key
+from signalbox.tb.benchmarks.scenes import HIGH, LOW, bound, report, request
+from signalbox.tb.machine.cocotb_order import joined, until_started
+from signalbox.tb.machine.testbench import Bench
+from signalbox.tb.simulation.trace import Done, Doorbell
 
 LIMIT = {"timeout_time": 50, "timeout_unit": "ms"}
 

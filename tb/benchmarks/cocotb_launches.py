@@ -1,17 +1,17 @@
-"""Launches of `tb.bench.launches`."""
+"""Launches of `tb.benchmarks.launches`."""
 
 from itertools import pairwise
 
 import cocotb
 
-from signalbox.tb.bench.computing import LOG_SIZE
-from signalbox.tb.bench.grids import Grid, lives, once
-from signalbox.tb.bench.launches import LATENCIES, NUMBERS, STEPS, key
-from signalbox.tb.bench.scenes import report
-from signalbox.tb.host.bench import Bench
-from signalbox.tb.host.computing import Computer, launch
+from signalbox.tb.benchmarks.computing import LOG_SIZE
+from signalbox.tb.benchmarks.grids import Grid, lives, once
+from signalbox.tb.benchmarks.launches import LATENCIES, NUMBERS, STEPS, key
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.machine.tasks import Computer, launch
+from signalbox.tb.machine.testbench import Bench
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.sim.trace import Doorbell
+from signalbox.tb.simulation.trace import Doorbell
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

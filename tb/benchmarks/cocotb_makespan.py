@@ -1,18 +1,18 @@
-"""Tasks of `tb.bench.makespan`."""
+"""Tasks of `tb.benchmarks.makespan`."""
 
 from itertools import pairwise
 
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.tb.bench.computing import LOG_SIZE, MACHINE
-from signalbox.tb.bench.grids import Grid, lives, once, until_over
-from signalbox.tb.bench.makespan import COUNTS, TIMING, WARPS, WAYS, key, most_key
-from signalbox.tb.bench.scenes import report
-from signalbox.tb.host.bench import Bench, RawChannel, semaphore
-from signalbox.tb.host.cocotb_order import joined
-from signalbox.tb.host.computing import Computer, Space, launch
-from signalbox.tb.sim.trace import Semaphore
+from signalbox.tb.benchmarks.computing import LOG_SIZE, MACHINE
+from signalbox.tb.benchmarks.grids import Grid, lives, once, until_over
+from signalbox.tb.benchmarks.makespan import COUNTS, TIMING, WARPS, WAYS, key, most_key
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.machine.cocotb_order import joined
+from signalbox.tb.machine.tasks import Computer, Space, launch
+from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
+from signalbox.tb.simulation.trace import Semaphore
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

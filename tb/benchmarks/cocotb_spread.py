@@ -1,17 +1,17 @@
-"""Kernels of `tb.bench.spread`."""
+"""Kernels of `tb.benchmarks.spread`."""
 
 import cocotb
 
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.tb.bench.computing import LOG_SIZE, MACHINE
-from signalbox.tb.bench.grids import Grid, lives, once, until_over
-from signalbox.tb.bench.scenes import report
-from signalbox.tb.bench.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key
-from signalbox.tb.host.bench import Bench, RawChannel, semaphore
-from signalbox.tb.host.cocotb_order import joined
-from signalbox.tb.host.computing import PAGE, Computer, launch
+from signalbox.tb.benchmarks.computing import LOG_SIZE, MACHINE
+from signalbox.tb.benchmarks.grids import Grid, lives, once, until_over
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.benchmarks.spread import BLOCKS, PAGES, POLICIES, SPACES, TASKS, TURNS, WARPS, key
+from signalbox.tb.machine.cocotb_order import joined
+from signalbox.tb.machine.tasks import PAGE, Computer, launch
+from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.sim.trace import Lookup, Semaphore, Walk
+from signalbox.tb.simulation.trace import Lookup, Semaphore, Walk
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

@@ -1,11 +1,11 @@
-"""Streams of `tb.bench.streams`."""
+"""Streams of `tb.benchmarks.streams`."""
 
 import cocotb
 
-from signalbox.tb.bench.scenario import PAGE, Look, Run, Scenario
-from signalbox.tb.bench.scenes import report
-from signalbox.tb.bench.stage import Sizes
-from signalbox.tb.bench.streams import (
+from signalbox.tb.benchmarks.scenario import PAGE, Look, Run, Scenario
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.benchmarks.stage import Sizes
+from signalbox.tb.benchmarks.streams import (
     CLASSES,
     COUNTS,
     INTERFERENCE,

@@ -1,4 +1,5 @@
-"""The rows of `tb.bench.translation`: speed of both levels, walks, bursts of misses, invalidations.
+"""The rows of `tb.benchmarks.translation`: speed of both levels, walks, bursts of misses,
+invalidations.
 
 Spaces 0 … 3 belong to clients 0 … 3. Each has contiguous pages from address 0 on.
 """
@@ -8,10 +9,10 @@ from itertools import pairwise
 
 import cocotb
 
-from signalbox.tb.bench.scenario import PAGE, START, Command, Look, Run, Scenario
-from signalbox.tb.bench.scenes import report
-from signalbox.tb.bench.stage import Sizes
-from signalbox.tb.bench.translation import (
+from signalbox.tb.benchmarks.scenario import PAGE, START, Command, Look, Run, Scenario
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.benchmarks.stage import Sizes
+from signalbox.tb.benchmarks.translation import (
     BURST,
     HITS,
     INVALIDATIONS,

@@ -1,4 +1,4 @@
-"""Urgent kernels of `tb.bench.urgency`."""
+"""Urgent kernels of `tb.benchmarks.urgency`."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,10 @@ import cocotb
 
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.qmd import Placement
-from signalbox.tb.bench.computing import LOG_SIZE
-from signalbox.tb.bench.grids import Grid, Life, lives, once, until_over
-from signalbox.tb.bench.scenes import report
-from signalbox.tb.bench.urgency import (
+from signalbox.tb.benchmarks.computing import LOG_SIZE
+from signalbox.tb.benchmarks.grids import Grid, Life, lives, once, until_over
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.benchmarks.urgency import (
     ARRIVALS,
     LENGTHS,
     LOW,
@@ -24,10 +24,10 @@ from signalbox.tb.bench.urgency import (
     key,
     low_timing,
 )
-from signalbox.tb.host.bench import Bench
-from signalbox.tb.host.computing import Computer, launch
+from signalbox.tb.machine.tasks import Computer, launch
+from signalbox.tb.machine.testbench import Bench
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.sim.trace import WarpStarted
+from signalbox.tb.simulation.trace import WarpStarted
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -1,7 +1,7 @@
 """The machine for benchmarks of the compute engine: four SMs with timing cores."""
 
 from signalbox.hw.config import Config
-from signalbox.tb.sim.top import MEMORY_BYTES
+from signalbox.tb.simulation.top import MEMORY_BYTES
 
 __all__ = ["LOG_SIZE", "MACHINE", "MOST_TASKS"]
 

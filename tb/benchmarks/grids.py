@@ -8,10 +8,10 @@ from typing import Any
 
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.records.launch import Refusal
-from signalbox.tb.bench.computing import MACHINE
-from signalbox.tb.host.bench import Bench
+from signalbox.tb.benchmarks.computing import MACHINE
+from signalbox.tb.machine.testbench import Bench
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.sim.trace import (
+from signalbox.tb.simulation.trace import (
     BlockPlaced,
     Event,
     TaskLaunched,
@@ -20,14 +20,14 @@ from signalbox.tb.sim.trace import (
     WarpEnded,
     WarpStarted,
 )
-from signalbox.tb.sm.jobs import ARGUMENTS
+from signalbox.tb.testbench.jobs import ARGUMENTS
 
 __all__ = ["Grid", "Life", "Placed", "lives", "once", "until_over"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A job for `tb.host.computing.Space`: `blocks` of `warps` each, which behave as `timing`
+    """A job for `tb.machine.tasks.Space`: `blocks` of `warps` each, which behave as `timing`
     describes. `place`: placement policy, encoded as in task records."""
 
     blocks: int

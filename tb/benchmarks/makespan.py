@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from signalbox.tb.bench.computing import MOST_TASKS
-from signalbox.tb.bench.plots import Panel, save_plot
+from signalbox.tb.benchmarks.computing import MOST_TASKS
+from signalbox.tb.benchmarks.plots import Panel, save_plot
 from signalbox.tb.models.timing import Timing
 
 __all__ = ["COUNTS", "TIMING", "WARPS", "WAYS", "key", "keys", "most_key", "plot", "table"]

@@ -5,10 +5,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from signalbox.tb.bench import latency, launches, makespan, spread, translation, urgency
-from signalbox.tb.bench.rows import ROWS
+from signalbox.tb.benchmarks import latency, launches, makespan, spread, translation, urgency
+from signalbox.tb.benchmarks.rows import ROWS
 from signalbox.tb.folders import ROOT
-from signalbox.tb.work import rates
+from signalbox.tb.units.placement import rates
 
 __all__ = ["DOCS", "RECORDED", "compare", "differences", "document", "recording"]
 

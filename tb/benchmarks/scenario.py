@@ -1,4 +1,4 @@
-"""Scenarios for the stage of `tb.bench.stage`: address spaces, look-ups, commands."""
+"""Scenarios for the stage of `tb.benchmarks.stage`: address spaces, look-ups, commands."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from signalbox.driver.memory.page_tables import PageTables
 from signalbox.driver.memory.physical import Memory
 from signalbox.hw.mmu.records import Outcome, Scope, lookup
 from signalbox.hw.mmu.translation import maintenance_command
-from signalbox.tb.bench.stage import MEMORY_BYTES, TAG, TRACE, Sizes
+from signalbox.tb.benchmarks.stage import MEMORY_BYTES, TAG, TRACE, Sizes
 
 __all__ = ["PAGE", "START", "Command", "Look", "Run", "Scenario"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from signalbox.driver.channel.priority_policy import Policy
 from signalbox.driver.commands.pushbuffer import Pushbuffer
-from signalbox.tb.host.bench import semaphore
+from signalbox.tb.machine.testbench import semaphore
 
 __all__ = ["HIGH", "LOW", "bound", "collect", "report", "request"]
 

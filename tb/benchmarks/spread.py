@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 from signalbox.hw.qmd import Placement
-from signalbox.tb.bench.plots import Panel, save_plot
+from signalbox.tb.benchmarks.plots import Panel, save_plot
 
 __all__ = [
     "BLOCKS",

@@ -22,8 +22,8 @@ from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.mmu.records import answer, lookup
 from signalbox.hw.mmu.translation import Mmu, miss_tag
 from signalbox.hw.records.memory import memory_request, read_beat
-from signalbox.tb.runner import DESIGN, simulate
-from signalbox.tb.sim.top import instance, save
+from signalbox.tb.simulation.runner import DESIGN, simulate
+from signalbox.tb.simulation.top import instance, save
 
 __all__ = ["ASIDS", "MEMORY_BYTES", "TAG", "TRACE", "Sizes", "simulate_stage"]
 
@@ -74,7 +74,8 @@ class Measured(Mmu):
 
 def simulate_stage(sizes: Sizes, tests: str, *, name: str, **options: Any) -> Path:
     """Run cocotb tests on a translation in its stage, on Verilator. `options` : as for
-    `tb.runner.simulate`. Tests read the sizes from the environment (`Sizes.environment`)."""
+    `tb.simulation.runner.simulate`. Tests read the sizes from the environment
+    (`Sizes.environment`)."""
     design = Measured(sizes)
     return simulate(
         design,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from random import Random
 
-from signalbox.tb.bench.stage import Sizes
+from signalbox.tb.benchmarks.stage import Sizes
 
 __all__ = [
     "CLASSES",

@@ -7,19 +7,19 @@ make bench` records the results and rewrites plot and table in `docs/`.
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.bench import latency
-from signalbox.tb.bench.recorded import DOCS, compare, differences, recording
-from signalbox.tb.bench.rows import ROWS, table
-from signalbox.tb.bench.scenes import collect
-from signalbox.tb.sim.sizes import SIZES
-from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.benchmarks import latency
+from signalbox.tb.benchmarks.recorded import DOCS, compare, differences, recording
+from signalbox.tb.benchmarks.rows import ROWS, table
+from signalbox.tb.benchmarks.scenes import collect
+from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.top import simulate_top
 
 
 def measure(module: str) -> dict[str, int]:
     """Run a module of measurements on the default size."""
     run = simulate_top(
         Signalbox(SIZES["default"]),
-        f"signalbox.tb.bench.{module}",
+        f"signalbox.tb.benchmarks.{module}",
         simulator="verilator",
         name="bench",
         seed=0,

@@ -9,18 +9,18 @@ from types import ModuleType
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.bench import launches, makespan, spread, urgency
-from signalbox.tb.bench.computing import MACHINE
-from signalbox.tb.bench.recorded import DOCS, compare, document, recording
-from signalbox.tb.bench.scenes import collect
-from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.benchmarks import launches, makespan, spread, urgency
+from signalbox.tb.benchmarks.computing import MACHINE
+from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
+from signalbox.tb.benchmarks.scenes import collect
+from signalbox.tb.simulation.top import simulate_top
 
 
 def measure(module: str) -> dict[str, int]:
     """Run a module of measurements on the machine."""
     run = simulate_top(
         Signalbox(MACHINE),
-        f"signalbox.tb.bench.{module}",
+        f"signalbox.tb.benchmarks.{module}",
         simulator="verilator",
         name="bench-computing",
         seed=0,

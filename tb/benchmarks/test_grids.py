@@ -4,9 +4,9 @@ import pytest
 
 from signalbox.hw.placement.controller import Step
 from signalbox.hw.records.launch import Refusal
-from signalbox.tb.bench.grids import Grid, Life, lives, once
+from signalbox.tb.benchmarks.grids import Grid, Life, lives, once
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.sim.trace import (
+from signalbox.tb.simulation.trace import (
     BlockPlaced,
     TaskLaunched,
     TaskOpened,

@@ -5,12 +5,12 @@
 
 import pytest
 
-from signalbox.tb.bench import streams
-from signalbox.tb.bench.recorded import compare, document
-from signalbox.tb.bench.rows import table
-from signalbox.tb.bench.scenes import collect
-from signalbox.tb.bench.stage import Sizes, simulate_stage
-from signalbox.tb.bench.translation import BURSTS, QUICK, ROWS, SIZES, burst_table
+from signalbox.tb.benchmarks import streams
+from signalbox.tb.benchmarks.recorded import compare, document
+from signalbox.tb.benchmarks.rows import table
+from signalbox.tb.benchmarks.scenes import collect
+from signalbox.tb.benchmarks.stage import Sizes, simulate_stage
+from signalbox.tb.benchmarks.translation import BURSTS, QUICK, ROWS, SIZES, burst_table
 
 
 def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
@@ -18,7 +18,7 @@ def measure(sizes: Sizes, module: str, **options: str) -> dict[str, int]:
     return collect(
         simulate_stage(
             sizes,
-            f"signalbox.tb.bench.{module}",
+            f"signalbox.tb.benchmarks.{module}",
             name="bench-translation",
             seed=0,
             log="bench.log",

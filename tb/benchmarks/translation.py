@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from signalbox.hw.mmu.records import Scope
-from signalbox.tb.bench import streams
-from signalbox.tb.bench.rows import Row
-from signalbox.tb.bench.stage import Sizes
+from signalbox.tb.benchmarks import streams
+from signalbox.tb.benchmarks.rows import Row
+from signalbox.tb.benchmarks.stage import Sizes
 
 __all__ = [
     "BURST",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from signalbox.tb.bench.plots import Panel, save_plot
+from signalbox.tb.benchmarks.plots import Panel, save_plot
 from signalbox.tb.models.timing import Timing
 
 __all__ = [

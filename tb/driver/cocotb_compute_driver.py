@@ -5,7 +5,7 @@ import cocotb
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.device import Device
 from signalbox.tb.driver import computing
-from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.simulation.machine import SimMachine
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

@@ -16,7 +16,7 @@ from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod
 from signalbox.hw.page_tables import AccessType
-from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.simulation.machine import SimMachine
 
 PAGE = 4096
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}

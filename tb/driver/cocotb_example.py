@@ -5,7 +5,7 @@ import numpy as np
 
 from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.device import Device
-from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.simulation.machine import SimMachine
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

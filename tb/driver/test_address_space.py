@@ -17,7 +17,7 @@ from signalbox.driver.memory.physical import MemoryUseError, OutOfMemory
 from signalbox.driver.memory.translation_fault import TranslationFault
 from signalbox.hw.config import VA_BITS, WINDOW_BASE, WINDOW_BYTES
 from signalbox.hw.page_tables import PAGE_SIZES, AccessType, FaultType
-from signalbox.tb.driver.fakemmu import FakeMmu, WatchedMemory, machine_with_mmu
+from signalbox.tb.driver.fakes.mmu import FakeMmu, WatchedMemory, machine_with_mmu
 from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
 
 SMALL, BIG, HUGE = PAGE_SIZES

@@ -16,8 +16,8 @@ from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.tb.driver.fake import SPACE, FakeMachine
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.simulation.runner import choose_seed
 
 HOLE = 0x6000_0000
 NAMES = "ABC"

@@ -9,7 +9,7 @@ from signalbox.driver.channel.priority_policy import PriorityPolicy
 from signalbox.driver.device import Device
 from signalbox.hw.config import CONFIGS
 from signalbox.tb.driver.computing import BODIES, Body
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)

@@ -14,7 +14,7 @@ from signalbox.driver.device import Device
 from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.physical import Memory
 from signalbox.hw.config import CONFIGS, Config
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 
 def test_instance_block():

@@ -19,9 +19,9 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction
 from signalbox.hw.registers import GLOBAL
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.models.host import Executed
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.simulation.runner import choose_seed
 
 
 def run(body, *, machine: FakeMachine | None = None, policy=None, settings=None):

@@ -21,7 +21,7 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction
 from signalbox.hw.page_tables import AccessType, FaultType
 from signalbox.hw.registers import GLOBAL
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 PAGE = 4096
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]

@@ -17,7 +17,7 @@ from signalbox.driver.workload.references import REFERENCES, Shape
 from signalbox.driver.workload.replay import Result, VerifyError, run
 from signalbox.driver.workload.specs import CopySpec, KernelSpec, Workload, requests
 from signalbox.driver.workload.toml_table import WorkloadError
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 DEFAULT = Path(driver.__file__).parent / "workloads" / "two-applications.toml"
 

@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.driver.kernels.library import KERNELS, Kernel
 from signalbox.tb.models.isa import Launch, Memory, run_block
-from signalbox.tb.sm.jobs import JOBS, Job
+from signalbox.tb.testbench.jobs import JOBS, Job
 
 
 def run(job: Job) -> Memory:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from signalbox.driver.memory.physical import Memory, MemoryUseError, OutOfMemory
-from signalbox.tb.driver.fake import FakeMachine
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.driver.fakes.machine import FakeMachine
+from signalbox.tb.simulation.runner import choose_seed
 
 
 def make(size: int = 1 << 16) -> Memory:

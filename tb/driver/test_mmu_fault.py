@@ -13,9 +13,9 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.driver.memory.translation_fault import TranslationFault, decode
 from signalbox.hw.methods import pack
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultRecord, FaultType
-from signalbox.tb.driver.fake import FakeMachine
-from signalbox.tb.driver.fakemmu import machine_with_mmu
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.driver.fakes.machine import FakeMachine
+from signalbox.tb.driver.fakes.mmu import machine_with_mmu
+from signalbox.tb.simulation.runner import choose_seed
 
 RECORDS = 8
 

@@ -14,7 +14,7 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.config import Config
 from signalbox.hw.registers import GLOBAL, MmuOperation
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 LIMIT = (1 << 49) - 1
 

@@ -8,9 +8,9 @@ from signalbox.driver.memory.page_tables import MapError, Page, PageTables
 from signalbox.driver.memory.physical import Memory, OutOfMemory
 from signalbox.hw.methods import pack
 from signalbox.hw.page_tables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
-from signalbox.tb.driver.fake import FakeMachine
+from signalbox.tb.driver.fakes.machine import FakeMachine
 from signalbox.tb.models.pagetables import PDE, PTE, Fault, Sparse, Translation, walk
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.simulation.runner import choose_seed
 
 SMALL, BIG, HUGE = PAGE_SIZES
 

@@ -21,7 +21,7 @@ from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.qmd import Placement
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 WIDE, DEEP, AFFINITY = Placement.WIDE, Placement.DEEP, Placement.AFFINITY

@@ -20,10 +20,10 @@ from signalbox.driver.raw.submission import (
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import ComputeMethod, HostMethod, ObjectClass, SemOp
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.folders import ROOT
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.raw import event_lines
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.raw import event_lines
 
 COPIES = Config(sms=0, memory_bytes=SPACE)
 """A machine without a compute engine."""

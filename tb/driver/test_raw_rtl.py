@@ -9,8 +9,8 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.raw.submission import ImageError
 from signalbox.hw.config import LIMITS, Config
 from signalbox.hw.methods import HostMethod
-from signalbox.tb.sim.raw import main, simulate_raw
-from signalbox.tb.sim.sizes import SIZES
+from signalbox.tb.simulation.raw import main, simulate_raw
+from signalbox.tb.simulation.sizes import SIZES
 
 IMAGE = """
 channel = 1

@@ -3,8 +3,8 @@
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.sim.sizes import COMPUTE, SIZES
-from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.simulation.sizes import COMPUTE, SIZES
+from signalbox.tb.simulation.top import simulate_top
 
 CHANNELS = ("copies", "errors", "spaces")
 """Tests of `cocotb_driver` that depend on the number of channels."""

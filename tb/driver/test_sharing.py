@@ -18,7 +18,7 @@ from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.registers import MmuOperation
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 Body = Callable[[Device, FakeMachine], Coroutine[Any, Any, None]]
 

@@ -12,9 +12,9 @@ from signalbox.driver.memory.asids import AddressSpaces, OutOfAsids
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.physical import Buffer, OutOfMemory
 from signalbox.hw.page_tables import PAGE_SIZES
-from signalbox.tb.driver.fakemmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
+from signalbox.tb.driver.fakes.mmu import UNBOUND, FakeMmu, WatchedMemory, machine_with_mmu
 from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.simulation.runner import choose_seed
 
 SMALL, BIG, HUGE = PAGE_SIZES
 LIMIT = (1 << 49) - 1

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from signalbox.driver.compute.task_memory import TaskPool
 from signalbox.driver.device import Device
-from signalbox.tb.driver.fake import FakeMachine
+from signalbox.tb.driver.fakes.machine import FakeMachine
 
 
 def test_pool():

@@ -5,7 +5,7 @@ import asyncio
 from signalbox.driver.faults.warp_fault import WarpFaults
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.errors import CoreCause
-from signalbox.tb.driver.fake import FakeMachine
+from signalbox.tb.driver.fakes.machine import FakeMachine
 
 
 def tell(machine: FakeMachine, cause: int, asid: int, at: int, va: int) -> None:

@@ -25,7 +25,7 @@ from signalbox.driver.workload.report import (
 )
 from signalbox.driver.workload.specs import Workload, requests
 from signalbox.driver.workload.toml_table import WorkloadError
-from signalbox.tb.driver.fake import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 
 EXAMPLES = {
     path.stem: path for path in sorted(Path(driver.__file__).parent.glob("workloads/*.toml"))

@@ -1,1 +1,1 @@
-"""Directed tests of the host on the whole machine."""
+"""Tests of the whole machine."""

@@ -8,10 +8,10 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, SemOp
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, RawChannel, semaphore, setup
-from signalbox.tb.host.cocotb_order import until_started
-from signalbox.tb.sample import some
-from signalbox.tb.sim.trace import Acquire, Done, Error, Method, Semaphore, Served, Start
+from signalbox.tb.machine.cocotb_order import until_started
+from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore, setup
+from signalbox.tb.simulation.trace import Acquire, Done, Error, Method, Semaphore, Served, Start
+from signalbox.tb.testbench.sample import some
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

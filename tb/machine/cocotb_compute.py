@@ -10,8 +10,7 @@ from signalbox.hw.errors import Cause, CoreCause
 from signalbox.hw.methods import HostMethod
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, in_order
-from signalbox.tb.host.computing import (
+from signalbox.tb.machine.tasks import (
     OBJECT,
     PCAS_A,
     SIGNALING2_B,
@@ -23,8 +22,8 @@ from signalbox.tb.host.computing import (
     mark,
     spin,
 )
-from signalbox.tb.sample import fewer, some
-from signalbox.tb.sim.trace import (
+from signalbox.tb.machine.testbench import Bench, in_order
+from signalbox.tb.simulation.trace import (
     BlockPlaced,
     TaskLaunched,
     TaskOpened,
@@ -32,7 +31,8 @@ from signalbox.tb.sim.trace import (
     WarpEnded,
     WarpStarted,
 )
-from signalbox.tb.sm.jobs import JOBS
+from signalbox.tb.testbench.jobs import JOBS
+from signalbox.tb.testbench.sample import fewer, some
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 

@@ -5,11 +5,11 @@ import cocotb
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, pack
-from signalbox.tb.host.bench import Bench, semaphore
-from signalbox.tb.host.cocotb_order import until_started
+from signalbox.tb.machine.cocotb_order import until_started
+from signalbox.tb.machine.testbench import Bench, semaphore
 from signalbox.tb.models.semaphores import reduce
-from signalbox.tb.sim.top import MEMORY_BYTES
-from signalbox.tb.sim.trace import Done, Method, Semaphore, Start
+from signalbox.tb.simulation.top import MEMORY_BYTES
+from signalbox.tb.simulation.trace import Done, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

@@ -6,11 +6,11 @@ import cocotb
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.hw.errors import Cause, Code
 from signalbox.hw.methods import CeMethod, CopyLaunch, HostMethod, Reduction, SemOp, Userd, pack
-from signalbox.tb.host.bench import Bench, Halt, RawChannel, semaphore
-from signalbox.tb.host.cocotb_order import joined, until_started
-from signalbox.tb.sample import some
-from signalbox.tb.sim.top import MEMORY_BYTES
-from signalbox.tb.sim.trace import Done, Error, Method, Start
+from signalbox.tb.machine.cocotb_order import joined, until_started
+from signalbox.tb.machine.testbench import Bench, Halt, RawChannel, semaphore
+from signalbox.tb.simulation.top import MEMORY_BYTES
+from signalbox.tb.simulation.trace import Done, Error, Method, Start
+from signalbox.tb.testbench.sample import some
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

@@ -6,8 +6,8 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import CeMethod, Header, HostMethod, SecOp, pack
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, semaphore
-from signalbox.tb.sim.trace import Method, Served
+from signalbox.tb.machine.testbench import Bench, semaphore
+from signalbox.tb.simulation.trace import Method, Served
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

@@ -6,9 +6,9 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, MemOp
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, RawChannel, semaphore
-from signalbox.tb.host.cocotb_order import until_started
-from signalbox.tb.sim.trace import Done, Method
+from signalbox.tb.machine.cocotb_order import until_started
+from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
+from signalbox.tb.simulation.trace import Done, Method
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

@@ -7,9 +7,9 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, LegacySemaphore, MemOp, SemOp, YieldOp, pack
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, semaphore
-from signalbox.tb.host.cocotb_order import until_started
-from signalbox.tb.sim.trace import Done, Doorbell, Method, Semaphore, Start
+from signalbox.tb.machine.cocotb_order import until_started
+from signalbox.tb.machine.testbench import Bench, semaphore
+from signalbox.tb.simulation.trace import Done, Doorbell, Method, Semaphore, Start
 
 LIMIT = {"timeout_time": 6, "timeout_unit": "ms"}
 

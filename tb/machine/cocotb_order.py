@@ -7,10 +7,19 @@ import cocotb
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
 from signalbox.hw.methods import CeMethod, HostMethod, MemOp, SemOp
 from signalbox.hw.registers import Wait
-from signalbox.tb.goals import Rounds
-from signalbox.tb.host.bench import Bench, RawChannel, in_order, semaphore
-from signalbox.tb.sample import some
-from signalbox.tb.sim.trace import Acquire, Done, Doorbell, Floor, Method, Semaphore, Served, Start
+from signalbox.tb.machine.testbench import Bench, RawChannel, in_order, semaphore
+from signalbox.tb.simulation.trace import (
+    Acquire,
+    Done,
+    Doorbell,
+    Floor,
+    Method,
+    Semaphore,
+    Served,
+    Start,
+)
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.sample import some
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -7,8 +7,7 @@ import cocotb
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.methods import CeMethod, HostMethod
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, RawChannel, in_order, semaphore
-from signalbox.tb.host.cocotb_order import (
+from signalbox.tb.machine.cocotb_order import (
     LASTING,
     LONG,
     Copy,
@@ -18,8 +17,18 @@ from signalbox.tb.host.cocotb_order import (
     until_started,
     wrapped,
 )
-from signalbox.tb.sample import some
-from signalbox.tb.sim.trace import Acquire, Done, Event, Floor, Method, Semaphore, Served, Start
+from signalbox.tb.machine.testbench import Bench, RawChannel, in_order, semaphore
+from signalbox.tb.simulation.trace import (
+    Acquire,
+    Done,
+    Event,
+    Floor,
+    Method,
+    Semaphore,
+    Served,
+    Start,
+)
+from signalbox.tb.testbench.sample import some
 
 LIMIT = {"timeout_time": 30, "timeout_unit": "ms"}
 

@@ -10,8 +10,7 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod
 from signalbox.hw.records.launch import Refusal
-from signalbox.tb.host.bench import Bench
-from signalbox.tb.host.computing import (
+from signalbox.tb.machine.tasks import (
     PCAS_A,
     SIGNALING2_B,
     SUBCHANNEL,
@@ -21,8 +20,9 @@ from signalbox.tb.host.computing import (
     mark,
     spin,
 )
-from signalbox.tb.sim.trace import BlockPlaced, TaskOpened, TaskOver
-from signalbox.tb.sm.jobs import JOBS
+from signalbox.tb.machine.testbench import Bench
+from signalbox.tb.simulation.trace import BlockPlaced, TaskOpened, TaskOver
+from signalbox.tb.testbench.jobs import JOBS
 
 LIMIT: dict[str, Any] = {"timeout_time": 30, "timeout_unit": "ms"}
 SLOT_COUNT = 0x2B0

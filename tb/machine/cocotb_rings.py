@@ -6,9 +6,9 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import GpEntry, HostMethod, pack
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, semaphore
-from signalbox.tb.sim.top import MEMORY_BYTES
-from signalbox.tb.sim.trace import Doorbell, Method
+from signalbox.tb.machine.testbench import Bench, semaphore
+from signalbox.tb.simulation.top import MEMORY_BYTES
+from signalbox.tb.simulation.trace import Doorbell, Method
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

@@ -8,11 +8,11 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.errors import Cause
 from signalbox.hw.methods import HostMethod, Reduction, SemaphoreExecute, SemOp, pack
 from signalbox.hw.registers import Wait
-from signalbox.tb.host.bench import Bench, RawChannel, semaphore
-from signalbox.tb.host.cocotb_order import until_started
+from signalbox.tb.machine.cocotb_order import until_started
+from signalbox.tb.machine.testbench import Bench, RawChannel, semaphore
 from signalbox.tb.models.semaphores import ACQUIRES, Refused, acquire, reduce
-from signalbox.tb.sim.top import MEMORY_BYTES
-from signalbox.tb.sim.trace import Acquire, Done, Semaphore
+from signalbox.tb.simulation.top import MEMORY_BYTES
+from signalbox.tb.simulation.trace import Acquire, Done, Semaphore
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

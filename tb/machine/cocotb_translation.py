@@ -21,8 +21,8 @@ from signalbox.hw.errors import Cause
 from signalbox.hw.mmu.records import Scope
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES, AccessType, FaultType
 from signalbox.hw.registers import MmuOperation
-from signalbox.tb.host.bench import CHANNEL_BYTES, Bench, RawChannel
-from signalbox.tb.sim.trace import Fault, Invalidation, Lookup, Walk
+from signalbox.tb.machine.testbench import CHANNEL_BYTES, Bench, RawChannel
+from signalbox.tb.simulation.trace import Fault, Invalidation, Lookup, Walk
 
 LIMIT = {"timeout_time": 10, "timeout_unit": "ms"}
 

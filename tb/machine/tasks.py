@@ -9,10 +9,10 @@ import numpy as np
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.memory.page_tables import PageTables
 from signalbox.hw.registers import context_address
-from signalbox.tb.host.bench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
+from signalbox.tb.machine.testbench import CHANNEL_BYTES, CHANNELS_AT, Bench, RawChannel
 from signalbox.tb.models.tasks import record_of
-from signalbox.tb.sim.sizes import COMPUTE
-from signalbox.tb.sm.jobs import JOBS, Job
+from signalbox.tb.simulation.sizes import COMPUTE
+from signalbox.tb.testbench.jobs import JOBS, Job
 
 __all__ = [
     "OBJECT",

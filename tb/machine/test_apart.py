@@ -1,5 +1,5 @@
-"""Machines with separately compiled modules (`tb.apart`) against the same machines compiled as
-one."""
+"""Machines with separately compiled modules (`tb.simulation.apart`) against the same machines
+compiled as one."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -8,12 +8,12 @@ import pytest
 
 from signalbox.driver.workload.reader import load
 from signalbox.hw.compute.engine import ComputeEngine
-from signalbox.tb import workload
-from signalbox.tb.runner import choose_seed, simulate
-from signalbox.tb.sim import top
-from signalbox.tb.sim.top import TRACE
-from signalbox.tb.sim.workload import Run, simulate_workload
-from signalbox.tb.work.configs import TIMING
+from signalbox.tb.reports import workload
+from signalbox.tb.simulation import top
+from signalbox.tb.simulation.runner import choose_seed, simulate
+from signalbox.tb.simulation.top import TRACE
+from signalbox.tb.simulation.workload import Run, simulate_workload
+from signalbox.tb.testbench.configs import TIMING
 
 MANY = workload.DEFAULT.parent / "many-sms.toml"
 
@@ -35,7 +35,11 @@ def test_compute() -> None:
     for apart in (False, True):
         options = {"simulator": "verilator", "name": "sim-apart", "seed": seed, "apart": apart}
         found.append(
-            ends(simulate(ComputeEngine(TIMING), "signalbox.tb.work.cocotb_timing", **options))
+            ends(
+                simulate(
+                    ComputeEngine(TIMING), "signalbox.tb.units.compute.cocotb_timing", **options
+                )
+            )
         )
     assert len(found[0]) == 3
     assert found[0] == found[1]

@@ -3,14 +3,14 @@
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.sim.sizes import COMPUTE
-from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.simulation.sizes import COMPUTE
+from signalbox.tb.simulation.top import simulate_top
 
 
 def test_compute(simulator: str) -> None:
     simulate_top(
         Signalbox(COMPUTE),
-        "signalbox.tb.host.cocotb_compute",
+        "signalbox.tb.machine.cocotb_compute",
         simulator=simulator,
         name="host-compute",
         minimum=13,
@@ -20,7 +20,7 @@ def test_compute(simulator: str) -> None:
 def test_queues(simulator: str) -> None:
     simulate_top(
         Signalbox(COMPUTE),
-        "signalbox.tb.host.cocotb_queues",
+        "signalbox.tb.machine.cocotb_queues",
         simulator=simulator,
         name="host-queues",
         minimum=5,
@@ -33,7 +33,7 @@ def test_smoke(simulator: str) -> None:
     """A launch from its channel to its end, for every change."""
     simulate_top(
         Signalbox(COMPUTE),
-        "signalbox.tb.host.cocotb_compute",
+        "signalbox.tb.machine.cocotb_compute",
         simulator=simulator,
         name="host-compute",
         testcase="inline_records",

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.sim.sizes import SIZES
-from signalbox.tb.sim.top import simulate_top
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.top import simulate_top
+from signalbox.tb.tools.tiers import tiers
 
 SINGLE = {
     "cocotb_rings": 18,
@@ -51,7 +51,7 @@ def run(simulator: str, size: str, module: str, tests: Sequence[str] = ()) -> No
     """Run a module of cocotb tests, or only `tests` of it."""
     simulate_top(
         Signalbox(SIZES[size]),
-        f"signalbox.tb.host.{module}",
+        f"signalbox.tb.machine.{module}",
         simulator=simulator,
         name=f"host-{size}",
         testcase=",".join(tests) or None,

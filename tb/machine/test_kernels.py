@@ -16,14 +16,14 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.replay import KernelRecord
-from signalbox.tb import timeline, workload
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.activity import OWN_KERNEL, Activity, activity
-from signalbox.tb.sim.computing import Computing, Lost, computing
-from signalbox.tb.sim.kerneltables import kernels_table, lives_table, sms_table
-from signalbox.tb.sim.readback import Events, read_back
-from signalbox.tb.sim.sizes import COMPUTE
-from signalbox.tb.sim.workload import Run, machine, simulate_workload
+from signalbox.tb.reports import timeline, workload
+from signalbox.tb.reports.activity import OWN_KERNEL, Activity, activity
+from signalbox.tb.reports.computing import Computing, Lost, computing
+from signalbox.tb.reports.kernel_tables import kernels_table, lives_table, sms_table
+from signalbox.tb.reports.readback import Events, read_back
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.sizes import COMPUTE
+from signalbox.tb.simulation.workload import Run, machine, simulate_workload
 
 BLOCKS = {"long": 40, "weighted": 8, "running": 8, "product": 9, "sums": 5, "urgent": 4}
 FEWER = {"long": 16, "weighted": 8, "urgent": 4}

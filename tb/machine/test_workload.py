@@ -14,12 +14,12 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 from signalbox.driver.workload import report
 from signalbox.driver.workload.reader import load, parse
 from signalbox.driver.workload.toml_table import WorkloadError
-from signalbox.tb import timeline, workload
 from signalbox.tb.folders import ROOT
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.activity import HALTED, OWN_COPY, activity
-from signalbox.tb.sim.readback import Events, read_back
-from signalbox.tb.sim.workload import (
+from signalbox.tb.reports import timeline, workload
+from signalbox.tb.reports.activity import HALTED, OWN_COPY, activity
+from signalbox.tb.reports.readback import Events, read_back
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.workload import (
     RESULT,
     Progress,
     Run,

@@ -27,11 +27,11 @@ from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE
 from signalbox.hw.errors import CODE_OF, Cause
 from signalbox.hw.methods import AcquireTimer, GpEntry, SemOp, pack
 from signalbox.hw.registers import GLOBAL, Wait, semaphore_address
-from signalbox.tb.sim.backdoor import SETTINGS
-from signalbox.tb.sim.machine import SimMachine
-from signalbox.tb.sim.spaces import BenchSpaces
-from signalbox.tb.sim.top import TRACE
-from signalbox.tb.sim.trace import Event, parse
+from signalbox.tb.simulation.backdoor import SETTINGS
+from signalbox.tb.simulation.machine import SimMachine
+from signalbox.tb.simulation.spaces import BenchSpaces
+from signalbox.tb.simulation.top import TRACE
+from signalbox.tb.simulation.trace import Event, parse
 
 __all__ = [
     "CHANNEL_BYTES",
@@ -56,7 +56,7 @@ CHANNEL_BYTES = 0x1_0000
 USERD_AT = 0x2000
 ARENA_AT = 0x4000
 """Memory of raw channels, one part each, with ring, USERD and segments. In ASID 0 virtual addresses
-are physical addresses (`tb.sim.spaces`). The page tables follow this memory."""
+are physical addresses (`tb.simulation.spaces`). The page tables follow this memory."""
 
 DATA_AT = 0xA0_0000
 """First byte of memory for data."""

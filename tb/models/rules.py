@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from signalbox.tb.models.semaphores import ACQUIRES, SemaphoreMemory
-from signalbox.tb.sim import trace
+from signalbox.tb.simulation import trace
 
 __all__ = ["Rules"]
 

@@ -97,7 +97,8 @@ def record(**fields: int) -> int:
 
 
 def record_of(launch: Mapping[str, Any], **fields: int) -> int:
-    """The record of a launch as described by `tb.sm.jobs.Job.launch`; `fields` take precedence."""
+    """The record of a launch as described by `tb.testbench.jobs.Job.launch`; `fields` take
+    precedence."""
     x, y, z = launch["grid"]
     width, height, depth = launch["block"]
     program, constants = launch["program"], launch["constants"]

@@ -9,7 +9,6 @@ from amaranth.lib.wiring import In
 from signalbox.hw.bus.axi4 import Burst, Response
 from signalbox.hw.config import Config
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.mmu.identity import IdentityFabric
 from signalbox.tb.proofs.formal import (
     Assert,
     Assume,
@@ -21,6 +20,7 @@ from signalbox.tb.proofs.formal import (
     queue_of_two,
     stays,
 )
+from signalbox.tb.units.mmu.identity import IdentityFabric
 
 __all__ = ["PROOFS"]
 

@@ -22,9 +22,9 @@ from signalbox.hw.methods import (
     SemaphoreExecute,
     SemOp,
 )
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.computing import Computing, KernelLife, computing
-from signalbox.tb.sim.translation import Translation, translation
+from signalbox.tb.reports.computing import Computing, KernelLife, computing
+from signalbox.tb.reports.translation import Translation, translation
+from signalbox.tb.simulation import trace
 
 __all__ = ["HALTED", "OWN_COPY", "OWN_KERNEL", "Activity", "CopySpan", "Span", "activity"]
 
@@ -133,7 +133,7 @@ class Activity:
 
 
 def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
-    """Derive the activity from the trace of a run. Raises `tb.sim.computing.Lost`."""
+    """Derive the activity from the trace of a run. Raises `tb.reports.computing.Lost`."""
     workload = result.workload
     kernels = computing(result, events, workload.config) if workload.kernels else Computing()
     found = _Reader(result, kernels)

@@ -13,7 +13,7 @@ from math import prod
 from signalbox.driver.workload.replay import KernelRecord, Result
 from signalbox.hw.config import WARP_THREADS, Config
 from signalbox.hw.placement.controller import Step
-from signalbox.tb.sim import trace
+from signalbox.tb.simulation import trace
 
 __all__ = ["BlockLife", "Computing", "KernelLife", "Lost", "SmLife", "WarpLife", "computing"]
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from signalbox.driver.text_table import number, table, times
 from signalbox.hw.config import Config
-from signalbox.tb.sim.computing import Computing, KernelLife, SmLife
+from signalbox.tb.reports.computing import Computing, KernelLife, SmLife
 
 __all__ = ["gains_table", "kernels_table", "lives_table", "sms_table"]
 

@@ -1,6 +1,6 @@
 """The README's picture: copies of the published order, with priorities and without.
 
-python -m signalbox.tb.picture [OUT.png]
+python -m signalbox.tb.reports.picture [OUT.png]
 """
 
 import argparse
@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 
 from signalbox.hw.options import program
 from signalbox.tb.folders import ROOT
-from signalbox.tb.sim.activity import OWN_COPY, Activity, activity
-from signalbox.tb.sim.workload import simulate_workload
+from signalbox.tb.reports.activity import OWN_COPY, Activity, activity
+from signalbox.tb.simulation.workload import simulate_workload
 
 __all__ = ["draw", "main"]
 
@@ -104,7 +104,9 @@ def _bar(panel: Axes, row: int, start: int, end: int, colour: str, text: str) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate and draw. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog=program("signalbox.tb.picture"), description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog=program("signalbox.tb.reports.picture"), description=__doc__
+    )
     parser.add_argument("out", nargs="?", type=Path, default=OUT, help="PNG file")
     chosen = parser.parse_args(arguments)
     matplotlib.use("Agg")

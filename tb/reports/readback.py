@@ -6,8 +6,8 @@ from pathlib import Path
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
-from signalbox.tb import timeline
-from signalbox.tb.sim.activity import Activity
+from signalbox.tb.reports import timeline
+from signalbox.tb.reports.activity import Activity
 
 __all__ = ["Events", "read_back"]
 

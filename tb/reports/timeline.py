@@ -15,11 +15,11 @@ from pathlib import Path
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from signalbox.driver.memory.translation_fault import client_name
-from signalbox.tb.sim.activity import Activity, CopySpan
-from signalbox.tb.sim.computing import BlockLife, KernelLife, SmLife
-from signalbox.tb.sim.trace import Fault
-from signalbox.tb.sim.translation import Translation
-from signalbox.tb.tracks import Process
+from signalbox.tb.reports.activity import Activity, CopySpan
+from signalbox.tb.reports.computing import BlockLife, KernelLife, SmLife
+from signalbox.tb.reports.tracks import Process
+from signalbox.tb.reports.translation import Translation
+from signalbox.tb.simulation.trace import Fault
 
 __all__ = [
     "FAULTS",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from signalbox.driver.workload.replay import SpaceRecord
-from signalbox.tb.sim import trace
+from signalbox.tb.simulation import trace
 
 __all__ = ["SpaceActivity", "Translation", "translation"]
 

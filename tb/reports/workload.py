@@ -1,6 +1,6 @@
 """`make sim`: runs a workload on the RTL, with and without priorities, and shows the results.
 
-    python -m signalbox.tb.workload [FILE] [--policy none] [--simulator icarus] [--waves]
+    python -m signalbox.tb.reports.workload [FILE] [--policy none] [--simulator icarus] [--waves]
 
 Exit status: 0 if every byte and every block of both runs was verified, 1 if a run failed, 2 if the
 workload or the machine is not usable as given.
@@ -25,13 +25,13 @@ from signalbox.hw import options
 from signalbox.hw.config import Config
 from signalbox.hw.options import program
 from signalbox.hw.sm.port import CoreError
-from signalbox.tb import timeline
 from signalbox.tb.folders import PACKAGE, SIM_BUILD, shown
-from signalbox.tb.runner import SIMULATORS, choose_seed
-from signalbox.tb.sim.activity import Activity, activity
-from signalbox.tb.sim.computing import Lost
-from signalbox.tb.sim.kerneltables import gains_table, kernels_table, lives_table, sms_table
-from signalbox.tb.sim.workload import Progress, Run, RunError, machine, simulate_workload
+from signalbox.tb.reports import timeline
+from signalbox.tb.reports.activity import Activity, activity
+from signalbox.tb.reports.computing import Lost
+from signalbox.tb.reports.kernel_tables import gains_table, kernels_table, lives_table, sms_table
+from signalbox.tb.simulation.runner import SIMULATORS, choose_seed
+from signalbox.tb.simulation.workload import Progress, Run, RunError, machine, simulate_workload
 
 __all__ = ["main"]
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=program("signalbox.tb.workload"),
+        prog=program("signalbox.tb.reports.workload"),
         description="Run a workload on the RTL, with priorities and without.",
     )
     parser.add_argument(

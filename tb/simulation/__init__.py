@@ -1,1 +1,1 @@
-"""Simulation environment of the design: memory model, trace monitor, simulation top."""
+"""Simulation of a design or of the whole machine: build, run, memory model, trace."""

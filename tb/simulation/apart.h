@@ -1,4 +1,4 @@
-// Instances of a module that Verilator has compiled as a separate model (`tb/apart.py`).
+// Instances of a module that Verilator has compiled as a separate model (`tb/simulation/apart.py`).
 //
 // An instance sleeps if its inputs have not changed since the last clock edge and that edge did not
 // change its state: the next edge would not change it either, so nothing is evaluated. While the

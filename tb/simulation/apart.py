@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from signalbox.hw.export import FOLLOWS
-from signalbox.tb import verilator
+from signalbox.tb.simulation import verilator
 
 __all__ = ["GLUE", "Part", "compile_parts", "split"]
 

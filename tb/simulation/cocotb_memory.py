@@ -8,8 +8,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
 
-from signalbox.tb.reset import reset
-from signalbox.tb.sim.backdoor import Backdoor
+from signalbox.tb.simulation.backdoor import Backdoor
+from signalbox.tb.testbench.reset import reset
 
 BEAT = 16
 

@@ -3,7 +3,7 @@
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from signalbox.tb.sim.cocotb_memory import start
+from signalbox.tb.simulation.cocotb_memory import start
 
 
 async def address(dut, channel: str, **fields: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs one raw pushbuffer on the RTL. `tb.sim.raw` starts it and reads its result."""
+"""Runs one raw pushbuffer on the RTL. `tb.simulation.raw` starts it and reads its result."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from signalbox.driver.channel.priority_policy import NoPriorityPolicy
 from signalbox.driver.channel.settings import ChannelSettings
 from signalbox.driver.device import Device
 from signalbox.driver.raw.submission import ImageError, MemoryImage, load_dwords, load_image, run
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.machine import SimMachine
-from signalbox.tb.sim.raw import JOB, RESULT, cycles
-from signalbox.tb.sim.top import TRACE
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.machine import SimMachine
+from signalbox.tb.simulation.raw import JOB, RESULT, cycles
+from signalbox.tb.simulation.top import TRACE
 
 
 @cocotb.test()

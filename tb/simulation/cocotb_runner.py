@@ -5,7 +5,7 @@ import os
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
 
 
 async def start(dut) -> None:

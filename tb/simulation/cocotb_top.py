@@ -6,7 +6,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, ValueChange, with_timeout
 
-from signalbox.tb.sim.backdoor import Backdoor
+from signalbox.tb.simulation.backdoor import Backdoor
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")

@@ -1,4 +1,4 @@
-"""Runs one workload on the RTL. `tb.sim.workload` starts it and reads its result.
+"""Runs one workload on the RTL. `tb.simulation.workload` starts it and reads its result.
 
 A failed run also has a result, so the test itself passes.
 """
@@ -21,8 +21,8 @@ from signalbox.driver.workload.reader import load
 from signalbox.driver.workload.replay import Replay, VerifyError
 from signalbox.driver.workload.specs import Workload, requests
 from signalbox.hw.registers import WAITS, Wait
-from signalbox.tb.sim.machine import CLOCK_NS, SimMachine
-from signalbox.tb.sim.workload import JOB, RESULT
+from signalbox.tb.simulation.machine import CLOCK_NS, SimMachine
+from signalbox.tb.simulation.workload import JOB, RESULT
 
 _LOOK_CYCLES = 2000
 """Cycles between two checks of the progress."""

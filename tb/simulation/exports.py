@@ -28,10 +28,10 @@ from amaranth.hdl import Elaboratable, Signal, UnusedElaboratable
 from amaranth.lib import wiring
 
 from signalbox.hw import export
-from signalbox.tb import noise
 from signalbox.tb.folders import PACKAGE
-from signalbox.tb.lock import lock
-from signalbox.tb.noise import Noisy
+from signalbox.tb.simulation import noise
+from signalbox.tb.simulation.lock import lock
+from signalbox.tb.simulation.noise import Noisy
 
 __all__ = ["verilog"]
 
@@ -49,7 +49,7 @@ def verilog(design: wiring.Component, name: str, folder: Path, *, noisy: bool = 
 
     Parameters
     ----------
-    noisy : wrap the design in `tb.noise.Noisy`.
+    noisy : wrap the design in `tb.simulation.noise.Noisy`.
     """
     key = _key(design, name, noisy=noisy)
     if noisy:

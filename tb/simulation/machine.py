@@ -13,8 +13,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
-from signalbox.tb.bus import axi4lite
-from signalbox.tb.sim.backdoor import Backdoor
+from signalbox.tb.simulation.backdoor import Backdoor
+from signalbox.tb.testbench.bus import axi4lite
 
 __all__ = ["MachineError", "SimMachine"]
 
@@ -27,7 +27,7 @@ class MachineError(Exception):
 
 
 class SimMachine:
-    """A running simulation top (`tb.sim.top`) with a Signalbox. Created by `start`.
+    """A running simulation top (`tb.simulation.top`) with a Signalbox. Created by `start`.
 
     Members
     -------

@@ -13,7 +13,7 @@
     <cycle> warp <sm> <warp> <row> <slot> <index> <cycle> exit <sm> <warp>
 
 `served` and `floor` are written when they change. Within a cycle, lines have the order of the
-members of `TracePort`. `tb.sim.trace` reads the file.
+members of `TracePort`. `tb.simulation.trace` reads the file.
 """
 
 from amaranth.lib import data

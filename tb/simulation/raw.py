@@ -1,6 +1,6 @@
 """Runs a pushbuffer written by other software on the RTL, and reports the outcome.
 
-    python -m signalbox.tb.sim.raw FILE [--memory IMAGE] [options]
+    python -m signalbox.tb.simulation.raw FILE [--memory IMAGE] [options]
 
 `driver.raw.submission` describes FILE and IMAGE. The exit status is 0 if everything was executed
 and memory is as the image expects, 1 if not, 2 for unusable files.
@@ -21,9 +21,15 @@ from signalbox.hw.methods import HostMethod
 from signalbox.hw.options import add_options, chosen, program
 from signalbox.hw.top import Signalbox
 from signalbox.tb.folders import PACKAGE, shown
-from signalbox.tb.runner import SIMULATORS
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, check_memory, simulate_top
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.runner import SIMULATORS
+from signalbox.tb.simulation.top import (
+    LARGEST_MEMORY,
+    MEMORY_BYTES,
+    TRACE,
+    check_memory,
+    simulate_top,
+)
 
 __all__ = ["JOB", "RESULT", "Outcome", "cycles", "event_lines", "simulate_raw"]
 
@@ -104,7 +110,7 @@ def simulate_raw(
     }
     folder = simulate_top(
         Signalbox(replace(config, trace=True)),
-        "signalbox.tb.sim.cocotb_raw",
+        "signalbox.tb.simulation.cocotb_raw",
         simulator=simulator,
         name="raw",
         env={JOB: json.dumps(job)},
@@ -171,7 +177,7 @@ def _words(event: trace.Event, channel: int, objects: dict[int, int]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit status."""
     parser = argparse.ArgumentParser(
-        prog=program("signalbox.tb.sim.raw"),
+        prog=program("signalbox.tb.simulation.raw"),
         description="Run a raw pushbuffer on the RTL and report. The memory has "
         f"{MEMORY_BYTES >> 20} MiB unless --memory-bytes is given, "
         f"{LARGEST_MEMORY >> 20} MiB at most: it is simulated in full. Without --sms it has no "

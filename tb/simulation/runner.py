@@ -1,6 +1,6 @@
 """Simulates designs: export, build, run and check.
 
-    simulate(Unit(config), "signalbox.tb.unit.cocotb_unit", simulator="verilator", name="unit")
+    simulate(Unit(), "signalbox.tb.units.unit.cocotb_unit", simulator="verilator", name="unit")
 
 A build is reused while the exported Verilog, the sources and the arguments are the same. cocotb's
 runner returns normally if tests fail or none run; `simulate` raises.
@@ -28,10 +28,11 @@ from cocotb_tools.runner import get_runner
 
 from signalbox.hw import export
 from signalbox.hw.lib.amaranth_private import PortDirection
-from signalbox.tb import exports, icarus, outcomes, verilator
-from signalbox.tb.apart import GLUE, compile_parts, split
 from signalbox.tb.folders import BUILD, ROOT, SIM_BUILD, shown
-from signalbox.tb.lock import lock
+from signalbox.tb.simulation import exports, icarus, verilator
+from signalbox.tb.simulation.apart import GLUE, compile_parts, split
+from signalbox.tb.simulation.lock import lock
+from signalbox.tb.tools import outcomes
 
 __all__ = [
     "COVERAGE",
@@ -88,8 +89,8 @@ def simulate(
 
     Parameters
     ----------
-    design : exported as module `dut`, once (`tb.exports`), with noise on invalid payload
-        (`tb.noise`). None if `sources` contain everything.
+    design : exported as module `dut`, once (`tb.simulation.exports`), with noise on invalid payload
+        (`tb.simulation.noise`). None if `sources` contain everything.
     tests : import name of the cocotb module.
     simulator : "verilator" or "icarus".
     name : name of the run, which gets a folder in `sim_build/<name>/`. Later runs of the same name
@@ -107,7 +108,8 @@ def simulate(
         design if it is the top module. Verilator hides all others; Icarus shows everything.
     watched : as `public`, for variables that cocotb only reads; these cost less speed.
     apart : on Verilator, compile each module shared by several instances (`hw.lib.shared`) once, as
-        its own model (`tb.apart`). For large designs. Their insides appear in no waveform.
+        its own model (`tb.simulation.apart`). For large designs. Their insides appear in no
+        waveform.
     minimum : minimum number of tests that must run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".

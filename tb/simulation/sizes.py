@@ -4,8 +4,8 @@ Tests with the same size share a build."""
 from dataclasses import replace
 
 from signalbox.hw.config import CONFIGS, Config
-from signalbox.tb.sim.top import MEMORY_BYTES
-from signalbox.tb.work import configs
+from signalbox.tb.simulation.top import MEMORY_BYTES
+from signalbox.tb.testbench import configs
 
 __all__ = ["COMPUTE", "SIZES"]
 

@@ -6,7 +6,7 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.driver.platform.control_port import ControlPort
 from signalbox.hw.config import VA_BITS
 from signalbox.hw.page_tables import PAGE_SIZES
-from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.simulation.machine import SimMachine
 
 __all__ = ["LAST", "TABLES_AT", "BenchSpaces"]
 

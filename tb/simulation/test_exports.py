@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw import export
 from signalbox.hw.lib.arbiter import RoundRobin
-from signalbox.tb import exports
+from signalbox.tb.simulation import exports
 
 
 class Adder(wiring.Component):

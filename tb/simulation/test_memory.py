@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from signalbox.tb.runner import simulate
-from signalbox.tb.sim.backdoor import public
+from signalbox.tb.simulation.backdoor import public
+from signalbox.tb.simulation.runner import simulate
 
 MEMORY = Path(__file__).with_name("memory.sv")
 PARAMETERS = {"DATA_WIDTH": 128, "BYTES": 1 << 20}
@@ -27,14 +27,14 @@ def run(simulator: str, tests: str, **options) -> None:
 
 @pytest.mark.smoke
 def test_memory(simulator: str):
-    run(simulator, "signalbox.tb.sim.cocotb_memory", minimum=7)
+    run(simulator, "signalbox.tb.simulation.cocotb_memory", minimum=7)
 
 
 @pytest.mark.parametrize("fault", ["crosses_page", "early_last", "wrap", "wide"])
 def test_refuses(simulator: str, fault: str):
     with pytest.raises(AssertionError):
-        run(simulator, "signalbox.tb.sim.cocotb_memory_faults", testcase=fault)
+        run(simulator, "signalbox.tb.simulation.cocotb_memory_faults", testcase=fault)
 
 
 def test_accepts_legal(simulator: str):
-    run(simulator, "signalbox.tb.sim.cocotb_memory_faults", testcase="legal")
+    run(simulator, "signalbox.tb.simulation.cocotb_memory_faults", testcase="legal")

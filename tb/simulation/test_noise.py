@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from signalbox.hw.lib.amaranth_private import PortDirection
-from signalbox.tb.noise import Noisy, payloads
+from signalbox.tb.simulation.noise import Noisy, payloads
 
 
 class Echo(wiring.Component):

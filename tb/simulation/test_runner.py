@@ -10,11 +10,11 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.tb import icarus, runner
 from signalbox.tb.folders import SIM_BUILD
-from signalbox.tb.runner import ONLY, simulate
+from signalbox.tb.simulation import icarus, runner
+from signalbox.tb.simulation.runner import ONLY, simulate
 
-TESTS = "signalbox.tb.cocotb_runner"
+TESTS = "signalbox.tb.simulation.cocotb_runner"
 
 pytestmark = pytest.mark.smoke
 
@@ -43,7 +43,7 @@ def test_pass(simulator: str):
 
 def test_failure_raises(simulator: str):
     with pytest.raises(
-        AssertionError, match=r"1 of 2 failed: signalbox.tb.cocotb_runner.fails"
+        AssertionError, match=r"1 of 2 failed: signalbox.tb.simulation.cocotb_runner.fails"
     ) as caught:
         simulate(Counter(), TESTS, simulator=simulator, name="runner", env={"FAIL": "1"})
     text = str(caught.value)

@@ -6,9 +6,9 @@ import pytest
 
 from signalbox.hw.config import Config, ConfigError
 from signalbox.hw.errors import Cause
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.stand_in import StandIn
-from signalbox.tb.sim.top import MEMORY_BYTES, TRACE, simulate_top, top
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.stand_in import StandIn
+from signalbox.tb.simulation.top import MEMORY_BYTES, TRACE, simulate_top, top
 
 
 @pytest.mark.smoke
@@ -17,7 +17,7 @@ def test_top(simulator: str):
         channels=16, copy_engines=2, semaphores=64, sms=0, memory_bytes=MEMORY_BYTES, trace=True
     )
     run = simulate_top(
-        StandIn(config), "signalbox.tb.sim.cocotb_top", simulator=simulator, name="sim-top"
+        StandIn(config), "signalbox.tb.simulation.cocotb_top", simulator=simulator, name="sim-top"
     )
     events = trace.read(run / TRACE)
     began = events[0].cycle
@@ -42,7 +42,10 @@ def test_memory_is_the_configured_one():
     assert ".BYTES(4096)" in top(StandIn(Config(memory_bytes=4096)))
     with pytest.raises(ConfigError, match=r"memory_bytes = 4294967296: .* at most 268435456 bytes"):
         simulate_top(
-            StandIn(Config()), "signalbox.tb.sim.cocotb_top", simulator="verilator", name="sim-top"
+            StandIn(Config()),
+            "signalbox.tb.simulation.cocotb_top",
+            simulator="verilator",
+            name="sim-top",
         )
     gc.collect()  # unused designs warn when they are collected
 

@@ -6,8 +6,8 @@ impl="gpi").start(start_high=False)`. A test can access these names of module `s
     clk                 input
     rst                 1 for the first 8 cycles, and for 8 more after `reset_request` was 1
     cycle               clock edges since the start, 64 bits
-    irq, control__*     ports of the design (AXI4-Lite: `tb.bus.axi4lite(dut, "control")`)
-    memory              memory model (`tb.sim.backdoor`)
+    irq, control__*     ports of the design (AXI4-Lite: `tb.testbench.bus.axi4lite(dut, "control")`)
+    memory              memory model (`tb.simulation.backdoor`)
     monitor.flush       1 to flush the trace file
 """
 
@@ -20,9 +20,9 @@ from signalbox.hw import export
 from signalbox.hw.config import Config, ConfigError
 from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.tb.folders import SIM_BUILD
-from signalbox.tb.runner import DESIGN, simulate
-from signalbox.tb.sim import backdoor
-from signalbox.tb.sim.monitor import monitor
+from signalbox.tb.simulation import backdoor
+from signalbox.tb.simulation.monitor import monitor
+from signalbox.tb.simulation.runner import DESIGN, simulate
 
 __all__ = [
     "FEW_SMS",
@@ -133,11 +133,12 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
     Parameters
     ----------
     design : the simulated memory has `design.config.memory_bytes` bytes.
-    tests, simulator, name : as for `tb.runner.simulate`.
-    options : other parameters of `tb.runner.simulate`. The top's ports and the memory's settings
-        are visible to cocotb in any case.
+    tests, simulator, name : as for `tb.simulation.runner.simulate`.
+    options : other parameters of `tb.simulation.runner.simulate`. The top's ports and the
+        memory's settings are visible to cocotb in any case.
 
-    Raises `ConfigError` for more memory than `LARGEST_MEMORY`, else as `tb.runner.simulate`.
+    Raises `ConfigError` for more memory than `LARGEST_MEMORY`, else as
+    `tb.simulation.runner.simulate`.
     """
     text = top(design)
     trace = getattr(design, "trace", None)

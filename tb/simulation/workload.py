@@ -25,8 +25,8 @@ from signalbox.driver.workload.toml_table import WorkloadError
 from signalbox.hw.config import Config
 from signalbox.hw.sm.port import CoreFactory
 from signalbox.hw.top import Signalbox
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, simulate_top
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.top import LARGEST_MEMORY, MEMORY_BYTES, TRACE, simulate_top
 
 __all__ = [
     "JOB",
@@ -165,7 +165,7 @@ def simulate_workload(
             try:
                 run = simulate_top(
                     Signalbox(config, core),
-                    "signalbox.tb.sim.cocotb_workload",
+                    "signalbox.tb.simulation.cocotb_workload",
                     simulator=simulator,
                     name="workload",
                     env={JOB: json.dumps(job), "COCOTB_LOG_LEVEL": "WARNING"},

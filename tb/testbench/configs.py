@@ -1,4 +1,4 @@
-"""Configurations for the tests of this folder, by name."""
+"""Configurations for tests of the compute engine and its units, by name."""
 
 from dataclasses import replace
 

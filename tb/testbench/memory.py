@@ -11,7 +11,7 @@ from amaranth.lib import data
 
 from signalbox.hw.config import VA_BITS, Config
 from signalbox.hw.records.memory import MemoryStatus, memory_request, read_beat, write_beat
-from signalbox.tb.copy.streams import Sink, Source
+from signalbox.tb.testbench.streams import Sink, Source
 
 __all__ = ["BURST_BEATS", "Bad", "Memory", "ReadMemory", "WriteMemory"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.tb.goals import Rounds
+from signalbox.tb.testbench.goals import Rounds
 
 
 @pytest.mark.parametrize(("needed", "done"), [(0, 3), (3, 3), (7, 7), (30, 30)])

@@ -1,12 +1,12 @@
 """Line and toggle coverage of the machine's Verilog, measured on Verilator.
 
-    python -m signalbox.tb.coverage [PYTEST ARGUMENTS]
+    python -m signalbox.tb.tools.coverage [PYTEST ARGUMENTS]
 
 Runs tests (default: directed and random tests of the whole machine at its default size) on builds
 with coverage, adds up the counts, prints a table by module, and lists unreached points in
-`sim_build/coverage/missing.txt`. `tb/coverage.toml` names the points that cannot or need not be
-reached, each with a reason. Temporaries of the Verilog exporter are not counted; the lines that use
-them are.
+`sim_build/coverage/missing.txt`. `tb/tools/coverage.toml` names the points that cannot or need not
+be reached, each with a reason. Temporaries of the Verilog exporter are not counted; the lines that
+use them are.
 """
 
 import fnmatch
@@ -26,14 +26,19 @@ from pathlib import Path
 
 from signalbox.driver.text_table import table
 from signalbox.tb.folders import ROOT, SIM_BUILD, shown
-from signalbox.tb.runner import COVERAGE, DESIGN
+from signalbox.tb.simulation.runner import COVERAGE, DESIGN
 
 __all__ = ["Exclusion", "Point", "main", "missing", "points", "summary"]
 
 FOLDER = SIM_BUILD / "coverage"
-EXCLUSIONS = ROOT / "tb" / "coverage.toml"
+EXCLUSIONS = Path(__file__).with_name("coverage.toml")
 
-DEFAULT = ("tb/host/test_host.py", "tb/random/test_random.py", "-k", "verilator and default")
+DEFAULT = (
+    "tb/machine/test_host.py",
+    "tb/machine/random/test_random.py",
+    "-k",
+    "verilator and default",
+)
 """Tests that run by default."""
 
 _RECORD = re.compile(r"^C '(?P<keys>.*)' (?P<count>\d+)$")

@@ -1,6 +1,6 @@
 """Everything that takes longer than a change may wait for, in parts, and one page of results.
 
-    python -m signalbox.tb.nightly [--seed N] [--again] [PART...]
+    python -m signalbox.tb.tools.nightly [--seed N] [--again] [PART...]
 
 Without names, all parts run one after another. A part fails if it takes longer than its limit, an
 hour by default. Its outcome and output are kept in `sim_build/nightly/`. A part that has passed on
@@ -25,10 +25,10 @@ from xml.etree import ElementTree
 
 from signalbox.driver.text_table import table
 from signalbox.hw.options import program
-from signalbox.tb import plan
 from signalbox.tb.folders import ROOT, SIM_BUILD
-from signalbox.tb.limited import run_limited
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.simulation.limited import run_limited
+from signalbox.tb.simulation.runner import choose_seed
+from signalbox.tb.tools import plan
 
 __all__ = ["PARTS", "Outcome", "Part", "main", "page", "run"]
 
@@ -86,7 +86,7 @@ _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)")
 
 def _mutants(seed: int) -> list[list[str]]:
     sample = ("--sample", "200", "--seed", str(seed))
-    return [_module("signalbox.tb.mutation", *sample, "--proofs", "hw", "driver")]
+    return [_module("signalbox.tb.tools.mutation", *sample, "--proofs", "hw", "driver")]
 
 
 def _seeds(number: int) -> Part:
@@ -116,7 +116,7 @@ PARTS = {
     "mutants": Part("a sample of mutants is killed", _mutants),
     "soak": Part("long random tests", lambda _: [_pytest("soak", "-m", "soak")]),
     "docs": Part("the pages build as a site", lambda _: [_SITE]),
-    "coverage": Part("coverage of the machine", lambda _: [_module("signalbox.tb.coverage")]),
+    "coverage": Part("coverage of the machine", lambda _: [_module("signalbox.tb.tools.coverage")]),
     "bench": Part(
         "cycles are as recorded",
         lambda _: [_pytest("bench", "-m", "bench", "--dist", "loadfile")],
@@ -236,7 +236,7 @@ def _plan_problems() -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run parts and print the page. Returns 0 if all requested parts have passed, else 1."""
     parser = argparse.ArgumentParser(
-        prog=program("signalbox.tb.nightly"), description=(__doc__ or "").partition("\n")[0]
+        prog=program("signalbox.tb.tools.nightly"), description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, help="of all random numbers (a fresh one)")

@@ -1,7 +1,7 @@
 """Results of the cocotb tests within each pytest test, for the verification plan.
 
-`tb.runner.simulate` stores them here. `tb/conftest.py` writes them to the JUnit file as properties
-of the pytest test: `cocotb` = "pass tb/unit/cocotb_unit.py::test".
+`tb.simulation.runner.simulate` stores them here. `tb/conftest.py` writes them to the JUnit file as
+properties of the pytest test: `cocotb` = "pass tb/units/unit/cocotb_unit.py::test".
 """
 
 from collections.abc import Sequence

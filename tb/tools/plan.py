@@ -1,9 +1,11 @@
 """The verification plan: which tests, proofs and benchmarks show each requirement.
 
-    python -m signalbox.tb.plan check          fails if a requirement has no test or proof, or names
-                                               one that does not exist
-    python -m signalbox.tb.plan check --ran    the same; also fails unless they have run and passed
-    python -m signalbox.tb.plan table          prints the plan in Markdown, with available results
+    python -m signalbox.tb.tools.plan check        fails if a requirement has no test or proof, or
+                                                   names one that does not exist
+    python -m signalbox.tb.tools.plan check --ran  the same; also fails unless they have run and
+                                                   passed
+    python -m signalbox.tb.tools.plan table        prints the plan in Markdown, with available
+                                                   results
 
 `plan.toml` has one table per requirement id (`title`, `tests`, `proofs`, `bench`); `[pending]`, the
 requirements that have not been started; and `nightly`, the names that run in `make nightly` only.
@@ -29,7 +31,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from signalbox.tb.folders import ROOT, SIM_BUILD
-from signalbox.tb.outcomes import PROPERTY, source
+from signalbox.tb.tools.outcomes import PROPERTY, source
 
 __all__ = ["Entry", "Plan", "check", "check_ran", "load", "results", "table"]
 

@@ -1,11 +1,11 @@
 """Size and clock of the main units on an ECP5, with yosys and nextpnr from PyPI.
 
-    python -m signalbox.tb.synth [--config NAME] [--record] [UNIT...]
+    python -m signalbox.tb.tools.synth [--config NAME] [--record] [UNIT...]
 
 Without names, all units run one after another; a large unit takes minutes. Port registers around
 the unit ensure that the clock is determined by paths inside it; they are not counted. Seed and
 target clock are fixed, so the same tools give the same numbers. `--record` writes them to
-`tb/synth.json`.
+`tb/tools/synth.json`.
 
 Counts are taken after synthesis: LUT4, with a carry cell (CCU2C) counted as two, and without wide
 multiplexers (PFUMX, L6MUX21); flip-flops; block RAMs (DP16KD, 18 kbit); distributed RAMs (DPR16X4,
@@ -302,7 +302,7 @@ def _report(unit: str, result: Result, before: Result | None) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Synthesise the units on the command line and print a table."""
     parser = argparse.ArgumentParser(
-        prog=program("signalbox.tb.synth"), description="Report size and clock on an ECP5."
+        prog=program("signalbox.tb.tools.synth"), description="Report size and clock on an ECP5."
     )
     parser.add_argument("units", nargs="*", metavar="UNIT", help=f"of {', '.join(UNITS)}")
     parser.add_argument("--config", choices=CONFIGS, default="default", help="default: default")

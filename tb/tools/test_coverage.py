@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from signalbox.tb import coverage
-from signalbox.tb.coverage import Exclusion, Point
+from signalbox.tb.tools import coverage
+from signalbox.tb.tools.coverage import Exclusion, Point
 
 DESIGN = """\
 module \\dut.part (clk);

@@ -23,14 +23,14 @@ YOURS = "tb/mine"
 """Folder that the reader creates."""
 
 OPTIONS = {
-    "sim": "signalbox.tb.workload",
-    "raw": "signalbox.tb.sim.raw",
+    "sim": "signalbox.tb.reports.workload",
+    "raw": "signalbox.tb.simulation.raw",
     "prove": "signalbox.tb.proofs.run",
-    "mutate": "signalbox.tb.mutation",
-    "nightly": "signalbox.tb.nightly",
+    "mutate": "signalbox.tb.tools.mutation",
+    "nightly": "signalbox.tb.tools.nightly",
     "verilog": "signalbox.hw.verilog",
-    "synth": "signalbox.tb.synth",
-    "plan": "signalbox.tb.plan",
+    "synth": "signalbox.tb.tools.synth",
+    "plan": "signalbox.tb.tools.plan",
 }
 """Targets with options of their own, and their modules."""
 

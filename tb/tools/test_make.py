@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from signalbox.tb import verilator
 from signalbox.tb.folders import ROOT
+from signalbox.tb.simulation import verilator
 
 COMMANDS = {
-    "sim": "signalbox.tb.workload",
-    "raw": "signalbox.tb.sim.raw",
+    "sim": "signalbox.tb.reports.workload",
+    "raw": "signalbox.tb.simulation.raw",
     "prove": "signalbox.tb.proofs.run",
     "verilog": "signalbox.hw.verilog",
-    "synth": "signalbox.tb.synth",
+    "synth": "signalbox.tb.tools.synth",
 }
 """Targets with options of their own, and their modules."""
 

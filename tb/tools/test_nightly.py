@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from signalbox.tb import nightly
-from signalbox.tb.nightly import Part, page, run
+from signalbox.tb.tools import nightly
+from signalbox.tb.tools.nightly import Part, page, run
 
 
 def python(code: str, limit: int = 60) -> Part:

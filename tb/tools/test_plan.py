@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox.tb.plan import Entry, Plan, check, check_ran, load, results, table
+from signalbox.tb.tools.plan import Entry, Plan, check, check_ran, load, results, table
 
 TESTS = """
 import cocotb

@@ -2,8 +2,8 @@
 
 import pytest
 
-from signalbox.tb import rooms
 from signalbox.tb.folders import PACKAGE
+from signalbox.tb.tools import rooms
 
 
 @pytest.mark.parametrize("package", ["hw", "driver"])

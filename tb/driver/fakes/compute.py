@@ -11,8 +11,8 @@ from typing import Any
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.tb.driver.fakefaults import READ, WRITE, FakeFaults
-from signalbox.tb.driver.translator import Translator
+from signalbox.tb.driver.fakes.faults import READ, WRITE, FakeFaults
+from signalbox.tb.driver.fakes.translator import Translator
 from signalbox.tb.models import isa
 from signalbox.tb.models.tasks import FIELDS, Machine, judge
 

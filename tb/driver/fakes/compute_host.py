@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.tb.driver.fakecompute import WRITE, FakeCompute, FakeTask, Refused
+from signalbox.tb.driver.fakes.compute import WRITE, FakeCompute, FakeTask, Refused
 from signalbox.tb.models.host import COPY_CLASS, Channel, Held, HostModel, Notified, Refusal, Ring
 
 __all__ = ["ComputeHost"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from signalbox.hw.methods import pack
 from signalbox.hw.page_tables import FAULT_RECORD_BYTES, FaultRecord
 from signalbox.hw.registers import GLOBAL
-from signalbox.tb.driver.translator import Translator
+from signalbox.tb.driver.fakes.translator import Translator
 from signalbox.tb.models.pagetables import Fault, Translation
 
 __all__ = ["FakeFaults"]

@@ -5,11 +5,11 @@ import asyncio
 from signalbox.hw.config import Config
 from signalbox.hw.errors import CODE_OF, Cause
 from signalbox.hw.registers import CHANNEL, GLOBAL, REGISTERS, Access
-from signalbox.tb.driver.fakecompute import FakeCompute
-from signalbox.tb.driver.fakecomputehost import ComputeHost
-from signalbox.tb.driver.fakefaults import FakeFaults
-from signalbox.tb.driver.fakemmuport import FakeMmuPort
-from signalbox.tb.driver.translator import Translator
+from signalbox.tb.driver.fakes.compute import FakeCompute
+from signalbox.tb.driver.fakes.compute_host import ComputeHost
+from signalbox.tb.driver.fakes.faults import FakeFaults
+from signalbox.tb.driver.fakes.mmu_port import FakeMmuPort
+from signalbox.tb.driver.fakes.translator import Translator
 from signalbox.tb.models.host import Copied, Held, Notified, Ring
 
 __all__ = ["FakeMachine"]

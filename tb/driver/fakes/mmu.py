@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from signalbox.driver.memory.physical import Buffer, Memory
 from signalbox.hw.config import Config
-from signalbox.tb.driver.fake import SPACE, FakeMachine
-from signalbox.tb.driver.translator import UNBOUND, VA_LIMIT, Translator
+from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
+from signalbox.tb.driver.fakes.translator import UNBOUND, VA_LIMIT, Translator
 from signalbox.tb.models.pagetables import Fault, Sparse, Translation
 
 __all__ = ["UNBOUND", "VA_LIMIT", "FakeMmu", "WatchedMemory", "machine_with_mmu"]

@@ -2,7 +2,7 @@
 
 from signalbox.hw.config import Config
 from signalbox.hw.registers import GLOBAL, MmuOperation
-from signalbox.tb.driver.translator import Translator
+from signalbox.tb.driver.fakes.translator import Translator
 
 __all__ = ["FakeMmuPort"]
 

@@ -5,7 +5,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from signalbox.tb.runner import simulate
+from signalbox.tb.simulation.runner import simulate
 
 
 class Chain(wiring.Component):
@@ -33,4 +33,9 @@ class Chain(wiring.Component):
 
 @pytest.mark.smoke
 def test_chain(simulator: str):
-    simulate(Chain(), "signalbox.tb.export.cocotb_chain", simulator=simulator, name="export-chain")
+    simulate(
+        Chain(),
+        "signalbox.tb.machine.export.cocotb_chain",
+        simulator=simulator,
+        name="export-chain",
+    )

@@ -15,8 +15,8 @@ import pytest
 
 from signalbox.hw import verilog
 from signalbox.hw.config import CONFIGS, LIMITS, ConfigError
-from signalbox.tb import verilator
 from signalbox.tb.folders import ROOT, SIM_BUILD
+from signalbox.tb.simulation import verilator
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 

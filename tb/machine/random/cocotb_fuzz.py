@@ -14,11 +14,11 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.errors import Cause
 from signalbox.hw.registers import CHANNEL, address, channel_address
-from signalbox.tb.random.programs import ENTRIES, Layout, generate
-from signalbox.tb.random.rounds import Round
-from signalbox.tb.sim.machine import SimMachine
-from signalbox.tb.sim.sizes import SIZES
-from signalbox.tb.sim.spaces import BenchSpaces
+from signalbox.tb.machine.random.programs import ENTRIES, Layout, generate
+from signalbox.tb.machine.random.rounds import Round
+from signalbox.tb.simulation.machine import SimMachine
+from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.spaces import BenchSpaces
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 FUZZED = 0

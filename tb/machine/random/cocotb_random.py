@@ -10,13 +10,13 @@ from random import Random
 
 import cocotb
 
+from signalbox.tb.machine.random.rounds import Round
 from signalbox.tb.models.rules import Rules
-from signalbox.tb.random.rounds import Round
-from signalbox.tb.sim import trace
-from signalbox.tb.sim.machine import SimMachine
-from signalbox.tb.sim.sizes import SIZES
-from signalbox.tb.sim.spaces import BenchSpaces
-from signalbox.tb.sim.top import TRACE
+from signalbox.tb.simulation import trace
+from signalbox.tb.simulation.machine import SimMachine
+from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.spaces import BenchSpaces
+from signalbox.tb.simulation.top import TRACE
 
 CONFIG = SIZES[os.environ["SIGNALBOX_SIZE"]]
 

@@ -6,9 +6,9 @@ from random import Random
 from signalbox.hw.config import Config
 from signalbox.hw.methods import AcquireTimer, pack
 from signalbox.hw.registers import CHANNEL, address, channel_address
+from signalbox.tb.machine.random.programs import ENTRIES, Program, generate
 from signalbox.tb.models.host import HostModel, Ring
-from signalbox.tb.random.programs import ENTRIES, Program, generate
-from signalbox.tb.sim.machine import SimMachine
+from signalbox.tb.simulation.machine import SimMachine
 
 __all__ = ["PATIENCE", "Round"]
 

@@ -3,15 +3,15 @@
 import pytest
 
 from signalbox.hw.top import Signalbox
-from signalbox.tb.sim.sizes import SIZES
-from signalbox.tb.sim.top import simulate_top
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.sizes import SIZES
+from signalbox.tb.simulation.top import simulate_top
+from signalbox.tb.tools.tiers import tiers
 
 
 def _run(tests: str, simulator: str, size: str, rounds: int, commands: int) -> None:
     simulate_top(
         Signalbox(SIZES[size]),
-        f"signalbox.tb.random.{tests}",
+        f"signalbox.tb.machine.random.{tests}",
         simulator=simulator,
         name=f"random-{size}",
         env={

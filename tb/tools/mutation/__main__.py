@@ -5,13 +5,15 @@ import os
 import sys
 
 from signalbox.hw.options import program
-from signalbox.tb.mutation.run import FOLDER, find, report, run, sample
-from signalbox.tb.runner import choose_seed
+from signalbox.tb.simulation.runner import choose_seed
+from signalbox.tb.tools.mutation.run import FOLDER, find, report, run, sample
 
 
 def main() -> int:
     """Returns 0 if every mutant was killed or is explained."""
-    parser = argparse.ArgumentParser(prog=program("signalbox.tb.mutation"), description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog=program("signalbox.tb.tools.mutation"), description=__doc__
+    )
     parser.add_argument("paths", nargs="+", metavar="PATH[:LINE]")
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many of them only")
     parser.add_argument("--seed", type=int, help="of the sample and of the tests")

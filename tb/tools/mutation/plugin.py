@@ -21,8 +21,8 @@ import pytest
 from amaranth.hdl import Instance
 
 from signalbox.tb.folders import ROOT
-from signalbox.tb.mutation import switch
-from signalbox.tb.mutation.sites import changed
+from signalbox.tb.tools.mutation import switch
+from signalbox.tb.tools.mutation.sites import changed
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -77,7 +77,7 @@ def _switch_hardware(active: str) -> None:
     """Add the switch to exported designs, and its plusarg to simulations. `active` : description of
     the changes, for the cache key."""
     from signalbox.hw import export  # after the finder
-    from signalbox.tb import exports, runner
+    from signalbox.tb.simulation import exports, runner
 
     get, verilog, sources = export.Fragment.get, export.verilog, exports._sources
     simulate, exported = runner.simulate, exports.verilog

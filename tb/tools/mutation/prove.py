@@ -1,4 +1,4 @@
-"""One proof with the active mutant: python -m signalbox.tb.mutation.prove NAME.
+"""One proof with the active mutant: python -m signalbox.tb.tools.mutation.prove NAME.
 
 The exit status is 1 unless the proof passes, as with `make prove`; also if induction fails without
 a counterexample.
@@ -6,8 +6,8 @@ a counterexample.
 
 import sys
 
-from signalbox.tb.mutation import plugin  # before anything of hw
 from signalbox.tb.proofs.run import check, proofs
+from signalbox.tb.tools.mutation import plugin  # before anything of hw
 
 __all__ = ["main"]
 

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 
 from signalbox.driver.text_table import table
 from signalbox.tb.folders import ROOT, SIM_BUILD
-from signalbox.tb.limited import run_limited
-from signalbox.tb.mutation.sites import Mutant, mutants
+from signalbox.tb.simulation.limited import run_limited
+from signalbox.tb.tools.mutation.sites import Mutant, mutants
 
 __all__ = ["Result", "Unit", "explanations", "find", "report", "run", "sample", "unit_of", "units"]
 
@@ -190,7 +190,7 @@ class _Campaign:
         env = {**self._env, "SIGNALBOX_MUTANT": str(number), "SIGNALBOX_MUTANT_BUILT": "1"}
         began = time.monotonic()
         for name in names:
-            command = [sys.executable, "-m", "signalbox.tb.mutation.prove", name]
+            command = [sys.executable, "-m", "signalbox.tb.tools.mutation.prove", name]
             log = self._log(number, f"-{name}")
             if run_limited(command, env, log, None) != 0:
                 seconds = before.seconds + time.monotonic() - began
@@ -208,7 +208,7 @@ class _Campaign:
         options = [
             "-q",
             "-p",
-            "signalbox.tb.mutation.plugin",
+            "signalbox.tb.tools.mutation.plugin",
             "-p",
             "no:cacheprovider",
             "--tb",

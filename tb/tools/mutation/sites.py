@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["RUNTIME", "Mutant", "changed", "mutants"]
 
 RUNTIME = "_mutation_switch"
-"""Name of `tb.mutation.switch` in changed sources."""
+"""Name of `tb.tools.mutation.switch` in changed sources."""
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -79,7 +79,7 @@ def changed(path: Path, active: Mapping[int, int]) -> ast.Module:
         len(tree.body),
     )
     tree.body.insert(
-        place, ast.parse(f"from signalbox.tb.mutation import switch as {RUNTIME}").body[0]
+        place, ast.parse(f"from signalbox.tb.tools.mutation import switch as {RUNTIME}").body[0]
     )
     return ast.fix_missing_locations(tree)
 

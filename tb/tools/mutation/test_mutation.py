@@ -12,8 +12,8 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from signalbox.tb.mutation import run, switch
-from signalbox.tb.mutation.sites import changed, mutants
+from signalbox.tb.tools.mutation import run, switch
+from signalbox.tb.tools.mutation.sites import changed, mutants
 
 PYTHON = '''"""A module."""
 
@@ -115,8 +115,16 @@ def test_plugin(tmp_path: Path) -> None:
     """In one build, tests pass without the mutant and fail with it."""
     active = tmp_path / "active.json"
     active.write_text(json.dumps({"hw/lib/stream.py": {"0": 1}}))
-    chosen = ["tb/lib/test_lib.py", "-k", "stream and verilator"]
-    options = ["-q", "-n", "0", "-p", "signalbox.tb.mutation.plugin", "-p", "no:cacheprovider"]
+    chosen = ["tb/units/lib/test_lib.py", "-k", "stream and verilator"]
+    options = [
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "signalbox.tb.tools.mutation.plugin",
+        "-p",
+        "no:cacheprovider",
+    ]
     for alive in (0, 1):
         env = {**os.environ, "SIGNALBOX_MUTANTS": str(active), "SIGNALBOX_MUTANT": str(alive)}
         command = [sys.executable, "-m", "pytest", *chosen, *options]
@@ -125,10 +133,14 @@ def test_plugin(tmp_path: Path) -> None:
 
 
 def test_units() -> None:
-    assert run.unit_of("hw/host/scheduling/parking.py").tests == ("tb/host",)
+    assert run.unit_of("hw/host/scheduling/parking.py").tests == (
+        "tb/units/host",
+        "tb/machine/test_host.py",
+        "tb/machine/test_compute.py",
+    )
     assert run.unit_of("hw/qmd.py").sources == "hw/"
-    with pytest.raises(ValueError, match=r"tb/plan.py belongs to no unit"):
-        run.unit_of("tb/plan.py")
+    with pytest.raises(ValueError, match=r"tb/tools/plan.py belongs to no unit"):
+        run.unit_of("tb/tools/plan.py")
     for unit in run.units():
         assert (run.ROOT / unit.sources).is_dir()
         assert all((run.ROOT / test).exists() for test in unit.tests), unit

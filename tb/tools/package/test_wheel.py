@@ -24,7 +24,7 @@ EXAMPLE = ROOT / "tb" / "driver" / "cocotb_example.py"
 STARTER = """
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.top import Signalbox
-from signalbox.tb.sim.top import simulate_top
+from signalbox.tb.simulation.top import simulate_top
 from dataclasses import replace
 
 def test_example():

@@ -8,11 +8,11 @@ import cocotb
 from signalbox.driver.kernels.library import SPIN
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.copy.memory import Bad
-from signalbox.tb.sample import fewer, some
-from signalbox.tb.sm.jobs import JOBS, Job, vectors
-from signalbox.tb.work.cocotb_finish import release
-from signalbox.tb.work.engine import CONFIG, Engine, Launch
+from signalbox.tb.testbench.jobs import JOBS, Job, vectors
+from signalbox.tb.testbench.memory import Bad
+from signalbox.tb.testbench.sample import fewer, some
+from signalbox.tb.units.compute.testbench import CONFIG, Engine, Launch
+from signalbox.tb.units.task_unit.cocotb_finish import release
 
 SLICE = 300
 """Cycles of a context's turn, shorter than most tasks."""

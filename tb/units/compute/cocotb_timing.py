@@ -11,9 +11,9 @@ import numpy as np
 
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.copy.memory import Bad, WriteMemory
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.work.engine import CONFIG, Engine, Launch
+from signalbox.tb.testbench.memory import Bad, WriteMemory
+from signalbox.tb.units.compute.testbench import CONFIG, Engine, Launch
 
 RECORD, DATA = 0x1_2345_6780, 0x10_0000_0000
 

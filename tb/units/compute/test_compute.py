@@ -3,14 +3,14 @@
 import pytest
 
 from signalbox.hw.compute.engine import ComputeEngine
-from signalbox.tb.runner import simulate
-from signalbox.tb.work.configs import COMPUTE, TIMING
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.testbench.configs import COMPUTE, TIMING
 
 
 def test_compute(simulator: str) -> None:
     simulate(
         ComputeEngine(COMPUTE),
-        "signalbox.tb.work.cocotb_compute",
+        "signalbox.tb.units.compute.cocotb_compute",
         simulator=simulator,
         name="work-compute",
         minimum=7,
@@ -20,7 +20,7 @@ def test_compute(simulator: str) -> None:
 def test_timing(simulator: str) -> None:
     simulate(
         ComputeEngine(TIMING),
-        "signalbox.tb.work.cocotb_timing",
+        "signalbox.tb.units.compute.cocotb_timing",
         simulator=simulator,
         name="work-timing",
         minimum=3,
@@ -33,7 +33,7 @@ def test_smoke(simulator: str) -> None:
     """One test of the engine, for every change."""
     simulate(
         ComputeEngine(COMPUTE),
-        "signalbox.tb.work.cocotb_compute",
+        "signalbox.tb.units.compute.cocotb_compute",
         simulator=simulator,
         name="work-compute",
         testcase="dependent_tasks",

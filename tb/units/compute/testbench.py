@@ -17,11 +17,11 @@ from signalbox.hw.records.launch import task_completed
 from signalbox.hw.records.placement import task_pointer
 from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, semaphore_request, semaphore_response
 from signalbox.hw.records.translation import mmu_command
-from signalbox.tb.copy.memory import Memory, ReadMemory, WriteMemory
-from signalbox.tb.copy.streams import Fields, Sink, Source
 from signalbox.tb.models.tasks import record_of
-from signalbox.tb.reset import reset
-from signalbox.tb.work.configs import COMPUTE
+from signalbox.tb.testbench.configs import COMPUTE
+from signalbox.tb.testbench.memory import Memory, ReadMemory, WriteMemory
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.streams import Fields, Sink, Source
 
 __all__ = ["CONFIG", "Engine", "Job", "Launch", "Turn"]
 

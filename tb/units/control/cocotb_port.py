@@ -24,8 +24,8 @@ from signalbox.hw.registers import (
     channel_address,
     semaphore_address,
 )
-from signalbox.tb.control.bench import EVENTS, Bench
-from signalbox.tb.copy.streams import Fields
+from signalbox.tb.testbench.streams import Fields
+from signalbox.tb.units.control.testbench import EVENTS, Bench
 
 CONFIG = CONFIGS[os.environ.get("CONFIG", "default")]
 ALL = (1 << CONFIG.channels) - 1

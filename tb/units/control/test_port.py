@@ -5,15 +5,15 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.control.port import ControlPort
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
 
 
 @pytest.mark.parametrize("config", tiers(["tiny", "default", "large"], smoke=["tiny"]))
 def test_port(simulator: str, config: str):
     simulate(
         ControlPort(CONFIGS[config]),
-        "signalbox.tb.control.cocotb_port",
+        "signalbox.tb.units.control.cocotb_port",
         simulator=simulator,
         name=f"control-{config}",
         env={"CONFIG": config},

@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
 from signalbox.hw.config import Config
-from signalbox.tb.bus import axi4lite
+from signalbox.tb.testbench.bus import axi4lite
 
 __all__ = ["Bench", "Owner", "parts"]
 

@@ -5,9 +5,16 @@ import itertools
 import cocotb
 
 from signalbox.hw.config import VA_BITS
-from signalbox.tb.copy.bench import CHUNK_BYTES, CONFIG, SEMAPHORE, WRITE_BUS, WRITE_FAULT, Bench
-from signalbox.tb.copy.memory import BURST_BEATS, BUS, FAULT, Bad
-from signalbox.tb.copy.model import Copy
+from signalbox.tb.testbench.memory import BURST_BEATS, BUS, FAULT, Bad
+from signalbox.tb.units.copy.model import Copy
+from signalbox.tb.units.copy.testbench import (
+    CHUNK_BYTES,
+    CONFIG,
+    SEMAPHORE,
+    WRITE_BUS,
+    WRITE_FAULT,
+    Bench,
+)
 
 BEAT = CONFIG.beat_bytes
 ASIDS = CONFIG.asids

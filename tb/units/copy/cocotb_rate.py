@@ -2,8 +2,8 @@
 
 import cocotb
 
-from signalbox.tb.copy.bench import CONFIG, Bench
-from signalbox.tb.copy.model import Copy
+from signalbox.tb.units.copy.model import Copy
+from signalbox.tb.units.copy.testbench import CONFIG, Bench
 
 LATENCY = 100
 

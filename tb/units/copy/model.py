@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from signalbox.hw.config import VA_BITS
-from signalbox.tb.copy.memory import Memory, Space
+from signalbox.tb.testbench.memory import Memory, Space
 
 __all__ = ["Copy"]
 

@@ -5,9 +5,9 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.copy.engine import CopyEngine
-from signalbox.tb.copy.bench import config
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.units.copy.testbench import config
 
 WIDTHS = [64, 128, 512]
 
@@ -29,7 +29,7 @@ WIDTHS = [64, 128, 512]
 def test_copy(simulator: str, tests: str, minimum: int, width: int) -> None:
     simulate(
         CopyEngine(config(width)),
-        f"signalbox.tb.copy.{tests}",
+        f"signalbox.tb.units.copy.{tests}",
         simulator=simulator,
         name=f"copy-{width}",
         env={"COPY_DATA_WIDTH": str(width)},

@@ -12,10 +12,18 @@ from cocotb.triggers import RisingEdge
 from signalbox.hw.config import Config
 from signalbox.hw.records.copy import copy_command, copy_done
 from signalbox.hw.records.semaphore import semaphore_request, semaphore_response
-from signalbox.tb.copy.memory import BURST_BEATS, BUS, FAULT, OK, Memory, ReadMemory, WriteMemory
-from signalbox.tb.copy.model import Copy
-from signalbox.tb.copy.streams import Sink, Source
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.memory import (
+    BURST_BEATS,
+    BUS,
+    FAULT,
+    OK,
+    Memory,
+    ReadMemory,
+    WriteMemory,
+)
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.streams import Sink, Source
+from signalbox.tb.units.copy.model import Copy
 
 __all__ = ["CONFIG", "Bench", "config"]
 

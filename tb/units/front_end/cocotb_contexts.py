@@ -12,9 +12,9 @@ from signalbox.hw.qmd import Placement
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import Policy
 from signalbox.hw.records.translation import mmu_command
-from signalbox.tb.copy.memory import Bad, Memory, ReadMemory
-from signalbox.tb.copy.streams import Fields, Sink
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.memory import Bad, Memory, ReadMemory
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.streams import Fields, Sink
 
 CONFIG = CONFIGS["default"]
 PHYSICAL = (0, 1)

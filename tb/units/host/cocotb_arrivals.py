@@ -12,7 +12,7 @@ from cocotb.triggers import RisingEdge
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.fetch.aging import ERA
 from signalbox.hw.host.fetch.arrivals import RECORDS, Arrivals
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -10,8 +10,8 @@ from cocotb.triggers import ReadOnly, RisingEdge
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.copy_launcher import MOST_COPIES
 from signalbox.hw.host.waits.barrier import Barrier
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -7,7 +7,7 @@ import cocotb
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.fetch.aging import ERA
 from signalbox.hw.host.fetch.backlog import ENTRIES_AHEAD
-from signalbox.tb.host.fetching import CONFIG, Fetching, Ring
+from signalbox.tb.units.host.fetch_testbench import CONFIG, Fetching, Ring
 
 LIMIT = {"timeout_time": 4, "timeout_unit": "ms"}
 

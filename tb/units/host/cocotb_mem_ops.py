@@ -13,8 +13,8 @@ from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.records.translation import mmu_command
 from signalbox.hw.registers import MmuOperation
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -11,9 +11,9 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.scheduling.scheduler import Scheduler
-from signalbox.tb.goals import Rounds
 from signalbox.tb.models.scheduler import PATIENCE, STAMPS, Inputs, Outputs, SchedulerModel
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -9,16 +9,16 @@ from signalbox.hw.host.fetch.fetch_unit import FetchUnit
 from signalbox.hw.host.scheduling.scheduler import Scheduler
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.mem_ops import MemOps
-from signalbox.tb.host import fetching
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.units.host import fetch_testbench
 
 
 def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: int) -> None:
     """Run the cocotb tests of module `cocotb_<name>`."""
     simulate(
         unit,
-        f"signalbox.tb.host.cocotb_{name}",
+        f"signalbox.tb.units.host.cocotb_{name}",
         simulator=simulator,
         name=f"host-{name}-{size}",
         env={"SIZE": size},
@@ -26,9 +26,9 @@ def run(unit: wiring.Component, name: str, simulator: str, size: str, minimum: i
     )
 
 
-@pytest.mark.parametrize("size", tiers(fetching.CONFIGS, smoke=["narrow"]))
+@pytest.mark.parametrize("size", tiers(fetch_testbench.CONFIGS, smoke=["narrow"]))
 def test_fetch(simulator: str, size: str) -> None:
-    run(FetchUnit(fetching.CONFIGS[size]), "fetch", simulator, size, 8)
+    run(FetchUnit(fetch_testbench.CONFIGS[size]), "fetch", simulator, size, 8)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_barrier(simulator: str, size: str) -> None:
     "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
 )
 def test_memops(simulator: str, size: str) -> None:
-    run(MemOps(CONFIGS[size]), "memops", simulator, size, 5)
+    run(MemOps(CONFIGS[size]), "mem_ops", simulator, size, 5)
 
 
 @pytest.mark.parametrize(

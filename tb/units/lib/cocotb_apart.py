@@ -1,5 +1,5 @@
-"""Drives components that are often idle (`tb.lib.sleepers`) and writes their outputs to a file,
-cycle by cycle. The file must not depend on how they are simulated."""
+"""Drives components that are often idle (`tb.units.lib.sleepers`) and writes their outputs to a
+file, cycle by cycle. The file must not depend on how they are simulated."""
 
 import random
 from pathlib import Path
@@ -8,9 +8,9 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from signalbox.tb.goals import Rounds
-from signalbox.tb.lib.sleepers import WIDE
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.lib.sleepers import WIDE
 
 ANSWERS = "answers.txt"
 

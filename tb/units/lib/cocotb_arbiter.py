@@ -6,7 +6,7 @@ import random
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

@@ -1,4 +1,4 @@
-"""Tests of the small parts (`tb.lib.test_parts.Parts`)."""
+"""Tests of the small parts (`tb.units.lib.test_parts.Parts`)."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
 
 WORD = 4
 

@@ -6,8 +6,8 @@ from collections import deque
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 
 async def start(dut) -> None:

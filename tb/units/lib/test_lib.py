@@ -6,15 +6,15 @@ import pytest
 
 from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.stream import StreamFIFO, StreamRegister
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
 
 
 @pytest.mark.smoke
 def test_stream_register(simulator: str) -> None:
     simulate(
         StreamRegister(16),
-        "signalbox.tb.lib.cocotb_stream",
+        "signalbox.tb.units.lib.cocotb_stream",
         simulator=simulator,
         name="lib-stream",
         minimum=3,
@@ -26,7 +26,7 @@ def test_stream_fifo(simulator: str) -> None:
     depth = 5
     simulate(
         StreamFIFO(16, depth),
-        "signalbox.tb.lib.cocotb_fifo",
+        "signalbox.tb.units.lib.cocotb_fifo",
         simulator=simulator,
         name="lib-fifo",
         env={"DEPTH": str(depth)},
@@ -41,7 +41,7 @@ ARBITERS = [(1, 0), (5, 0), (64, 0), (5, 2), (8, 1), (13, 3)]
 def test_round_robin(simulator: str, count: int, first: int) -> None:
     simulate(
         RoundRobin(count, first=first),
-        "signalbox.tb.lib.cocotb_arbiter",
+        "signalbox.tb.units.lib.cocotb_arbiter",
         simulator=simulator,
         name=f"lib-arbiter-{count}-{first}",
         env={"FIRST": str(first)},

@@ -9,8 +9,8 @@ from signalbox.hw.lib.arbiter import SteadyRoundRobin
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.lib.onehot import encode, lowest, lowest_number, select
 from signalbox.hw.lib.popcount import popcount
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
 
 WORD = 4
 """Bits of each word that `select` chooses from."""
@@ -69,7 +69,7 @@ class Parts(wiring.Component):
 def test_parts(simulator: str, count: int) -> None:
     simulate(
         Parts(count),
-        "signalbox.tb.lib.cocotb_parts",
+        "signalbox.tb.units.lib.cocotb_parts",
         simulator=simulator,
         name=f"lib-parts-{count}",
         env={"COUNT": str(count)},
@@ -86,7 +86,7 @@ def test_places() -> None:
 def test_steady_round_robin(simulator: str, count: int) -> None:
     simulate(
         SteadyRoundRobin(count),
-        "signalbox.tb.lib.cocotb_steady",
+        "signalbox.tb.units.lib.cocotb_steady",
         simulator=simulator,
         name=f"lib-steady-{count}",
     )

@@ -10,10 +10,10 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw import export
 from signalbox.hw.lib.shared import Shared
-from signalbox.tb.apart import split
-from signalbox.tb.lib.cocotb_apart import ANSWERS
-from signalbox.tb.lib.sleepers import Sleepers
-from signalbox.tb.runner import DESIGN, choose_seed, simulate
+from signalbox.tb.simulation.apart import split
+from signalbox.tb.simulation.runner import DESIGN, choose_seed, simulate
+from signalbox.tb.units.lib.cocotb_apart import ANSWERS
+from signalbox.tb.units.lib.sleepers import Sleepers
 
 
 class Count(wiring.Component):
@@ -63,7 +63,7 @@ class Outer(wiring.Component):
 def test_behaviour(simulator: str) -> None:
     count = Count()
     row = Row(*(Shared(count, "count") for _ in range(3)))
-    simulate(row, "signalbox.tb.lib.cocotb_shared", simulator=simulator, name="lib-shared")
+    simulate(row, "signalbox.tb.units.lib.cocotb_shared", simulator=simulator, name="lib-shared")
 
 
 def test_apart() -> None:
@@ -77,7 +77,7 @@ def test_apart() -> None:
     }
     assert re.findall(r"^module (\S+?)\(", rest, re.MULTILINE) == [DESIGN]
     options = {"simulator": "verilator", "name": "lib-shared", "apart": True}
-    simulate(row, "signalbox.tb.lib.cocotb_shared", **options)
+    simulate(row, "signalbox.tb.units.lib.cocotb_shared", **options)
 
 
 def test_sleep() -> None:
@@ -86,7 +86,7 @@ def test_sleep() -> None:
     seed, answers = choose_seed(), []
     for apart in (False, True):
         options = {"simulator": "verilator", "name": "lib-sleepers", "seed": seed, "apart": apart}
-        run = simulate(Sleepers(), "signalbox.tb.lib.cocotb_apart", **options)
+        run = simulate(Sleepers(), "signalbox.tb.units.lib.cocotb_apart", **options)
         answers.append((run / ANSWERS).read_text())
     assert answers[0] == answers[1]
 

@@ -9,9 +9,10 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiSlave
 
-from signalbox.tb import bus
-from signalbox.tb.axi_rules import AxiRules
-from signalbox.tb.mmu.clients import (
+from signalbox.tb.testbench import bus
+from signalbox.tb.testbench.axi_rules import AxiRules
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.mmu.clients import (
     BUS,
     FAULT,
     OK,
@@ -22,8 +23,7 @@ from signalbox.tb.mmu.clients import (
     always,
     sometimes,
 )
-from signalbox.tb.mmu.memories import ShufflingMemory, Store
-from signalbox.tb.reset import reset
+from signalbox.tb.units.mmu.memories import ShufflingMemory, Store
 
 WIDTH = int(os.environ["FABRIC_DATA_WIDTH"])
 ASID_BITS = 6

@@ -7,7 +7,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
 from signalbox.hw.records.memory import memory_request
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")

@@ -5,10 +5,10 @@ from typing import Any
 
 import cocotb
 
-from signalbox.tb.mmu.clients import BUS, FAULT, OK, Burst
-from signalbox.tb.mmu.history import ATOMICS, READ_ONLY, REGION, UNBOUND, Event, Record
-from signalbox.tb.mmu.system import ASIDS, BAD, CLIENTS, MEMORY, RECORDS, Bench
-from signalbox.tb.sample import fewer, some
+from signalbox.tb.testbench.sample import fewer, some
+from signalbox.tb.units.mmu.clients import BUS, FAULT, OK, Burst
+from signalbox.tb.units.mmu.history import ATOMICS, READ_ONLY, REGION, UNBOUND, Event, Record
+from signalbox.tb.units.mmu.testbench import ASIDS, BAD, CLIENTS, MEMORY, RECORDS, Bench
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -9,8 +9,8 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 ASIDS, BITS = int(os.environ.get("ASIDS", "4")), int(os.environ.get("BITS", "2"))
 LAST = (1 << BITS) - 1

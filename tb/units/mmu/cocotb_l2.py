@@ -16,10 +16,10 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.l2_tlb import L2Tlb
-from signalbox.tb.goals import Rounds
-from signalbox.tb.mmu.patterns import patterns
 from signalbox.tb.models.replacement import PseudoLru
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.mmu.patterns import patterns
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 

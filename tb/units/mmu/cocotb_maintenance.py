@@ -7,11 +7,21 @@ from typing import Any
 
 import cocotb
 
-from signalbox.tb.mmu.clients import OK, Burst
-from signalbox.tb.mmu.history import LIMIT as LIMIT_FAULT
-from signalbox.tb.mmu.history import Event
-from signalbox.tb.mmu.system import ALL, ASID, ASIDS, BEAT, CLIENTS, DATA, PAGE, Bench, Tables
-from signalbox.tb.sample import some
+from signalbox.tb.testbench.sample import some
+from signalbox.tb.units.mmu.clients import OK, Burst
+from signalbox.tb.units.mmu.history import LIMIT as LIMIT_FAULT
+from signalbox.tb.units.mmu.history import Event
+from signalbox.tb.units.mmu.testbench import (
+    ALL,
+    ASID,
+    ASIDS,
+    BEAT,
+    CLIENTS,
+    DATA,
+    PAGE,
+    Bench,
+    Tables,
+)
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 

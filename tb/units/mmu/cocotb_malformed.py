@@ -7,11 +7,11 @@ from typing import Any
 import cocotb
 import numpy as np
 
-from signalbox.tb.mmu.clients import FAULT, Burst
-from signalbox.tb.mmu.history import POISONED, READ, Event, refusal
-from signalbox.tb.mmu.system import ASIDS, BAD, BEAT, LAST, MEMORY, TABLES, Bench
 from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
-from signalbox.tb.sample import fewer
+from signalbox.tb.testbench.sample import fewer
+from signalbox.tb.units.mmu.clients import FAULT, Burst
+from signalbox.tb.units.mmu.history import POISONED, READ, Event, refusal
+from signalbox.tb.units.mmu.testbench import ASIDS, BAD, BEAT, LAST, MEMORY, TABLES, Bench
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 

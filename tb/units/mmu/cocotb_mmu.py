@@ -19,8 +19,8 @@ from signalbox.driver.memory.page_tables import Page, PageTables
 from signalbox.driver.memory.physical import Memory
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.translation import Mmu
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 

@@ -10,8 +10,8 @@ from cocotb.triggers import RisingEdge
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.bursts import fault_report
-from signalbox.tb.mmu.clients import BUS, OK
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.mmu.clients import BUS, OK
 
 LIMIT = {"timeout_time": 5, "timeout_unit": "ms"}
 

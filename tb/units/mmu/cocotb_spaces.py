@@ -8,8 +8,8 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.asid_table import AsidTable
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 ASIDS = int(os.environ["ASIDS"])
 CONFIG = Config(asids=ASIDS)

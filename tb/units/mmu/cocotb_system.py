@@ -7,10 +7,11 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from signalbox.driver.memory.page_tables import MapError, Page
-from signalbox.tb.goals import Rounds
-from signalbox.tb.mmu.clients import Burst
-from signalbox.tb.mmu.history import NEVER
-from signalbox.tb.mmu.system import (
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.sample import fewer
+from signalbox.tb.units.mmu.clients import Burst
+from signalbox.tb.units.mmu.history import NEVER
+from signalbox.tb.units.mmu.testbench import (
     ALL,
     ASID,
     ASIDS,
@@ -22,7 +23,6 @@ from signalbox.tb.mmu.system import (
     Bench,
     Tables,
 )
-from signalbox.tb.sample import fewer
 
 LIMIT = {"timeout_time": 60, "timeout_unit": "ms"}
 

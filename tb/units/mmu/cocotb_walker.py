@@ -15,9 +15,9 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.walker import Walker
-from signalbox.tb.goals import Rounds
 from signalbox.tb.models.pagetables import Fault, Sparse, Translation, walk
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 40, "timeout_unit": "ms"}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.tb.mmu.clients import Burst
+from signalbox.tb.units.mmu.clients import Burst
 
 __all__ = [
     "ATOMIC",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from random import Random
 
-from signalbox.tb.sample import fewer
+from signalbox.tb.testbench.sample import fewer
 
 __all__ = ["patterns"]
 

@@ -7,9 +7,9 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.mmu.memory_fabric import MemoryFabric
-from signalbox.tb.mmu.identity import IdentityFabric
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.units.mmu.identity import IdentityFabric
 
 
 @pytest.mark.parametrize("width", tiers([64, 128, 512], smoke=[64], nightly=[128]))
@@ -17,7 +17,7 @@ def test_fabric(simulator: str, width: int) -> None:
     config = Config(data_width=width, memory_bytes=1 << 20)
     simulate(
         IdentityFabric(config, readers=3, writers=2),
-        "signalbox.tb.mmu.cocotb_fabric",
+        "signalbox.tb.units.mmu.cocotb_fabric",
         simulator=simulator,
         name=f"mmu-fabric-{width}",
         env={"FABRIC_DATA_WIDTH": str(width)},
@@ -30,7 +30,7 @@ def test_reads_ahead(simulator: str) -> None:
     options = {"physical": 1, "physical_reads": 32}
     simulate(
         IdentityFabric(Config(), readers=2, writers=2, **options),
-        "signalbox.tb.mmu.cocotb_fabric_ahead",
+        "signalbox.tb.units.mmu.cocotb_fabric_ahead",
         simulator=simulator,
         name="mmu-fabric-ahead",
         env={"AHEAD": "32"},

@@ -7,8 +7,8 @@ import pytest
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.fault_recorder import FaultRecorder
 from signalbox.hw.mmu.memory_system import MemorySystem
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
 
 MEMORY = 1 << 24
 REQUESTERS = 2
@@ -53,7 +53,7 @@ def system(simulator: str, name: str, tests: str, minimum: int) -> None:
     design = System(config)
     simulate(
         design,
-        f"signalbox.tb.mmu.{tests}",
+        f"signalbox.tb.units.mmu.{tests}",
         simulator=simulator,
         name=f"mmu-{tests.removeprefix('cocotb_')}-{name}",
         env={
@@ -89,7 +89,7 @@ def test_faults(simulator: str, name: str) -> None:
 def test_recorder(simulator: str, width: int) -> None:
     simulate(
         FaultRecorder(Config(sms=0, data_width=width), 4),
-        "signalbox.tb.mmu.cocotb_recorder",
+        "signalbox.tb.units.mmu.cocotb_recorder",
         simulator=simulator,
         name=f"mmu-recorder-{width}",
         env={"WIDTH": str(width)},

@@ -12,8 +12,8 @@ from signalbox.hw.mmu.l1_tlb import L1Tlb
 from signalbox.hw.mmu.l2_tlb import L2Tlb
 from signalbox.hw.mmu.translation import Mmu
 from signalbox.hw.mmu.walker import Walker
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from signalbox.tb.tiers import tiers
 def test_l1(simulator: str, entries: int, misses: int) -> None:
     simulate(
         L1Tlb(Config(asids=8), data.StructLayout({"number": 16}), entries=entries, misses=misses),
-        "signalbox.tb.mmu.cocotb_l1",
+        "signalbox.tb.units.mmu.cocotb_l1",
         simulator=simulator,
         name=f"mmu-l1-{entries}",
         env={"ENTRIES": str(entries), "MISSES": str(misses)},
@@ -47,7 +47,7 @@ def test_l2(simulator: str, entries: int, ways: int, asids: int, bits: int) -> N
     config = Config(asids=asids)
     simulate(
         L2Tlb(config, 10, entries=entries, ways=ways, generation_bits=bits),
-        "signalbox.tb.mmu.cocotb_l2",
+        "signalbox.tb.units.mmu.cocotb_l2",
         simulator=simulator,
         name=f"mmu-l2-{entries}-{ways}",
         env={"ENTRIES": str(entries), "WAYS": str(ways), "ASIDS": str(asids)},
@@ -61,7 +61,7 @@ def test_generations(simulator: str, asids: int, bits: int) -> None:
     config = Config(asids=asids)
     simulate(
         AsidGenerations(config, 2, bits=bits),
-        "signalbox.tb.mmu.cocotb_generations",
+        "signalbox.tb.units.mmu.cocotb_generations",
         simulator=simulator,
         name=f"mmu-generations-{asids}",
         env={"ASIDS": str(1 << config.asid_bits), "BITS": str(bits)},
@@ -72,7 +72,7 @@ def test_generations(simulator: str, asids: int, bits: int) -> None:
 def test_spaces(simulator: str, asids: int) -> None:
     simulate(
         AsidTable(Config(asids=asids)),
-        "signalbox.tb.mmu.cocotb_spaces",
+        "signalbox.tb.units.mmu.cocotb_spaces",
         simulator=simulator,
         name=f"mmu-spaces-{asids}",
         env={"ASIDS": str(asids)},
@@ -99,7 +99,7 @@ def test_many_walks(simulator: str) -> None:
 def walker(simulator: str, width: int, walks: int, **options: Any) -> None:
     simulate(
         Walker(Config(asids=8, data_width=width, walks=walks, walk_cache=4), 10),
-        "signalbox.tb.mmu.cocotb_walker",
+        "signalbox.tb.units.mmu.cocotb_walker",
         simulator=simulator,
         name=f"mmu-walker-{walks}",
         env={"WIDTH": str(width), "WALKS": str(walks)},
@@ -121,7 +121,7 @@ def test_mmu(
     tag = data.StructLayout({"number": 12})
     simulate(
         Mmu(Config(asids=8, memory_bytes=1 << 24, **sizes), clients, tag),
-        "signalbox.tb.mmu.cocotb_mmu",
+        "signalbox.tb.units.mmu.cocotb_mmu",
         simulator=simulator,
         name=f"mmu-whole-{clients}",
         env={"CLIENTS": str(clients), **{name.upper(): str(n) for name, n in sizes.items()}},

@@ -1,7 +1,8 @@
 """Testbench of `hw.mmu.memory_system`: clients, memory, and software with its page tables.
 
 Every burst is compared with its accesses on the bus, and with the pages that software had mapped at
-that time (`tb/mmu/history.py`). Formats are those of `hw/records/memory.py`, packed here by hand.
+that time (`tb/units/mmu/history.py`). Formats are those of `hw/records/memory.py`, packed here
+by hand.
 """
 
 import os
@@ -17,11 +18,11 @@ from cocotb.utils import get_sim_time
 
 from signalbox.driver.memory.page_tables import Page, PageTables
 from signalbox.driver.memory.physical import Memory
-from signalbox.tb.axi_rules import AxiRules
-from signalbox.tb.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, sometimes
-from signalbox.tb.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row
-from signalbox.tb.mmu.memories import ShufflingMemory, Store
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.axi_rules import AxiRules
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.mmu.clients import BUS, FAULT, OK, Burst, ReadClient, WriteClient, sometimes
+from signalbox.tb.units.mmu.history import ATOMIC, NEVER, READ, WRITE, Event, History, Row
+from signalbox.tb.units.mmu.memories import ShufflingMemory, Store
 
 __all__ = [
     "ALL",

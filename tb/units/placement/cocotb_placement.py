@@ -8,7 +8,7 @@ from itertools import pairwise
 import cocotb
 
 from signalbox.hw.config import Config
-from signalbox.tb.work.placing import (
+from signalbox.tb.units.placement.testbench import (
     AFFINITY,
     DEEP,
     FOREVER,

@@ -7,7 +7,7 @@ from random import Random
 import cocotb
 
 from signalbox.hw.config import Config
-from signalbox.tb.work.placing import Bench, Kernel
+from signalbox.tb.units.placement.testbench import Bench, Kernel
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))

@@ -6,9 +6,9 @@ import os
 import cocotb
 
 from signalbox.hw.config import Config
-from signalbox.tb.bench.scenes import report
-from signalbox.tb.work.placing import FOREVER, Bench, Kernel
-from signalbox.tb.work.rates import CHURN, KERNELS, key
+from signalbox.tb.benchmarks.scenes import report
+from signalbox.tb.units.placement.rates import CHURN, KERNELS, key
+from signalbox.tb.units.placement.testbench import FOREVER, Bench, Kernel
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 CONFIG = Config(**ast.literal_eval(os.environ["CONFIG"]))

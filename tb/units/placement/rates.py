@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from signalbox.tb.bench.plots import Panel, save_plot
+from signalbox.tb.benchmarks.plots import Panel, save_plot
 
 __all__ = ["CHURN", "KERNELS", "SIZES", "key", "keys", "of_size", "plot", "table"]
 

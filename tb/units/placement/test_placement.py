@@ -9,11 +9,11 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.placement.controller import GlobalController
-from signalbox.tb.bench.recorded import DOCS, compare, document, recording
-from signalbox.tb.bench.scenes import collect
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
-from signalbox.tb.work import rates
+from signalbox.tb.benchmarks.recorded import DOCS, compare, document, recording
+from signalbox.tb.benchmarks.scenes import collect
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.units.placement import rates
 
 FAST_BUILD = {"icarus": (), "verilator": ("-CFLAGS", "-O0")}
 """Large models take longer to compile than to run."""
@@ -24,7 +24,7 @@ SIZES = {"sm_warps": 8, "sm_blocks": 4, "sm_registers": 4096, "sm_shared": 16 * 
 def place(simulator: str, tests: str, config: Config, name: str, **options: Any) -> Path:
     return simulate(
         GlobalController(config),
-        f"signalbox.tb.work.{tests}",
+        f"signalbox.tb.units.placement.{tests}",
         simulator=simulator,
         name=f"work-{name}",
         env={"CONFIG": repr(asdict(config))},

@@ -14,7 +14,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.controller import GlobalController
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
 
 __all__ = ["AFFINITY", "DEEP", "LOWER", "WARP", "WHOLE", "WIDE", "Bench", "Kernel", "rounds"]
 

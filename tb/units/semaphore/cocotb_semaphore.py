@@ -10,7 +10,7 @@ import cocotb
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.methods import Reduction, SemOp
 from signalbox.tb.models.semaphores import ACQUIRES
-from signalbox.tb.semaphore.bench import Bench, Operation, slot, start
+from signalbox.tb.units.semaphore.testbench import Bench, Operation, slot, start
 
 CORNERS = (0, 1, 2, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 WIDE_CORNERS = (0, 1, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)

@@ -3,9 +3,9 @@
 import pytest
 
 from signalbox.hw.semaphore.unit import SemaphoreUnit
-from signalbox.tb.runner import simulate
-from signalbox.tb.semaphore.configs import SIZES
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.units.semaphore.configs import SIZES
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from signalbox.tb.tiers import tiers
 def test_unit(size: str, simulator: str) -> None:
     simulate(
         SemaphoreUnit(SIZES[size]),
-        "signalbox.tb.semaphore.cocotb_semaphore",
+        "signalbox.tb.units.semaphore.cocotb_semaphore",
         simulator=simulator,
         name=f"semaphore-{size}",
         env={"SIZE": size},

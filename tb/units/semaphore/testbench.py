@@ -20,9 +20,9 @@ from signalbox.hw.config import SLOT_BYTES, WINDOW_BASE, Config
 from signalbox.hw.methods import pack
 from signalbox.hw.records.semaphore import SemaphoreError, semaphore_clients, semaphore_request
 from signalbox.tb.models.semaphores import ACQUIRES, SemaphoreMemory
-from signalbox.tb.reset import reset
-from signalbox.tb.semaphore.configs import SIZES
-from signalbox.tb.semaphore.memory import Memory
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.semaphore.configs import SIZES
+from signalbox.tb.units.semaphore.memory import Memory
 
 __all__ = ["Bench", "Operation", "slot"]
 

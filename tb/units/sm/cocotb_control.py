@@ -12,8 +12,8 @@ import numpy as np
 
 from signalbox.driver.kernels.assembler import assemble
 from signalbox.tb.models.isa import Launch, Memory, run_block
-from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
-from signalbox.tb.sm.programs import ARGUMENTS, DATA, PROGRAM
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Bench, Fault, Task
+from signalbox.tb.units.sm.programs import ARGUMENTS, DATA, PROGRAM
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import cocotb
 
-from signalbox.tb.sm.bench import Bench, Pace, Size
-from signalbox.tb.sm.model import Block, Kernel
+from signalbox.tb.units.sm.controller_testbench import Bench, Pace, Size
+from signalbox.tb.units.sm.model import Block, Kernel
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from signalbox.driver.kernels.assembler import assemble, disassemble, registers
 from signalbox.tb.models.isa import Launch, Memory, run_block
-from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Task
-from signalbox.tb.sm.jobs import JOBS, Job
-from signalbox.tb.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
+from signalbox.tb.testbench.jobs import JOBS, Job
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Bench, Task
+from signalbox.tb.units.sm.programs import ARGUMENTS, DATA, PROGRAM, SPECIALS, TWO, random_launch
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

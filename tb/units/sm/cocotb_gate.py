@@ -9,8 +9,8 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.sm.memory_gate import MemoryGate
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}
 

@@ -9,8 +9,8 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.sm.block_order import BlockOrder
-from signalbox.tb.goals import Rounds
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 SLOTS, CHOICES = int(os.environ.get("SLOTS", "5")), int(os.environ.get("CHOICES", "2"))

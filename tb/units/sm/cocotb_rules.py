@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import cocotb
 
-from signalbox.tb.goals import Rounds
-from signalbox.tb.sm.bench import Bench, Pace
-from signalbox.tb.sm.model import Block, Kernel
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.units.sm.controller_testbench import Bench, Pace
+from signalbox.tb.units.sm.model import Block, Kernel
 
 LIMIT = {"timeout_time": 5, "timeout_unit": "ms"}
 

@@ -9,7 +9,7 @@ import cocotb
 
 from signalbox.tb.models.isa import Launch, Memory
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Span, Task
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Bench, Span, Task
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 

@@ -7,7 +7,7 @@ from random import Random
 import cocotb
 
 from signalbox.tb.models.timing import Timing
-from signalbox.tb.sm.cocotb_timing import (
+from signalbox.tb.units.sm.cocotb_timing import (
     DATA,
     LAP,
     LIMIT,
@@ -18,7 +18,7 @@ from signalbox.tb.sm.cocotb_timing import (
     made,
     run,
 )
-from signalbox.tb.sm.corebench import CONFIG, WIDTH, Bench, Fault, Task
+from signalbox.tb.units.sm.core_testbench import CONFIG, WIDTH, Bench, Fault, Task
 
 INSTRUCTION, PROGRAM_BUS, PROGRAM_FAULT, MEMORY_BUS, MEMORY_FAULT, ALIGNMENT = range(1, 7)
 """Causes, as in `CoreCause`."""

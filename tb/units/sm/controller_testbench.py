@@ -1,7 +1,7 @@
 """Testbench of the SM logic controller; models the global controller and the core.
 
-Every cycle is compared with the model (`tb.sm.model`), which is untimed. This module adds only the
-documented latencies of the design.
+Every cycle is compared with the model (`tb.units.sm.model`), which is untimed. This module adds
+only the documented latencies of the design.
 """
 
 import os
@@ -15,8 +15,8 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, Config
 from signalbox.hw.sm.controller import SmController
-from signalbox.tb.reset import reset
-from signalbox.tb.sm.model import Block, Kernel, Sm
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.sm.model import Block, Kernel, Sm
 
 __all__ = ["Bench", "Pace", "Size", "config"]
 

@@ -18,7 +18,7 @@ from signalbox.hw.records.memory import read_beat, write_beat
 from signalbox.hw.records.placement import KernelWord, kernel_word
 from signalbox.hw.sm.port import block_begin, core_fault, core_request, warp_start
 from signalbox.tb.models.isa import Launch, Memory
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.reset import reset
 
 __all__ = ["CONFIG", "Bench", "Fault", "Span", "Task"]
 

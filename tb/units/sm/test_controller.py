@@ -6,9 +6,9 @@ from signalbox.hw.config import CONFIGS
 from signalbox.hw.sm.block_order import BlockOrder
 from signalbox.hw.sm.controller import SmController
 from signalbox.hw.sm.memory_gate import MemoryGate
-from signalbox.tb.runner import simulate
-from signalbox.tb.sm.bench import Size, config
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.tools.tiers import tiers
+from signalbox.tb.units.sm.controller_testbench import Size, config
 
 SIZES = {
     "default": Size(),
@@ -24,7 +24,7 @@ def test_controller(simulator: str, name: str) -> None:
     size = SIZES[name]
     simulate(
         SmController(config(size)),
-        "signalbox.tb.sm.cocotb_controller",
+        "signalbox.tb.units.sm.cocotb_controller",
         simulator=simulator,
         name=f"sm-controller-{name}",
         env=size.environment(),
@@ -37,7 +37,7 @@ def test_rules(simulator: str) -> None:
     size = Size(registers=128)
     simulate(
         SmController(config(size)),
-        "signalbox.tb.sm.cocotb_rules",
+        "signalbox.tb.units.sm.cocotb_rules",
         simulator=simulator,
         name="sm-rules",
         env=size.environment(),
@@ -49,7 +49,7 @@ def test_rules(simulator: str) -> None:
 def test_order(simulator: str, slots: int) -> None:
     simulate(
         BlockOrder(slots, choices=2),
-        "signalbox.tb.sm.cocotb_order",
+        "signalbox.tb.units.sm.cocotb_order",
         simulator=simulator,
         name=f"sm-order-{slots}",
         env={"SLOTS": str(slots), "CHOICES": "2"},
@@ -60,7 +60,7 @@ def test_order(simulator: str, slots: int) -> None:
 def test_gate(simulator: str, name: str) -> None:
     simulate(
         MemoryGate(CONFIGS[name]),
-        "signalbox.tb.sm.cocotb_gate",
+        "signalbox.tb.units.sm.cocotb_gate",
         simulator=simulator,
         name=f"sm-gate-{name}",
         env={"CONFIG": name},

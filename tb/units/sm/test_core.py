@@ -7,8 +7,8 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.sm.core.core import Core
-from signalbox.tb.runner import DESIGN, simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import DESIGN, simulate
+from signalbox.tb.tools.tiers import tiers
 
 SIZES = {
     "four": {"lanes": 4, "data_width": 128, "sm_warps": 6, "sm_blocks": 3, "sm_registers": 3072},
@@ -24,7 +24,7 @@ def fields(size: str) -> dict[str, int]:
 def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     simulate(
         Core(Config(**fields(size))),
-        f"signalbox.tb.sm.cocotb_{tests}",
+        f"signalbox.tb.units.sm.cocotb_{tests}",
         simulator=simulator,
         name=f"sm-{tests}-{size}",
         env={

@@ -7,8 +7,8 @@ import pytest
 from signalbox.hw import export
 from signalbox.hw.config import CONFIGS, Config
 from signalbox.hw.sm.timing.core import TimingCore
-from signalbox.tb.runner import DESIGN, simulate
-from signalbox.tb.tiers import tiers
+from signalbox.tb.simulation.runner import DESIGN, simulate
+from signalbox.tb.tools.tiers import tiers
 
 SIZES = {
     "six": {"data_width": 128, "sm_warps": 6, "sm_blocks": 3},
@@ -28,7 +28,7 @@ TESTS = pytest.mark.parametrize(("tests", "minimum"), [("timing", 5), ("timing_e
 def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     simulate(
         TimingCore(Config(**fields(size))),
-        f"signalbox.tb.sm.cocotb_{tests}",
+        f"signalbox.tb.units.sm.cocotb_{tests}",
         simulator=simulator,
         name=f"sm-{tests}-{size}",
         env={"CONFIG": json.dumps(fields(size))},

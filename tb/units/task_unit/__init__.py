@@ -1,1 +1,1 @@
-"""Tests of the task unit and the global logic controller."""
+"""Tests of the task unit."""

@@ -11,9 +11,9 @@ from signalbox.hw.records.launch import Refusal, task_action, task_completed, ta
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import task_pointer
 from signalbox.hw.records.semaphore import SemaphoreError, semaphore_request, semaphore_response
-from signalbox.tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
-from signalbox.tb.copy.streams import Fields, Sink, Source
-from signalbox.tb.reset import reset
+from signalbox.tb.testbench.memory import Bad, Memory, ReadMemory, WriteMemory
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.streams import Fields, Sink, Source
 
 CONFIG = CONFIGS["default"]
 ASID, PAGE, CONTEXT = 5, 0x1234_5678, 2

@@ -12,10 +12,10 @@ from signalbox.hw.records.compute_control import list_area
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import task_level
 from signalbox.hw.task_unit.task_lists import ListOutcome, list_push
-from signalbox.tb.copy.memory import Bad, Memory, ReadMemory, WriteMemory
-from signalbox.tb.copy.streams import Fields, Source
-from signalbox.tb.reset import reset
-from signalbox.tb.work.configs import LISTS
+from signalbox.tb.testbench.configs import LISTS
+from signalbox.tb.testbench.memory import Bad, Memory, ReadMemory, WriteMemory
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.streams import Fields, Source
 
 CONFIG = LISTS[os.environ["WORK_CONFIG"]]
 DONE, FULL, MEMORY = (one.value for one in ListOutcome)

@@ -10,12 +10,12 @@ from cocotb.triggers import RisingEdge
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.task_unit.qmd_fetch import qmd_address
-from signalbox.tb.copy.memory import Bad, Memory, ReadMemory
-from signalbox.tb.copy.streams import Source
-from signalbox.tb.goals import Rounds
 from signalbox.tb.models.tasks import FIELDS, Machine, Task, judge, record
-from signalbox.tb.reset import reset
-from signalbox.tb.work.configs import METADATA
+from signalbox.tb.testbench.configs import METADATA
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.memory import Bad, Memory, ReadMemory
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.streams import Source
 
 CONFIG = METADATA[os.environ["WORK_CONFIG"]]
 MACHINE = Machine(CONFIG.sm_warps, CONFIG.sm_registers, CONFIG.sm_shared)

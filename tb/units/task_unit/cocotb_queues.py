@@ -8,10 +8,10 @@ from cocotb.triggers import RisingEdge
 from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.launch import LaunchAction, Refusal
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.copy.memory import Bad
-from signalbox.tb.goals import Rounds
-from signalbox.tb.work.queuebench import CLOSE, Queue, QueueBench, begin
-from signalbox.tb.work.taskbench import CONFIG, LOG_SIZE, Task
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.memory import Bad
+from signalbox.tb.units.task_unit.queue_testbench import CLOSE, Queue, QueueBench, begin
+from signalbox.tb.units.task_unit.task_testbench import CONFIG, LOG_SIZE, Task
 
 CHECK = Refusal.CHECK.value
 NO_QUEUE = Refusal.QUEUE.value

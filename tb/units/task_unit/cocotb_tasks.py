@@ -6,9 +6,9 @@ import cocotb
 
 from signalbox.hw.records.launch import Refusal
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.tb.copy.memory import Bad
-from signalbox.tb.goals import Rounds
-from signalbox.tb.work.taskbench import CONFIG, LOG_SIZE, TIMEOUT, Task, begin
+from signalbox.tb.testbench.goals import Rounds
+from signalbox.tb.testbench.memory import Bad
+from signalbox.tb.units.task_unit.task_testbench import CONFIG, LOG_SIZE, TIMEOUT, Task, begin
 
 
 @cocotb.test()

@@ -7,9 +7,9 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.records.launch import LaunchAction
-from signalbox.tb.reset import reset
-from signalbox.tb.work.rows import ENDLESS, Opened
-from signalbox.tb.work.taskbench import CONFIG, POINTER, TIMEOUT, Bench, Task
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.units.task_unit.rows import ENDLESS, Opened
+from signalbox.tb.units.task_unit.task_testbench import CONFIG, POINTER, TIMEOUT, Bench, Task
 
 __all__ = ["CLOSE", "Ask", "Queue", "QueueBench", "begin"]
 

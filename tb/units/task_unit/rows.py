@@ -9,7 +9,7 @@ from amaranth.lib import data
 
 from signalbox.hw.config import Config
 from signalbox.hw.records.placement import kernel_open, row_blocks, row_left
-from signalbox.tb.copy.streams import Sink, Source
+from signalbox.tb.testbench.streams import Sink, Source
 
 __all__ = ["ENDLESS", "Opened", "Rows"]
 

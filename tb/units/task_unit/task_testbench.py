@@ -13,12 +13,12 @@ from signalbox.hw.config import Config
 from signalbox.hw.records.compute_control import list_area
 from signalbox.hw.records.launch import task_ended, task_failure, task_launch, task_launched
 from signalbox.hw.records.placement import Policy, task_pointer
-from signalbox.tb.copy.memory import Memory, ReadMemory, WriteMemory
-from signalbox.tb.copy.streams import Fields, Sink, Source
 from signalbox.tb.models.tasks import record
-from signalbox.tb.reset import reset
-from signalbox.tb.work.configs import TASKS
-from signalbox.tb.work.rows import Opened, Rows
+from signalbox.tb.testbench.configs import TASKS
+from signalbox.tb.testbench.memory import Memory, ReadMemory, WriteMemory
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.streams import Fields, Sink, Source
+from signalbox.tb.units.task_unit.rows import Opened, Rows
 
 __all__ = ["CONFIG", "LOG_SIZE", "POINTER", "TIMEOUT", "Bench", "Task", "begin"]
 

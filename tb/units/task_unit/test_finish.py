@@ -4,14 +4,14 @@ import pytest
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.task_unit.task_end import TaskEnd
-from signalbox.tb.runner import simulate
+from signalbox.tb.simulation.runner import simulate
 
 
 @pytest.mark.smoke
 def test_finish(simulator: str) -> None:
     simulate(
         TaskEnd(CONFIGS["default"]),
-        "signalbox.tb.work.cocotb_finish",
+        "signalbox.tb.units.task_unit.cocotb_finish",
         simulator=simulator,
         name="work-finish",
         minimum=5,

@@ -3,16 +3,16 @@
 import pytest
 
 from signalbox.hw.task_unit.task_lists import TaskLists
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
-from signalbox.tb.work.configs import LISTS
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.testbench.configs import LISTS
+from signalbox.tb.tools.tiers import tiers
 
 
 @pytest.mark.parametrize("name", tiers(LISTS, smoke=["tiny"]))
 def test_lists(simulator: str, name: str) -> None:
     simulate(
         TaskLists(LISTS[name]),
-        "signalbox.tb.work.cocotb_lists",
+        "signalbox.tb.units.task_unit.cocotb_lists",
         simulator=simulator,
         name=f"work-lists-{name}",
         env={"WORK_CONFIG": name},

@@ -3,16 +3,16 @@
 import pytest
 
 from signalbox.hw.task_unit.qmd_reader import QmdReader
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
-from signalbox.tb.work.configs import METADATA
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.testbench.configs import METADATA
+from signalbox.tb.tools.tiers import tiers
 
 
 @pytest.mark.parametrize("name", tiers(METADATA, smoke=["tiny"]))
 def test_metadata(simulator: str, name: str) -> None:
     simulate(
         QmdReader(METADATA[name]),
-        "signalbox.tb.work.cocotb_metadata",
+        "signalbox.tb.units.task_unit.cocotb_metadata",
         simulator=simulator,
         name=f"work-metadata-{name}",
         env={"WORK_CONFIG": name},

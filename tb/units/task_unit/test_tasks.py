@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from signalbox.hw.task_unit.task_unit import TaskUnit
-from signalbox.tb.runner import simulate
-from signalbox.tb.tiers import tiers
-from signalbox.tb.work.configs import TASKS
+from signalbox.tb.simulation.runner import simulate
+from signalbox.tb.testbench.configs import TASKS
+from signalbox.tb.tools.tiers import tiers
 
 
 def run(simulator: str, tests: str, name: str, **options: Any) -> None:
-    """Run `tb.work.cocotb_{tests}` on the configuration of this name."""
+    """Run `tb.units.task_unit.cocotb_{tests}` on the configuration of this name."""
     simulate(
         TaskUnit(TASKS[name]),
-        f"signalbox.tb.work.cocotb_{tests}",
+        f"signalbox.tb.units.task_unit.cocotb_{tests}",
         simulator=simulator,
         name=f"work-{tests}-{name}",
         env={"WORK_CONFIG": name},

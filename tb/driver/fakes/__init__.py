@@ -1,0 +1,1 @@
+"""Machines in plain Python, for tests of the driver."""

@@ -1,0 +1,1 @@
+"""Results of a run: activity, tables, timelines. `make sim` is `tb.reports.workload`."""

@@ -1,0 +1,1 @@
+"""Tools of the project, behind targets of the Makefile, and their tests."""

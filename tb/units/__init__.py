@@ -1,0 +1,1 @@
+"""Tests of single units, in a folder for each, named as in `hw`."""

@@ -1,0 +1,1 @@
+"""Tests of the compute engine as a whole."""
