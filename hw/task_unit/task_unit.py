@@ -122,14 +122,14 @@ class TaskUnit(wiring.Component):
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
         self._channels, self._agenda = ClosedChannels(config), NextAction(config)
         self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
-        self._of, self._launches = Signal(config.context_bits), Signal()
+        self._of, self._launches = Signal(config.context_bits), Signal(name="launches")
         self._level, self._head = Signal(6), Signal()
-        self._returns, self._holds = Signal(), Signal()
-        self._action, self._span = Signal(LaunchAction), Signal(queue_span)
+        self._returns, self._holds = Signal(name="returns"), Signal(name="holds")
+        self._action, self._span = Signal(LaunchAction, name="action"), Signal(queue_span)
         self._store, self._op = Signal(Stored), Signal(QueueOp)
-        self._counted, self._wakes = Signal(), Signal()
+        self._counted, self._wakes = Signal(name="counted"), Signal(name="wakes")
         """A dependence counter has reached 0; a resting queue is on its way to its list."""
-        self._verdict, self._enters = Signal(task_verdict), Signal()
+        self._verdict, self._enters = Signal(task_verdict), Signal(name="enters")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

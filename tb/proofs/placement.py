@@ -9,6 +9,8 @@ from amaranth.lib import data
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
+from signalbox.hw.placement.controller import GlobalController, block_run
+from signalbox.hw.placement.kernel_table import decision
 from signalbox.hw.placement.row_order import RowOrder
 from signalbox.hw.placement.sm_choice import SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow
@@ -25,13 +27,25 @@ from signalbox.tb.proofs.formal import (
     arbitrary,
 )
 
-__all__ = ["PROOFS", "TWO_SMS"]
+__all__ = ["PROOFS", "TWO_SMS", "decisions", "run_of_blocks"]
 
 TWO_SMS = Config(
     channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
     sm_warps=2, sm_blocks=2, sm_registers=512, sm_shared=2048,
 )  # fmt: skip
 CONFIG = replace(TWO_SMS, sms=5)
+
+
+def decisions(dut: GlobalController, inside: Inside) -> list[data.View]:
+    """The decisions in flight in the global logic controller: the new one, and one per step."""
+    shape = decision(TWO_SMS)
+    steps = range(1 + len(dut.choice.rounds))
+    return [dut.kernels.begins, *(inside.signal(f"decision_{n}", shape) for n in steps)]
+
+
+def run_of_blocks(inside: Inside) -> data.View:
+    """Blocks that the global logic controller sends to one SM, one after another."""
+    return inside.signal("block_run", block_run(TWO_SMS))
 
 
 class SmRowProof(Proof):
@@ -312,7 +326,8 @@ class NumberingProof(Proof):
         dut = BlockNumbers(CONFIG)
         self._counts = Inside(dut)
         self._raster = Inside(self._counts.submodule("raster"))
-        self._fresh_bits, self._looked = dut._fresh, dut._row
+        self._fresh_bits = self._counts.signal("is_fresh")
+        self._looked = self._counts.signal("selected")
         m.submodules.dut = wrap(dut)
         for name in ("open", "ahead", "take", "change", "ask"):
             arbitrary(m, getattr(dut, name), name)
@@ -397,8 +412,8 @@ class NumberingProof(Proof):
     def _opening(self, m: Module, at: Any, grid: Any, stored: Value) -> None:
         """The opened row, on its way into the RAM."""
         raster = self._counts.submodule("raster")
-        step = data.View(raster.open.shape(), self._raster.signal("step"))
-        final = data.View(coordinates, self._raster.signal("final"))
+        step = self._raster.signal("step", raster.open.shape())
+        final = self._raster.signal("final", coordinates)
         (write,) = self._raster.submodule("opened").write_ports
         first = step.valid & (step.row == self._row)
         second = write.en & (write.addr == self._row)

@@ -5,7 +5,7 @@ from typing import Any
 from amaranth import Module, Mux, Signal, Value
 
 from signalbox.hw.placement.controller import GlobalController
-from signalbox.tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
+from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, anything
 from signalbox.tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
@@ -27,11 +27,8 @@ class Kernels:
 
     def __init__(self, m: Module, wrap: Wrap) -> None:
         self.dut = dut = GlobalController(TWO_SMS)
-        dut.rows = [Abstract(row) for row in dut.rows]
-        rounds, dut.choice = dut.choice.rounds, Abstract(dut.choice)
-        dut.choice.rounds = rounds
-        dut.numbering = Abstract(dut.numbering)
         inside = Inside(dut)
+        inside.abstract(*(f"row_{sm}" for sm in range(TWO_SMS.sms)), "choice", "numbering")
         self._running, self._requests = inside.submodule("running"), inside.submodule("requests")
         m.submodules.dut = wrap(dut)
         self.left = [Signal(4, name=f"left_{row}") for row in range(2)]
