@@ -52,7 +52,7 @@ class SmRowProof(Proof):
     """A decision is recorded at any time; a block is sent by it unless another block was sent
     since. One block, chosen by the solver, is followed while it is on the SM."""
 
-    name = "work.sms"
+    name = "placement.sm_row"
     shows = (
         "what an SM has left and what was sent and not freed are its size; a block that is sent by "
         "step A fits, by step B its first warp does, by step C everything there is less urgent"
@@ -160,10 +160,10 @@ class SmRowProof(Proof):
                 m.d.comb += Assert(level <= dut.sent.priority)
 
 
-class OrderProof(Proof):
+class RowOrderProof(Proof):
     """For any two rows, chosen by the solver."""
 
-    name = "work.order"
+    name = "placement.row_order"
     shows = (
         "of two rows with undistributed blocks that were not walked, the one of higher priority is "
         "walked first, the older one among equals; a row that is walked after one that it goes "
@@ -263,10 +263,10 @@ class OrderProof(Proof):
             m.d.comb += Assert((dut.priority <= other["priority"]) | dut.overtakes)
 
 
-class ChoiceProof(Proof):
+class SmChoiceProof(Proof):
     """Five candidates, two rounds."""
 
-    name = "work.choice"
+    name = "placement.sm_choice"
     shows = (
         "the best candidate is found, of equals the first, if none is taken meanwhile; what is "
         "found was a candidate, and was not taken since"
@@ -311,10 +311,10 @@ class ChoiceProof(Proof):
         m.d.comb += Cover((dut.number == 4) & quiet.all())
 
 
-class NumberingProof(Proof):
+class BlockNumbersProof(Proof):
     """For any row, chosen by the solver."""
 
-    name = "work.numbering"
+    name = "placement.block_numbers"
     shows = (
         "each block that is taken of a row is the next one of its grid, and its count is that of "
         "what was opened or set, less those that were taken since"
@@ -447,4 +447,4 @@ class NumberingProof(Proof):
         return {name: Value.cast(port.data) for name, port in ports.items()}
 
 
-PROOFS = [SmRowProof(), OrderProof(), ChoiceProof(), NumberingProof()]
+PROOFS = [SmRowProof(), RowOrderProof(), SmChoiceProof(), BlockNumbersProof()]

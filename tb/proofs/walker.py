@@ -671,7 +671,7 @@ def _one(slot: Value) -> Value:
     return slot.any() & ~slot.all()
 
 
-class WaitsProof(WalkerProof):
+class WalkerWaitsProof(WalkerProof):
     """Invariant: the phases of a walk at one depth, each with its last cycle. It waits for its turn
     and finds another walk that reads the same entry; the read fails for the other walk only; it
     waits for its turn again and reads the entry itself. It may restart once, and then does not
@@ -778,4 +778,4 @@ class WaitsProof(WalkerProof):
             m.d.comb += Assert(~follows)
 
 
-PROOFS = [WalkerProof(), WaitsProof()]
+PROOFS = [WalkerProof(), WalkerWaitsProof()]

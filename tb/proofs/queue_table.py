@@ -43,7 +43,7 @@ CHOSEN = (*READING, *KEEPING, *CHANGED, "DONE")
 as changed by the request; knows which queue it is."""
 
 
-class QueuesProof(Proof):
+class QueueTableProof(Proof):
     """For any place of a table of two, chosen by the solver, with narrow counts and two contexts.
     The number of entries appended at once fits into a count.
 
@@ -61,7 +61,7 @@ class QueuesProof(Proof):
 
     places: ClassVar[int] = 2
 
-    name = "work.queues"
+    name = "task_unit.queue_table"
     shows = (
         "blocks that are handed to rows are consecutive from 0 on, each has its entries, and none "
         "is forgotten; a queue ends once, closed, with all blocks done and all entries freed; "
@@ -535,13 +535,13 @@ def blocks(queue: data.View) -> Value:
     return (queue.put >> queue.group) + (queue.closed & rest.any())
 
 
-class ThreePlacesProof(QueuesProof):
+class QueueTableThreeProof(QueueTableProof):
     """With a third place, there is one that is not reserved for any context."""
 
-    name = "work.queues_three"
+    name = "task_unit.queue_table_three"
     cover = 0
     breaks = ()
     places = 3
 
 
-PROOFS = [QueuesProof(), ThreePlacesProof()]
+PROOFS = [QueueTableProof(), QueueTableThreeProof()]

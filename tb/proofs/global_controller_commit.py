@@ -1,4 +1,4 @@
-"""Proofs of the cycle in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
+"""Proof of the cycle in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ LEVELS = 2  # bits of a step: 3 is A, 2 is B, 1 is C, 0 is none
 class CommitProof(Proof):
     """Any kernel may be served in any cycle, and SMs may free resources at any time."""
 
-    name = "work.commit"
+    name = "placement.commit"
     shows = (
         "when a block is placed, its SM has room in that very cycle: in step A for a whole block, "
         "in step B for its first warp; in step C it has only less urgent work; it has a slot and "

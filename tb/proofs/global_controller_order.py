@@ -1,4 +1,4 @@
-"""Proofs of the order in which blocks of two rows are placed, on two SMs (PLACE-1, PLACE-6)."""
+"""Proof of the order in which blocks of two rows are placed, on two SMs (PLACE-1, PLACE-6)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["PROOFS"]
 class Kernels:
     """The global logic controller, with rows 0 and 1 in use. Decisions may have any result: the SM
     table and the choice are replaced, and so is the table of block counts, which behaves as shown
-    by `work.blocks`. Rows get up to 3 blocks at a time, and do not close.
+    by `placement.blocks`. Rows get up to 3 blocks at a time, and do not close.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Kernels:
 
     def _count(self, m: Module) -> None:
         """Outputs of the table of block counts for the two rows; it is not written while a row
-        opens (see `work.numbering`)."""
+        opens (see `placement.block_numbers`)."""
         numbering, looked = self.dut.numbering, Signal(3)
         writes = numbering.take | numbering.change.valid
         m.d.sync += looked.eq(numbering.ahead)
@@ -127,10 +127,10 @@ PATIENCE = 6
 
 class PriorityProof(Proof):
     """It follows that no kernel starves among equal priorities: no blocks of younger kernels
-    overtake it, and as soon as an SM qualifies it gets a block (see `work.commit` for the success
-    of decisions)."""
+    overtake it, and as soon as an SM qualifies it gets a block (see `placement.commit` for the
+    success of decisions)."""
 
-    name = "work.priority"
+    name = "placement.priority"
     shows = (
         "no block of a row is placed while another one of higher priority, or of equal priority "
         "and older, has undistributed blocks; the row that goes first has a decision at least "

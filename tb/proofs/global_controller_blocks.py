@@ -1,4 +1,4 @@
-"""Proofs of the location of blocks between the opening and the end of a row (PLACE-7, ASID-25)."""
+"""Proof of the location of blocks between the opening and the end of a row (PLACE-7, ASID-25)."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ class BlocksProof(Proof):
     """For any row, chosen by the solver. Any kernel with undistributed blocks may be served. An SM
     may free a block's slot at any time, and offers the block's end from then on."""
 
-    name = "work.blocks"
+    name = "placement.blocks"
     shows = (
         "every block of an open row is undistributed, offered to an SM, there, or on its way back, "
         "and no two of these; a row that is stopped tells what was left; it is drained when "

@@ -1,4 +1,4 @@
-"""Proofs of translation look-aside buffers, with two entries and two misses."""
+"""Proofs of a first-level TLB, with two entries and two or three misses."""
 
 from typing import Any
 
@@ -60,10 +60,10 @@ def inputs(m: Module, dut: L1Tlb) -> None:
     ]
 
 
-class L1Proof(Proof):
+class L1TlbProof(Proof):
     """For any one page of the smallest size in any address space, chosen by the solver."""
 
-    name = "mmu.l1"
+    name = "mmu.l1_tlb"
     shows = (
         "an answer is what the last result for that page of that address space said, by its "
         "permissions, or that there is none, and no invalidation for it came since that result; "
@@ -262,11 +262,11 @@ class L1Proof(Proof):
             ]
 
 
-class L1WaitsProof(Proof):
+class L1TlbWaitsProof(Proof):
     """For any tag, chosen by the solver, and three waiting look-ups. The next level answers only
     its requests."""
 
-    name = "mmu.l1_waits"
+    name = "mmu.l1_tlb_waits"
     shows = (
         "every look-up has exactly one answer, once no other has its tag; while it waits its page "
         "is asked for, by itself or by one that it follows, or it is about to be looked up again"
@@ -396,4 +396,4 @@ def _refused(outcome: Value) -> Value:
     return (outcome == Outcome.FAULT) | (outcome == Outcome.SPARSE)
 
 
-PROOFS = [L1Proof(), L1WaitsProof()]
+PROOFS = [L1TlbProof(), L1TlbWaitsProof()]

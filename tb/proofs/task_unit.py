@@ -23,10 +23,11 @@ QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "SHUT", "Q
 
 
 class TasksProof(Proof):
-    """For grid tasks. Slots behave as shown by `work.slots`. Lists, memory and the contents of
-    records are unconstrained, except that tasks leave a list only if it contains one."""
+    """For grid tasks. Slots behave as shown by `task_unit.slot_table`. Lists, memory and the
+    contents of records are unconstrained, except that tasks leave a list only if it contains
+    one."""
 
-    name = "work.tasks"
+    name = "task_unit.tasks"
     shows = (
         "every task that was accepted and has not ended, failed or been lost is in a list, in a "
         "row, on its way from one to the other, or at its end, and no two of these; the task unit "
@@ -186,7 +187,7 @@ class TasksProof(Proof):
         keeps = holds & self._is("FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
         m.d.comb += [
             Assert(~self._is(*QUEUE_STATES) & ~wakes),
-            # As required by `work.slots`.
+            # As required by `task_unit.slot_table`.
             Assert(~(slots.stopped.valid | slots.closed.valid) | (row == told)),
             Assert(~(launches & holds) | self._is("IDLE")),
             Assert(~self._is("LOOK", "KNOW", "STOP", "STOPPED", "POP", "POPPED") | ~launches),
