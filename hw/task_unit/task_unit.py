@@ -156,7 +156,7 @@ class TaskUnit(wiring.Component):
             self._open(m)
             self._push(m)
             self._stop(m)
-            self._end(m, kept)
+            self._end_or_return(m, kept)
             self._write(m)
             self._queue(m)
             self._close(m)
@@ -421,8 +421,9 @@ class TaskUnit(wiring.Component):
             with m.If(stopped.valid):
                 m.next = "IDLE"
 
-    def _end(self, m: Module, kept: data.View) -> None:
-        """All blocks of a row that were placed have ended."""
+    def _end_or_return(self, m: Module, kept: data.View) -> None:
+        """All blocks of a row that were placed have ended: the task ends, or a stopped task with
+        blocks left returns to its list (ASID-25), by STORE, PUSH and CLOSE."""
         with m.State("LOOK"):
             m.next = "KNOW"
         with m.State("KNOW"):
