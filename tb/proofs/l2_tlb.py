@@ -139,16 +139,10 @@ class L2TlbProof(Proof):
         self._sweeping, self._swept = generations.sweeps, generations.swept
         self._advancing = generations.advancing
         self._cleaned = of_spaces.signal("cleaned")
-        names = ("clearing", "cleared", "sizes", "request", "position", "finished")
-        (
-            self._clearing,
-            self._cleared,
-            self._sizes,
-            request,
-            self._position,
-            self._finished,
-        ) = (inside.signal(name) for name in names)
-        self._removed = data.View(page_request(CONFIG, TAG), Value.cast(request))
+        self._clearing, self._cleared, self._sizes, self._position, self._finished = (
+            inside.signal(name) for name in ("clearing", "cleared", "sizes", "position", "finished")
+        )
+        self._removed = inside.signal("request", page_request(CONFIG, TAG))
 
     def _inputs(self, m: Module) -> None:
         dut = self._dut
