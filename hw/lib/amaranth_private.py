@@ -7,7 +7,7 @@ other cells over `Net`; `PortDirection` is the direction of a top-level port.
 from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.hdl._ir import Design, PortDirection, build_netlist
 from amaranth.hdl._nir import FlipFlop, Net, Netlist
 from amaranth.hdl._nir import Instance as NetlistInstance
@@ -22,13 +22,7 @@ __all__ = [
     "build_netlist",
     "driven",
     "state_machine",
-    "used",
 ]
-
-
-def used(design: Elaboratable) -> None:
-    """Suppress the warning of a design that is never elaborated."""
-    design._MustUse__used = True
 
 
 def driven(m: Module) -> Iterable[Signal]:

@@ -96,12 +96,13 @@ class MshrFile(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._lookups = Signal(data.ArrayLayout(self._lookup, self._misses))
-        self._free = Signal(self._misses, init=-1)
+        self._lookups = Signal(data.ArrayLayout(self._lookup, self._misses), name="lookups")
+        self._free = Signal(self._misses, init=-1, name="is_free")
         self._ask, self._offer, self._sent, self._follow, self._again = (
-            Signal(self._misses, name=name) for name in ("asks", "offer", "sent", "follow", "again")
+            Signal(self._misses, name=f"is_{name}")
+            for name in ("ask", "offer", "sent", "follow", "again")
         )
-        self._same = Signal(self._misses)
+        self._same = Signal(self._misses, name="same_page")
         self._place = Signal(self._misses)
         self._show(m)
         self._compare(m)

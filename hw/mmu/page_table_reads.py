@@ -115,7 +115,7 @@ class PageTableReads(wiring.Component):
         """Keeps the oldest read in a register, so that its owner is known when the beat arrives."""
         m.submodules.order = order = Memory(shape=self._owed, depth=1 << self._bits, init=[])
         write, next_ = order.write_port(), order.read_port(domain="comb")
-        self._head = head = Signal(self._owed)
+        self._head = head = Signal(self._owed, name="oldest")
         self.held = Signal()
         there, moves = Signal(), Signal()
         m.d.comb += [

@@ -11,10 +11,20 @@ from signalbox.hw.mmu.plru import TreePlru
 from signalbox.hw.mmu.records import PAGE_BITS, VPN_BITS, Scope, invalidation, touches
 from signalbox.hw.page_tables import DIRECTORIES
 
-__all__ = ["WalkCache"]
+__all__ = ["WalkCache", "cached_table"]
 
 _REGION = DIRECTORIES[2].shift - PAGE_BITS
 """Page-number bits within the region of one PD0 table."""
+
+
+def cached_table(config: Config) -> data.StructLayout:
+    """An entry: the PD0 table of a region."""
+    return data.StructLayout({
+        "valid": 1,
+        "asid": config.asid_bits,
+        "region": VPN_BITS - _REGION,
+        "table": config.address_width - TABLE_BITS,
+    })
 
 
 class WalkCache(wiring.Component):
@@ -47,12 +57,7 @@ class WalkCache(wiring.Component):
         self._recency = TreePlru(entries)
         table = config.address_width - TABLE_BITS
         page = {"asid": config.asid_bits, "vpn": VPN_BITS}
-        self._row = data.StructLayout({
-            "valid": 1,
-            "asid": config.asid_bits,
-            "region": VPN_BITS - _REGION,
-            "table": table,
-        })
+        self._row = cached_table(config)
         super().__init__({
             "look": In(1),
             "asid": In(config.asid_bits),

@@ -14,12 +14,10 @@ from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode, lowest, select
 from signalbox.hw.mmu.asid_table import asid_row
 from signalbox.hw.mmu.page_table_entry import (
-    ENTRY_BITS,
     LEVELS,
     TABLE_BITS,
     Depth,
     PageTableEntryDecoder,
-    SmallTable,
     skips,
 )
 from signalbox.hw.mmu.page_table_reads import PageTableReads
@@ -27,7 +25,6 @@ from signalbox.hw.mmu.read_names import WalkMatch
 from signalbox.hw.mmu.records import (
     PAGE_BITS,
     SHIFTS,
-    VPN_BITS,
     Outcome,
     PageSize,
     covers,
@@ -37,12 +34,24 @@ from signalbox.hw.mmu.records import (
     touches,
 )
 from signalbox.hw.mmu.walk_cache import WalkCache
+from signalbox.hw.mmu.walk_registers import (
+    LARGER,
+    walk_candidate,
+    walk_decided,
+    walk_decoded,
+    walk_ending,
+    walk_entered,
+    walk_entering,
+    walk_looked_up,
+    walk_owner,
+    walk_page,
+    walk_step,
+    walk_turn,
+)
 from signalbox.hw.page_tables import FaultType
-from signalbox.hw.records.memory import MemoryStatus, ReadPort
+from signalbox.hw.records.memory import ReadPort
 
 __all__ = ["State", "Walker", "walk_result"]
-
-_LARGER = (PageSize.BIG, PageSize.HUGE)
 
 
 def walk_result(config: Config, tag: int) -> data.StructLayout:
@@ -113,18 +122,9 @@ class Walker(wiring.Component):
     def __init__(self, config: Config, tag: int) -> None:
         walks = config.walks
         self._config, self._tag, self._walks = config, tag, walks
-        self._bits = (walks - 1).bit_length()
         self._directories = WalkCache(config, entries=config.walk_cache)
-        table = config.address_width - TABLE_BITS
-        named = {"asid": config.asid_bits, "vpn": VPN_BITS}
-        step = {"depth": Depth, "below": SmallTable, "lent": 1}
-        self._named = data.StructLayout(named)
-        """Page of a walk."""
-        self._step = data.StructLayout({**step, "table": table})
-        """Next table to read. `below`: at BIG, the table of 4 KiB pages from PD0. `lent`: the
-        choice of one of its region's tables comes from another walk's read."""
-        self._place = data.StructLayout({**named, **step, "table": table})
-        self._owner = data.StructLayout({**named, **step})
+        self._named, self._step = walk_page(config), walk_step(config)
+        self._owner = walk_owner(config)
         super().__init__({
             "request": In(stream.Signature(page_request(config, tag))),
             "result": Out(stream.Signature(walk_result(config, tag))),
@@ -151,17 +151,17 @@ class Walker(wiring.Component):
         wiring.connect(m, self._pending.read, wiring.flipped(self.read))
         self._pages, self._steps = self._each(self._named, "page"), self._each(self._step, "step")
         self._ends = self._each(page_result(self._config), "end")
-        self._alone = Signal(walks)
+        self._alone = Signal(walks, name="alone")
         """Walks that followed in vain, and do not follow any more."""
-        self._jumped = Signal(walks)
+        self._jumped = Signal(walks, name="jumped")
         """Walks that follow a read below their own next table."""
-        self._starts = Signal(walks)
+        self._starts = Signal(walks, name="at_start")
         """Walks still at their first table."""
-        self._nearer = Signal(walks)
+        self._nearer = Signal(walks, name="nearer")
         """Walks that started at the PD0 table of their region."""
-        self._stale = Signal(walks)
+        self._stale = Signal(walks, name="stale")
         """Walks covered by an invalidation."""
-        self._before = Signal(walks)
+        self._before = Signal(walks, name="before")
         """Walks older than an invalidation of their address space: other walks may not use their
         reads."""
         self._moves: list[tuple[Value, State, tuple[State, ...]]] = []
@@ -195,74 +195,15 @@ class Walker(wiring.Component):
 
     def _registers(self) -> None:
         """Pipeline registers."""
-        walks, config = self._walks, self._config
-        whose = {"slot": walks, "number": self._bits}
-        self._entering = Signal(data.StructLayout({"valid": 1, **whose}))
-        self._asked = Signal(page_request(config, self._tag))
-        self._found = Signal(data.StructLayout({"valid": 1, **whose, "page": self._named}))
-        self._entered = Signal(
-            data.StructLayout({
-                **whose,
-                "refused": 1,
-                "fault": FaultType,
-                "fits": len(_LARGER),
-                "straight": 1,
-            })
-        )
-        self._chosen = Signal(data.StructLayout({"valid": 1, "slot": walks}))
-        self._candidate = Signal(
-            data.StructLayout({"valid": 1, "enters": 1, **whose, "place": self._place})
-        )
-        common = {"came": 1, "slot": walks, "before": 1, "quiet": 1, "alike": walks}
-        self._here = Signal(
-            data.StructLayout({
-                **common,
-                "picked": 1,
-                "number": self._bits,
-                "place": self._place,
-                "entry": ENTRY_BITS,
-                "status": MemoryStatus,
-                "near": Depth,
-                "skips": 1,
-                "stale": 1,
-                "alone": 1,
-                "same": walks,
-                "same_small": walks,
-                "led": walks,
-                "led_small": walks,
-                "ahead": walks,
-                "behind": 1,
-            }),
-            name="here",
-        )
-        """Second stage: an entry `came`, or a walk was `picked`. `near`: level of its next read,
-        unless it skips to SMALL. Masks of other walks: `alike` read the entry that arrived; `same`
-        read the next entry; `led`, of these, those whose read is outstanding; `same_small` and
-        `led_small`, likewise for SMALL; `ahead` have an outstanding read further down its path.
-        `behind`: so will the walk that is decided on in this cycle, if it reads."""
-        self._next = Signal(
-            data.StructLayout({
-                **common,
-                "goes": 1,
-                "follows": 1,
-                "jumps": 1,
-                "descends": 1,
-                "finds": 1,
-                "anew": 1,
-                "depth": Depth,
-                "following": Depth,
-                "joined": Depth,
-                "page": self._named,
-                "table": config.address_width - TABLE_BITS,
-                "below": SmallTable,
-                "end": page_result(config),
-                "joins": walks,
-            }),
-            name="next",
-        )
-        """Third stage: the decision. `depth`, `alike`: of the entry that arrived; `joins`: walks
-        that read the next one. `anew`: the entry proves nothing, so the walk restarts. `jumps`: it
-        follows a read further down, at `joined`."""
+        config = self._config
+        self._entering = Signal(walk_entering(config), name="entering")
+        self._asked = Signal(page_request(config, self._tag), name="asked")
+        self._found = Signal(walk_looked_up(config), name="looked_up")
+        self._entered = Signal(walk_entered(config), name="entered")
+        self._chosen = Signal(walk_turn(config), name="chosen")
+        self._candidate = Signal(walk_candidate(config), name="candidate")
+        self._here = Signal(walk_decoded(config), name="here")
+        self._next = Signal(walk_decided(config), name="next")
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -326,7 +267,7 @@ class Walker(wiring.Component):
         m.submodules.starts = starts = Memory(
             shape=self._config.address_width - TABLE_BITS, depth=self._walks, init=[]
         )
-        m.submodules.fits = self._fits = Memory(shape=len(_LARGER), depth=self._walks, init=[])
+        m.submodules.fits = self._fits = Memory(shape=len(LARGER), depth=self._walks, init=[])
         start, fits = starts.write_port(), self._fits.write_port()
         self._start = starts
         m.d.comb += [
@@ -673,18 +614,8 @@ class Walker(wiring.Component):
     def _finish(self, m: Module) -> None:
         """Returns results, one per cycle: choose a walk, fetch its data, check for staleness."""
         m.submodules.done_turns = turns = RoundRobin(self._walks)
-        whose = {"valid": 1, "slot": self._walks}
-        self._leaving = leaving = Signal(data.StructLayout(whose), name="leaving")
-        self._left = left = Signal(
-            data.StructLayout({
-                **whose,
-                "page": self._named,
-                "tag": self._tag,
-                "fits": len(_LARGER),
-                "end": page_result(self._config),
-            }),
-            name="left",
-        )
+        leaving = Signal(walk_turn(self._config), name="leaving")
+        left = Signal(walk_ending(self._config, self._tag), name="left")
         result, waiting = self.result, Signal(self._named)
         gives, passes, moves = (Signal(name=name) for name in ("gives", "passes", "leaves"))
         reads = [
@@ -701,7 +632,7 @@ class Walker(wiring.Component):
             end.eq(left.end),
             past.eq(
                 Cat(
-                    (left.end.page.size == size) & ~left.fits[n] for n, size in enumerate(_LARGER)
+                    (left.end.page.size == size) & ~left.fits[n] for n, size in enumerate(LARGER)
                 ).any()
             ),
         ]

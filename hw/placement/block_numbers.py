@@ -67,7 +67,8 @@ class BlockNumbers(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.raster = raster = GridRaster(config)
-        self._row, self._fresh = row, fresh = Signal(config.row_bits), Signal(config.rows)
+        self._row = row = Signal(config.row_bits, name="selected")
+        self._fresh = fresh = Signal(config.rows, name="is_fresh")
         writes = Signal()
         m.d.sync += row.eq(self.ahead)
         m.d.comb += [

@@ -14,7 +14,7 @@ from signalbox.hw.placement.sm_choice import PipelinedOr, SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow, sm_flags
 from signalbox.hw.records.placement import GlobalPort, Policy, SmLink, block_record
 
-__all__ = ["GlobalController", "Step", "placed", "refused"]
+__all__ = ["GlobalController", "Step", "block_run", "placed", "refused"]
 
 
 class Step(enum.Enum, shape=2):
@@ -33,6 +33,13 @@ def placed(config: Config) -> data.StructLayout:
         "sm": config.sm_bits,
         "step": Step,
     })
+
+
+def block_run(config: Config) -> data.StructLayout:
+    """If `valid`, further blocks of a kernel go to the same SM, a number and one-hot (`at`).
+    `just`: a block was sent in the last cycle."""
+    layout = {"sm": config.sm_bits, "at": config.sms, "just": 1}
+    return data.StructLayout({**layout, **decision(config).members})
 
 
 refused = data.StructLayout({
@@ -112,8 +119,7 @@ class GlobalController(wiring.Component):
             m.submodules[f"row_{n}"] = row
         self._flush, self._restart = Signal(), Signal()
         self._taken, self._sm = Signal(config.sms), Signal(config.sm_bits)
-        layout = {"sm": config.sm_bits, "at": config.sms, "just": 1}
-        self._batch = Signal(data.StructLayout({**layout, **decision(config).members}))
+        self._batch = Signal(block_run(config), name="block_run")
         self._steps = self._decisions(m)
         self._ask(m)
         self._look(m)

@@ -96,7 +96,7 @@ class NextAction(wiring.Component):
         })
         self.settle = Signal(range(_SETTLE + 1))
         """Remaining settle cycles (for proofs)."""
-        self._some = Signal()
+        self._some = Signal(name="some")
         """A job is selected. It starts at once, since a selection is made only while the task unit
         is idle."""
         self._lower, self._known = Signal(), Signal()

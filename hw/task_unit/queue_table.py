@@ -144,23 +144,28 @@ class QueueTable(wiring.Component):
             "place": QueuePlace,
             "row": config.row_bits,
         })
-        self._asked, self._kept = Signal(queue_request(config)), Signal(self._shape)
-        self._held, self._ends = Signal(config.queues), Signal(config.queues)
-        self._total, self._begun = Signal(BLOCK_COUNT_BITS), Signal(_COUNT_BITS)
+        self._asked = Signal(queue_request(config), name="asked")
+        self._kept = Signal(self._shape, name="kept")
+        self._held = Signal(config.queues, name="open_queues")
+        self._ends = Signal(config.queues, name="ending_queues")
+        self._total = Signal(BLOCK_COUNT_BITS, name="total")
+        self._begun = Signal(_COUNT_BITS, name="begun")
         """Number of blocks, at intermediate steps of whole ones; entries of blocks that have
         started."""
-        self._none, self._odd, self._runs = Signal(), Signal(), Signal()
+        self._none, self._odd, self._runs = (
+            Signal(name=name) for name in ("none", "odd", "row_runs")
+        )
         """No block is left to be placed; a partial block remains at the end; blocks can be added to
         the row."""
-        self._others = Signal(config.contexts)
+        self._others = Signal(config.contexts, name="others")
         """Contexts whose queues the search has found."""
-        self._room = Signal(range(config.queues + config.contexts))
+        self._room = Signal(range(config.queues + config.contexts), name="entries_left")
         """Free entries found, plus other contexts that have one."""
-        self._part = Signal(_COUNT_BITS)
+        self._part = Signal(_COUNT_BITS, name="part")
         """Mask of the entry count bits below a whole block."""
-        self._place = Signal(config.queue_bits)
+        self._place = Signal(config.queue_bits, name="free_entry")
         """A free entry."""
-        self._step = Signal(range(config.queues + 2))
+        self._step = Signal(range(config.queues + 2), name="step")
         """Progress of the search."""
 
     def elaborate(self, platform: object) -> Module:

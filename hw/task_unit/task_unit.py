@@ -122,14 +122,14 @@ class TaskUnit(wiring.Component):
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
         self._channels, self._agenda = ClosedChannels(config), NextAction(config)
         self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
-        self._of, self._launches = Signal(config.context_bits), Signal()
+        self._of, self._launches = Signal(config.context_bits), Signal(name="launches")
         self._level, self._head = Signal(6), Signal()
-        self._returns, self._holds = Signal(), Signal()
-        self._action, self._span = Signal(LaunchAction), Signal(queue_span)
+        self._returns, self._holds = Signal(name="returns"), Signal(name="holds")
+        self._action, self._span = Signal(LaunchAction, name="action"), Signal(queue_span)
         self._store, self._op = Signal(Stored), Signal(QueueOp)
-        self._counted, self._wakes = Signal(), Signal()
+        self._counted, self._wakes = Signal(name="counted"), Signal(name="wakes")
         """A dependence counter has reached 0; a resting queue is on its way to its list."""
-        self._verdict, self._enters = Signal(task_verdict), Signal()
+        self._verdict, self._enters = Signal(task_verdict), Signal(name="enters")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -156,7 +156,7 @@ class TaskUnit(wiring.Component):
             self._open(m)
             self._push(m)
             self._stop(m)
-            self._end(m, kept)
+            self._end_or_return(m, kept)
             self._write(m)
             self._queue(m)
             self._close(m)
@@ -421,8 +421,9 @@ class TaskUnit(wiring.Component):
             with m.If(stopped.valid):
                 m.next = "IDLE"
 
-    def _end(self, m: Module, kept: data.View) -> None:
-        """All blocks of a row that were placed have ended."""
+    def _end_or_return(self, m: Module, kept: data.View) -> None:
+        """All blocks of a row that were placed have ended: the task ends, or a stopped task with
+        blocks left returns to its list (ASID-25), by STORE, PUSH and CLOSE."""
         with m.State("LOOK"):
             m.next = "KNOW"
         with m.State("KNOW"):

@@ -1,1 +1,1 @@
-"""Proofs: `python -m signalbox.tb.proofs.run`. One module per unit, with its proofs in `PROOFS`."""
+"""Proofs: `python -m signalbox.tb.proofs.run`. Modules by unit of `hw`, with proofs in `PROOFS`."""

@@ -26,8 +26,8 @@ __all__ = ["PROOFS"]
 CONFIG = Config(channels=2, semaphores=8, counters=2, data_width=64, asids=1, copy_engines=2)
 
 
-class QueueProof(Proof):
-    name = "copy.queue"
+class FlopQueueProof(Proof):
+    name = "copy.flop_queue"
     shows = "a queue gives out what it took in, in order, soon; offers stay; it is full when full"
     bounded = 11
     cover = 11
@@ -66,14 +66,14 @@ class QueueProof(Proof):
         m.d.comb += [Cover(~dut.i.ready & pop & (pops == 2)), Cover(push & pop & (pops == 2))]
 
 
-class BlockQueueProof(QueueProof):
-    name = "copy.queue-block"
-    shows = f"{QueueProof.shows}; the same from block RAM"
+class BlockFlopQueueProof(FlopQueueProof):
+    name = "copy.flop_queue_block"
+    shows = f"{FlopQueueProof.shows}; the same from block RAM"
     block = True
 
 
-class WindowProof(Proof):
-    name = "copy.window"
+class ReadWindowProof(Proof):
+    name = "copy.read_window"
     shows = (
         "beats on their way are counted exactly; at most `max_read_ahead`, 5 and one chunk are, "
         "and a chunk is never held up while fewer than `MIN_READ_AHEAD` are"
@@ -127,8 +127,8 @@ class WindowProof(Proof):
         ]
 
 
-class AnswersProof(Proof):
-    name = "copy.answers"
+class WriteResponsesProof(Proof):
+    name = "copy.write_responses"
     shows = (
         "a copy's outcome comes once, when all of its write bursts were answered, and is its first "
         "failure in the order of the bytes; answers are refused at the end of a copy alone"
@@ -179,4 +179,4 @@ class AnswersProof(Proof):
             m.d.comb += Assert(dut.o.p.va == va)
 
 
-PROOFS = [QueueProof(), BlockQueueProof(), WindowProof(), AnswersProof()]
+PROOFS = [FlopQueueProof(), BlockFlopQueueProof(), ReadWindowProof(), WriteResponsesProof()]

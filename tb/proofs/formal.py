@@ -13,6 +13,7 @@ from amaranth import (
     Module,
     ResetInserter,
     Shape,
+    ShapeCastable,
     ShapeLike,
     Signal,
     Value,
@@ -22,11 +23,10 @@ from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from signalbox.hw.lib.amaranth_private import driven, state_machine, used
+from signalbox.hw.lib.amaranth_private import driven, state_machine
 
 __all__ = [
     "BREAKS",
-    "Abstract",
     "AnyConst",
     "AnySeq",
     "Assert",
@@ -77,7 +77,11 @@ class Proof:
 
 
 class Inside:
-    """Access to internal registers and submodules of a component, for invariants.
+    """Access to registers, wires, state machines and submodules of a component by their names in
+    the RTL, for invariants: what SystemVerilog gives to a module by `bind`.
+
+    Proofs use nothing else of a component but its public members. A signal without a telling name
+    gets one in `hw`, with `name=`.
 
     Create it before the component becomes a submodule.
     """
@@ -89,11 +93,11 @@ class Inside:
         for signal in driven(module):
             self._signals.setdefault(signal.name, []).append(signal)
 
-    def signal(self, name: str) -> Signal:
-        """The signal of this name that the component drives. Raises `KeyError` if there is none,
-        `ValueError` if there are several."""
+    def signal(self, name: str, shape: ShapeCastable | None = None) -> Any:
+        """The signal of this name that the component drives; with a layout or an enumeration as its
+        `shape`, a view. Raises `KeyError` if there is none, `ValueError` if there are several."""
         (signal,) = self._signals[name]
-        return signal
+        return signal if shape is None else shape(signal)
 
     def machine(self, name: str) -> Any:
         """The state machine of that name; its `ongoing` tells states."""
@@ -103,21 +107,22 @@ class Inside:
         """The submodule of this name."""
         return getattr(self._module.submodules, name)
 
+    def abstract(self, *names: str) -> None:
+        """Replace the submodules of these names by their ports, with unconstrained outputs. A
+        property that holds with the replacements holds for any behaviour of the submodules."""
+        for name in names:
+            component = self.submodule(name)
+            module = _unconstrained(component)
+            component.elaborate = lambda platform, module=module: module
 
-class Abstract(wiring.Component):
-    """Replaces a component by its ports, with unconstrained outputs. A property that holds with the
-    replacement holds for any behaviour of the component."""
 
-    def __init__(self, component: wiring.Component) -> None:
-        super().__init__(component.signature)
-        used(component)
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        for path, member, signal in self.signature.flatten(self):
-            if member.flow is Out:
-                arbitrary(m, signal, "_".join(map(str, path)))
-        return m
+def _unconstrained(component: wiring.Component) -> Module:
+    """Gives arbitrary values to the outputs of a component."""
+    m = Module()
+    for path, member, signal in component.signature.flatten(component):
+        if member.flow is Out:
+            arbitrary(m, signal, "_".join(map(str, path)))
+    return m
 
 
 def anything(m: Module, shape: ShapeLike, name: str) -> Any:

@@ -9,6 +9,8 @@ from amaranth.lib import data
 
 from signalbox.hw.config import Config
 from signalbox.hw.placement.block_numbers import BlockNumbers
+from signalbox.hw.placement.controller import GlobalController, block_run
+from signalbox.hw.placement.kernel_table import decision
 from signalbox.hw.placement.row_order import RowOrder
 from signalbox.hw.placement.sm_choice import SmChoice
 from signalbox.hw.placement.sm_table import Rank, SmRow
@@ -25,7 +27,7 @@ from signalbox.tb.proofs.formal import (
     arbitrary,
 )
 
-__all__ = ["PROOFS", "TWO_SMS"]
+__all__ = ["PROOFS", "TWO_SMS", "decisions", "run_of_blocks"]
 
 TWO_SMS = Config(
     channels=1, semaphores=8, counters=1, asids=2, slots=4, sms=2,
@@ -34,11 +36,23 @@ TWO_SMS = Config(
 CONFIG = replace(TWO_SMS, sms=5)
 
 
+def decisions(dut: GlobalController, inside: Inside) -> list[data.View]:
+    """The decisions in flight in the global logic controller: the new one, and one per step."""
+    shape = decision(TWO_SMS)
+    steps = range(1 + len(dut.choice.rounds))
+    return [dut.kernels.begins, *(inside.signal(f"decision_{n}", shape) for n in steps)]
+
+
+def run_of_blocks(inside: Inside) -> data.View:
+    """Blocks that the global logic controller sends to one SM, one after another."""
+    return inside.signal("block_run", block_run(TWO_SMS))
+
+
 class SmRowProof(Proof):
     """A decision is recorded at any time; a block is sent by it unless another block was sent
     since. One block, chosen by the solver, is followed while it is on the SM."""
 
-    name = "work.sms"
+    name = "placement.sm_row"
     shows = (
         "what an SM has left and what was sent and not freed are its size; a block that is sent by "
         "step A fits, by step B its first warp does, by step C everything there is less urgent"
@@ -146,10 +160,10 @@ class SmRowProof(Proof):
                 m.d.comb += Assert(level <= dut.sent.priority)
 
 
-class OrderProof(Proof):
+class RowOrderProof(Proof):
     """For any two rows, chosen by the solver."""
 
-    name = "work.order"
+    name = "placement.row_order"
     shows = (
         "of two rows with undistributed blocks that were not walked, the one of higher priority is "
         "walked first, the older one among equals; a row that is walked after one that it goes "
@@ -249,10 +263,10 @@ class OrderProof(Proof):
             m.d.comb += Assert((dut.priority <= other["priority"]) | dut.overtakes)
 
 
-class ChoiceProof(Proof):
+class SmChoiceProof(Proof):
     """Five candidates, two rounds."""
 
-    name = "work.choice"
+    name = "placement.sm_choice"
     shows = (
         "the best candidate is found, of equals the first, if none is taken meanwhile; what is "
         "found was a candidate, and was not taken since"
@@ -297,10 +311,10 @@ class ChoiceProof(Proof):
         m.d.comb += Cover((dut.number == 4) & quiet.all())
 
 
-class NumberingProof(Proof):
+class BlockNumbersProof(Proof):
     """For any row, chosen by the solver."""
 
-    name = "work.numbering"
+    name = "placement.block_numbers"
     shows = (
         "each block that is taken of a row is the next one of its grid, and its count is that of "
         "what was opened or set, less those that were taken since"
@@ -312,7 +326,8 @@ class NumberingProof(Proof):
         dut = BlockNumbers(CONFIG)
         self._counts = Inside(dut)
         self._raster = Inside(self._counts.submodule("raster"))
-        self._fresh_bits, self._looked = dut._fresh, dut._row
+        self._fresh_bits = self._counts.signal("is_fresh")
+        self._looked = self._counts.signal("selected")
         m.submodules.dut = wrap(dut)
         for name in ("open", "ahead", "take", "change", "ask"):
             arbitrary(m, getattr(dut, name), name)
@@ -397,8 +412,8 @@ class NumberingProof(Proof):
     def _opening(self, m: Module, at: Any, grid: Any, stored: Value) -> None:
         """The opened row, on its way into the RAM."""
         raster = self._counts.submodule("raster")
-        step = data.View(raster.open.shape(), self._raster.signal("step"))
-        final = data.View(coordinates, self._raster.signal("final"))
+        step = self._raster.signal("step", raster.open.shape())
+        final = self._raster.signal("final", coordinates)
         (write,) = self._raster.submodule("opened").write_ports
         first = step.valid & (step.row == self._row)
         second = write.en & (write.addr == self._row)
@@ -432,4 +447,4 @@ class NumberingProof(Proof):
         return {name: Value.cast(port.data) for name, port in ports.items()}
 
 
-PROOFS = [SmRowProof(), OrderProof(), ChoiceProof(), NumberingProof()]
+PROOFS = [SmRowProof(), RowOrderProof(), SmChoiceProof(), BlockNumbersProof()]

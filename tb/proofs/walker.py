@@ -7,7 +7,29 @@ from amaranth.lib import data
 
 from signalbox.hw.config import Config
 from signalbox.hw.mmu.page_table_entry import Depth, skips
-from signalbox.hw.mmu.records import VPN_BITS, Outcome, PageSize, Scope, covers
+from signalbox.hw.mmu.records import (
+    VPN_BITS,
+    Outcome,
+    PageSize,
+    Scope,
+    covers,
+    page_request,
+    page_result,
+)
+from signalbox.hw.mmu.walk_cache import cached_table
+from signalbox.hw.mmu.walk_registers import (
+    walk_candidate,
+    walk_decided,
+    walk_decoded,
+    walk_ending,
+    walk_entered,
+    walk_entering,
+    walk_looked_up,
+    walk_owner,
+    walk_page,
+    walk_step,
+    walk_turn,
+)
 from signalbox.hw.mmu.walker import State, Walker
 from signalbox.hw.page_tables import FaultType
 from signalbox.hw.records.memory import MemoryStatus
@@ -118,17 +140,18 @@ class WalkerProof(Proof):
         self._memory(m)
         self._results(m)
         self._states(m)
-        self._pending(m)
+        self._owes(m)
         self._places(m)
         self._follows(m)
 
     def _look(self, m: Module, inside: Inside) -> None:
         """Internal signals."""
-        dut = self._dut
-        self._waiting = data.View(dut._named, inside.signal("waiting"))
-        self._row = data.View(dut.row.shape(), inside.signal("bound_to"))
+        self._waiting = inside.signal("waiting", walk_page(CONFIG))
+        self._row = inside.signal("bound_to", self._dut.row.shape())
         self._offered, self._ready = inside.signal("offered"), inside.signal("at_hand")
         self._anew = inside.signal("anew")
+        self._look_at_walks(inside)
+        self._look_at_stages(inside)
 
         def rows(memory: Any) -> list[Any]:
             ports = [memory.read_port(domain="comb") for _ in range(WALKS)]
@@ -136,22 +159,48 @@ class WalkerProof(Proof):
                 m.d.comb += port.addr.eq(n)
             return [port.data for port in ports]
 
-        self._tags, self._names = rows(dut._tags), rows(dut._names)
-        self._first, self._fits = rows(dut._start), rows(dut._fits)
+        self._tags, self._names, self._first, self._fits = (
+            rows(inside.submodule(name)) for name in ("tags", "names", "starts", "fits")
+        )
         self._grant = inside.submodule("turns").grant
         self._done = inside.submodule("done_turns").grant
-        self._look_at_reads(m, Inside(inside.submodule("pending")))
-        directories = inside.submodule("directories")
-        within = Inside(directories)
-        shape = data.ArrayLayout(directories._row, directories._entries)
-        self._known = data.View(shape, within.signal("rows"))
-        self._comes = data.View(directories._row, within.signal("comes"))
+        self._pending = inside.submodule("pending")
+        self._look_at_reads(m, Inside(self._pending))
+        within, row = Inside(inside.submodule("directories")), cached_table(CONFIG)
+        self._known = within.signal("rows", data.ArrayLayout(row, CONFIG.walk_cache))
+        self._comes = within.signal("comes", row)
         self._hits = within.signal("found")
+
+    def _look_at_walks(self, inside: Inside) -> None:
+        """The registers of each walk, and bits per walk."""
+
+        def each(name: str, shape: data.Layout) -> list[Any]:
+            return [inside.signal(f"{name}_{n}", shape) for n in range(WALKS)]
+
+        self._pages, self._steps = each("page", walk_page(CONFIG)), each("step", walk_step(CONFIG))
+        self._ends = each("end", page_result(CONFIG))
+        self._alone, self._jumped, self._starts, self._nearer, self._stale, self._before = (
+            inside.signal(name)
+            for name in ("alone", "jumped", "at_start", "nearer", "stale", "before")
+        )
+
+    def _look_at_stages(self, inside: Inside) -> None:
+        """The pipeline registers."""
+        self._asked = inside.signal("asked", page_request(CONFIG, TAG))
+        self._entering = inside.signal("entering", walk_entering(CONFIG))
+        self._found = inside.signal("looked_up", walk_looked_up(CONFIG))
+        self._entered = inside.signal("entered", walk_entered(CONFIG))
+        self._chosen = inside.signal("chosen", walk_turn(CONFIG))
+        self._candidate = inside.signal("candidate", walk_candidate(CONFIG))
+        self._here = inside.signal("here", walk_decoded(CONFIG))
+        self._next = inside.signal("next", walk_decided(CONFIG))
+        self._leaving = inside.signal("leaving", walk_turn(CONFIG))
+        self._left = inside.signal("left", walk_ending(CONFIG, TAG))
 
     def _look_at_reads(self, m: Module, inside: Inside) -> None:
         """The reads that have been added, oldest first; `_owed` is their number. Memory has not
         taken the last `_unasked` of them; `_asks` are the addresses of those."""
-        pending = self._dut._pending
+        pending = self._pending
         asks, order = inside.submodule("asks"), inside.submodule("order")
         width = len(pending.added)
         behind, self._owed = Signal(width, name="behind"), Signal(width, name="owed")
@@ -161,12 +210,13 @@ class WalkerProof(Proof):
             self._owed.eq(behind + pending.held),
             self._unasked.eq(pending.added - pending.taken),
         ]
-        self._head, self._held, self._slot = pending._head, pending.held, pending.slot
+        self._head = inside.signal("oldest", order.shape)
+        self._held, self._slot = pending.held, pending.slot
         self._reads, self._asks = [], []
         for n in range(WALKS):
             ram, ask = order.read_port(domain="comb"), asks.read_port(domain="comb")
-            read = Signal(pending._owed, name=f"read_{n}")
-            first = pending._head if n == 0 else ram.data
+            read = Signal(order.shape, name=f"read_{n}")
+            first = self._head if n == 0 else ram.data
             m.d.comb += [
                 ram.addr.eq(pending.seen + n - pending.held),
                 ask.addr.eq(pending.taken + n),
@@ -208,8 +258,8 @@ class WalkerProof(Proof):
         covered = covers(self._dut.invalidate, self._asid, self._vpn, PageSize.HUGE)
         with m.If(covered & anything(m, 1, "this_one")):
             m.d.sync += self._fresh.eq(1)
-        row, dut = self._dut.row, self._dut
-        with m.If(dut._entering.valid & (dut._asked.asid == self._asid) & self._fresh):
+        row = self._dut.row
+        with m.If(self._entering.valid & (self._asked.asid == self._asid) & self._fresh):
             m.d.comb += Assume(self._new(row))
 
     def _new(self, row: Any) -> Value:
@@ -221,7 +271,7 @@ class WalkerProof(Proof):
         that is not outdated, returns no outdated data."""
         request, beat = self._dut.read.request, self._dut.read.beat
         asked = Array(self._reads)[(self._owed - self._unasked)[: (WALKS - 1).bit_length()]]
-        owner = data.View(self._dut._owner, Signal(self._dut._owner.size, name="owner"))
+        owner = Signal(walk_owner(CONFIG), name="owner")
         m.d.comb += owner.as_value().eq(asked.owner)
         fresh = self._fresh & self._on_way(owner) & ~request.p.va[_OLD] & self._clean(owner)
         first, second, level = queue_of_two(
@@ -260,19 +310,20 @@ class WalkerProof(Proof):
             m.d.sync += open_.eq(0)
         with m.If(ends & mine & self._fresh):
             m.d.comb += Assert(self._mark.end(result.p.end))
-        dut, left = self._dut, self._dut._left
-        enters = dut._entering.valid & (dut._asked.tag == self._tag)
+        dut, left = self._dut, self._left
+        enters = self._entering.valid & (self._asked.tag == self._tag)
         leaves = left.valid & (left.tag == self._tag)
         holds = [~dut.sets[State.FREE][n] & (tag == self._tag) for n, tag in enumerate(self._tags)]
         m.d.comb += Assert(enters + sum(holds) + leaves + ends == open_)
         with m.If(open_ & mine):
             m.d.comb += [
-                Assert(~enters | self._is(dut._asked)),
+                Assert(~enters | self._is(self._asked)),
                 Assert(~leaves | self._is(left.page)),
                 Assert(~ends | self._is(self._waiting)),
             ]
             m.d.comb += [
-                Assert(~here | self._is(page)) for here, page in zip(holds, dut._pages, strict=True)
+                Assert(~here | self._is(page))
+                for here, page in zip(holds, self._pages, strict=True)
             ]
         with m.If(result.valid & self._fresh & self._is(self._waiting)):
             m.d.comb += Assert(self._mark.end(result.p.end))
@@ -281,9 +332,9 @@ class WalkerProof(Proof):
 
     def _states(self, m: Module) -> None:
         """Each walk is in one state and in the corresponding place."""
-        dut, sets = self._dut, self._dut.sets
-        entering, found, entered = dut._entering, dut._found, dut._entered
-        chosen, pick, here, next_ = dut._chosen, dut._candidate, dut._here, dut._next
+        sets = self._dut.sets
+        entering, found, entered = self._entering, self._found, self._entered
+        chosen, pick, here, next_ = self._chosen, self._candidate, self._here, self._next
         for one in (entering, found, pick):
             m.d.comb += Assert(Mux(one.valid, one.slot == 1 << one.number, one.slot == 0))
         m.d.comb += [
@@ -304,7 +355,7 @@ class WalkerProof(Proof):
             Assert(~next_.anew | next_.came),
             Assert(~next_.jumps | next_.follows),
             Assert(Mux(chosen.valid, _one(chosen.slot), chosen.slot == 0)),
-            Assert(dut._pending.room),
+            Assert(self._pending.room),
         ]
         for n in range(WALKS):
             is_ = {state: one[n] for state, one in sets.items()}
@@ -320,21 +371,21 @@ class WalkerProof(Proof):
                 Assert(chosen.slot[n] + queued + picks == is_[State.PICKED]),
                 Assert(came <= is_[State.SENT]),
                 Assert(waits == (is_[State.SENT] & (came == 0)) + (next_.slot[n] & next_.goes)),
-                Assert(~dut._stale[n] | dut._before[n]),
-                Assert(~dut._leaving.slot[n] | is_[State.DONE]),
+                Assert(~self._stale[n] | self._before[n]),
+                Assert(~self._leaving.slot[n] | is_[State.DONE]),
             ]
-        leaving = dut._leaving
+        leaving = self._leaving
         m.d.comb += [
             Assert(Mux(leaving.valid, _one(leaving.slot), leaving.slot == 0)),
-            Assert(~dut._left.slot.all()),
-            Assert((dut._left.slot == 0) | dut._left.valid),
+            Assert(~self._left.slot.all()),
+            Assert((self._left.slot == 0) | self._left.valid),
         ]
 
     def _numbered(self, one: Any) -> Value:
         return one.slot == 1 << one.number
 
-    def _pending(self, m: Module) -> None:
-        next_, numbers = self._dut._next, Array([read.number for read in self._reads])
+    def _owes(self, m: Module) -> None:
+        next_, numbers = self._next, Array([read.number for read in self._reads])
         last = numbers[(self._owed - 1)[: (WALKS - 1).bit_length()]]
         with m.If(next_.goes):
             m.d.comb += Assert((self._owed != 0) & (next_.slot == 1 << last))
@@ -349,10 +400,10 @@ class WalkerProof(Proof):
     def _places(self, m: Module) -> None:
         """The copies of a walk's data in several places agree."""
         dut = self._dut
-        found, pick, here, next_ = dut._found, dut._candidate, dut._here, dut._next
-        for n, (page, step) in enumerate(zip(dut._pages, dut._steps, strict=True)):
+        found, pick, here, next_ = self._found, self._candidate, self._here, self._next
+        for n, (page, step) in enumerate(zip(self._pages, self._steps, strict=True)):
             used = ~dut.sets[State.FREE][n]
-            enters = dut.sets[State.ENTER][n] & ~dut._entered.slot[n]
+            enters = dut.sets[State.ENTER][n] & ~self._entered.slot[n]
             depth = Value.cast(step.depth)
             m.d.comb += [
                 Assert(~used | (Value.cast(self._names[n]) == Value.cast(page))),
@@ -360,14 +411,14 @@ class WalkerProof(Proof):
                 Assert(
                     ~used
                     | enters
-                    | ~dut._starts[n]
-                    | dut._jumped[n]
+                    | ~self._starts[n]
+                    | self._jumped[n]
                     | (depth == self._first_depth(n))
                 ),
                 Assert(
                     ~used
                     | enters
-                    | ~dut._jumped[n]
+                    | ~self._jumped[n]
                     | dut.sets[State.FOLLOW][n]
                     | dut.sets[State.DONE][n]
                 ),
@@ -412,16 +463,15 @@ class WalkerProof(Proof):
         return (Value.cast(next_.following) < len(_NAMES)) & (more | skips)
 
     def _table(self, n: int) -> Value:
-        dut = self._dut
-        return Mux(dut._starts[n], self._first[n], dut._steps[n].table)
+        return Mux(self._starts[n], self._first[n], self._steps[n].table)
 
     def _first_depth(self, n: int) -> Value:
         """The first depth of the walk."""
-        return Mux(self._dut._nearer[n], Depth.PD0.value, Depth.PD3.value)
+        return Mux(self._nearer[n], Depth.PD0.value, Depth.PD3.value)
 
     def _as(self, place: Any, n: int, table: Value) -> Value:
         """Whether this is the place of the walk."""
-        page, step = self._dut._pages[n], self._dut._steps[n]
+        page, step = self._pages[n], self._steps[n]
         below = Value.cast(place.below) == Value.cast(step.below)
         return (
             (place.asid == page.asid)
@@ -434,16 +484,16 @@ class WalkerProof(Proof):
 
     def _same(self, depth: Any) -> Value:
         """Whether both walks read the same entry at this depth."""
-        one, other = self._dut._pages
+        one, other = self._pages
         depth = Value.cast(depth)
         same = above(one.vpn, depth, _NAMES) == above(other.vpn, depth, _NAMES)
         return (one.asid == other.asid) & same
 
     def _follows(self, m: Module) -> None:
         """A follower, or a walk about to follow, has a leader that has requested the same entry."""
-        dut, here, next_ = self._dut, self._dut._here, self._dut._next
+        dut, here, next_ = self._dut, self._here, self._next
         for n, other in ((0, 1), (1, 0)):
-            step, leader = dut._steps[n], dut._steps[other]
+            step, leader = self._steps[n], self._steps[other]
             sent = dut.sets[State.SENT][other]
             with m.If(dut.sets[State.FOLLOW][n]):
                 m.d.comb += Assert(sent & (step.depth == leader.depth) & self._same(step.depth))
@@ -455,7 +505,7 @@ class WalkerProof(Proof):
                     Assert(sent & same & self._same(depth)),
                     Assert(~next_.jumps | further),
                 ]
-            known = ~(dut.sets[State.FREE] | dut._found.slot)[other]
+            known = ~(dut.sets[State.FREE] | self._found.slot)[other]
             settled = known & ~dut.sets[State.ENTER][other]
             for one, was in ((here, known), (next_, settled)):
                 with m.If(one.slot[n] & one.came & was):
@@ -498,26 +548,27 @@ class WalkerProof(Proof):
 
     def _trusts(self, n: int) -> Value:
         """Whether no data of this walk may be outdated, as far as they are for the page."""
-        dut = self._dut
-        region = (dut._pages[n].vpn >> _REGION) == (self._vpn >> _REGION)
-        return self._fresh & ~dut._stale[n] & (~dut._before[n] | region)
+        region = (self._pages[n].vpn >> _REGION) == (self._vpn >> _REGION)
+        return self._fresh & ~self._stale[n] & (~self._before[n] | region)
 
     def _way(self, n: int, depth: Any, cuts: tuple[int, ...] = _NAMES) -> Value:
-        page, depth = self._dut._pages[n], Value.cast(depth)
+        page, depth = self._pages[n], Value.cast(depth)
         same = above(page.vpn, depth, cuts) == above(self._vpn, depth, cuts)
         return (page.asid == self._asid) & same
 
     def _fresh_tables(self, m: Module) -> None:
         dut, mark = self._dut, self._mark
-        found, entered, left = dut._found, dut._entered, dut._left
-        for n, (page, step, end) in enumerate(zip(dut._pages, dut._steps, dut._ends, strict=True)):
+        found, entered, left = self._found, self._entered, self._left
+        for n, (page, step, end) in enumerate(
+            zip(self._pages, self._steps, self._ends, strict=True)
+        ):
             is_ = {state: one[n] for state, one in dut.sets.items()}
             walks = is_[State.READ] | is_[State.PICKED] | is_[State.SENT] | is_[State.FOLLOW]
             trusts = self._trusts(n)
             with m.If((walks | entered.slot[n]) & trusts & self._way(n, step.depth, _TABLES)):
                 m.d.comb += [
                     Assert(~self._table(n)[_OLD - 8]),
-                    Assert(self._clean(step) | dut._jumped[n]),
+                    Assert(self._clean(step) | self._jumped[n]),
                 ]
             began = self._way(n, self._first_depth(n), _TABLES)
             with m.If((walks | entered.slot[n]) & trusts & began):
@@ -530,20 +581,20 @@ class WalkerProof(Proof):
                     m.d.comb += Assert(here)
                     with m.If(trusts & self._way(n, Depth.PD0, _TABLES)):
                         m.d.comb += Assert(~row.table[_OLD - 8])
-            new = self._fresh & ~dut._stale[n] & self._is(page)
+            new = self._fresh & ~self._stale[n] & self._is(page)
             with m.If(entered.slot[n] & new & mark.refused):
                 m.d.comb += Assert(~entered.refused & entered.fits.all())
             with m.If(~is_[State.FREE] & ~is_[State.ENTER] & new):
                 m.d.comb += Assert(~mark.refused | self._fits[n].all())
             with m.If(is_[State.DONE] & new):
                 m.d.comb += Assert(mark.end(end))
-        old = (left.slot & dut._stale).any()
+        old = (left.slot & self._stale).any()
         with m.If(left.valid & self._fresh & self._is(left.page) & ~old):
             fits = left.fits.all() | (left.end.outcome != Outcome.PAGE)
             m.d.comb += Assert(mark.end(left.end) & (~mark.refused | fits))
         for n in range(WALKS):
             with m.If(left.slot[n]):
-                m.d.comb += Assert(Value.cast(left.page) == Value.cast(dut._pages[n]))
+                m.d.comb += Assert(Value.cast(left.page) == Value.cast(self._pages[n]))
         for row in (*self._known, self._comes):
             here = (row.asid == self._asid) & (row.region == self._vpn >> 17)
             with m.If(row.valid & here & self._fresh):
@@ -555,7 +606,7 @@ class WalkerProof(Proof):
         counts = result.valid & self._fresh & self._is(self._waiting)
         on_way = [
             dut.sets[State.SENT][n] & self._trusts(n) & (step.depth == Depth.PD2)
-            for n, step in enumerate(dut._steps)
+            for n, step in enumerate(self._steps)
         ]
         m.d.comb += [
             Cover(counts & (result.p.end.outcome != Outcome.RETRY)),
@@ -564,7 +615,7 @@ class WalkerProof(Proof):
 
     def _fresh_reads(self, m: Module) -> None:
         """Data requested in time are not outdated, until the walk has settled."""
-        dut, here, next_, mark = self._dut, self._dut._here, self._dut._next, self._mark
+        dut, here, next_, mark = self._dut, self._here, self._next, self._mark
         error = mark.error & (here.status == MemoryStatus.BUS)
         old = mark.sparse & next_.below.sparse
         m.d.comb += [
@@ -620,7 +671,7 @@ def _one(slot: Value) -> Value:
     return slot.any() & ~slot.all()
 
 
-class WaitsProof(WalkerProof):
+class WalkerWaitsProof(WalkerProof):
     """Invariant: the phases of a walk at one depth, each with its last cycle. It waits for its turn
     and finds another walk that reads the same entry; the read fails for the other walk only; it
     waits for its turn again and reads the entry itself. It may restart once, and then does not
@@ -641,8 +692,8 @@ class WaitsProof(WalkerProof):
         m.d.comb += [
             Assume(dut.read.request.ready & (dut.read.beat.valid == (self._level != 0))),
             Assume(dut.result.ready & ~dut.invalidate.valid),
-            Assert((self._level <= 1) & (self._unasked == dut._next.goes) & dut._pending.ample),
-            Assert((dut._before == 0) & ~dut._here.before & ~dut._next.before & ~self._fresh),
+            Assert((self._level <= 1) & (self._unasked == self._next.goes) & self._pending.ample),
+            Assert((self._before == 0) & ~self._here.before & ~self._next.before & ~self._fresh),
         ]
         for n, other in ((0, 1), (1, 0)):
             self._waits(m, n, other)
@@ -650,25 +701,25 @@ class WaitsProof(WalkerProof):
     def _turn(self, n: int) -> Value:
         """Upper bound of the cycles, including this one, until the walk has found its next read: a
         beat has precedence, and one other walk does not have two at once."""
-        dut, beat, comes = self._dut, self._level != 0, self._unasked != 0
-        turn = Mux(dut._chosen.valid, 7, Mux(self._grant[n], 6, 8))
+        beat, comes = self._level != 0, self._unasked != 0
+        turn = Mux(self._chosen.valid, 7, Mux(self._grant[n], 6, 8))
         for one, cycles in (
-            (dut._chosen, 4 + comes),
-            (dut._candidate, 3 + beat),
-            (dut._here, 2),
-            (dut._next, 1),
+            (self._chosen, 4 + comes),
+            (self._candidate, 3 + beat),
+            (self._here, 2),
+            (self._next, 1),
         ):
             turn = Mux(one.slot[n], cycles, turn)
         return turn
 
     def _read(self, n: int) -> Value:
         """Number of cycles, including this one, until it is SENT."""
-        return Mux(self._dut._next.slot[n], 1, Mux(self._dut._here.slot[n], 2, 3))
+        return Mux(self._next.slot[n], 1, Mux(self._here.slot[n], 2, 3))
 
     def _waits(self, m: Module, n: int, other: int) -> None:
         dut = self._dut
         is_ = {state: one[n] for state, one in dut.sets.items()}
-        depth, before = Value.cast(dut._steps[n].depth), Signal(3, name=f"depth_{n}")
+        depth, before = Value.cast(self._steps[n].depth), Signal(3, name=f"depth_{n}")
         count, waited = Signal(5, name=f"count_{n}"), Signal(5, name=f"waited_{n}")
         followed, again = Signal(name=f"followed_{n}"), Signal(name=f"again_{n}")
         turn, age = Signal(3, name=f"turn_{n}"), Signal(8, name=f"age_{n}")
@@ -681,14 +732,14 @@ class WaitsProof(WalkerProof):
             count.eq(Mux(walks, waited + 1, 0)),
             followed.eq(walks & (again | is_[State.FOLLOW])),
             turn.eq(Mux(is_[State.FOLLOW], 0, turn + 1)),
-            age.eq(Mux(is_[State.FREE] & ~dut._entering.slot[n], 0, age + 1)),
+            age.eq(Mux(is_[State.FREE] & ~self._entering.slot[n], 0, age + 1)),
             anew.eq(walks & (anew | self._anew[n])),
         ]
         reads = is_[State.READ] | is_[State.PICKED] | is_[State.SENT]
-        self._alone(m, n, (walks & anew) | (reads & again))
+        self._must_not_follow(m, n, (walks & anew) | (reads & again))
         # A walk that restarts therefore changes its depth.
-        began = self._first_depth(n) + dut._jumped[n]
-        with m.If((walks & ~is_[State.DONE]) | dut._entered.slot[n]):
+        began = self._first_depth(n) + self._jumped[n]
+        with m.If((walks & ~is_[State.DONE]) | self._entered.slot[n]):
             m.d.comb += Assert(depth >= began)
         turns, ends, most = self._turn(n), Mux(self._done[n], 2, 3), Mux(again, FIRST, SECOND)
         with m.If(is_[State.READ] | is_[State.PICKED]):
@@ -700,24 +751,24 @@ class WaitsProof(WalkerProof):
         with m.Elif(is_[State.SENT]):
             m.d.comb += Assert(waited + self._read(n) <= most)
         with m.Elif(is_[State.DONE]):
-            m.d.comb += Assert(waited + Mux(dut._leaving.slot[n], 1, ends) <= most + 3)
+            m.d.comb += Assert(waited + Mux(self._leaving.slot[n], 1, ends) <= most + 3)
         with m.If(walks & anew):
             m.d.comb += [
                 Assert(age <= waited + 6 * FIRST + SECOND * depth + 3),
-                Assert(~again & ~dut._steps[n].lent),
+                Assert(~again & ~self._steps[n].lent),
                 Assert(age <= WAIT - 3),
             ]
         with m.Elif(walks):
             m.d.comb += Assert(age <= waited + FIRST * depth + 3)
         with m.Elif(is_[State.ENTER]):
-            m.d.comb += Assert(age == Mux(dut._found.slot[n], 1, 2))
-        with m.Elif(self._offered[n] | dut._entering.slot[n]):
+            m.d.comb += Assert(age == Mux(self._found.slot[n], 1, 2))
+        with m.Elif(self._offered[n] | self._entering.slot[n]):
             m.d.comb += Assert(age == 0)
 
-    def _alone(self, m: Module, n: int, has_to: Value) -> None:
+    def _must_not_follow(self, m: Module, n: int, has_to: Value) -> None:
         """A walk that must not follow any more does not follow, nor is about to."""
-        dut, here, next_ = self._dut, self._dut._here, self._dut._next
-        alone, used = dut._alone[n], ~(dut.sets[State.FREE][n] | dut.sets[State.ENTER][n])
+        dut, here, next_ = self._dut, self._here, self._next
+        alone, used = self._alone[n], ~(dut.sets[State.FREE][n] | dut.sets[State.ENTER][n])
         m.d.comb += [
             Assert(~has_to | alone),
             Assert(~here.slot[n] | (here.alone == alone) | dut.sets[State.ENTER][n]),
@@ -727,4 +778,4 @@ class WaitsProof(WalkerProof):
             m.d.comb += Assert(~follows)
 
 
-PROOFS = [WalkerProof(), WaitsProof()]
+PROOFS = [WalkerProof(), WalkerWaitsProof()]

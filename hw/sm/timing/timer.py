@@ -1,4 +1,4 @@
-"""Computing time of warps."""
+"""Computing time of warps, and choice of the next warp to issue."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring

@@ -75,8 +75,8 @@ def fires(one: Any) -> Any:
     return one.valid & one.ready
 
 
-class ReadsProof(Proof):
-    name = "mmu.reads"
+class FabricReadsProof(Proof):
+    name = "mmu.fabric_reads"
     shows = (
         "AR keeps the AXI rules; each reader gets exactly the beats of its bursts, with the data "
         "that the bus gave for their addresses, in order; a fault is one beat and no burst"
@@ -173,8 +173,8 @@ class ReadsProof(Proof):
             ]
 
 
-class WritesProof(Proof):
-    name = "mmu.writes"
+class FabricWritesProof(Proof):
+    name = "mmu.fabric_writes"
     shows = (
         "AW and W keep the AXI rules: bursts as asked, beats in the order and number of AW, none "
         "of a fault; each burst gets one done, in order, after its beats were taken"
@@ -262,8 +262,8 @@ class WritesProof(Proof):
         return level
 
 
-class PortProof(Proof):
-    name = "mmu.port"
+class FabricPortProof(Proof):
+    name = "mmu.fabric_port"
     shows = "whatever clients and bus do: offers on AR, AW and W stay; bursts are INCR, full width"
     induction = 2
     cover = 6
@@ -281,4 +281,4 @@ class PortProof(Proof):
         m.d.comb += Cover(Cat(view.valid & ~view.ready for view in offers).all())
 
 
-PROOFS = (PortProof(), ReadsProof(), WritesProof())
+PROOFS = (FabricPortProof(), FabricReadsProof(), FabricWritesProof())

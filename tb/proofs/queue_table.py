@@ -43,7 +43,7 @@ CHOSEN = (*READING, *KEEPING, *CHANGED, "DONE")
 as changed by the request; knows which queue it is."""
 
 
-class QueuesProof(Proof):
+class QueueTableProof(Proof):
     """For any place of a table of two, chosen by the solver, with narrow counts and two contexts.
     The number of entries appended at once fits into a count.
 
@@ -61,7 +61,7 @@ class QueuesProof(Proof):
 
     places: ClassVar[int] = 2
 
-    name = "work.queues"
+    name = "task_unit.queue_table"
     shows = (
         "blocks that are handed to rows are consecutive from 0 on, each has its entries, and none "
         "is forgotten; a queue ends once, closed, with all blocks done and all entries freed; "
@@ -80,6 +80,10 @@ class QueuesProof(Proof):
             inside = Inside(dut)
         self._state, self._inside = inside.machine("queues"), inside
         table = inside.submodule("table")
+        self._shape = table.shape
+        self._asked = inside.signal("asked", dut.request.p.shape())
+        self._current = inside.signal("kept", self._shape)
+        self._held, self._step = inside.signal("open_queues"), inside.signal("step")
         m.submodules.dut = wrap(dut)
         self._table = []
         for number in range(self.places):
@@ -88,11 +92,11 @@ class QueuesProof(Proof):
             self._table.append(port.data)
         self._queue = Signal(config.queue_bits, name="followed")
         m.d.comb += [self._queue.eq(AnyConst(config.queue_bits)), Assume(self._queue < self.places)]
-        self._kept = Signal(dut._shape, name="model")
+        self._kept = Signal(self._shape, name="model")
         self._open, self._ended = Signal(name="is_open"), Signal(name="has_ended")
         self._woken, self._before = Signal(name="woken"), Signal(ENTRIES, name="put_before")
         self._base, self._brought = Signal(BLOCKS, name="row_began"), Signal(8, name="brought")
-        self._then = Signal(dut._shape, name="model_then")
+        self._then = Signal(self._shape, name="model_then")
         self._inputs(m)
         self._protocol(m)
         self._change(m)
@@ -111,7 +115,7 @@ class QueuesProof(Proof):
 
     def _asks(self, *ops: QueueOp) -> Value:
         """The current request is one of these."""
-        return Cat(self._dut._asked.op == op for op in ops).any()
+        return Cat(self._asked.op == op for op in ops).any()
 
     @property
     def _busy(self) -> Value:
@@ -160,7 +164,7 @@ class QueuesProof(Proof):
         dut, kept = self._dut, self._kept
         for check, when, request, queue in (
             (Assume, dut.request.valid & dut.request.ready, dut.request.p, dut.request.p.queue),
-            (Assert, self._busy, dut._asked, dut.queue),
+            (Assert, self._busy, self._asked, dut.queue),
         ):
             ops = {op: when & (queue == self._queue) & (request.op == op) for op in QueueOp}
             stopped = ops[QueueOp.DRAIN] & request.stopped
@@ -178,7 +182,7 @@ class QueuesProof(Proof):
         dut, kept, then = self._dut, self._kept, self._then
         span, record = dut.span, dut.record
         m.d.comb += then.eq(kept)
-        with m.Switch(dut._asked.op):
+        with m.Switch(self._asked.op):
             with m.Case(QueueOp.ENTER):
                 m.d.comb += [
                     then.eq(0),
@@ -201,16 +205,16 @@ class QueuesProof(Proof):
                     then.place.eq(QueuePlace.REST),
                 ]
             with m.Case(QueueOp.DRAIN):
-                with m.If(dut._asked.stopped):
-                    m.d.comb += then.taken.eq(dut._asked.next)
+                with m.If(self._asked.stopped):
+                    m.d.comb += then.taken.eq(self._asked.next)
 
     def _steps(self, m: Module) -> None:
         """Invariants of each state."""
-        dut, asked = self._dut, self._dut._asked
+        dut, asked = self._dut, self._asked
         refused = dut.verdict.refusal != Refusal.NONE
         checked = dut.verdict.refusal == Refusal.CHECK
         searches = self._asks(*SEARCHES)
-        table = Signal(dut._shape, name="looked_at")
+        table = Signal(self._shape, name="looked_at")
         m.d.comb += table.eq(self._table[0])
         for number, place in enumerate(self._table):
             with m.If(dut.queue == number):
@@ -218,13 +222,14 @@ class QueuesProof(Proof):
         enters = self._asks(QueueOp.ENTER)
         record = Mux(enters, own(dut.task, dut.context), own(table.task, table.context))
         carried = self._is(*CHOSEN) & self._mine & (~refused | checked)
-        kept = Value.cast(dut._kept)
+        current = self._current
+        kept = Value.cast(current)
         with m.If(self._mine & ~refused):
             m.d.comb += [
                 Assert(~self._is(*KEEPING) | enters | (kept == Value.cast(self._kept))),
                 Assert(~self._is(*CHANGED) | (kept == Value.cast(self._then))),
             ]
-        same = own(dut._kept.task, dut._kept.context) == record
+        same = own(current.task, current.context) == record
         m.d.comb += [
             Assert(dut.done == self._is("DONE")),
             Assert(~self._is(*KEEPING) | enters | same),
@@ -254,7 +259,7 @@ class QueuesProof(Proof):
         ]
         m.d.comb += [
             Assert(asked == self._busy),
-            Assert(~self._is("SEEK") | (cycles == dut._step + 1)),
+            Assert(~self._is("SEEK") | (cycles == self._step + 1)),
             Assert(~self._is("FOUND", "ROOM") | (cycles <= places + 3)),
         ]
         for number, state in enumerate(CHOSEN, 1):
@@ -265,9 +270,14 @@ class QueuesProof(Proof):
 
     def _products(self, m: Module) -> None:
         """Intermediate values of the decision, each in the states that use it."""
-        dut, kept, then = self._dut, self._dut._kept, self._then
-        after, room, joins = (self._inside.signal(name) for name in ("after", "room", "joins"))
-        much, span, total = self._inside.signal("much"), dut.span, blocks(then)
+        dut, kept, then = self._dut, self._current, self._then
+        after, room, joins, much = (
+            self._inside.signal(name) for name in ("after", "room", "joins", "much")
+        )
+        blocks_now, begun_now, odd, none = (
+            self._inside.signal(name) for name in ("total", "begun", "odd", "none")
+        )
+        span, total = dut.span, blocks(then)
         near, begun = then.group[:2], (then.taken << then.group)[:ENTRIES]
         part = (then.put & ((1 << then.group) - 1)).any()
         with m.If(self._is("COMPARE", "CHANGE") & self._mine & self._asks(QueueOp.APPEND)):
@@ -281,22 +291,22 @@ class QueuesProof(Proof):
         with m.If(self._mine & (dut.verdict.refusal == Refusal.NONE)):
             with m.If(self._is("FAR")):
                 m.d.comb += [
-                    Assert(dut._total == then.put >> near),
-                    Assert(dut._begun == (then.taken << near)[:ENTRIES]),
+                    Assert(blocks_now == then.put >> near),
+                    Assert(begun_now == (then.taken << near)[:ENTRIES]),
                 ]
             with m.If(self._is("TOTAL")):
                 m.d.comb += [
-                    Assert(dut._total == then.put >> then.group),
-                    Assert(dut._odd == (then.closed & part)),
+                    Assert(blocks_now == then.put >> then.group),
+                    Assert(odd == (then.closed & part)),
                 ]
             with m.If(self._is("TOTAL", "COUNT", "DECIDE")):
-                m.d.comb += Assert(dut._begun == begun)
+                m.d.comb += Assert(begun_now == begun)
             with m.If(self._is("COUNT", "DECIDE")):
-                m.d.comb += Assert(dut._total == total)
+                m.d.comb += Assert(blocks_now == total)
             with m.If(self._is("DECIDE")):
                 m.d.comb += [
                     Assert(dut.blocks == (total - then.taken)[:BLOCKS]),
-                    Assert(dut._none == (total == then.taken)),
+                    Assert(none == (total == then.taken)),
                 ]
 
     def _check(self, m: Module) -> None:
@@ -321,7 +331,7 @@ class QueuesProof(Proof):
         """The table's entry for the queue."""
         words = Cat(Value.cast(place) for place in self._table)
         word = words.word_select(self._queue, len(Value.cast(self._table[0])))
-        return data.View(self._dut._shape, word)
+        return data.View(self._shape, word)
 
     def _follow(self, m: Module) -> None:
         """Update the queue from the outputs."""
@@ -346,14 +356,14 @@ class QueuesProof(Proof):
                 self._give(m)
             with m.If(outcome == QueueNext.LIST):
                 m.d.sync += kept.place.eq(QueuePlace.LIST)
-            with m.Switch(dut._asked.op):
+            with m.Switch(self._asked.op):
                 with m.Case(QueueOp.ENTER):
                     m.d.sync += [self._open.eq(1), self._ended.eq(0)]
                     m.d.comb += Assert(~self._open)
                 with m.Case(QueueOp.TAKE):
                     m.d.sync += [
                         kept.place.eq(QueuePlace.ROW),
-                        kept.row.eq(dut._asked.row),
+                        kept.row.eq(self._asked.row),
                         self._base.eq(dut.first),
                     ]
                 with m.Case(QueueOp.DRAIN):
@@ -420,7 +430,9 @@ class QueuesProof(Proof):
     def _search(self, m: Module) -> None:
         """Of the places compared so far: those that match, free ones, and contexts that have a
         queue."""
-        dut, held, places = self._dut, self._dut._held, range(self.places)
+        dut, held, places = self._dut, self._held, range(self.places)
+        inside = self._inside
+        free_entry, left = inside.signal("free_entry"), inside.signal("entries_left")
         fits, seen = Signal(self.places, name="fits"), Signal(self.places, name="seen")
         compared = Signal(self.places, name="compared")
         has, others = Signal(CONTEXTS, name="have_one"), Signal(CONTEXTS, name="others_seen")
@@ -429,8 +441,8 @@ class QueuesProof(Proof):
             same = held[number] & (own(place.task, place.context) == record)
             m.d.comb += [
                 fits[number].eq(held[number] & self._fits(place)),
-                seen[number].eq((dut._step > number + 1) | self._is("ROOM")),
-                compared[number].eq((dut._step > number + 2) | self._is("ROOM")),
+                seen[number].eq((self._step > number + 1) | self._is("ROOM")),
+                compared[number].eq((self._step > number + 2) | self._is("ROOM")),
                 Assert(~(self._open & same) | (self._queue == number)),
             ]
         for number in range(CONTEXTS):
@@ -441,10 +453,10 @@ class QueuesProof(Proof):
             free = sum(~held[number] & seen[number] for number in places)
             m.d.comb += [
                 Assert((fits & compared) == 0),
-                Assert(dut._others == others),
-                Assert(dut._room == free + sum(others[number] for number in range(CONTEXTS))),
-                Assert(~(~held & seen).any() | (dut._place < self.places)),
-                Assert(~(~held & seen).any() | ~held.bit_select(dut._place, 1)),
+                Assert(inside.signal("others") == others),
+                Assert(left == free + sum(others[number] for number in range(CONTEXTS))),
+                Assert(~(~held & seen).any() | (free_entry < self.places)),
+                Assert(~(~held & seen).any() | ~held.bit_select(free_entry, 1)),
             ]
         self._stride(m, fits)
         self._find(m, fits, has)
@@ -456,9 +468,9 @@ class QueuesProof(Proof):
         with m.If(self._is("SEEK")):
             m.d.comb += [
                 back.eq(dut.queue - 2),
-                Assert(dut._step <= self.places + 1),
-                Assert(dut.queue == dut._step[: len(dut.queue)]),
-                Assert((dut._step < 2) | (found == fitting)),
+                Assert(self._step <= self.places + 1),
+                Assert(dut.queue == self._step[: len(dut.queue)]),
+                Assert((self._step < 2) | (found == fitting)),
             ]
         with m.If(self._is("FOUND")):
             m.d.comb += [back.eq(dut.queue - 3), Assert(fitting), Assert(back < self.places)]
@@ -466,7 +478,7 @@ class QueuesProof(Proof):
 
     def _find(self, m: Module, fits: Signal, has: Signal) -> None:
         """Result of a search."""
-        dut, held, places = self._dut, self._dut._held, range(self.places)
+        dut, held, places = self._dut, self._held, range(self.places)
         enters, refused = self._asks(QueueOp.ENTER), dut.verdict.refusal == Refusal.QUEUE
         needs, free = Signal(2, name="others_need"), Signal(2, name="free_places")
         carried, told = self._is(*CHOSEN) & ~refused, dut.done & refused
@@ -491,7 +503,7 @@ class QueuesProof(Proof):
 
     def _ends(self, m: Module) -> None:
         """A resting queue that has to end is reported until it leaves, two cycles late."""
-        dut, leave = self._dut, self._dut.leave
+        dut, leave, ending = self._dut, self._dut.leave, self._inside.signal("ending_queues")
         told, rests = Signal(name="told_to_end"), Signal(name="rests")
         rested, left = Signal(2, name="rested"), Signal(2, name="has_left")
         closes = self._asks(QueueOp.APPEND, QueueOp.SHUT) & (dut.outcome == QueueNext.END)
@@ -503,9 +515,9 @@ class QueuesProof(Proof):
             left.eq(Cat(leave.valid & (leave.queue == self._queue), left)),
         ]
         m.d.comb += [
-            Assert(dut._held.bit_select(self._queue, 1) == self._open),
+            Assert(self._held.bit_select(self._queue, 1) == self._open),
             Assert(dut.some | ~self._open),
-            Assert(dut._ends.bit_select(self._queue, 1) == rests),
+            Assert(ending.bit_select(self._queue, 1) == rests),
             Assert(~rests | self._ended),
             Assert(~(over & ~left.any()) | (self._open & self._ended)),
             Assert(~rested[1] | dut.over.valid),
@@ -523,13 +535,13 @@ def blocks(queue: data.View) -> Value:
     return (queue.put >> queue.group) + (queue.closed & rest.any())
 
 
-class ThreePlacesProof(QueuesProof):
+class QueueTableThreeProof(QueueTableProof):
     """With a third place, there is one that is not reserved for any context."""
 
-    name = "work.queues_three"
+    name = "task_unit.queue_table_three"
     cover = 0
     breaks = ()
     places = 3
 
 
-PROOFS = [QueuesProof(), ThreePlacesProof()]
+PROOFS = [QueueTableProof(), QueueTableThreeProof()]

@@ -23,11 +23,11 @@ CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, address_width=32)
 WALKS, WAITING, OWNER = 8, 4, 2
 
 
-class PendingProof(Proof):
+class PageTableReadsProof(Proof):
     """For any one read, chosen by the solver: its position among the reads that memory has not
     taken, and among those in flight."""
 
-    name = "mmu.pending"
+    name = "mmu.page_table_reads"
     shows = (
         "a read that is added while there is room is offered to memory in its turn, with its "
         "address, and its beat comes out in its turn, for its walk; where there is ample room, "
@@ -132,4 +132,4 @@ class PendingProof(Proof):
             ]
 
 
-PROOFS = [PendingProof()]
+PROOFS = [PageTableReadsProof()]

@@ -1,4 +1,4 @@
-"""Proofs of the cycle in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
+"""Proof of the cycle in which a block is placed, on two SMs (PLACE-2 … 6, PLACE-10)."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from amaranth.hdl import Cat
 from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.placement.sm_table import Rank
 from signalbox.tb.proofs.formal import (
-    Abstract,
     Assert,
     Assume,
     Cover,
@@ -17,7 +16,7 @@ from signalbox.tb.proofs.formal import (
     Wrap,
     arbitrary,
 )
-from signalbox.tb.proofs.placement import TWO_SMS
+from signalbox.tb.proofs.placement import TWO_SMS, decisions, run_of_blocks
 
 __all__ = ["PROOFS"]
 
@@ -28,7 +27,7 @@ LEVELS = 2  # bits of a step: 3 is A, 2 is B, 1 is C, 0 is none
 class CommitProof(Proof):
     """Any kernel may be served in any cycle, and SMs may free resources at any time."""
 
-    name = "work.commit"
+    name = "placement.commit"
     shows = (
         "when a block is placed, its SM has room in that very cycle: in step A for a whole block, "
         "in step B for its first warp; in step C it has only less urgent work; it has a slot and "
@@ -41,12 +40,13 @@ class CommitProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = GlobalController(TWO_SMS)
-        dut.kernels, dut.numbering = Abstract(dut.kernels), Abstract(dut.numbering)
-        Inside(dut)
+        inside = Inside(dut)
+        inside.abstract("kernels", "numbering")
+        self._steps, self._batch = decisions(dut, inside), run_of_blocks(inside)
         m.submodules.dut = wrap(dut)
         self._environment(m)
-        for one in (*dut._steps, dut._batch):
-            m.d.comb += self._fits_empty(one.needs, Assume if one is dut._steps[0] else Assert)
+        for one in (*self._steps, self._batch):
+            m.d.comb += self._fits_empty(one.needs, Assume if one is self._steps[0] else Assert)
         self._sms(m)
         self._commit(m)
         self._best(m)
@@ -103,7 +103,7 @@ class CommitProof(Proof):
 
     def _commit(self, m: Module) -> None:
         """A candidate still qualifies when it is taken, and the next one has room."""
-        dut, batch, steps = self._dut, self._dut._batch, self._dut._steps
+        dut, batch, steps = self._dut, self._batch, self._steps
         best, number, begins = dut.choice.best.rank, dut.choice.number, steps[0]
         for one, valid, check in (
             (begins, batch.valid, Assume),
@@ -144,12 +144,12 @@ class CommitProof(Proof):
         level = Signal(LEVELS, name="level_0")
         levels = []
         for row in dut.rows:
-            whole, warp, lower = self._level(row, dut._steps[0].needs)
+            whole, warp, lower = self._level(row, self._steps[0].needs)
             may = (row.blocks != SLOTS) & row.ready
             levels.append(Mux(may, Mux(whole, 3, Mux(warp, 2, lower)), 0))
         one, other = levels
         m.d.comb += level.eq(Mux(one > other, one, other))
-        for n in range(1, len(dut._steps)):
+        for n in range(1, len(self._steps)):
             later = Signal(LEVELS, name=f"level_{n}")
             m.d.sync += later.eq(level)
             level = later
@@ -157,7 +157,8 @@ class CommitProof(Proof):
         step = Mux(rank >= Rank.WHOLE, 3, Mux(rank >= Rank.WARP, 2, rank != Rank.NONE))
         started, sent = Signal(2, name="started"), Signal(2, init=3, name="sent")
         m.d.sync += [started.eq(Cat(1, started[0])), sent.eq(Cat(dut.commit, sent[0]))]
-        decided = dut._steps[-1].valid & ~dut._batch.valid & ~dut._flush & ~dut.numbering.empty
+        chosen = self._steps[-1].valid & ~self._batch.valid
+        decided = chosen & ~dut.kernels.flush & ~dut.numbering.empty
         with m.If(decided & started[1]):
             m.d.comb += [
                 Assert(~dut.commit | (step >= level)),

@@ -1,4 +1,4 @@
-"""Proofs of the second-level TLB, with 2 ways and one-bit generations, and of generations."""
+"""Proofs of the second-level TLB, with 2 ways and one-bit generations."""
 
 from itertools import combinations
 from typing import Any
@@ -7,7 +7,6 @@ from amaranth import Array, Cat, Const, Module, Mux, ResetInserter, Signal, Valu
 from amaranth.lib import data
 
 from signalbox.hw.config import Config
-from signalbox.hw.mmu.asid_generations import AsidGenerations
 from signalbox.hw.mmu.l2_tlb import Held, Kind, L2Tlb, refill
 from signalbox.hw.mmu.records import (
     VPN_BITS,
@@ -34,7 +33,6 @@ from signalbox.tb.proofs.formal import (
 __all__ = ["PROOFS"]
 
 CONFIG = Config(channels=1, semaphores=8, counters=1, asids=2, address_width=32)
-SPACES = Config(channels=1, semaphores=8, counters=1, asids=4)
 TAG = 1
 WAYS = 2
 _SHIFTS = (0, 4, 9)
@@ -89,11 +87,11 @@ def home(asid: Value, vpn: Value, size: Value, bits: int) -> Value:
     return of[:bits] ^ of[bits : 2 * bits] ^ (asid[0] << bits - 1)
 
 
-class L2Proof(Proof):
+class L2TlbProof(Proof):
     """For any one page of 4 KiB of any address space, chosen by the solver; with resets at any
     time, after which RAM has arbitrary contents."""
 
-    name = "mmu.l2"
+    name = "mmu.l2_tlb"
     shows = (
         "a page that is found is what the last walk of that page of that address space found, and "
         "no invalidation for it came since, across generations that come round and sweeps; no set "
@@ -141,16 +139,10 @@ class L2Proof(Proof):
         self._sweeping, self._swept = generations.sweeps, generations.swept
         self._advancing = generations.advancing
         self._cleaned = of_spaces.signal("cleaned")
-        names = ("clearing", "cleared", "sizes", "request", "position", "finished")
-        (
-            self._clearing,
-            self._cleared,
-            self._sizes,
-            request,
-            self._position,
-            self._finished,
-        ) = (inside.signal(name) for name in names)
-        self._removed = data.View(page_request(CONFIG, TAG), Value.cast(request))
+        self._clearing, self._cleared, self._sizes, self._position, self._finished = (
+            inside.signal(name) for name in ("clearing", "cleared", "sizes", "position", "finished")
+        )
+        self._removed = inside.signal("request", page_request(CONFIG, TAG))
 
     def _inputs(self, m: Module) -> None:
         dut = self._dut
@@ -539,85 +531,8 @@ class L2Proof(Proof):
                 m.d.comb += Assert(taken.known.valid & (leaving.end.page == taken.known.page))
 
 
-class GenerationsProof(Proof):
-    """For any one entry of any one of four address spaces; with resets at any time, after which RAM
-    has arbitrary contents. There are no entries after a reset."""
-
-    name = "mmu.generations"
-    shows = (
-        "an entry counts until its generation ends, and never again before it is removed, though "
-        "numbers come round; a closed space waits for at most one sweep of every other"
-    )
-    induction = 2
-    cover = 20
-
-    def build(self, m: Module, wrap: Wrap) -> None:
-        dut = AsidGenerations(SPACES, 1, bits=2)
-        inside = Inside(dut)
-        look = inside.submodule("ram").read_port(domain="comb")
-        cleaned = inside.signal("cleaned")
-        restart, asid = anything(m, 1, "restart"), Signal(SPACES.asid_bits, name="asid")
-        m.submodules.dut = wrap(ResetInserter(restart)(dut))
-        m.d.comb += [
-            asid.eq(AnyConst(len(asid))),
-            dut.asid[0].eq(asid),
-            look.addr.eq(dut.swept),
-            Value.cast(dut.advance).eq(anything(m, len(Value.cast(dut.advance)), "advance")),
-            dut.clean.eq(anything(m, 1, "clean")),
-            Assume(dut.sweeps | ~dut.clean),
-        ]
-        row, mine = dut.row[0], dut.swept == asid
-        removed = dut.clean & mine
-        advancing = dut.advancing
-        ends = advancing.valid & (advancing.asid == asid)
-        same = Value.cast(advancing.row) == Value.cast(row)
-        m.d.comb += Assert(~ends | advancing.row.closed | same)
-        self._entry(m, row, ends, removed | restart, cleaned & mine)
-        opened = self._turn(m, dut, asid, cleaned, restart)
-        m.d.comb += [
-            Assert(~(cleaned & dut.sweeps)),
-            Assert(~(cleaned | dut.sweeps) | look.data.closed),
-            Assert(~opened | ~(look.data.closed | cleaned | dut.sweeps)),
-        ]
-
-    def _entry(self, m: Module, row: Any, ends: Value, removed: Value, clean: Value) -> None:
-        """An entry may be created at any time while its space is not closed."""
-        entry = Signal(data.StructLayout({"there": 1, "stamp": 2, "ended": 1}), name="entry")
-        makes = anything(m, 1, "makes") & ~row.closed & ~entry.there
-        counts = (row.number == entry.stamp) & ~row.closed
-        with m.If(makes):
-            m.d.sync += [entry.there.eq(1), entry.stamp.eq(row.number), entry.ended.eq(ends)]
-        with m.Elif(ends):
-            m.d.sync += entry.ended.eq(1)
-        with m.If(removed):
-            m.d.sync += entry.there.eq(0)
-        with m.If(entry.there):
-            m.d.comb += [
-                Assert(counts == ~entry.ended),
-                Assert(~entry.ended | row.closed | (row.number > entry.stamp)),
-                Assert(~clean),
-            ]
-        again = Signal(name="again")
-        m.d.sync += again.eq(again | removed & entry.ended)
-        m.d.comb += Cover(again & entry.there & entry.ended & ~row.closed)
-
-    def _turn(self, m: Module, dut: Any, asid: Signal, cleaned: Signal, restart: Any) -> Signal:
-        """Count sweeps of other spaces while the space is closed. Returns whether one has just been
-        opened."""
-        others, ahead = Signal(3, name="others"), Signal(SPACES.asid_bits, name="ahead")
-        m.d.comb += ahead.eq(asid - dut.swept)
-        with m.If(~dut.row[0].closed | restart):
-            m.d.sync += others.eq(0)
-        with m.Elif(dut.clean & (dut.swept != asid)):
-            m.d.sync += others.eq(others + 1)
-        opened = Signal(name="opened")
-        m.d.sync += opened.eq(cleaned & ~dut.advancing.valid & ~restart)
-        m.d.comb += Assert(others + ahead <= 3 + (cleaned | opened))
-        return opened
-
-
-class BigProof(L2Proof):
-    name = "mmu.l2_big"
+class L2TlbBigProof(L2TlbProof):
+    name = "mmu.l2_tlb_big"
     shows = "the same for pages of 64 KiB, with 4 sets, whose numbers have more bits than an ASID"
     cover = 15
     long = False
@@ -625,11 +540,11 @@ class BigProof(L2Proof):
     size = PageSize.BIG
 
 
-class HugeProof(L2Proof):
-    name = "mmu.l2_huge"
+class L2TlbHugeProof(L2TlbProof):
+    name = "mmu.l2_tlb_huge"
     shows = "the same for pages of 2 MiB"
     cover = 14
     size = PageSize.HUGE
 
 
-PROOFS = [L2Proof(), BigProof(), HugeProof(), GenerationsProof()]
+PROOFS = [L2TlbProof(), L2TlbBigProof(), L2TlbHugeProof()]

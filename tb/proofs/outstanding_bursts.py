@@ -1,4 +1,4 @@
-"""Proof of the condition for an acknowledge (ASID-8, ASID-9)."""
+"""Proof of outstanding bursts: the condition for an acknowledge (ASID-8, ASID-9)."""
 
 from amaranth import Mux, Signal
 from amaranth.hdl import Module
@@ -20,8 +20,8 @@ __all__ = ["PROOFS"]
 _PORTS, _MOST = 2, 3
 
 
-class OlderProof(Proof):
-    name = "mmu.older"
+class OutstandingBurstsProof(Proof):
+    name = "mmu.outstanding_bursts"
     shows = (
         "from the cycle after an invalidation until any burst that was taken before it has ended, "
         "some older one is left; none is 3 cycles after it when no burst is under way"
@@ -88,4 +88,4 @@ class OlderProof(Proof):
         return count
 
 
-PROOFS = (OlderProof(),)
+PROOFS = (OutstandingBurstsProof(),)

@@ -1,11 +1,11 @@
-"""Proofs of the order in which blocks of two rows are placed, on two SMs (PLACE-1, PLACE-6)."""
+"""Proof of the order in which blocks of two rows are placed, on two SMs (PLACE-1, PLACE-6)."""
 
 from typing import Any
 
 from amaranth import Module, Mux, Signal, Value
 
 from signalbox.hw.placement.controller import GlobalController
-from signalbox.tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, anything
+from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, anything
 from signalbox.tb.proofs.placement import TWO_SMS
 
 __all__ = ["PROOFS"]
@@ -14,7 +14,7 @@ __all__ = ["PROOFS"]
 class Kernels:
     """The global logic controller, with rows 0 and 1 in use. Decisions may have any result: the SM
     table and the choice are replaced, and so is the table of block counts, which behaves as shown
-    by `work.blocks`. Rows get up to 3 blocks at a time, and do not close.
+    by `placement.blocks`. Rows get up to 3 blocks at a time, and do not close.
 
     Attributes
     ----------
@@ -27,11 +27,8 @@ class Kernels:
 
     def __init__(self, m: Module, wrap: Wrap) -> None:
         self.dut = dut = GlobalController(TWO_SMS)
-        dut.rows = [Abstract(row) for row in dut.rows]
-        rounds, dut.choice = dut.choice.rounds, Abstract(dut.choice)
-        dut.choice.rounds = rounds
-        dut.numbering = Abstract(dut.numbering)
         inside = Inside(dut)
+        inside.abstract(*(f"row_{sm}" for sm in range(TWO_SMS.sms)), "choice", "numbering")
         self._running, self._requests = inside.submodule("running"), inside.submodule("requests")
         m.submodules.dut = wrap(dut)
         self.left = [Signal(4, name=f"left_{row}") for row in range(2)]
@@ -107,7 +104,7 @@ class Kernels:
 
     def _count(self, m: Module) -> None:
         """Outputs of the table of block counts for the two rows; it is not written while a row
-        opens (see `work.numbering`)."""
+        opens (see `placement.block_numbers`)."""
         numbering, looked = self.dut.numbering, Signal(3)
         writes = numbering.take | numbering.change.valid
         m.d.sync += looked.eq(numbering.ahead)
@@ -130,10 +127,10 @@ PATIENCE = 6
 
 class PriorityProof(Proof):
     """It follows that no kernel starves among equal priorities: no blocks of younger kernels
-    overtake it, and as soon as an SM qualifies it gets a block (see `work.commit` for the success
-    of decisions)."""
+    overtake it, and as soon as an SM qualifies it gets a block (see `placement.commit` for the
+    success of decisions)."""
 
-    name = "work.priority"
+    name = "placement.priority"
     shows = (
         "no block of a row is placed while another one of higher priority, or of equal priority "
         "and older, has undistributed blocks; the row that goes first has a decision at least "

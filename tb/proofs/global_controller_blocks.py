@@ -1,16 +1,14 @@
-"""Proofs of the location of blocks between the opening and the end of a row (PLACE-7, ASID-25)."""
+"""Proof of the location of blocks between the opening and the end of a row (PLACE-7, ASID-25)."""
 
 from typing import Any
 
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Cat
-from amaranth.lib import data
 
 from signalbox.hw.placement.controller import GlobalController
 from signalbox.hw.placement.sm_table import Rank
 from signalbox.hw.records.placement import row_blocks
 from signalbox.tb.proofs.formal import (
-    Abstract,
     AnyConst,
     Assert,
     Assume,
@@ -21,7 +19,7 @@ from signalbox.tb.proofs.formal import (
     anything,
     arbitrary,
 )
-from signalbox.tb.proofs.placement import TWO_SMS
+from signalbox.tb.proofs.placement import TWO_SMS, decisions, run_of_blocks
 
 __all__ = ["PROOFS"]
 
@@ -34,7 +32,7 @@ class BlocksProof(Proof):
     """For any row, chosen by the solver. Any kernel with undistributed blocks may be served. An SM
     may free a block's slot at any time, and offers the block's end from then on."""
 
-    name = "work.blocks"
+    name = "placement.blocks"
     shows = (
         "every block of an open row is undistributed, offered to an SM, there, or on its way back, "
         "and no two of these; a row that is stopped tells what was left; it is drained when "
@@ -46,12 +44,13 @@ class BlocksProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = GlobalController(TWO_SMS)
-        dut.kernels = Abstract(dut.kernels)
         numbering, choice = Inside(dut.numbering), dut.choice
-        self._inside = inside = Inside(dut)
+        inside = Inside(dut)
+        inside.abstract("kernels")
+        self._selected, self._fresh = numbering.signal("selected"), numbering.signal("is_fresh")
         self._running, self._requests = inside.submodule("running"), inside.submodule("requests")
         asks = Inside(self._requests)
-        self._held = data.View(row_blocks(TWO_SMS), asks.signal("held"))
+        self._held = asks.signal("held", row_blocks(TWO_SMS))
         self._stops = asks.signal("stops")
         self._collect = Inside(self._running).submodule("collect")
         self._spare = Inside(self._collect).submodule("register_0_0").full
@@ -60,7 +59,8 @@ class BlocksProof(Proof):
             for name in ("opened", "counts")
         }
         m.submodules.dut = wrap(dut)
-        self._batch, self._flush = dut._batch, dut._flush
+        self._batch, self._steps = run_of_blocks(inside), decisions(dut, inside)
+        self._flush = dut.kernels.flush
         self._row = row = Signal(TWO_SMS.row_bits, name="row")
         self._left = Signal(32, name="left_of_row")
         self._open, self._opened = Signal(name="is_open"), Signal(name="was_opened")
@@ -153,18 +153,18 @@ class BlocksProof(Proof):
             Assert(~self._adding | ((self._adds != 0) & (self._left + self._adds < 1 << 32))),
             Assert(self._since != 0),
             Assert(~self._stopping | mine | (told.valid & (told.p.row == self._row))),
-            Assert(~asks.change.valid | (self._dut.numbering._row == held.row)),
+            Assert(~asks.change.valid | (self._selected == held.row)),
             Assert(~(self._adding | self._stopping) | self._open),
         ]
 
     def _decide(self, m: Module) -> None:
         """Properties of the row from which a block is taken."""
-        dut, batch, row, steps = self._dut, self._batch, self._row, self._dut._steps
+        dut, batch, row, steps = self._dut, self._batch, self._row, self._steps
         begins = steps[0]
         m.d.comb += [
             Assume(~(begins.valid & (begins.row == row)) | (self._left != 0)),
             Assert(~(dut.commit & self._flush)),
-            Assert(self._flush | (dut.numbering._row == steps[-1].row)),
+            Assert(self._flush | (self._selected == steps[-1].row)),
             Assert(~batch.valid | (batch.at == 1 << batch.sm)),
             Assert(~(batch.valid & (batch.row == row)) | (self._open & (self._left != 0))),
             Assert(~batch.valid | (batch.row != row) | ~self._opened),
@@ -195,7 +195,7 @@ class BlocksProof(Proof):
         """Contents of the table for the row."""
         numbering, row, left, rams = self._dut.numbering, self._row, self._left, self._rams
         m.d.comb += [port.addr.eq(row) for port in rams.values()]
-        fresh = numbering._fresh.bit_select(row, 1)
+        fresh = self._fresh.bit_select(row, 1)
         opened, now = rams["opened"].data, rams["counts"].data
         with m.If(self._open):
             m.d.comb += [
@@ -203,7 +203,7 @@ class BlocksProof(Proof):
                 Assert(Mux(fresh, opened.last, now.last) == (left == 1)),
                 Assert(Mux(fresh, opened.empty, now.empty) == (left == 0)),
             ]
-            with m.If((numbering._row == row) & ~self._opened):
+            with m.If((self._selected == row) & ~self._opened):
                 m.d.comb += [
                     Assert(numbering.blocks == left),
                     Assert(numbering.last == (left == 1)),

@@ -1,4 +1,4 @@
-"""Proofs of translation look-aside buffers, with two entries and two misses."""
+"""Proofs of a first-level TLB, with two entries and two or three misses."""
 
 from typing import Any
 
@@ -60,10 +60,10 @@ def inputs(m: Module, dut: L1Tlb) -> None:
     ]
 
 
-class L1Proof(Proof):
+class L1TlbProof(Proof):
     """For any one page of the smallest size in any address space, chosen by the solver."""
 
-    name = "mmu.l1"
+    name = "mmu.l1_tlb"
     shows = (
         "an answer is what the last result for that page of that address space said, by its "
         "permissions, or that there is none, and no invalidation for it came since that result; "
@@ -228,7 +228,8 @@ class L1Proof(Proof):
         coming, there = Signal(layout, name="refused_coming"), Signal(layout, name="refused")
         entering, held, result = dut.entering, dut.held, dut.result.payload
         gone = self._gone(dut.invalidate, PageSize.HUGE)
-        asker, moves = inside.submodule("misses").lookup, dut._moves
+        misses = inside.submodule("misses")
+        asker, moves = misses.lookup, misses.moves
         takes = dut.result.valid & dut.result.ready
         mine = self._mine(asker.asid, asker.va[PAGE_BITS:], PageSize.SMALL)
         with m.If(moves):
@@ -261,11 +262,11 @@ class L1Proof(Proof):
             ]
 
 
-class L1WaitsProof(Proof):
+class L1TlbWaitsProof(Proof):
     """For any tag, chosen by the solver, and three waiting look-ups. The next level answers only
     its requests."""
 
-    name = "mmu.l1_waits"
+    name = "mmu.l1_tlb_waits"
     shows = (
         "every look-up has exactly one answer, once no other has its tag; while it waits its page "
         "is asked for, by itself or by one that it follows, or it is about to be looked up again"
@@ -277,8 +278,16 @@ class L1WaitsProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = L1Tlb(CONFIG, TAG, entries=ENTRIES, misses=self.MISSES)
-        self._misses = dut._misses
-        self._inside = Inside(Inside(dut).submodule("misses"))
+        self._misses = misses = Inside(dut).submodule("misses")
+        inside = Inside(misses)
+        shape = data.ArrayLayout(misses.lookup.shape(), self.MISSES)
+        self._lookups = inside.signal("lookups", shape)
+        self._same, self._free, self._ask, self._offer, self._sent, self._follow, self._again = (
+            inside.signal(name)
+            for name in (
+                "same_page", "is_free", "is_ask", "is_offer", "is_sent", "is_follow", "is_again",
+            )
+        )  # fmt: skip
         m.submodules.dut = wrap(dut)
         inputs(m, dut)
         self._next_level(m, dut)
@@ -292,7 +301,7 @@ class L1WaitsProof(Proof):
         under_way = self._results(dut)
         for n in range(self.MISSES):
             with m.If(dut.result.valid & (wanted == n)):
-                m.d.comb += Assume(self._misses._sent[n] & ~under_way[n])
+                m.d.comb += Assume(self._sent[n] & ~under_way[n])
         m.d.comb += Assume(~dut.result.valid | (wanted < self.MISSES))
 
     @staticmethod
@@ -319,12 +328,12 @@ class L1WaitsProof(Proof):
             m.d.comb += Assert(~used | _one(one.slot))
             for n in range(self.MISSES):
                 with m.If(used & one.slot[n]):
-                    same = Value.cast(one.lookup) == Value.cast(misses._lookups[n])
-                    m.d.comb += Assert(same & ~misses._free[n])
+                    same = Value.cast(one.lookup) == Value.cast(self._lookups[n])
+                    m.d.comb += Assert(same & ~self._free[n])
         for n in range(self.MISSES):
-            with m.If((held.new | slotted) & ~misses._free[n]):
-                same = _same_page(misses._lookups[n], held.lookup)
-                m.d.comb += Assert(misses._same[n] == same)
+            with m.If((held.new | slotted) & ~self._free[n]):
+                same = _same_page(self._lookups[n], held.lookup)
+                m.d.comb += Assert(self._same[n] == same)
         m.d.comb += [
             Assert(~(held.new | dut.accepts) | misses.room[0]),
             Assert(~(held.new & dut.accepts) | misses.room[1]),
@@ -332,30 +341,30 @@ class L1WaitsProof(Proof):
 
     def _waits(self, m: Module, dut: L1Tlb) -> None:
         """Each slot waits for one thing, and a follower has a leader."""
-        misses, held, entering = self._misses, dut.held, dut.entering
+        held, entering = dut.held, dut.entering
         results, asked = self._results(dut), Signal(self.MISSES, name="asked")
-        m.d.comb += asked.eq(misses._ask | misses._offer | misses._sent)
+        m.d.comb += asked.eq(self._ask | self._offer | self._sent)
         for n in range(self.MISSES):
             again = (entering.again & entering.slot[n]) + (held.again & held.slot[n])
-            states = (misses._ask, misses._offer, misses._sent, misses._follow, misses._again)
+            states = (self._ask, self._offer, self._sent, self._follow, self._again)
             m.d.comb += [
-                Assert(sum(state[n] for state in states) + again == ~misses._free[n]),
-                Assert(~results[n] | misses._sent[n]),
+                Assert(sum(state[n] for state in states) + again == ~self._free[n]),
+                Assert(~results[n] | self._sent[n]),
             ]
             leaders = Cat(
                 (asked[other] | (held.came & held.slot[other]))
-                & _same_page(misses._lookups[n], misses._lookups[other])
+                & _same_page(self._lookups[n], self._lookups[other])
                 for other in range(self.MISSES)
                 if other != n
             )
-            with m.If(misses._follow[n]):
+            with m.If(self._follow[n]):
                 m.d.comb += Assert(leaders.any())
-        m.d.comb += [Cover(misses._follow.any()), Cover(held.came & misses._follow.any())]
+        m.d.comb += [Cover(self._follow.any()), Cover(held.came & self._follow.any())]
 
     def _counts(self, m: Module, dut: L1Tlb) -> None:
         """The tag of a look-up is in one place until it is answered."""
         tag, open_ = Signal(TAG.size, name="tag"), Signal(name="open")
-        request, given, misses = dut.request, dut.answer, self._misses
+        request, given = dut.request, dut.answer
         m.d.comb += tag.eq(AnyConst(TAG.size))
 
         def mine(one: Any) -> Value:
@@ -369,7 +378,7 @@ class L1WaitsProof(Proof):
         with m.Elif(ends):
             m.d.sync += open_.eq(0)
         waiting = sum(
-            ~free & mine(one) for free, one in zip(misses._free, misses._lookups, strict=True)
+            ~free & mine(one) for free, one in zip(self._free, self._lookups, strict=True)
         )
         m.d.comb += Assert((dut.held.new & mine(dut.held.lookup)) + waiting == open_)
 
@@ -387,4 +396,4 @@ def _refused(outcome: Value) -> Value:
     return (outcome == Outcome.FAULT) | (outcome == Outcome.SPARSE)
 
 
-PROOFS = [L1Proof(), L1WaitsProof()]
+PROOFS = [L1TlbProof(), L1TlbWaitsProof()]

@@ -1,16 +1,13 @@
 """Proof that blocks whose warps wait for each other become fully resident (PLACE-26)."""
 
 from typing import Any
-from unittest.mock import patch
 
 from amaranth import Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
 from signalbox.hw.config import Config
-from signalbox.hw.sm.block_table import BlockTable
 from signalbox.hw.sm.controller import SmController
 from signalbox.tb.proofs.formal import (
-    Abstract,
     Assert,
     Assume,
     Cover,
@@ -47,25 +44,24 @@ class BarrierProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         dut = SmController(CONFIG)
-        with patch(
-            "signalbox.hw.sm.controller.BlockTable", lambda config: Abstract(BlockTable(config))
-        ):
-            self._turn = Inside(dut).signal("turn")
-        self._dut, self._blocks, self._warps = dut, dut._blocks, dut._warps
+        inside = Inside(dut)
+        inside.abstract("blocks")
+        self._turn, self._go, self._room = (inside.signal(name) for name in ("turn", "go", "room"))
+        self._blocks, self._warps = inside.submodule("blocks"), inside.submodule("warps")
         m.submodules.dut = wrap(dut)
         for name in ("block", "ended"):
             self._free(m, getattr(dut.link, name), name)
         for name in ("begin", "start", "end"):
             self._free(m, getattr(dut.port, name), name)
         self._owed = owed = Signal(range(-1, 2 * WARPS), name="owed")
-        urgent, whole, go = self._blocks.urgent, self._blocks.whole, dut._go
+        urgent, whole, go = self._blocks.urgent, self._blocks.whole, self._go
         self._mine = urgent.begun & urgent.block.needs.barrier
         begins = go[0] & ~urgent.begun & urgent.block.needs.barrier
         starts = go[2] | (go[0] & self._mine)
         warps = urgent.block.needs.warps
         m.d.sync += owed.eq(owed + Mux(begins, warps - 1, 0) - starts)
         self._table(m)
-        free, left = sum(self._warps.free), dut._resources.left.warps
+        free, left = sum(self._warps.free), dut.left.warps
         end, running = self._warps.end, ~self._warps.free
         m.d.comb += [
             Assume(~end.valid | ((end.warp < WARPS) & running.bit_select(end.warp, 1))),
@@ -88,7 +84,7 @@ class BarrierProof(Proof):
 
     def _table(self, m: Module) -> None:
         """The known properties of the block table (see `sm.choice`)."""
-        blocks, owed, go = self._blocks, self._owed, self._dut._go
+        blocks, owed, go = self._blocks, self._owed, self._go
         urgent, whole = blocks.urgent, blocks.whole
         quiet = Signal(name="quiet")
         m.d.sync += quiet.eq(urgent.valid & ~go.any() & ~blocks.overtaken)
@@ -127,11 +123,11 @@ class BarrierProof(Proof):
         the core has taken the previous one."""
         urgent, overtaken = self._blocks.urgent, self._blocks.overtaken
         able, could, started = Signal(name="able"), Signal(name="could"), Signal(name="just")
-        go, others = self._dut._go, Signal(name="another_started")
+        go, others = self._go, Signal(name="another_started")
         with m.If(go.any()):
             m.d.sync += others.eq(~starts & (self._owed != 0))
         m.d.comb += able.eq(
-            self._dut._room & (self._owed != 0) & urgent.valid & ~overtaken & ~go.any() & ~started
+            self._room & (self._owed != 0) & urgent.valid & ~overtaken & ~go.any() & ~started
         )
         m.d.sync += [could.eq(able), started.eq(go.any())]
         m.d.comb += [

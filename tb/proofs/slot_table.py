@@ -22,12 +22,12 @@ CONFIG = Config(slots=4, sms=1)
 ROWS = CONFIG.rows
 
 
-class SlotsProof(Proof):
+class SlotTableProof(Proof):
     """The task unit does one thing at a time, with a row from a choice that is valid after the last
     change. `busy` models the kernel status register table: a row gets blocks when it opens, or more
     while it runs, and loses them at any time."""
 
-    name = "work.slots"
+    name = "task_unit.slot_table"
     shows = (
         "as many slots are held as rows run, never more than there are; a row that is given away "
         "is free, one that is freed has no block, and is no unfinished task unless that had a "
@@ -158,4 +158,4 @@ class SlotsProof(Proof):
                 ]
 
 
-PROOFS = [SlotsProof()]
+PROOFS = [SlotTableProof()]

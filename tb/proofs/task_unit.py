@@ -9,7 +9,7 @@ from signalbox.hw.records.launch import LaunchAction, Refusal
 from signalbox.hw.task_unit.next_action import Job
 from signalbox.hw.task_unit.task_lists import ListOutcome
 from signalbox.hw.task_unit.task_unit import TaskUnit
-from signalbox.tb.proofs.formal import Abstract, Assert, Assume, Inside, Proof, Wrap, arbitrary
+from signalbox.tb.proofs.formal import Assert, Assume, Inside, Proof, Wrap, arbitrary
 
 __all__ = ["PROOFS"]
 
@@ -23,10 +23,11 @@ QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "SHUT", "Q
 
 
 class TasksProof(Proof):
-    """For grid tasks. Slots behave as shown by `work.slots`. Lists, memory and the contents of
-    records are unconstrained, except that tasks leave a list only if it contains one."""
+    """For grid tasks. Slots behave as shown by `task_unit.slot_table`. Lists, memory and the
+    contents of records are unconstrained, except that tasks leave a list only if it contains
+    one."""
 
-    name = "work.tasks"
+    name = "task_unit.tasks"
     shows = (
         "every task that was accepted and has not ended, failed or been lost is in a list, in a "
         "row, on its way from one to the other, or at its end, and no two of these; the task unit "
@@ -38,10 +39,11 @@ class TasksProof(Proof):
 
     def build(self, m: Module, wrap: Wrap) -> None:
         self._dut = dut = TaskUnit(CONFIG)
-        for part in PARTS:
-            setattr(dut, f"_{part}", Abstract(getattr(dut, f"_{part}")))
-        inside = Inside(dut)
+        self._inside = inside = Inside(dut)
+        inside.abstract(*PARTS)
         self._state = inside.machine("task")
+        self._slots, self._lists = inside.submodule("slots"), inside.submodule("lists")
+        self._levels, self._agenda = inside.submodule("levels"), inside.submodule("agenda")
         tasks = inside.submodule("tasks")
         m.submodules.dut = wrap(dut)
         for row in range(ROWS):
@@ -57,14 +59,15 @@ class TasksProof(Proof):
 
     def _grids(self, m: Module) -> None:
         """There are no queue tasks."""
-        dut = self._dut
-        queues, launch = dut._queues, dut.launch.p
+        dut, inside = self._dut, self._inside
+        queues, launch = inside.submodule("queues"), dut.launch.p
+        action = inside.signal("action", LaunchAction)
         m.d.comb += [
-            Assume(~dut._metadata.record.IS_QUEUE),
+            Assume(~inside.submodule("metadata").record.IS_QUEUE),
             Assume(~launch.task.is_queue & (launch.action != LaunchAction.INCREMENT_PUT)),
             Assume(~(queues.over.valid | queues.some | queues.done | queues.request.ready)),
-            Assume(~dut._lists.popped.task.is_queue),
-            Assert(~dut.task.is_queue & (dut._action != LaunchAction.INCREMENT_PUT)),
+            Assume(~self._lists.popped.task.is_queue),
+            Assert(~dut.task.is_queue & (action != LaunchAction.INCREMENT_PUT)),
         ]
 
     def _inputs(self, m: Module) -> None:
@@ -77,7 +80,7 @@ class TasksProof(Proof):
     def _settle(self, m: Module) -> Value:
         """Whether the choices of the slots include the last change (see `SlotTable`); they are used
         only then."""
-        slots = self._dut._slots
+        slots = self._slots
         age = Signal(2, init=2, name="age")
         events = Cat(slots.opened.valid, slots.stopped.valid, slots.closed.valid)
         settled = age == 2
@@ -85,12 +88,12 @@ class TasksProof(Proof):
         m.d.comb += [
             Assert((events & (events - 1)) == 0),
             Assert(~events.any() | settled),
-            Assert(settled | (self._is("IDLE") & (self._dut._agenda.settle + age == 3))),
+            Assert(settled | (self._is("IDLE") & (self._agenda.settle + age == 3))),
         ]
         return settled
 
     def _follow_rows(self, m: Module) -> None:
-        slots, rows, idle = self._dut._slots, self._rows, Signal(init=1, name="were_free")
+        slots, rows, idle = self._slots, self._rows, Signal(init=1, name="were_free")
         m.d.sync += [
             rows.eq(rows + slots.opened.valid - slots.closed.valid),
             idle.eq(rows == 0),
@@ -107,11 +110,11 @@ class TasksProof(Proof):
         ]
 
     def _follow_lists(self, m: Module) -> None:
-        lists, count, best = self._dut._lists, self._listed, self._dut._levels.highest
+        lists, count, best = self._lists, self._listed, self._levels.highest
         asked, before = Signal(2, name="list_asked"), Signal(lists.waiting.shape(), name="before")
         pops, pushes = lists.pop.valid & lists.pop.ready, lists.push.valid & lists.push.ready
         adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
-        changes, agenda = Signal(name="lists_changed"), self._dut._agenda
+        changes, agenda = Signal(name="lists_changed"), self._agenda
         m.d.sync += [
             count.eq(count + adds - lists.popped.valid),
             asked.eq((asked | Cat(pops, pushes)) & ~Cat(lists.popped.valid, lists.pushed.valid)),
@@ -123,7 +126,7 @@ class TasksProof(Proof):
             Assume(changes | (lists.waiting == before)),
             Assume((Cat(lists.popped.valid, lists.pushed.valid) & ~asked) == 0),
             Assume(~adds | (count < 1 << COUNT - 2)),
-            Assert(~(changes & self._is("IDLE", "POP")) | (self._dut._agenda.settle == 3)),
+            Assert(~(changes & self._is("IDLE", "POP")) | (self._agenda.settle == 3)),
             Assert(~changes | ~self._is("POP")),
             Assert(~(self._is("POP") | self._begins(Job.FILL)) | best.valid),
             Assert(
@@ -138,7 +141,7 @@ class TasksProof(Proof):
 
     def _begins(self, *jobs: Job) -> Value:
         """The next job is one of these."""
-        return Cat(self._dut._agenda.job == job for job in jobs).any()
+        return Cat(self._agenda.job == job for job in jobs).any()
 
     def _is(self, *states: str) -> Value:
         """The task unit is in one of these states."""
@@ -146,14 +149,14 @@ class TasksProof(Proof):
 
     def _held(self, m: Module) -> None:
         """Count the tasks that were accepted and are not over, and locate them."""
-        dut, refused = self._dut, self._dut._verdict.refusal != Refusal.NONE
+        dut, refused = self._dut, self._dut.launched.verdict.refusal != Refusal.NONE
         launched, ended, failed = dut.launched, dut.ended, dut.failed
         held, hand = Signal(COUNT, name="held"), Signal(name="in_hand")
         accepts = launched.valid & (launched.verdict.refusal == Refusal.NONE) & ~launched.nothing
         over = (ended.valid & ended.ready, failed.valid & failed.ready, dut.lost)
         leaves = Signal(name="was_to_leave")
         m.d.sync += [held.eq(held + accepts - sum(over)), leaves.eq(dut.leave)]
-        from_list = ~dut._launches & ~dut._holds
+        from_list = ~(self._inside.signal("launches") | self._inside.signal("holds"))
         nobody = (self._rows == 0) & ~ended.valid
         m.d.comb += [
             hand.eq(self._is("READ", "CHECK", "WORDS", "OPEN", "FAIL") & from_list),
@@ -170,18 +173,22 @@ class TasksProof(Proof):
     def _states(self, m: Module, hand: Value, refused: Value) -> None:
         """Invariants of the states of the task unit."""
         dut = self._dut
-        launches, holds, ended = dut._launches, dut._holds, dut.ended.valid
-        store = Value.cast(dut._store)
-        counts = store != PLACE
-        told, slots = Signal.like(dut._row, name="told"), dut._slots
-        m.d.sync += told.eq(dut._row)
+        launches, holds, wakes, returns, counted = (
+            self._inside.signal(name)
+            for name in ("launches", "holds", "wakes", "returns", "counted")
+        )
+        ended, slots = dut.ended.valid, self._slots
+        store = Value.cast(self._inside.submodule("stores").request.p.what)
+        counts, row = store != PLACE, slots.closed.row
+        told = Signal.like(row, name="told")
+        m.d.sync += told.eq(row)
         goes = self._is("GO", "WORDS", "OPEN", "PUSH", "PUSHED") & launches
         stores = self._is("STORE", "STORED")
         keeps = holds & self._is("FAIL", "STORE", "STORED", "PUSH", "PUSHED", "END", "CLOSE")
         m.d.comb += [
-            Assert(~self._is(*QUEUE_STATES) & ~dut._wakes),
-            # As required by `work.slots`.
-            Assert(~(slots.stopped.valid | slots.closed.valid) | (dut._row == told)),
+            Assert(~self._is(*QUEUE_STATES) & ~wakes),
+            # As required by `task_unit.slot_table`.
+            Assert(~(slots.stopped.valid | slots.closed.valid) | (row == told)),
             Assert(~(launches & holds) | self._is("IDLE")),
             Assert(~self._is("LOOK", "KNOW", "STOP", "STOPPED", "POP", "POPPED") | ~launches),
             Assert(~(self._is(*TO_ROW, "READ", "CHECK", "GO") & holds)),
@@ -190,13 +197,13 @@ class TasksProof(Proof):
             Assert(~self._is("END", "CLOSE") | holds),
             Assert(~stores | ((counts == launches) & (store != GET))),
             Assert(~(keeps | self._is("LOOK", "KNOW", "CLOSE")) | (self._rows != 0)),
-            Assert(~self._is("LOOK", "KNOW") | dut._returns | ~ended),
+            Assert(~self._is("LOOK", "KNOW") | returns | ~ended),
             Assert(~self._is("END") | ~ended),
-            Assert(~self._is("LOOK") | (dut._row < ROWS)),
+            Assert(~self._is("LOOK") | (row < ROWS)),
             Assert(~self._is("FAIL") | refused),
             Assert(~goes | (~refused & ~dut.launched.nothing)),
             Assert(~(stores & launches) | (refused == (store == RESTORE))),
-            Assert(~(self._is("READ", "CHECK") & launches) | ~dut._counted),
+            Assert(~(self._is("READ", "CHECK") & launches) | ~counted),
             Assert(~(stores & (store == COUNTER)) | dut.launched.nothing),
             Assert(~(hand & ~self._is("FAIL") | self._is(*TO_ROW)) | (self._rows != ROWS)),
         ]
@@ -204,9 +211,9 @@ class TasksProof(Proof):
 
     def _jobs(self, m: Module) -> None:
         """Invariants when a job is about to begin, or a launch is about to go into a slot."""
-        dut, agenda = self._dut, self._dut._agenda
-        rests, begins = self._is("IDLE"), agenda._some
-        checks = self._is("CHECK", "GO", "STORE", "STORED") & dut._launches
+        dut, agenda, inside = self._dut, self._agenda, self._inside
+        rests, begins = self._is("IDLE"), Inside(agenda).signal("some")
+        checks = self._is("CHECK", "GO", "STORE", "STORED") & inside.signal("launches")
         m.d.comb += [
             Assert(begins == (agenda.job != Job.NONE)),
             Assert(rests | (agenda.settle == 3)),
@@ -216,7 +223,7 @@ class TasksProof(Proof):
             Assert(~self._begins(Job.END, Job.RETURN) | (agenda.row < ROWS)),
             Assert(~self._begins(Job.END) | ~dut.ended.valid),
             Assert(~self._begins(Job.FILL) | (self._rows != ROWS)),
-            Assert(~(checks & dut._enters) | (self._rows != ROWS)),
+            Assert(~(checks & inside.signal("enters")) | (self._rows != ROWS)),
         ]
 
 
