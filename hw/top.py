@@ -155,7 +155,7 @@ class Signalbox(wiring.Component):
 
     def _count(self, m: Module, events, host: Host, engines) -> None:
         """Events for the performance counters."""
-        acquire, mmu = host.pipeline.execute.acquire, self._memory.mmu
+        acquire, mmu = host.execute.acquire, self._memory.mmu
         # Registered, as these events come late in their cycle.
         m.d.sync += [
             events.methods.eq(host.pipeline.method.valid),
@@ -208,7 +208,7 @@ class Signalbox(wiring.Component):
         without one."""
         ended = Signal(1 + len(engines))
         m.d.sync += ended[0].eq(
-            host.pipeline.method.valid & host.pipeline.execute.step.kind.semaphore
+            host.pipeline.method.valid & host.pipeline.service.step.kind.semaphore
         )
         for number, engine in enumerate(engines, 1):
             answer = engine.semaphore.response
@@ -219,8 +219,9 @@ class Signalbox(wiring.Component):
     def _wakes(self, m: Module, host: Host) -> Value:
         """Parked channels made ready by semaphores."""
         m.submodules.wakes = wakes = WakeCounter(self.config)
-        for name in ("waits", "ready", "engine", "retry", "holding"):
+        for name in ("waits", "ready", "retry", "holding"):
             m.d.comb += getattr(wakes, name).eq(getattr(host.parking, name))
+        m.d.comb += wakes.engine.eq(host.launcher.status.able)
         return wakes.count
 
     def _switches(self, m: Module, host: Host) -> Value:
@@ -235,7 +236,7 @@ class Signalbox(wiring.Component):
     def _trace(self, m: Module, control: ControlPort, host: Host, semaphores) -> None:
         trace, pipeline, launcher = self.trace, host.pipeline, host.launcher
         mmu = self._memory.mmu
-        acquire, launch = pipeline.execute.acquire, pipeline.execute.launch
+        acquire, launch = host.execute.acquire, host.execute.copies.launch
         m.d.comb += [
             trace.served.valid.eq(pipeline.serving),
             trace.served.channel.eq(pipeline.served),

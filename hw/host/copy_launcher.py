@@ -14,7 +14,7 @@ from signalbox.hw.lib.onehot import lowest
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.copy import CopyError, CopyPort, copy_command
 
-__all__ = ["MOST_COPIES", "CopyLauncher"]
+__all__ = ["MOST_COPIES", "CopyLauncher", "CopyRequests", "EngineStatus", "copy_launch"]
 
 MOST_COPIES = 15
 """Limit of outstanding copies per channel."""
@@ -28,6 +28,49 @@ _CAUSES = {
 }
 
 
+class EngineStatus(wiring.Signature):
+    """Copy engines as the channels see them.
+
+    Members
+    -------
+    able : out, per channel, an engine can take its copy at once.
+    keeping : out, per channel, an engine is reserved for it.
+    queue : out, per channel, the engine of its running copy can take one behind it.
+    copying : out, per channel, has outstanding copies.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "able": Out(config.channels),
+            "keeping": Out(config.channels),
+            "queue": Out(config.channels),
+            "copying": Out(config.channels),
+        })
+
+
+def copy_launch(config: Config) -> data.StructLayout:
+    """Strobe: `command` starts; `behind`: in the engine of the channel's running copy, after it.
+    `interrupt`: report its completion."""
+    return channel_event(config, behind=1, interrupt=1, command=copy_command(config))
+
+
+class CopyRequests(wiring.Signature):
+    """Requests of the served channel to the copy launcher.
+
+    Members
+    -------
+    launch : out, strobe: a copy starts, in the engine reserved for its channel, else in the idle
+        one with the lowest number; with `behind`, in the engine of the running copy.
+    reserve : out, strobe: reserve an idle engine for the channel, unless it has one.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "launch": Out(copy_launch(config)),
+            "reserve": Out(channel_event(config)),
+        })
+
+
 class CopyLauncher(wiring.Component):
     """Assigns copies to engines and receives their completions.
 
@@ -38,18 +81,12 @@ class CopyLauncher(wiring.Component):
     Members
     -------
     engine : out, the copy engines.
-    launch : in, strobe: `command` starts, in the engine reserved for its channel, else in the idle
-        one with the lowest number; with `behind`, in the engine of the running copy. `interrupt`:
-        report its completion.
-    reserve : in, strobe: reserve an idle engine for the channel, unless it has one.
+    requests : in, copies and reservations.
     release : in, strobe: end the channel's reservation.
     enabled : in, per channel; copies of other channels are stopped.
     working : in, per channel: enabled, not halted, not empty, and all of its acquire group held in
         the previous cycle. Reservations of other channels end, except in the cycle of `reserve`.
-    able : out, per channel, an engine can take its copy at once.
-    keeping : out, per channel, an engine is reserved for it.
-    queue : out, per channel, the engine of its running copy can take one behind it.
-    copying : out, per channel, has outstanding copies.
+    status : out, see `EngineStatus`.
     counts : out, per channel, number of outstanding copies.
     all_idle : out, no copy is outstanding.
     ended : out, strobe: a copy of `channel` has ended.
@@ -65,22 +102,11 @@ class CopyLauncher(wiring.Component):
         channels, engines = config.channels, config.copy_engines
         super().__init__({
             "engine": Out(CopyPort(config)).array(engines),
-            "launch": In(
-                channel_event(
-                    config,
-                    behind=1,
-                    interrupt=1,
-                    command=copy_command(config),
-                )
-            ),
-            "reserve": In(channel_event(config)),
+            "requests": In(CopyRequests(config)),
             "release": In(channel_event(config)),
             "enabled": In(channels),
             "working": In(channels),
-            "able": Out(channels),
-            "keeping": Out(channels),
-            "queue": Out(channels),
-            "copying": Out(channels),
+            "status": Out(EngineStatus(config)),
             "counts": Out(data.ArrayLayout(unsigned(4), channels)),
             "all_idle": Out(1),
             "ended": Out(channel_event(config, interrupt=1, failed=1)),
@@ -93,6 +119,7 @@ class CopyLauncher(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, engines = self._config, self._config.copy_engines
+        status, launch, reserve = self.status, self.requests.launch, self.requests.reserve
         queued, commands = Signal(engines), Signal(data.ArrayLayout(copy_command(config), engines))
         reserved = Signal(engines)
         owner = Signal(data.ArrayLayout(config.channel_bits, engines))
@@ -112,60 +139,61 @@ class CopyLauncher(wiring.Component):
             ]
             # `launch.valid` is late, and only `queued` needs it.
             with m.If(~queued[number]):
-                m.d.sync += commands[number].eq(self.launch.command)
+                m.d.sync += commands[number].eq(launch.command)
             with m.If(port.command.ready & queued[number]):
                 m.d.sync += queued[number].eq(0)
             holder_works = self.working.bit_select(owner[number], 1)
             let_go = self.release.valid & (self.release.channel == owner[number])
-            renewed = self.reserve.valid & (self.reserve.channel == owner[number])
+            renewed = reserve.valid & (reserve.channel == owner[number])
             with m.If(let_go | (~holder_works & ~renewed)):
                 m.d.sync += reserved[number].eq(0)
         self._choose(m, free, reserved, owner, home, queued, latest)
-        m.d.comb += self.all_idle.eq(idle.all() & ~self.copying.any())
+        m.d.comb += self.all_idle.eq(idle.all() & ~status.copying.any())
 
         interrupt = Signal(config.channels)
         for channel in range(config.channels):
             m.d.comb += [
-                self.keeping[channel].eq(
+                status.keeping[channel].eq(
                     reduce(or_, [reserved[e] & (owner[e] == channel) for e in range(engines)])
                 ),
-                self.able[channel].eq(free.any() | self.keeping[channel]),
-                self.copying[channel].eq(self.counts[channel] != 0),
-                self.queue[channel].eq(
+                status.able[channel].eq(free.any() | status.keeping[channel]),
+                status.copying[channel].eq(self.counts[channel] != 0),
+                status.queue[channel].eq(
                     ~queued.bit_select(home[channel], 1)
                     & ~interrupt[channel]
                     & (self.counts[channel] != MOST_COPIES)
                 ),
             ]
-            launched = self.launch.valid & (self.launch.channel == channel)
+            launched = launch.valid & (launch.channel == channel)
             ended = self.ended.valid & (self.ended.channel == channel)
             m.d.sync += self.counts[channel].eq(self.counts[channel] + launched - ended)
             with m.If(launched):
-                m.d.sync += interrupt[channel].eq(self.launch.interrupt)
+                m.d.sync += interrupt[channel].eq(launch.interrupt)
         self._end(m, interrupt)
         return m
 
     def _choose(self, m, free, reserved, owner, home, queued, latest) -> None:
         """Engine of a launch or a reservation."""
-        engines = self._config.copy_engines
+        engines, keeping = self._config.copy_engines, self.status.keeping
+        launch, reserve = self.requests.launch, self.requests.reserve
         chosen = lowest(free)
         for number in range(engines):
-            asks = self.reserve.valid & ~self.keeping.bit_select(self.reserve.channel, 1)
+            asks = reserve.valid & ~keeping.bit_select(reserve.channel, 1)
             with m.If(asks & chosen[number]):
-                m.d.sync += [reserved[number].eq(1), owner[number].eq(self.reserve.channel)]
+                m.d.sync += [reserved[number].eq(1), owner[number].eq(reserve.channel)]
             kept = Signal(name=f"kept_{number}")
-            m.d.comb += kept.eq(reserved[number] & (owner[number] == self.launch.channel))
+            m.d.comb += kept.eq(reserved[number] & (owner[number] == launch.channel))
             gets = Mux(
-                self.launch.behind,
-                home[self.launch.channel] == number,
-                Mux(self.keeping.bit_select(self.launch.channel, 1), kept, chosen[number]),
+                launch.behind,
+                home[launch.channel] == number,
+                Mux(keeping.bit_select(launch.channel, 1), kept, chosen[number]),
             )
-            m.d.comb += self.started[number].eq(self.launch.valid & gets)
+            m.d.comb += self.started[number].eq(launch.valid & gets)
             with m.If(self.started[number]):
                 m.d.sync += [
                     queued[number].eq(1),
-                    latest[number].eq(self.launch.channel),
-                    home[self.launch.channel].eq(number),
+                    latest[number].eq(launch.channel),
+                    home[launch.channel].eq(number),
                     reserved[number].eq(0),
                 ]
 

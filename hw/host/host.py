@@ -22,6 +22,7 @@ from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.host.waits.mem_ops import MemOps
 from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
+from signalbox.hw.records.channel import present_time
 from signalbox.hw.records.copy import CopyPort
 from signalbox.hw.records.memory import ReadPort, WritePort
 from signalbox.hw.records.register import RegisterPort
@@ -59,12 +60,14 @@ class Host(wiring.Component):
 
     Attributes
     ----------
-    pipeline, scheduler, launcher, parking, channels : units observed by counters and trace.
+    pipeline, execute, scheduler, launcher, parking, channels : units observed by counters and
+        trace.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.pipeline = MethodPipeline(config, Execute(config))
+        self.pipeline = MethodPipeline(config)
+        self.execute = Execute(config)
         self.scheduler = Scheduler(config)
         self.launcher = CopyLauncher(config)
         self.parking = Parking(config)
@@ -92,59 +95,108 @@ class Host(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        config = self._config
         m = Module()
-        m.submodules.channels = channels = self.channels
-        m.submodules.fetch = fetch = FetchUnit(config)
-        m.submodules.prefetch = prefetch = PrefetchBuffer(config)
-        m.submodules.arrivals = arrivals = Arrivals(config)
-        m.submodules.writeback = writeback = UserdWriteback(config)
-        m.submodules.pipeline = pipeline = self.pipeline
-        m.submodules.scheduler = scheduler = self.scheduler
-        m.submodules.parking = parking = self.parking
-        m.submodules.launcher = launcher = self.launcher
-        m.submodules.fences = fences = MemorySemaphores(config)
-        m.submodules.barrier = barrier = Barrier(config)
-        m.submodules.memops = memops = MemOps(config)
-        m.submodules.computes = computes = ComputeWaits(config)
-        m.submodules.timers = timers = RetryTimers(config)
-        execute = pipeline.execute
-        alive, drained, empty, over = (Signal(config.channels) for _ in range(4))
-        cycles, all_idle = Signal(32), Signal()
-        m.d.sync += [
-            cycles.eq(cycles + 1),
-            # One cycle late: the channel that asks has had no outstanding operations since then.
-            all_idle.eq(launcher.all_idle & ~fences.changing.any() & ~computes.tasks.any()),
-        ]
+        self._build(m)
+        self._connect(m)
+        self._settings(m)
+        self._fetched(m)
+        self._schedule(m)
+        self._engines(m)
+        self._waits(m)
+        self._registers(m)
+        self._status(m)
+        return m
 
+    def _build(self, m: Module) -> None:
+        """Units, and signals shared by several of them."""
+        config = self._config
+        m.submodules.channels = self.channels
+        m.submodules.fetch = self._fetch = FetchUnit(config)
+        m.submodules.prefetch = self._prefetch = PrefetchBuffer(config)
+        m.submodules.arrivals = self._arrivals = Arrivals(config)
+        m.submodules.writeback = self._writeback = UserdWriteback(config)
+        m.submodules.pipeline = self.pipeline
+        m.submodules.execute = self.execute
+        m.submodules.scheduler = self.scheduler
+        m.submodules.parking = self.parking
+        m.submodules.launcher = self.launcher
+        m.submodules.fences = self._fences = MemorySemaphores(config)
+        m.submodules.barrier = self._barrier = Barrier(config)
+        m.submodules.memops = self._memops = MemOps(config)
+        m.submodules.computes = self._computes = ComputeWaits(config)
+        m.submodules.timers = self._timers = RetryTimers(config)
+        self._alive, self._drained, self._empty = (
+            Signal(config.channels, name=name) for name in ("alive", "drained", "empty")
+        )
+        """Per channel: enabled and not halted; nothing is left to execute of what was fetched, or
+        at all."""
+        self._time = Signal(present_time, name="now")
+        m.d.sync += self._time.cycles.eq(self._time.cycles + 1)
+        m.d.comb += self._time.units.eq(self.time[10:42])
+
+    def _connect(self, m: Module) -> None:
+        """Ports between two units."""
+        channels, execute, fetch = self.channels, self.execute, self._fetch
         connect(m, flipped(self.registers), channels.port)
         connect(m, flipped(self.doorbell), fetch.doorbell)
         connect(m, flipped(self.read), fetch.read)
-        connect(m, flipped(self.write), writeback.write)
+        connect(m, flipped(self.write), self._writeback.write)
         connect(m, flipped(self.semaphore), execute.semaphore)
-        connect(m, flipped(self.fence), fences.port)
-        connect(m, flipped(self.mmu), memops.mmu)
-        connect(m, flipped(self.compute), computes.port)
-        for outer, inner in zip(self.engine, launcher.engine, strict=True):
+        connect(m, flipped(self.fence), self._fences.port)
+        connect(m, flipped(self.mmu), self._memops.mmu)
+        connect(m, flipped(self.compute), self._computes.port)
+        for outer, inner in zip(self.engine, self.launcher.engine, strict=True):
             connect(m, flipped(outer), inner)
         connect(m, channels.restart, fetch.restart)
-        connect(m, channels.edit, pipeline.edit)
+        connect(m, channels.edit, self.pipeline.edit)
+        connect(m, self.pipeline.service, execute.service)
+        connect(m, execute.progress, self.pipeline.progress)
+        connect(m, execute.slices, self.scheduler.client)
+        connect(m, execute.copies, self.launcher.requests)
+        connect(m, execute.acquires, self.parking.acquires)
+        connect(m, execute.timer, self._timers.client)
+        connect(m, execute.in_memory, self._fences.client)
+        connect(m, execute.reference, self._writeback.reference)
+        connect(m, execute.barrier, self._barrier.client)
+        connect(m, execute.invalidation, self._memops.client)
+        connect(m, execute.compute, self._computes.client)
+        connect(
+            m,
+            self.launcher.status,
+            execute.engines,
+            self.parking.engines,
+            self.scheduler.engines,
+        )
 
-        # Settings, and the start of a channel.
-        for unit in (fetch, writeback, execute):
+    def _settings(self, m: Module) -> None:
+        """Channel registers, and the start of a channel."""
+        channels, fetch, memops = self.channels, self._fetch, self._memops
+        for unit in (fetch, self._writeback, self.execute):
             m.d.comb += unit.setting.eq(channels.setting)
-        (slices,) = setting_ram(m, config, channels.setting, "SLICE")
+        (slices,) = setting_ram(m, self._config, channels.setting, "SLICE")
         m.d.comb += [
-            slices.addr.eq(pipeline.select),
-            prefetch.clear.eq(fetch.cleared),
-            arrivals.clear.eq(fetch.cleared),
-            writeback.cleared.eq(fetch.cleared),
-            writeback.enabled.eq(channels.enabled),
-            writeback.reference.eq(execute.reference),
+            slices.addr.eq(self.pipeline.select),
+            self.scheduler.slice.eq(slices.data),
+            self._prefetch.clear.eq(fetch.cleared),
+            self._arrivals.clear.eq(fetch.cleared),
+            self._writeback.cleared.eq(fetch.cleared),
+            self.parking.clear.eq(fetch.cleared),
+            self._fences.clear.eq(fetch.cleared),
+            # Cleared with the context, so never in a cycle with an executed method.
+            memops.clear.valid.eq(self.pipeline.service.reset),
+            memops.clear.channel.eq(self.pipeline.served),
+            self._computes.clear.eq(memops.clear),
+            self._writeback.enabled.eq(channels.enabled),
             fetch.enabled.eq(channels.enabled),
-            alive.eq(channels.enabled & ~channels.halted),
+            self.launcher.enabled.eq(channels.enabled),
+            self._computes.on.eq(channels.enabled),
+            self._alive.eq(channels.enabled & ~channels.halted),
         ]
-        # From the ring to the pipeline.
+
+    def _fetched(self, m: Module) -> None:
+        """From the ring to the pipeline, and the ring's progress."""
+        fetch, prefetch, pipeline = self._fetch, self._prefetch, self.pipeline
+        arrivals, writeback = self._arrivals, self._writeback
         m.d.comb += [
             prefetch.fill.eq(fetch.fill),
             prefetch.select.eq(pipeline.select),
@@ -155,158 +207,139 @@ class Host(wiring.Component):
             pipeline.head.eq(prefetch.head),
             pipeline.head_valid.eq(prefetch.head_valid),
             pipeline.occupied.eq(prefetch.occupied),
-            pipeline.alive.eq(alive),
+            pipeline.alive.eq(self._alive),
             arrivals.now.eq(fetch.now),
             arrivals.announce.eq(fetch.announce),
             arrivals.finish.eq(pipeline.finished),
             writeback.started.eq(pipeline.started),
             writeback.period.eq(self.period),
-            fetch.drained.eq(drained),
+            fetch.drained.eq(self._drained),
             fetch.unwritten.eq(writeback.failed),
-            writeback.empty.eq(empty),
+            writeback.empty.eq(self._empty),
         ]
-        for number in range(config.channels):
+        for number in range(self._config.channels):
             served = pipeline.serving & (pipeline.served == number)
-            idle = ~prefetch.occupied[number] & (parking.waits[number] == Wait.NONE) & ~served
+            waits = self.parking.waits[number] != Wait.NONE
+            idle = ~prefetch.occupied[number] & ~waits & ~served
             m.d.comb += [
-                drained[number].eq(idle & alive[number]),
-                empty[number].eq(idle & ~fetch.busy[number]),
+                self._drained[number].eq(idle & self._alive[number]),
+                self._empty[number].eq(idle & ~fetch.busy[number]),
             ]
-        # The served channel, and waits of the others.
+
+    def _schedule(self, m: Module) -> None:
+        """The served channel, and its successor."""
+        scheduler, parking, pipeline = self.scheduler, self.parking, self.pipeline
         m.d.comb += [
             scheduler.ready.eq(parking.ready),
-            scheduler.copying.eq(launcher.copying),
-            scheduler.keeping.eq(launcher.keeping),
             scheduler.wanting.eq(parking.wanting),
-            scheduler.stamps.eq(arrivals.stamps),
+            scheduler.stamps.eq(self._arrivals.stamps),
             scheduler.serving.eq(pipeline.serving),
             scheduler.served.eq(pipeline.served),
             scheduler.take.eq(pipeline.taken),
             scheduler.slice_valid.eq(pipeline.slice_now),
-            scheduler.slice.eq(slices.data),
-            scheduler.give_up.eq(execute.give_up),
-            scheduler.reserves.eq(execute.reserve.valid),
-            scheduler.launches.eq(execute.launch.valid),
+            scheduler.reserves.eq(self.execute.copies.reserve.valid),
+            scheduler.launches.eq(self.execute.copies.launch.valid),
             pipeline.target.eq(scheduler.target),
             pipeline.target_valid.eq(scheduler.target_valid),
             pipeline.leave.eq(scheduler.leave),
             pipeline.stay.eq(scheduler.stay),
-            parking.alive.eq(alive),
-            parking.occupied.eq(prefetch.occupied),
-            parking.park.eq(pipeline.park),
-            parking.unpark.eq(pipeline.unpark),
-            parking.watch.eq(execute.watch),
-            parking.update.eq(self.update),
-            parking.guard.eq(execute.guard),
-            parking.unguard.eq(execute.unguard),
-            parking.clear.eq(fetch.cleared),
-            parking.zero.eq(self.zero),
-            parking.copying.eq(launcher.copying),
-            parking.engine.eq(launcher.able),
-            parking.queue.eq(launcher.queue),
-            parking.retry.eq(timers.expired),
-            parking.fenced.eq(fences.ended),
-            parking.tasks.eq(computes.tasks),
-            over.eq(barrier.over | memops.over | computes.over),
-            parking.over.eq(over),
-            parking.referring.eq(writeback.referring),
-            timers.arm.eq(execute.arm),
-            timers.disarm.eq(execute.disarm),
-            timers.cycles.eq(cycles),
-            timers.units.eq(self.time[10:42]),
         ]
+
+    def _engines(self, m: Module) -> None:
+        """Copies, and the copies, tasks and semaphore changes for which others wait."""
+        launcher, barrier, computes = self.launcher, self._barrier, self._computes
+        changing, all_idle = self._fences.changing, Signal()
+        # One cycle late: the channel that asks has had no outstanding operations since then.
+        m.d.sync += all_idle.eq(launcher.all_idle & ~changing.any() & ~computes.tasks.any())
         m.d.comb += [
-            execute.copying.eq(launcher.copying),
-            execute.able.eq(launcher.able),
-            execute.queue.eq(launcher.queue),
-            execute.held.eq(parking.held),
-            execute.ended.eq(fences.ended),
-            execute.result.eq(fences.result),
-            execute.spent.eq(scheduler.spent),
-            execute.candidate.eq(scheduler.candidate),
-            execute.tasks.eq(computes.tasks),
-            execute.over.eq(over),
-            execute.uncomputed.eq(computes.refused),
-            execute.why.eq(computes.why),
-            execute.refused.eq(memops.refused),
-            execute.unwritten.eq(writeback.unwritten),
-            execute.all_idle.eq(all_idle),
-            execute.zero.eq(self.zero),
-            execute.counting.eq(self.counting),
-            execute.cycles.eq(cycles),
-            execute.units.eq(self.time[10:42]),
-            fences.begin.eq(execute.begin),
-            fences.collect.eq(execute.collect),
-            fences.clear.eq(fetch.cleared),
-            fences.peek.eq(pipeline.served),
-            barrier.ask.eq(execute.await_all),
-            barrier.drop.eq(execute.drop),
+            launcher.release.eq(self.pipeline.release),
+            # `empty` includes dwords still to be fetched: the rest of the group may be in flight.
+            launcher.working.eq(self._alive & ~self._empty & self.parking.holding),
+            launcher.failed_taken.eq(self.channels.failed_taken),
             barrier.started.eq(launcher.started),
             barrier.finished.eq(launcher.finished),
-            barrier.changing.eq(fences.changing),
+            barrier.changing.eq(changing),
             barrier.tasks.eq(computes.before),
-            memops.executed.eq(pipeline.method),
-            # Cleared with the context, so never in a cycle with an executed method.
-            memops.clear.valid.eq(execute.reset),
-            memops.clear.channel.eq(pipeline.served),
-            memops.ask.eq(execute.invalidate),
-            memops.drop.eq(execute.drop),
-            computes.on.eq(channels.enabled),
-            computes.setting.eq(execute.set_compute),
-            computes.clear.eq(memops.clear),
-            computes.ask.eq(execute.compute),
-            computes.drop.eq(execute.drop),
-            computes.select.eq(pipeline.select),
             computes.begins.eq(barrier.begins),
-            computes.failed_taken.eq(channels.task_failed_taken),
-            self.ignored.eq(execute.ignored),
-            launcher.launch.eq(execute.launch),
-            launcher.reserve.eq(execute.reserve),
-            launcher.release.eq(pipeline.release),
-            launcher.enabled.eq(channels.enabled),
-            # `empty` includes dwords still to be fetched: the rest of the group may be in flight.
-            launcher.working.eq(alive & ~empty & parking.holding),
-            launcher.failed_taken.eq(channels.failed_taken),
+            computes.select.eq(self.pipeline.select),
+            computes.failed_taken.eq(self.channels.task_failed_taken),
+            self.execute.all_idle.eq(all_idle),
+            self.execute.tasks.eq(computes.tasks),
         ]
-        # Registers and errors.
+
+    def _waits(self, m: Module) -> None:
+        """Waits of the channels that are not served."""
+        execute, parking, pipeline = self.execute, self.parking, self.pipeline
+        m.d.comb += [
+            parking.alive.eq(self._alive),
+            parking.occupied.eq(self._prefetch.occupied),
+            parking.park.eq(pipeline.park),
+            parking.unpark.eq(pipeline.unpark),
+            parking.update.eq(self.update),
+            parking.zero.eq(self.zero),
+            parking.retry.eq(self._timers.expired),
+            parking.fenced.eq(execute.in_memory.ended),
+            parking.tasks.eq(self._computes.tasks),
+            parking.over.eq(
+                execute.barrier.over | execute.invalidation.over | execute.compute.over
+            ),
+            parking.referring.eq(self._writeback.referring),
+            self._timers.time.eq(self._time),
+            self._fences.served.eq(pipeline.served),
+            self._memops.executed.eq(pipeline.method),
+            execute.time.eq(self._time),
+            execute.zero.eq(self.zero),
+            execute.counting.eq(self.counting),
+        ]
+
+    def _registers(self, m: Module) -> None:
+        """Events and errors for the channel registers."""
+        channels, execute, launcher = self.channels, self.execute, self.launcher
         m.d.comb += [
             channels.halt.eq(execute.halt),
             channels.failed.eq(launcher.failed),
             channels.ended.eq(launcher.ended),
-            channels.task_failed.eq(computes.failed),
-            channels.task_ended.eq(computes.ended),
+            channels.task_failed.eq(self._computes.failed),
+            channels.task_ended.eq(self._computes.ended),
             channels.resume.eq(execute.resume),
             channels.acquire.eq(execute.acquire),
-            channels.executed.valid.eq(pipeline.method.valid),
-            channels.executed.channel.eq(pipeline.method.channel),
-            channels.referenced.eq(writeback.referenced),
-            channels.floor_valid.eq(scheduler.floor_valid),
-            channels.floor.eq(scheduler.floor),
-            channels.serving.eq(pipeline.serving),
-            channels.served.eq(pipeline.served),
-            channels.busy.eq(fetch.busy | ~drained),
-            channels.waits.eq(parking.waits),
-            channels.counts.eq(launcher.counts),
-            channels.tasks.eq(computes.counts),
-            fetch.peek.eq(channels.peek),
-            writeback.peek.eq(channels.peek),
-            channels.peek_put.eq(fetch.peek_put),
-            channels.peek_get.eq(writeback.peek_get),
+            channels.executed.valid.eq(self.pipeline.method.valid),
+            channels.executed.channel.eq(self.pipeline.method.channel),
+            channels.referenced.eq(self._writeback.referenced),
+            self.ignored.eq(execute.ignored),
             self.error.eq(channels.halted),
         ]
-        asking = (1 << pipeline.served) & execute.asked.replicate(config.channels)
-        m.d.sync += channels.active.eq(
-            (launcher.copying | computes.tasks | computes.busy)
-            | (fences.busy | asking | fetch.reading | writeback.writing)
-        )
         ended = launcher.ended
-        for number in range(config.channels):
+        for number in range(self._config.channels):
             m.d.comb += self.notify[number].eq(
                 (execute.notify.valid & (execute.notify.channel == number))
-                | computes.notify[number]
+                | self._computes.notify[number]
             )
             m.d.sync += self.copied[number].eq(
                 (ended.valid & (ended.channel == number) & channels.enabled[number])
                 & (ended.interrupt & ~ended.failed)
             )
-        return m
+
+    def _status(self, m: Module) -> None:
+        """State for the channel registers."""
+        channels, pipeline, fetch = self.channels, self.pipeline, self._fetch
+        m.d.comb += [
+            channels.floor_valid.eq(self.scheduler.floor_valid),
+            channels.floor.eq(self.scheduler.floor),
+            channels.serving.eq(pipeline.serving),
+            channels.served.eq(pipeline.served),
+            channels.busy.eq(fetch.busy | ~self._drained),
+            channels.waits.eq(self.parking.waits),
+            channels.counts.eq(self.launcher.counts),
+            channels.tasks.eq(self._computes.counts),
+            fetch.peek.eq(channels.peek),
+            self._writeback.peek.eq(channels.peek),
+            channels.peek_put.eq(fetch.peek_put),
+            channels.peek_get.eq(self._writeback.peek_get),
+        ]
+        asked = self.execute.progress.asked.replicate(self._config.channels)
+        m.d.sync += channels.active.eq(
+            (self.launcher.status.copying | self._computes.tasks | self._computes.busy)
+            | (self._fences.busy | ((1 << pipeline.served) & asked))
+            | (fetch.reading | self._writeback.writing)
+        )

@@ -21,10 +21,12 @@ __all__ = [
     "Refusal",
     "Step",
     "Traits",
+    "acquire_state",
     "channel_context",
     "has_copies",
     "head_beat",
     "method_flow",
+    "method_settings",
     "method_state",
     "prefetch_beat",
 ]
@@ -73,7 +75,7 @@ class Method(data.Struct):
 
 
 class Kind(data.Struct):
-    """Execution of a method; all 0 for methods of `RareMethods`. `host`, `copy`: it at most sets
+    """Execution of a method; all 0 for control methods. `host`, `copy`: it at most sets
     state and is complete at once. `semaphore`: SEM_EXECUTE or SEMAPHORED. `copy`, `launch`: of the
     copy class; in the held method, only with a copy object bound to its subchannel."""
 
@@ -164,17 +166,13 @@ def method_flow() -> data.StructLayout:
     })
 
 
-def method_state() -> data.StructLayout:
-    """State set by methods, and state of an acquire.
+def method_settings() -> data.StructLayout:
+    """Settings of a channel, and properties determined when they are set.
 
-    `copies`: a copy object is bound to a subchannel. `semaphore`: address and payload, and
-    properties determined when they are set: `low`, `high`: that half of the address matches the
-    on-chip window; `counter`: its low half is that of a counting semaphore; `nonzero`: the low half
-    of the payload is not 0. `confirm`: an acquire in memory held without an engine, and is read
-    again with one. `referred`: SET_REFERENCE has handed over its value and waits for it to be in
-    memory. `failed`, `deadline`: the acquire has failed, and its time-out, in units of 1,024 ns
-    (2.4). `copy.bytes`, `copy.lines`: line length, line count are not 0. `copy.src_refused`,
-    `copy.dst_refused`: a physical source, destination is not modelled.
+    `copies`: a copy object is bound to a subchannel. `semaphore`: `low`, `high`: that half of the
+    address matches the on-chip window; `counter`: its low half is that of a counting semaphore;
+    `nonzero`: the low half of the payload is not 0. `copy`: `bytes`, `lines`: line length, line
+    count are not 0; `src_refused`, `dst_refused`: a physical source, destination is not modelled.
     """
     return data.StructLayout({
         "objects": data.ArrayLayout(ObjectKind, 8),
@@ -187,10 +185,6 @@ def method_state() -> data.StructLayout:
             "counter": 1,
             "nonzero": 1,
         }),
-        "confirm": 1,
-        "referred": 1,
-        "failed": 1,
-        "deadline": 32,
         "copy": data.StructLayout({
             "src": VA_BITS,
             "dst": VA_BITS,
@@ -205,6 +199,22 @@ def method_state() -> data.StructLayout:
             "src_refused": 1,
             "dst_refused": 1,
         }),
+    })
+
+
+acquire_state = data.StructLayout({"confirm": 1, "failed": 1, "deadline": 32})
+"""State of an acquire. `confirm`: in memory, it held without an engine, and is read again with one.
+`failed`: it has failed at least once since it was armed; `deadline`: its time-out, in units of
+1,024 ns (2.4), meaningful with `failed`."""
+
+
+def method_state() -> data.StructLayout:
+    """State of a channel that its methods set. `referred`: SET_REFERENCE has handed over its value
+    and waits for it to be in memory."""
+    return data.StructLayout({
+        "settings": method_settings(),
+        "acquire": acquire_state,
+        "referred": 1,
     })
 
 

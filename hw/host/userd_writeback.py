@@ -14,7 +14,24 @@ from signalbox.hw.methods import Userd
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.memory import MemoryStatus, WritePort
 
-__all__ = ["UserdWriteback"]
+__all__ = ["ReferencePort", "UserdWriteback"]
+
+
+class ReferencePort(wiring.Signature):
+    """REF of the served channel, seen from the execution of methods.
+
+    Members
+    -------
+    write : out, strobe: REF of `channel` becomes `value`; not while one of its writes is
+        outstanding.
+    failed : in, per channel, the last write of REF has failed.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "write": Out(channel_event(config, value=32)),
+            "failed": In(config.channels),
+        })
 
 
 class UserdWriteback(wiring.Component):
@@ -33,10 +50,9 @@ class UserdWriteback(wiring.Component):
     started : in, strobe: GP_GET of `channel` becomes `get`.
     cleared : in, strobe: GP_GET of `channel` becomes 0; no write of it is in progress.
     empty : in, per channel, nothing is left to execute.
-    reference : in, strobe: REF of `channel` becomes `value`; not while the channel is `referring`.
+    reference : in, the execution of methods.
     referring : out, per channel, its REF is not in memory yet.
     referenced : out, strobe: REF of `channel` is `value` in memory.
-    unwritten : out, per channel, the last write of REF has failed.
     writing : out, per channel, a write is in progress.
     write : out, memory port.
     failed : out, strobe: a write of GP_GET of `channel` has failed.
@@ -53,10 +69,9 @@ class UserdWriteback(wiring.Component):
             "cleared": In(channel_event(config)),
             "empty": In(config.channels),
             "enabled": In(config.channels),
-            "reference": In(channel_event(config, value=32)),
+            "reference": In(ReferencePort(config)),
             "referring": Out(config.channels),
             "referenced": Out(channel_event(config, value=32)),
-            "unwritten": Out(config.channels),
             "writing": Out(config.channels),
             "write": Out(WritePort(config)),
             "failed": Out(channel_event(config)),
@@ -90,9 +105,9 @@ class UserdWriteback(wiring.Component):
             moved.en.eq(self.started.valid | clearing.valid),
             peeked.addr.eq(self.peek),
             self.peek_get.eq(peeked.data),
-            referred.addr.eq(self.reference.channel),
-            referred.data.eq(self.reference.value),
-            referred.en.eq(self.reference.valid),
+            referred.addr.eq(self.reference.write.channel),
+            referred.data.eq(self.reference.write.value),
+            referred.en.eq(self.reference.write.valid),
             turns.requests.eq(wanted),
             refused.eq(self.write.done.payload.status != MemoryStatus.OK),
             self.referenced.valid.eq(answered & is_reference & ~refused),
@@ -128,8 +143,11 @@ class UserdWriteback(wiring.Component):
             with m.Elif(written & (channel == number)):
                 m.d.sync += [dirty[number].eq(0), due[number].eq(0)]
             with m.If(answered & is_reference & (channel == number)):
-                m.d.sync += [self.referring[number].eq(0), self.unwritten[number].eq(refused)]
-            with m.If(self.reference.valid & (self.reference.channel == number)):
+                m.d.sync += [
+                    self.referring[number].eq(0),
+                    self.reference.failed[number].eq(refused),
+                ]
+            with m.If(self.reference.write.valid & (self.reference.write.channel == number)):
                 m.d.sync += self.referring[number].eq(1)
             # Overrides `reference` of its last method, too.
             with m.If(was_enabled[number] & ~self.enabled[number]):

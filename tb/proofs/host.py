@@ -14,7 +14,7 @@ from signalbox.hw.host.fetch.prefetch_buffer import PrefetchBuffer
 from signalbox.hw.host.methods.decoder import Decoder, HeaderCheck, kind_of, traits_of
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.methods.pipeline import MethodPipeline, channel_edit
-from signalbox.hw.host.methods.rare_methods import Action, verdict
+from signalbox.hw.host.methods.control_decoder import Action, verdict
 from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
 from signalbox.hw.host.records import GroupMode, GroupState, ObjectKind, has_copies, head_beat
 from signalbox.hw.host.scheduling.parking import Parking

@@ -204,7 +204,8 @@ class Decoder(wiring.Component):
 
     def _header(self, m: Module, header: View) -> None:
         following, method = self.next_group, self.step.method
-        refused, immediate = Signal(), Signal()
+        refused = Signal()
+        immediate = Signal()
         m.d.comb += [
             refused.eq(self.refusal != Refusal.NONE),
             immediate.eq(header.sec_op == SecOp.IMMD_DATA_METHOD),

@@ -18,7 +18,7 @@ from amaranth.lib.wiring import In, Out
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.methods.decoder import Decoder, assign, kind_of, traits_of
-from signalbox.hw.host.methods.execute import Execute
+from signalbox.hw.host.methods.service import Progress, Service
 from signalbox.hw.host.records import (
     INDEX_BITS,
     GroupState,
@@ -58,6 +58,8 @@ class MethodPipeline(wiring.Component):
     head, head_valid : in, likewise.
     take : out, likewise.
     target, target_valid, leave, stay : in, see `Scheduler`.
+    service : out, the served channel, to the execution of its methods.
+    progress : in, outcome of its method.
     taken : out, strobe: `target` is taken.
     slice_now : out, strobe, one cycle after `taken`.
     serving : out, a channel is served.
@@ -70,9 +72,8 @@ class MethodPipeline(wiring.Component):
     method : out, strobe: a method was executed.
     """
 
-    def __init__(self, config: Config, execute: Execute) -> None:
+    def __init__(self, config: Config) -> None:
         self._config = config
-        self.execute = execute
         event = channel_event(config)
         super().__init__({
             "alive": In(config.channels),
@@ -83,6 +84,8 @@ class MethodPipeline(wiring.Component):
             "take": Out(1),
             "target": In(config.channel_bits),
             "target_valid": In(1),
+            "service": Out(Service(config)),
+            "progress": In(Progress()),
             "taken": Out(1),
             "slice_now": Out(1),
             "leave": In(1),
@@ -100,20 +103,22 @@ class MethodPipeline(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, unit = self._config, self.execute
+        config, service, progress = self._config, self.service, self.progress
         m.submodules.contexts = contexts = Memory(
             shape=channel_context(), depth=1 << config.channel_bits, init=[]
         )
-        m.submodules.execute = unit
         save, load = contexts.write_port(), contexts.read_port()
         self._flow = flow = Signal(method_flow())
-        self._alive, self._was_alive, self._accepts = Signal(), Signal(), Signal()
+        self._alive = Signal()
+        self._was_alive = Signal()
+        self._accepts = Signal()
         # Registered, for timing: a channel halted by a copy may still execute one method, but none
         # that waits for copies, as these had not ended a cycle ago.
         m.d.sync += self._was_alive.eq(self._alive)
         # State RUN as one bit, for timing; a method was refused in the previous cycle.
-        self._running, self._halting = Signal(), Signal()
-        m.d.sync += self._halting.eq(unit.halt.valid)
+        self._running = Signal()
+        self._halting = Signal()
+        m.d.sync += self._halting.eq(progress.refuse)
         dirty = Signal()
         self._kept = kept = Signal()
         edited = Signal(channel_edit(config))
@@ -123,7 +128,7 @@ class MethodPipeline(wiring.Component):
         m.d.comb += [
             save.addr.eq(self.served),
             save.data.flow.eq(flow),
-            save.data.state.eq(unit.state),
+            save.data.state.eq(progress.state),
             load.addr.eq(next_channel),
             self.select.eq(Mux(self.serving, self.served, next_channel)),
             next_channel.eq(Mux(self.edit.valid, self.edit.payload.channel, self.target)),
@@ -135,16 +140,16 @@ class MethodPipeline(wiring.Component):
         # Everything qualified by `run` is driven in all states, for timing.
         m.d.comb += [
             self.park.valid.eq(self.serving),
-            unit.step.eq(flow.step),
-            unit.run.eq(
+            service.step.eq(flow.step),
+            service.run.eq(
                 (self._running & ~self._halting & flow.step.method.valid)
-                & (self._was_alive | unit.asked)
+                & (self._was_alive | progress.asked)
             ),
-            unit.channel.eq(self.served),
-            unit.select.eq(self.select),
-            unit.loaded.eq(load.data),
-            unit.leave.eq(self.leave | self.edit.valid),
-            unit.quit.eq((self.leave & ~self.stay) | self.edit.valid),
+            service.channel.eq(self.served),
+            service.select.eq(self.select),
+            service.loaded.eq(load.data.state),
+            service.leave.eq(self.leave | self.edit.valid),
+            service.quit.eq((self.leave & ~self.stay) | self.edit.valid),
             self.method.channel.eq(self.served),
             self.method.method.eq(flow.step.method),
             self.finished.channel.eq(self.served),
@@ -154,7 +159,7 @@ class MethodPipeline(wiring.Component):
         self._move(m)
         with m.FSM(name="service"):
             with m.State("SELECT"):
-                m.d.comb += [save.en.eq(dirty), unit.ahead.eq(1)]
+                m.d.comb += [save.en.eq(dirty), service.ahead.eq(1)]
                 # `target_valid` is later than `target`.
                 m.d.sync += [
                     dirty.eq(0),
@@ -172,8 +177,8 @@ class MethodPipeline(wiring.Component):
                     self.serving.eq(1),
                     self.unpark.valid.eq(1),
                     self.slice_now.eq(~editing),
-                    unit.load.eq(~kept),
-                    unit.early.eq(~kept & ~editing & self._alive),
+                    service.load.eq(~kept),
+                    service.early.eq(~kept & ~editing & self._alive),
                 ]
                 m.d.sync += dirty.eq(1)
                 with m.If(~kept):
@@ -189,19 +194,19 @@ class MethodPipeline(wiring.Component):
         return m
 
     def _change(self, m: Module, edited: data.View) -> None:
-        flow, unit = self._flow, self.execute
+        flow, settings = self._flow, self.progress.state.settings
         with m.If(edited.reset):
             m.d.sync += flow.eq(0)
-            m.d.comb += unit.reset.eq(1)
+            m.d.comb += self.service.reset.eq(1)
         with m.Else():
             m.d.comb += self.park.wait.eq(Wait.TURN)
             with m.If(edited.replace):
-                m.d.comb += unit.replace.eq(1)
+                m.d.comb += self.service.replace.eq(1)
                 step = Signal(Step)
                 copies = Mux(
                     self._kept,
-                    has_copies(unit.state.objects, edited.method.subchannel),
-                    has_copies(unit.loaded.state.objects, edited.method.subchannel),
+                    has_copies(settings.objects, edited.method.subchannel),
+                    has_copies(self.service.loaded.settings.objects, edited.method.subchannel),
                 )
                 m.d.comb += step.method.eq(edited.method)
                 assign(m, step.kind, kind_of(edited.method.address))
@@ -210,12 +215,12 @@ class MethodPipeline(wiring.Component):
 
     def _run(self, m: Module) -> None:
         """Execute the held method; take the next dword while there is room for its method."""
-        flow, unit = self._flow, self.execute
+        flow, progress = self._flow, self.progress
         held, later, finish = flow.step.method.valid, flow.later.method.valid, flow.finish.pending
         occupied = self.occupied.bit_select(self.served, 1)
         accepts = self._accepts
         m.d.comb += [
-            self.method.valid.eq(unit.done),
+            self.method.valid.eq(progress.done),
             accepts.eq(self._was_alive & ~later & ~finish & self.head_valid),
         ]
         self._take(m, accepts)
@@ -227,16 +232,16 @@ class MethodPipeline(wiring.Component):
         dry = ~held & ~later & ~finish & ~occupied
         # After YIELD, no further method before the scheduler's next choice (2.6).
         acquires = held & flow.step.kind.semaphore & flow.step.traits.acquires
-        wanted = unit.quit | (self.leave & acquires) | unit.give_up
-        unfinished = later | accepts | (held & (~unit.done | finish))
+        wanted = self.service.quit | (self.leave & acquires) | progress.yields
+        unfinished = later | accepts | (held & (~progress.done | finish))
         dead = self._halting | ~self._alive
         m.d.comb += [
-            gone.eq(unit.park | ((dead | dry | wanted) & ~unit.busy)),
-            self.release.valid.eq(unit.park & ~unit.keep),
+            gone.eq(progress.park | ((dead | dry | wanted) & ~progress.busy)),
+            self.release.valid.eq(progress.park & ~progress.keep),
         ]
-        with m.If(unit.park):
-            m.d.comb += self.park.wait.eq(unit.wait)
-        with m.Elif(wanted & unfinished & ~unit.busy):
+        with m.If(progress.park):
+            m.d.comb += self.park.wait.eq(progress.wait)
+        with m.Elif(wanted & unfinished & ~progress.busy):
             m.d.comb += self.park.wait.eq(Wait.TURN)
         with m.If(gone):
             m.d.sync += self._running.eq(0)
@@ -246,13 +251,17 @@ class MethodPipeline(wiring.Component):
         """The next dword and its decoding, driven whether or not it is taken, as that is known
         late. `_next`: its method."""
         flow, beat, dwords = self._flow, self.head.beat, self._config.beat_dwords
-        objects = self.execute.state.objects
-        self._place, self._last, self._next = Signal(4), Signal(), Signal(Step)
-        self._next_copies, group_copies = Signal(), Signal()
+        objects = self.progress.state.settings.objects
+        self._place = Signal(4)
+        self._last = Signal()
+        self._next = Signal(Step)
+        self._next_copies = Signal()
+        group_copies = Signal()
         m.d.comb += group_copies.eq(has_copies(objects, flow.group.subchannel))
         # All dwords are decoded in parallel with the selection of the next one.
         decoded = data.StructLayout({"step": Step, "copies": 1, "next_group": GroupState})
-        steps, step = Signal(data.ArrayLayout(decoded, dwords)), Signal(decoded)
+        steps = Signal(data.ArrayLayout(decoded, dwords))
+        step = Signal(decoded)
         for number in range(dwords):
             m.submodules[f"decoder_{number}"] = decoder = Decoder()
             m.d.comb += [
@@ -319,12 +328,12 @@ class MethodPipeline(wiring.Component):
         flow = self._flow
         valid = self._accepts & self._next.method.valid
         later = flow.later.method.valid
-        free = ~flow.step.method.valid | self.execute.sets
-        with m.If(self.execute.done):
+        free = ~flow.step.method.valid | self.progress.sets
+        with m.If(self.progress.done):
             m.d.sync += flow.step.method.valid.eq(0)
         copies = Mux(
             later,
-            has_copies(self.execute.state.objects, flow.later.method.subchannel),
+            has_copies(self.progress.state.settings.objects, flow.later.method.subchannel),
             self._next_copies,
         )
         moving = Signal(Step)

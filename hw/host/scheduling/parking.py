@@ -5,12 +5,34 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.host.copy_launcher import EngineStatus
 from signalbox.hw.lib.delayed import delayed
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.semaphore import semaphore_update
 from signalbox.hw.registers import Wait
 
-__all__ = ["Parking"]
+__all__ = ["AcquirePort", "Parking"]
+
+
+class AcquirePort(wiring.Signature):
+    """Acquires of the served channel, seen from the execution of methods.
+
+    Members
+    -------
+    watch : out, strobe: an acquire of on-chip semaphore `index` was requested for the channel.
+    guard : out, strobe: counting semaphore `counter` joins the channel's acquire group (COPY-13).
+    unguard : out, strobe: it leaves the group, one cycle later; with `all`, the whole group ends.
+    held : in, combinational: all semaphores of the channel's group are 0.
+    """
+
+    def __init__(self, config: Config) -> None:
+        counter = config.semaphore_bits
+        super().__init__({
+            "watch": Out(channel_event(config, index=config.semaphore_bits)),
+            "guard": Out(channel_event(config, counter=counter)),
+            "unguard": Out(channel_event(config, counter=counter, all=1)),
+            "held": In(1),
+        })
 
 
 class Parking(wiring.Component):
@@ -29,22 +51,17 @@ class Parking(wiring.Component):
     park : in, during a service: the served channel continues (`Wait.NONE`), or is let go with
         `wait`.
     unpark : in, strobe, in the first cycle of a service; `channel` is always the served one.
-    watch : in, strobe: an acquire of on-chip semaphore `index` was requested for the channel.
+    acquires : in, those of the served channel.
     update : in, strobe: an on-chip semaphore was operated on.
-    guard : in, strobe: counting semaphore `counter` joins the channel's acquire group (COPY-13).
-    unguard : in, strobe: it leaves the group, one cycle later; with `all`, the whole group ends.
     clear : in, strobe: the channel starts; its group ends.
     zero : in, per counting semaphore, its value is 0.
-    copying : in, per channel, has outstanding copies.
+    engines : in, copy engines.
     tasks : in, per channel, has outstanding tasks.
-    engine : in, per channel, an engine can take its copy.
-    queue : in, per channel, the engine of its running copy can take one behind it.
     retry : in, per channel, its timer has expired.
     fenced : in, per channel, its semaphore operation in memory has ended.
     over : in, per channel, its wait in `Barrier`, `MemOps` or `ComputeWaits` is over.
     referring : in, per channel, its REF is not in memory yet.
     ready : out, per channel, its head can proceed; of groups, as of the previous cycle.
-    held : out, combinational: all semaphores of the served channel's group are 0.
     wanting : out, per channel, its head lacks only an engine.
     holding : out, per channel, all semaphores of its group were 0 in the previous cycle.
     waits : out, per channel, its wait.
@@ -58,22 +75,17 @@ class Parking(wiring.Component):
             "occupied": In(channels),
             "park": In(channel_event(config, wait=Wait)),
             "unpark": In(channel_event(config)),
-            "watch": In(channel_event(config, index=config.semaphore_bits)),
+            "acquires": In(AcquirePort(config)),
             "update": In(semaphore_update(config)),
-            "guard": In(channel_event(config, counter=config.semaphore_bits)),
-            "unguard": In(channel_event(config, counter=config.semaphore_bits, all=1)),
             "clear": In(channel_event(config)),
             "zero": In(config.counters),
-            "copying": In(channels),
+            "engines": In(EngineStatus(config)),
             "tasks": In(channels),
-            "engine": In(channels),
-            "queue": In(channels),
             "retry": In(channels),
             "fenced": In(channels),
             "over": In(channels),
             "referring": In(channels),
             "ready": Out(channels),
-            "held": Out(1),
             "wanting": Out(channels),
             "holding": Out(channels),
             "waits": Out(data.ArrayLayout(Wait, channels)),
@@ -82,7 +94,7 @@ class Parking(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # It is late; the first update that counts comes two cycles after it.
-        self._watching = delayed(m, self.watch, "watching")
+        self._watching = delayed(m, self.acquires.watch, "watching")
         groups = self._groups(m)
         for channel in range(self._config.channels):
             maybe = self._watch(m, channel)
@@ -109,10 +121,10 @@ class Parking(wiring.Component):
         counters = self._config.counters
         joining, leaving = Signal(counters), Signal(counters)
         # `unguard` is late; the channel checks its group two cycles later at the earliest.
-        unguard = delayed(m, self.unguard, "unguarded")
+        unguard = delayed(m, self.acquires.unguard, "unguarded")
         for counter in range(counters):
             m.d.comb += [
-                joining[counter].eq(self.guard.counter == counter),
+                joining[counter].eq(self.acquires.guard.counter == counter),
                 leaving[counter].eq(unguard.all | (unguard.counter == counter)),
             ]
 
@@ -123,19 +135,19 @@ class Parking(wiring.Component):
         groups, served = [], Signal(counters)
         for channel in range(self._config.channels):
             group = Signal(counters, name=f"group_{channel}")
-            events = (self.guard, unguard, self.clear)
+            events = (self.acquires.guard, unguard, self.clear)
             m.d.sync += group.eq(
                 after(group, *(event.valid & (event.channel == channel) for event in events))
             )
             groups.append(group)
         cleared = self.clear.valid & (self.clear.channel == self.unpark.channel)
-        m.d.sync += served.eq(after(served, self.guard.valid, unguard.valid, cleared))
+        m.d.sync += served.eq(after(served, self.acquires.guard.valid, unguard.valid, cleared))
         with m.If(self.unpark.valid):
             with m.Switch(self.unpark.channel):
                 for channel, group in enumerate(groups):
                     with m.Case(channel):
                         m.d.sync += served.eq(Mux(cleared, 0, group))
-        m.d.comb += self.held.eq((served & ~self.zero) == 0)
+        m.d.comb += self.acquires.held.eq((served & ~self.zero) == 0)
         return groups
 
     def _held(self, m: Module, channel: int, group: Signal) -> tuple[Value, Value]:
@@ -144,7 +156,7 @@ class Parking(wiring.Component):
         held, joined = self.holding[channel], Signal(name=f"joined_{channel}")
         m.d.sync += [
             held.eq((group & ~self.zero) == 0),
-            joined.eq(self.guard.valid & (self.guard.channel == channel)),
+            joined.eq(self.acquires.guard.valid & (self.acquires.guard.channel == channel)),
         ]
         return held & ~joined, ~held & ~joined
 
@@ -161,11 +173,11 @@ class Parking(wiring.Component):
             with m.Case(Wait.NONE):
                 m.d.comb += over.eq(self.occupied[channel])
             with m.Case(Wait.COPIES):
-                m.d.comb += over.eq(~self.copying[channel])
+                m.d.comb += over.eq(~self.engines.copying[channel])
             with m.Case(Wait.TASKS):
                 m.d.comb += over.eq(~self.tasks[channel])
             with m.Case(Wait.ENGINE):
-                m.d.comb += over.eq((self.engine[channel] & holds) | self.retry[channel])
+                m.d.comb += over.eq((self.engines.able[channel] & holds) | self.retry[channel])
             with m.Case(Wait.ONCHIP):
                 m.d.comb += over.eq(maybe | self.retry[channel])
             with m.Case(Wait.RETRY):
@@ -173,11 +185,11 @@ class Parking(wiring.Component):
             with m.Case(Wait.FENCE):
                 m.d.comb += over.eq(self.fenced[channel])
             with m.Case(Wait.ENGINE_ONLY):
-                m.d.comb += over.eq(self.engine[channel] | self.retry[channel])
+                m.d.comb += over.eq(self.engines.able[channel] | self.retry[channel])
             with m.Case(Wait.ENGINE_TIMED):
-                m.d.comb += over.eq(self.engine[channel] | fails)
+                m.d.comb += over.eq(self.engines.able[channel] | fails)
             with m.Case(Wait.QUEUE):
-                m.d.comb += over.eq(self.queue[channel] | ~self.copying[channel])
+                m.d.comb += over.eq(self.engines.queue[channel] | ~self.engines.copying[channel])
             with m.Case(Wait.ALL_IDLE, Wait.TRANSLATION, Wait.COMPUTE):
                 m.d.comb += over.eq(self.over[channel])
             with m.Case(Wait.WRITEBACK):

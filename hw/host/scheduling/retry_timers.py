@@ -7,9 +7,26 @@ from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
 from signalbox.hw.lib.delayed import delayed
-from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.channel import channel_event, present_time
 
-__all__ = ["RetryTimers"]
+__all__ = ["RetryTimers", "TimerPort"]
+
+
+class TimerPort(wiring.Signature):
+    """Timer of the served channel, seen from the execution of methods.
+
+    Members
+    -------
+    arm : out, strobe: the timer expires at `due`, in cycles (`units` 0, compared in 24 bits) or in
+        units of 1,024 ns (`units` 1), both circular.
+    disarm : out, strobe: the channel's timer is stopped.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "arm": Out(channel_event(config, units=1, due=32)),
+            "disarm": Out(channel_event(config)),
+        })
 
 
 class RetryTimers(wiring.Component):
@@ -18,21 +35,16 @@ class RetryTimers(wiring.Component):
 
     Members
     -------
-    arm : in, strobe: the timer expires at `due`, in cycles (`units` 0, compared in 24 bits) or in
-        units of 1,024 ns (`units` 1), both circular.
-    disarm : in, strobe: the channel's timer is stopped.
-    cycles : in, present time in cycles.
-    units : in, present time in units of 1,024 ns.
+    client : in, the execution of methods.
+    time : in, present time.
     expired : out, per channel, until armed or disarmed.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "arm": In(channel_event(config, units=1, due=32)),
-            "disarm": In(channel_event(config)),
-            "cycles": In(32),
-            "units": In(32),
+            "client": In(TimerPort(config)),
+            "time": In(present_time),
             "expired": Out(config.channels),
         })
 
@@ -46,8 +58,8 @@ class RetryTimers(wiring.Component):
         turn = Signal(range(config.channels))
         # Both are late, and take effect in the next cycle.
         arm, disarm = (
-            delayed(m, self.arm, "armed_before"),
-            delayed(m, self.disarm, "disarmed_before"),
+            delayed(m, self.client.arm, "armed_before"),
+            delayed(m, self.client.disarm, "disarmed_before"),
         )
         # Pipeline registers: the timer read; its lateness.
         found = Signal(timer)
@@ -66,7 +78,7 @@ class RetryTimers(wiring.Component):
         m.d.sync += [
             turn.eq(Mux(turn == config.channels - 1, 0, turn + 1)),
             found.eq(read.data),
-            late.eq(Mux(found.units, self.units, self.cycles) - found.due),
+            late.eq(Mux(found.units, self.time.units, self.time.cycles) - found.due),
             in_units.eq(found.units),
         ]
         for channel in range(config.channels):

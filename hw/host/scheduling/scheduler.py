@@ -5,14 +5,35 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
+from signalbox.hw.host.copy_launcher import EngineStatus
 from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["PATIENCE", "Scheduler"]
+__all__ = ["PATIENCE", "Scheduler", "SlicePort"]
 
 PATIENCE = 127
 """Cycles that a channel with a reserved engine stays past the moment to let go, to come to its
 copy: enough for the settings of a copy, once fetched, at a dword per cycle."""
+
+
+class SlicePort(wiring.Signature):
+    """Slice of the served channel, seen from the execution of methods.
+
+    Members
+    -------
+    candidate : in, likely next target, early; never the floor's holder.
+    spent : in, the served channel has the floor and a running copy, but its slice is over, and a
+        cycle ago another channel could proceed or lacked only an engine: no further copy may start
+        behind the running one (COPY-6, COPY-8).
+    give_up : out, strobe: the served channel yields the rest of its slice.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "candidate": In(channel_event(config)),
+            "spent": In(1),
+            "give_up": Out(1),
+        })
 
 
 class Scheduler(wiring.Component):
@@ -24,15 +45,14 @@ class Scheduler(wiring.Component):
     Members
     -------
     ready : in, per channel, its head can proceed.
-    copying : in, per channel, has outstanding copies.
-    keeping : in, per channel, has reserved an engine for its next copy.
+    engines : in, copy engines.
     wanting : in, per channel, waits only for an engine.
     stamps : in, per channel, arrival of its head command.
     serving : in, a channel is served.
     served : in, its number.
     target : out, channel to serve next; early.
     target_valid : out, there is one.
-    candidate : out, likely target, early; never the floor's holder.
+    client : in, the execution of methods.
     take : in, strobe: the target is taken.
     slice_valid : in, strobe, one cycle after `take`.
     slice : in, slice of the channel taken; 0 counts as 1.
@@ -41,10 +61,6 @@ class Scheduler(wiring.Component):
         `stay`.
     stay : out, registered: it has passed an acquire of its next copy, and continues until that copy
         or another acquire (COPY-13), for at most `PATIENCE` cycles.
-    spent : out, the served channel has the floor and a running copy, but its slice is over, and a
-        cycle ago another channel could proceed or lacked only an engine: no further copy may start
-        behind the running one (COPY-6, COPY-8).
-    give_up : in, strobe: the served channel yields the rest of its slice.
     reserves : in, strobe: the served channel reserves an engine.
     launches : in, strobe: the served channel starts a copy.
     floor_valid : out, a channel has the floor.
@@ -55,22 +71,19 @@ class Scheduler(wiring.Component):
         self._config = config
         super().__init__({
             "ready": In(config.channels),
-            "copying": In(config.channels),
-            "keeping": In(config.channels),
+            "engines": In(EngineStatus(config)),
             "wanting": In(config.channels),
             "stamps": In(data.ArrayLayout(STAMP_BITS, config.channels)),
             "serving": In(1),
             "served": In(config.channel_bits),
             "target": Out(config.channel_bits),
             "target_valid": Out(1),
-            "candidate": Out(channel_event(config)),
+            "client": In(SlicePort(config)),
             "take": In(1),
             "slice_valid": In(1),
             "slice": In(32),
             "leave": Out(1),
             "stay": Out(1),
-            "spent": Out(1),
-            "give_up": In(1),
             "reserves": In(1),
             "launches": In(1),
             "floor_valid": Out(1),
@@ -96,12 +109,12 @@ class Scheduler(wiring.Component):
             others.eq(self._rivals & ~served),
             oldest.candidates.eq(others),
             oldest.stamps.eq(self.stamps),
-            self.candidate.valid.eq(oldest.found),
-            self.candidate.channel.eq(oldest.channel),
+            self.client.candidate.valid.eq(oldest.found),
+            self.client.candidate.channel.eq(oldest.channel),
             self._other.eq((oldest.choice & others).any()),
             self._has_floor.eq(self.floor_valid & (self.served == self.floor)),
             self._floor_ready.eq((self.ready & owner).any()),
-            self._floor_copying.eq((self.copying & owner).any()),
+            self._floor_copying.eq((self.engines.copying & owner).any()),
         ]
         begins = self._choose(m, oldest)
         # No other channel wants the floor: its holder continues with a fresh slice (COPY-8).
@@ -141,7 +154,7 @@ class Scheduler(wiring.Component):
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
         """Obligations and limits of the served channel while others can proceed."""
         rivalled, waited = Signal(), Signal(range(PATIENCE))
-        patient, keeps = waited != PATIENCE - 1, self.keeping.bit_select(self.served, 1)
+        patient, keeps = waited != PATIENCE - 1, self.engines.keeping.bit_select(self.served, 1)
         holder_must = ends & ~self._floor_copying & self._other
         guest_must = (
             (self._floor_ready & ~self._over)
@@ -153,7 +166,7 @@ class Scheduler(wiring.Component):
             rivalled.eq((self._rivals | (self.wanting & ~self._owner)).any()),
             self.leave.eq(self.serving & Mux(self._has_floor, holder_must, guest_must)),
         ]
-        m.d.comb += self.spent.eq(spends & self._floor_copying & rivalled)
+        m.d.comb += self.client.spent.eq(spends & self._floor_copying & rivalled)
         m.d.sync += self.stay.eq(((keeps & ~self.launches) | self.reserves) & patient)
         with m.If(~self.serving):
             m.d.sync += waited.eq(0)
@@ -199,12 +212,12 @@ class Scheduler(wiring.Component):
                 rest.eq(self.slice - 1),
                 single.eq(self.slice[1:] == 0),
             ]
-        with m.If(self.give_up):
+        with m.If(self.client.give_up):
             with m.If(self._has_floor):
                 m.d.sync += over.eq(1)
             with m.Else():
                 m.d.sync += guest_over.eq(1)
-        with m.If(alone & over & ~self.give_up):
+        with m.If(alone & over & ~self.client.give_up):
             m.d.sync += [over.eq(0), renewed.eq(1)]
         return over | ((left == 1) & ~renewed & ~granted), guest_over | (
             (guest_left == 1) & ~self.slice_valid

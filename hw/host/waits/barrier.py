@@ -9,7 +9,25 @@ from signalbox.hw.host.copy_launcher import MOST_COPIES
 from signalbox.hw.host.tickets import Tickets
 from signalbox.hw.records.channel import channel_event
 
-__all__ = ["Barrier"]
+__all__ = ["Barrier", "BarrierPort"]
+
+
+class BarrierPort(wiring.Signature):
+    """WFI of scope ALL, seen from the execution of methods.
+
+    Members
+    -------
+    ask : out, strobe: the channel waits; ignored while it waits or its wait is complete.
+    drop : out, strobe: ends the channel's wait, completed or not.
+    over : in, per channel, its wait is complete, until `drop`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "ask": Out(channel_event(config)),
+            "drop": Out(channel_event(config)),
+            "over": In(config.channels),
+        })
 
 
 class Barrier(wiring.Component):
@@ -23,28 +41,24 @@ class Barrier(wiring.Component):
 
     Members
     -------
-    ask : in, strobe: the channel waits; ignored while it waits or its wait is complete.
-    drop : in, strobe: ends the channel's wait, completed or not.
+    client : in, the execution of methods.
     started : in, per engine, strobe: a copy starts.
     finished : in, per engine, strobe: a copy has ended.
     changing : in, per channel, has an outstanding operation that changes a semaphore in memory; 0
         between two of them.
     begins : out, strobe: an epoch begins.
     tasks : in, tasks launched before the epoch are outstanding.
-    over : out, per channel, its wait is complete, until `drop`.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
-            "ask": In(channel_event(config)),
-            "drop": In(channel_event(config)),
+            "client": In(BarrierPort(config)),
             "started": In(config.copy_engines),
             "finished": In(config.copy_engines),
             "changing": In(config.channels),
             "begins": Out(1),
             "tasks": In(1),
-            "over": Out(config.channels),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -60,12 +74,12 @@ class Barrier(wiring.Component):
         m.d.comb += [
             begins.eq(waits & ~runs),
             ends.eq(runs & ~self._left(m, begins) & ~self.tasks),
-            tickets.ask.eq(self.ask),
-            tickets.drop.eq(self.drop),
+            tickets.ask.eq(self.client.ask),
+            tickets.drop.eq(self.client.drop),
             tickets.whose.eq(~0),
             tickets.begins.eq(begins),
             tickets.ends.eq(ends),
-            self.over.eq(tickets.over),
+            self.client.over.eq(tickets.over),
         ]
         return m
 

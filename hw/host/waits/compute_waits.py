@@ -17,7 +17,7 @@ from signalbox.hw.qmd import SkedCheck
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.launch import Refusal
 
-__all__ = ["COUNT_BITS", "ComputeWaits", "method_refusal", "task_failed"]
+__all__ = ["COUNT_BITS", "ComputeMethodPort", "ComputeWaits", "method_refusal", "task_failed"]
 
 COUNT_BITS = 12
 """Width of a channel's task count."""
@@ -35,6 +35,31 @@ def task_failed(config: Config) -> data.StructLayout:
     return channel_event(config, cause=Cause, check=SkedCheck, page=32)
 
 
+class ComputeMethodPort(wiring.Signature):
+    """Methods of compute objects, seen from the execution of methods.
+
+    Members
+    -------
+    setting : out, strobe: a method that only sets state was executed.
+    ask : out, strobe: a method of the channel waits.
+    drop : out, strobe: ends the channel's wait, completed or not.
+    over : in, per channel, its wait is complete, until `drop`.
+    refused : in, per channel, with `over`: its method was refused.
+    why : in, refusal of the served channel's method.
+    """
+
+    def __init__(self, config: Config) -> None:
+        method = {"context": 4, "address": 12, "data": 32}
+        super().__init__({
+            "setting": Out(channel_event(config, address=12, data=32)),
+            "ask": Out(channel_event(config, asid=config.asid_bits, **method)),
+            "drop": Out(channel_event(config)),
+            "over": In(config.channels),
+            "refused": In(config.channels),
+            "why": In(method_refusal),
+        })
+
+
 class ComputeWaits(wiring.Component):
     """One method per channel may wait for the engine; the channels take turns, round robin. A
     method is offered 7 cycles after `ask` if none is before it; the channel's wait is over two
@@ -45,14 +70,9 @@ class ComputeWaits(wiring.Component):
     -------
     port : out, the compute engine.
     on : in, per channel, enabled.
-    setting : in, strobe: a method that only sets state was executed.
+    client : in, the execution of methods.
+    select : in, channel served in the next cycle, or still served.
     clear : in, strobe: the channel starts.
-    ask : in, strobe: a method of the channel waits.
-    drop : in, strobe: ends the channel's wait, completed or not.
-    over : out, per channel, its wait is complete, until `drop`.
-    refused : out, per channel, with `over`: its method was refused.
-    select : in, a channel.
-    why : out, refusal of its method, one cycle later.
     busy : out, per channel, its method waits or is being executed.
     tasks : out, per channel, has outstanding tasks.
     counts : out, per channel, number of outstanding tasks.
@@ -72,14 +92,9 @@ class ComputeWaits(wiring.Component):
         super().__init__({
             "port": Out(ComputePort(config)),
             "on": In(config.channels),
-            "setting": In(channel_event(config, address=12, data=32)),
-            "clear": In(event),
-            "ask": In(channel_event(config, asid=config.asid_bits, context=4, address=12, data=32)),
-            "drop": In(event),
-            "over": Out(channels),
-            "refused": Out(channels),
+            "client": In(ComputeMethodPort(config)),
             "select": In(config.channel_bits),
-            "why": Out(method_refusal),
+            "clear": In(event),
             "busy": Out(channels),
             "tasks": Out(channels),
             "counts": Out(data.ArrayLayout(unsigned(COUNT_BITS), channels)),
@@ -96,7 +111,7 @@ class ComputeWaits(wiring.Component):
         m = Module()
         m.submodules.turns = self._turns
         port = self.port
-        for outer, inner in ((port.setting, self.setting), (port.clear, self.clear)):
+        for outer, inner in ((port.setting, self.client.setting), (port.clear, self.clear)):
             m.d.sync += outer.eq(inner)
         answered = delayed(m, port.answer, "answered")
         m.d.sync += port.on.eq(self.on)
@@ -116,15 +131,15 @@ class ComputeWaits(wiring.Component):
         """One method after another."""
         port, turns = self.port, self._turns
         # `ask` is late.
-        asked = delayed(m, self.ask, "asked")
+        asked = delayed(m, self.client.ask, "asked")
         m.d.comb += [
             turns.ask.valid.eq(asked.valid),
             turns.ask.channel.eq(asked.channel),
-            turns.drop.eq(self.drop),
+            turns.drop.eq(self.client.drop),
             turns.ends.eq(answered.valid),
             turns.denied.eq(answered.cause != Cause.NONE),
-            self.over.eq(turns.over),
-            self.refused.eq(turns.refused),
+            self.client.over.eq(turns.over),
+            self.client.refused.eq(turns.refused),
             self.busy.eq(turns.busy | Mux(asked.valid, 1 << asked.channel, 0)),
         ]
         for number in range(self._config.channels):
@@ -220,5 +235,5 @@ class ComputeWaits(wiring.Component):
             write.en.eq(answered.valid),
             [write.data[name].eq(answered[name]) for name in method_refusal.members],
             read.addr.eq(self.select),
-            self.why.eq(read.data),
+            self.client.why.eq(read.data),
         ]

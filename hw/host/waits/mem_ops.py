@@ -16,7 +16,29 @@ from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.registers import MmuOperation
 
-__all__ = ["MemOps"]
+__all__ = ["InvalidationPort", "MemOps"]
+
+
+class InvalidationPort(wiring.Signature):
+    """Invalidations by methods, seen from the execution of methods.
+
+    Members
+    -------
+    ask : out, strobe: MEM_OP_D with `data`; ignored while the channel waits or its wait is
+        complete.
+    drop : out, strobe: ends the wait, completed or not; two cycles after its `ask` at the earliest.
+    over : in, per channel, its wait is complete, until `drop`.
+    refused : in, per channel, with `over`: nothing was done.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "ask": Out(channel_event(config, data=MemOpD)),
+            "drop": Out(channel_event(config)),
+            "over": In(config.channels),
+            "refused": In(config.channels),
+        })
+
 
 VIDEO = 0
 """PDB_APERTURE of this machine's own memory, the only place for page directories."""
@@ -56,10 +78,7 @@ class MemOps(wiring.Component):
     mmu : out, the translation; acknowledges one cycle after it takes a command at the earliest.
     executed : in, strobe: a method was executed.
     clear : in, strobe: the channel starts with nothing set; never together with `executed`.
-    ask : in, strobe: MEM_OP_D with `data`; ignored while the channel waits or its wait is complete.
-    drop : in, strobe: ends the wait, completed or not; two cycles after its `ask` at the earliest.
-    over : out, per channel, its wait is complete, until `drop`.
-    refused : out, per channel, with `over`: nothing was done.
+    client : in, the execution of methods.
     """
 
     def __init__(self, config: Config) -> None:
@@ -68,24 +87,21 @@ class MemOps(wiring.Component):
             "mmu": Out(MmuPort(config)),
             "executed": In(channel_event(config, method=Method)),
             "clear": In(channel_event(config)),
-            "ask": In(channel_event(config, data=MemOpD)),
-            "drop": In(channel_event(config)),
-            "over": Out(config.channels),
-            "refused": Out(config.channels),
+            "client": In(InvalidationPort(config)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.turns = self._turns = turns = TicketArbiter(self._config)
         # Completion and wait of a method are late.
-        asked = delayed(m, self.ask, "asked")
+        asked = delayed(m, self.client.ask, "asked")
         kept = self._keep(m, delayed(m, self.executed, "set"), delayed(m, self.clear, "new"), asked)
         m.d.comb += [
             turns.ask.valid.eq(asked.valid),
             turns.ask.channel.eq(asked.channel),
-            turns.drop.eq(self.drop),
-            self.over.eq(turns.over),
-            self.refused.eq(turns.refused),
+            turns.drop.eq(self.client.drop),
+            self.client.over.eq(turns.over),
+            self.client.refused.eq(turns.refused),
         ]
         self._execute(m, kept)
         return m

@@ -16,7 +16,27 @@ from signalbox.hw.records.semaphore import (
     semaphore_response,
 )
 
-__all__ = ["MemorySemaphores"]
+__all__ = ["MemorySemaphorePort", "MemorySemaphores"]
+
+
+class MemorySemaphorePort(wiring.Signature):
+    """Semaphore operations in memory, seen from the execution of methods.
+
+    Members
+    -------
+    begin : out, strobe: `request` of `channel`, which has none outstanding.
+    collect : out, strobe: the channel has seen its result.
+    ended : in, per channel, its result is available.
+    result : in, result of the served channel, combinational.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "begin": Out(channel_event(config, request=semaphore_request(config))),
+            "collect": Out(channel_event(config)),
+            "ended": In(config.channels),
+            "result": In(semaphore_response()),
+        })
 
 
 class MemorySemaphores(wiring.Component):
@@ -29,28 +49,22 @@ class MemorySemaphores(wiring.Component):
     Members
     -------
     port : out, the semaphore unit.
-    begin : in, strobe: `request` of `channel`, which has none outstanding.
-    collect : in, strobe: the channel has seen its result.
+    client : in, the execution of methods.
+    served : in, served channel.
     clear : in, strobe: the channel starts; it has no outstanding operation.
     busy : out, per channel, its operation is outstanding.
     changing : out, per channel, its operation is outstanding and not an acquire.
-    ended : out, per channel, its result is available.
-    peek : in, a channel.
-    result : out, its result, combinational.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         super().__init__({
             "port": Out(SemaphorePort(config)),
-            "begin": In(channel_event(config, request=semaphore_request(config))),
-            "collect": In(channel_event(config)),
+            "client": In(MemorySemaphorePort(config)),
+            "served": In(config.channel_bits),
             "clear": In(channel_event(config)),
             "changing": Out(config.channels),
             "busy": Out(config.channels),
-            "ended": Out(config.channels),
-            "peek": In(config.channel_bits),
-            "result": Out(semaphore_response()),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -59,16 +73,16 @@ class MemorySemaphores(wiring.Component):
         channel = Signal(config.channel_bits)
         passed, changes = Signal(config.channels), Signal(config.channels)
         errors = Signal(data.ArrayLayout(SemaphoreError, config.channels))
-        answer, operation = self.port.response, self.begin.request.operation
+        answer, operation = self.port.response, self.client.begin.request.operation
         answered = self._execute(m, channel)
         m.d.comb += [
             self.changing.eq(self.busy & changes),
-            self.result.passed.eq(passed.bit_select(self.peek, 1)),
-            self.result.error.eq(errors[self.peek]),
+            self.client.result.passed.eq(passed.bit_select(self.served, 1)),
+            self.client.result.error.eq(errors[self.served]),
         ]
         for number in range(config.channels):
-            begun = self.begin.valid & (self.begin.channel == number)
-            collected = self.collect.valid & (self.collect.channel == number)
+            begun = self.client.begin.valid & (self.client.begin.channel == number)
+            collected = self.client.collect.valid & (self.client.collect.channel == number)
             cleared = self.clear.valid & (self.clear.channel == number)
             with m.If(begun):
                 m.d.sync += [
@@ -80,12 +94,12 @@ class MemorySemaphores(wiring.Component):
             with m.If(answered & (channel == number)):
                 m.d.sync += [
                     self.busy[number].eq(0),
-                    self.ended[number].eq(1),
+                    self.client.ended[number].eq(1),
                     passed[number].eq(answer.payload.passed),
                     errors[number].eq(answer.payload.error),
                 ]
             with m.Elif(collected | cleared):
-                m.d.sync += self.ended[number].eq(0)
+                m.d.sync += self.client.ended[number].eq(0)
         return m
 
     def _execute(self, m: Module, channel: Signal) -> Signal:
@@ -103,7 +117,7 @@ class MemorySemaphores(wiring.Component):
         taken, answered = Signal(), Signal()
         port = self.port
         # `begin` is late.
-        begun = delayed(m, self.begin, "begun")
+        begun = delayed(m, self.client.begin, "begun")
         m.d.comb += [
             store.en.eq(begun.valid),
             store.addr.eq(begun.channel),

@@ -1,7 +1,4 @@
-"""Methods other than settings, semaphores and copies, and all errors.
-
-They take a cycle more than others: the action is determined in one cycle and performed in the next.
-"""
+"""Decoder of control methods: all but settings, semaphore operations and copies; and errors."""
 
 from amaranth.hdl import Module, Value
 from amaranth.lib import data, enum, wiring
@@ -14,7 +11,7 @@ from signalbox.hw.host.waits.compute_waits import method_refusal
 from signalbox.hw.methods import CeMethod, ComputeMethod, HostMethod, MemOp, MemOpD, ObjectClass
 from signalbox.hw.qmd import QMD_BYTES
 
-__all__ = ["Action", "RareMethods", "verdict"]
+__all__ = ["Action", "ControlDecoder", "verdict"]
 
 SOFTWARE_ENGINE = 0x1F
 """SET_OBJECT ENGINE of software objects."""
@@ -73,19 +70,19 @@ verdict = data.StructLayout({"action": Action, "cause": Cause, "object": ObjectK
 tasks."""
 
 
-class RareMethods(wiring.Component):
-    """Combinational: action of a method of none of the kinds in `Kind`.
+class ControlDecoder(wiring.Component):
+    """Action of a method of none of the kinds in `Kind`. Combinational.
 
     Members
     -------
-    step : in, method.
-    bound : in, object bound to its subchannel.
+    step : in, the method.
+    bound : in, the object bound to its subchannel.
     privileged : in, its channel is privileged.
     unwritten : in, REF of this SET_REFERENCE could not be written.
     refused : in, the invalidation of this MEM_OP_D was refused.
     uncomputed : in, the engine has refused this compute method.
     why : in, reason for that refusal.
-    verdict : out, action.
+    verdict : out, its action.
     """
 
     step: In(Step)

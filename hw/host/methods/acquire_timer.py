@@ -1,0 +1,67 @@
+"""Retry time and time-out of the held acquire (spec 2.4)."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.host.channel_settings import setting_event
+from signalbox.hw.host.methods.acquire_timing import AcquireTiming
+from signalbox.hw.host.records import acquire_state
+from signalbox.hw.records.channel import present_time
+
+__all__ = ["AcquireTimer"]
+
+
+class AcquireTimer(wiring.Component):
+    """Times of an acquire that fails in this cycle. Sums and comparison are one cycle old: sums are
+    valid from the first cycle of a service on, the comparison from the second.
+
+    Members
+    -------
+    setting : in, writes of channel registers.
+    select : in, channel served in the next cycle, or still served.
+    time : in, present time.
+    load : in, strobe: `state` is loaded.
+    state : in, of the served channel's acquire.
+    retry : out, present time plus the retry period, in cycles.
+    timeout : out, present time plus the time-out, in units of 1,024 ns.
+    timed : out, the channel's acquires time out.
+    late : out, the acquire has failed before and is past its deadline.
+    unsettled : out, `late` is not known yet.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "setting": In(setting_event(config)),
+            "select": In(config.channel_bits),
+            "time": In(present_time),
+            "load": In(1),
+            "state": In(acquire_state),
+            "retry": Out(32),
+            "timeout": Out(32),
+            "timed": Out(1),
+            "late": Out(1),
+            "unsettled": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.timing = timing = AcquireTiming(self._config)
+        fresh = Signal()
+        past = Signal()
+        m.d.comb += [
+            timing.setting.eq(self.setting),
+            timing.channel.eq(self.select),
+            self.timed.eq(timing.timeout_enable),
+            self.late.eq(self.timed & self.state.failed & past),
+            self.unsettled.eq(self.state.failed & fresh),
+        ]
+        m.d.sync += [
+            self.retry.eq(self.time.cycles + timing.retry),
+            self.timeout.eq(self.time.units + timing.timeout),
+            past.eq(~(self.time.units - self.state.deadline)[31]),
+            fresh.eq(self.load),
+        ]
+        return m

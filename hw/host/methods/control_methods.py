@@ -1,0 +1,219 @@
+"""Control methods: all but settings, semaphore operations and copies; and errors (HOST-3, HOST-8).
+
+They take a cycle more than others: the action is determined in one cycle and performed in the next.
+"""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from signalbox.hw.config import VA_BITS, Config
+from signalbox.hw.host.methods.channel_rights import channel_rights
+from signalbox.hw.host.methods.control_decoder import Action, ControlDecoder, verdict
+from signalbox.hw.host.methods.served_channel import channel_status
+from signalbox.hw.host.methods.service import Outcome, Service
+from signalbox.hw.host.methods.state_methods import object_binding
+from signalbox.hw.host.records import method_settings
+from signalbox.hw.host.userd_writeback import ReferencePort
+from signalbox.hw.host.waits.barrier import BarrierPort
+from signalbox.hw.host.waits.compute_waits import ComputeMethodPort
+from signalbox.hw.host.waits.mem_ops import InvalidationPort
+from signalbox.hw.qmd import SkedCheck
+from signalbox.hw.records.channel import channel_event
+from signalbox.hw.registers import Wait
+
+__all__ = ["ControlMethods"]
+
+_AT_ONCE = (Action.NOTHING, Action.BIND, Action.SET, Action.IGNORE)
+"""Complete regardless of the channel's outstanding operations."""
+
+
+class ControlMethods(wiring.Component):
+    """Executes the held control method; owns `referred` of its channel.
+
+    Members
+    -------
+    service : in, the served channel.
+    run : in, execute its method as a control method in this cycle.
+    settings : in, of the channel.
+    rights : in, likewise.
+    known : in, see `ServedChannel`.
+    all_idle : in, no copy, task or change of a semaphore in memory is outstanding.
+    reference : out, REF.
+    barrier : out, WFI of scope ALL.
+    invalidation : out, invalidations.
+    compute : out, methods of compute objects.
+    outcome : out.
+    referred : out, registered, see `method_state`.
+    bind : out, strobe: SET_OBJECT.
+    notify : out, strobe: NON_STALL_INTERRUPT.
+    resume : out, strobe: CLEAR_FAULTED for channel `target`.
+    ignored : out, strobe: a compute method without effect in this design is executed.
+    check : out, with a refusal: the failed check of a task's record.
+    va : out, with a refusal: its address.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        super().__init__({
+            "service": In(Service(config)),
+            "run": In(1),
+            "settings": In(method_settings()),
+            "rights": In(channel_rights(config)),
+            "known": In(channel_status),
+            "all_idle": In(1),
+            "reference": Out(ReferencePort(config)),
+            "barrier": Out(BarrierPort(config)),
+            "invalidation": Out(InvalidationPort(config)),
+            "compute": Out(ComputeMethodPort(config)),
+            "outcome": Out(Outcome()),
+            "referred": Out(1),
+            "bind": Out(object_binding),
+            "notify": Out(channel_event(config)),
+            "resume": Out(channel_event(config, target=12)),
+            "ignored": Out(1),
+            "check": Out(SkedCheck),
+            "va": Out(VA_BITS),
+        })
+        self._found = Signal(verdict, name="found")
+        """Verdict of the previous cycle."""
+        self._acts, self._blocked = Signal(name="acts"), Signal(name="blocked")
+        """Perform the action in this cycle; it has to wait for outstanding copies or tasks."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._decode(m)
+        out, known, action = self.outcome, self.known, self._found.action
+        copying, at_once = known.copying, reduce(or_, (action == one for one in _AT_ONCE))
+        refused = action == Action.REFUSE
+        working = Signal()
+        ready = self._ready()
+        m.d.comb += [
+            working.eq(self._found.idle & known.tasks),
+            self._blocked.eq(copying | working),
+            out.refuse.eq(self._acts & refused & ~copying),
+            out.cause.eq(self._found.cause),
+            out.done.eq(self._acts & (at_once | (ready & ~self._blocked))),
+            out.park.eq(self._acts & ~at_once & (copying | (~refused & (working | ~ready)))),
+        ]
+        self._wait(m, working)
+        self._perform(m)
+        self._ask(m)
+        self._refer(m)
+        return m
+
+    def _decode(self, m: Module) -> None:
+        """Verdict on the method, in the cycle before it acts."""
+        m.submodules.decoder = decoder = ControlDecoder(compute=self._config.compute)
+        service, looked = self.service, Signal()
+        channel, compute = service.channel, self.compute
+        uncomputed = compute.refused.bit_select(channel, 1)
+        m.d.comb += [
+            decoder.step.eq(service.step),
+            decoder.bound.eq(self.settings.objects[service.step.method.subchannel]),
+            decoder.privileged.eq(self.rights.privileged),
+            decoder.unwritten.eq(self.referred & self.reference.failed.bit_select(channel, 1)),
+            decoder.refused.eq(self.invalidation.refused.bit_select(channel, 1)),
+            decoder.uncomputed.eq(uncomputed),
+            decoder.why.eq(compute.why),
+            self.va.eq(Mux(uncomputed, compute.why.va, 0)),
+            self.check.eq(Mux(uncomputed, compute.why.check, SkedCheck.NONE)),
+            self._acts.eq(self.run & looked),
+            self.outcome.busy.eq(self.run & ~looked),
+        ]
+        m.d.sync += [
+            self._found.eq(decoder.verdict),
+            looked.eq(self.run & ~self.outcome.done),
+        ]
+
+    def _ready(self) -> Value:
+        """Whether the action can be completed, outstanding copies and tasks apart."""
+        action, over = self._found.action, self.known.over
+        this_channel = ~self.service.step.method.data[0]
+        return (
+            (action == Action.NOTIFY)
+            | (action == Action.RESUME)
+            | (action == Action.BARRIER)
+            | ((action == Action.REFERENCE) & self.referred)
+            | ((action == Action.IDLE) & (this_channel | self.all_idle | over))
+            | (((action == Action.INVALIDATE) | (action == Action.COMPUTE)) & over)
+        )
+
+    def _wait(self, m: Module, working: Value) -> None:
+        wait, action = self.outcome.wait, self._found.action
+        with m.If(self.known.copying):
+            m.d.comb += wait.eq(Wait.COPIES)
+        with m.Elif(working):
+            m.d.comb += wait.eq(Wait.TASKS)
+        with m.Elif(action == Action.REFERENCE):
+            m.d.comb += wait.eq(Wait.WRITEBACK)
+        with m.Elif(action == Action.INVALIDATE):
+            m.d.comb += wait.eq(Wait.TRANSLATION)
+        with m.Elif(action == Action.COMPUTE):
+            m.d.comb += wait.eq(Wait.COMPUTE)
+        with m.Else():
+            m.d.comb += wait.eq(Wait.ALL_IDLE)
+
+    def _perform(self, m: Module) -> None:
+        """Actions of a complete method."""
+        method, found, done = self.service.step.method, self._found, self.outcome.done
+        setting = self.compute.setting
+        m.d.comb += [
+            self.bind.valid.eq(done & (found.action == Action.BIND)),
+            self.bind.subchannel.eq(method.subchannel),
+            self.bind.object.eq(found.object),
+            self.notify.valid.eq(done & (found.action == Action.NOTIFY)),
+            self.notify.channel.eq(self.service.channel),
+            self.resume.valid.eq(done & (found.action == Action.RESUME)),
+            self.resume.channel.eq(self.service.channel),
+            self.resume.target.eq(method.data),
+            self.ignored.eq(done & (found.action == Action.IGNORE)),
+            setting.valid.eq(done & (found.action == Action.SET)),
+            setting.channel.eq(self.service.channel),
+            setting.address.eq(method.address),
+            setting.data.eq(method.data),
+        ]
+
+    def _ask(self, m: Module) -> None:
+        """Requests of a method that waits for another unit; they end with it."""
+        service, method = self.service, self.service.step.method
+        waits = {
+            Action.IDLE: self.barrier,
+            Action.INVALIDATE: self.invalidation,
+            Action.COMPUTE: self.compute,
+        }
+        chosen = {action: self._found.action == action for action in waits}
+        ends = self.outcome.done & reduce(or_, chosen.values())
+        for action, port in waits.items():
+            m.d.comb += [
+                port.ask.valid.eq(self.outcome.park & chosen[action] & ~self._blocked),
+                port.ask.channel.eq(service.channel),
+                port.drop.valid.eq(ends | service.reset | service.replace),
+                port.drop.channel.eq(service.channel),
+            ]
+        m.d.comb += [
+            self.invalidation.ask.data.eq(method.data),
+            self.compute.ask.asid.eq(self.rights.asid),
+            self.compute.ask.context.eq(self.rights.context),
+            self.compute.ask.address.eq(method.address),
+            self.compute.ask.data.eq(method.data),
+        ]
+
+    def _refer(self, m: Module) -> None:
+        """SET_REFERENCE: parked until REF is in memory; complete, or refused, when served again."""
+        write, refers = self.reference.write, Signal()
+        m.d.comb += [
+            refers.eq(self._acts & ~self._blocked & (self._found.action == Action.REFERENCE)),
+            write.valid.eq(refers & ~self.referred),
+            write.channel.eq(self.service.channel),
+            write.value.eq(self.service.step.method.data),
+        ]
+        with m.If(self._acts):
+            m.d.sync += self.referred.eq(refers & ~self.referred)
+        with m.If(self.service.load):
+            m.d.sync += self.referred.eq(self.service.loaded.referred)
+        with m.If(self.service.reset):
+            m.d.sync += self.referred.eq(0)

@@ -1,0 +1,103 @@
+"""Service of a channel: from the method pipeline to the execution of methods, and back."""
+
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+
+from signalbox.hw.config import Config
+from signalbox.hw.errors import Cause
+from signalbox.hw.host.records import Step, method_state
+from signalbox.hw.registers import Wait
+
+__all__ = ["Outcome", "Progress", "Service"]
+
+
+class Outcome(wiring.Signature):
+    """Outcome of a method in this cycle, combinational. At most one of `done`, `park`, `busy` and
+    `refuse` is 1; if none is, the channel is about to be let go.
+
+    Members
+    -------
+    done : the method is complete.
+    park : it is not, and waits for `wait`.
+    busy : it needs more cycles.
+    refuse : it is refused for `cause`.
+    disarm : its timer is stopped.
+    wait : see `park`; valid with `park`.
+    cause : see `refuse`; valid with `refuse`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({
+            "done": Out(1),
+            "park": Out(1),
+            "busy": Out(1),
+            "refuse": Out(1),
+            "disarm": Out(1),
+            "wait": Out(Wait),
+            "cause": Out(Cause),
+        })
+
+
+class Service(wiring.Signature):
+    """Service of a channel by the method pipeline.
+
+    Members
+    -------
+    channel : served channel.
+    step : its held method.
+    run : execute `step` in this cycle.
+    select : channel served in the next cycle, or still served.
+    load : strobe: the channel's state becomes `loaded`.
+    loaded : state read from the RAM.
+    reset : strobe: the channel's state is cleared.
+    replace : strobe: the held method is replaced.
+    early : `loaded` is that of the served channel, which will run.
+    ahead : no channel is being served.
+    leave : the channel is to be let go: no acquire may be decided.
+    quit : it is to be let go at once: no copy may start.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({
+            "channel": Out(config.channel_bits),
+            "step": Out(Step),
+            "run": Out(1),
+            "select": Out(config.channel_bits),
+            "load": Out(1),
+            "loaded": Out(method_state()),
+            "reset": Out(1),
+            "replace": Out(1),
+            "early": Out(1),
+            "ahead": Out(1),
+            "leave": Out(1),
+            "quit": Out(1),
+        })
+
+
+class Progress(wiring.Signature):
+    """Answer to `Service`, combinational from registers.
+
+    Members
+    -------
+    state : registered: the channel's state, set by its methods.
+    done, park, busy, refuse, wait : see `Outcome`.
+    sets : with `done`: the method only sets state; early in the cycle.
+    keep : with `park`: the channel keeps its reserved engine.
+    yields : strobe: the method is YIELD; the channel is to be let go (2.6).
+    asked : registered: the channel has requested an operation of the semaphore unit, and must
+        accept the response.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({
+            "state": Out(method_state()),
+            "done": Out(1),
+            "park": Out(1),
+            "busy": Out(1),
+            "refuse": Out(1),
+            "wait": Out(Wait),
+            "sets": Out(1),
+            "keep": Out(1),
+            "yields": Out(1),
+            "asked": Out(1),
+        })
