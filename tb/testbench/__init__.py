@@ -1,0 +1,1 @@
+"""Library of testbenches: clock, ports, streams and memories."""
