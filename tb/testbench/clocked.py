@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import cocotb
 from amaranth.lib import wiring
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import Event, NullTrigger, RisingEdge
 
 from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.lib.flat_ports import ports
@@ -64,6 +64,7 @@ class Testbench:
         self.random = Random(cocotb.RANDOM_SEED)
         self.cycle = 0
         self._participants: list[Participant] = []
+        self._passed: Event | None = None
         flat = ports(design)
         self.ports: dict[str, Port] = {}
         for path, member, _ in design.signature.flatten(design):
@@ -101,10 +102,26 @@ class Testbench:
         self.cycle += 1
         return None
 
-    async def steps(self, count: int) -> None:
+    def run(self) -> None:
+        """Let cycles pass in the background from now on. Then several tasks of a test can wait at
+        the same time, with `steps` and `until`; none calls `step`."""
+        self._passed = Event()
+        cocotb.start_soon(self._run(self._passed))
+
+    async def _run(self, passed: Event) -> None:
+        while True:
+            await NullTrigger()  # the waiting tasks first, so that they drive this cycle
+            await self.step()
+            passed.set()
+            passed.clear()
+
+    async def steps(self, count: int = 1) -> None:
         """`count` cycles."""
         for _ in range(count):
-            await self.step()
+            if self._passed is None:
+                await self.step()
+            else:
+                await self._passed.wait()
 
     async def until(
         self, condition: Callable[[], object], description: str, timeout: int | None = None
@@ -115,7 +132,7 @@ class Testbench:
         for _ in range(limit):
             if condition():
                 return
-            await self.step()
+            await self.steps()
         assert condition(), f"cycle {self.cycle}: not within {limit} cycles: {description}"
 
     def share(self, fraction: float) -> Callable[[], bool]:

@@ -79,3 +79,25 @@ async def not_in_time(dut: Any) -> None:
         assert "not within 30 cycles: a payload arrives" in str(error) and bench.cycle == 30
     else:
         raise AssertionError("nothing was sent, but something arrived")
+
+
+@cocotb.test()
+async def in_the_background(dut: Any) -> None:
+    """While cycles pass in the background, several tasks wait, and each drives the next cycle."""
+    bench = await FifoTestbench(dut).start()
+    bench.run()
+
+    async def send(first: int, gap: int) -> list[int]:
+        cycles = []
+        for number in range(10):
+            cycles.append(bench.cycle)
+            bench.source.put(first + number)
+            await bench.steps(gap)
+        return cycles
+
+    both = [cocotb.start_soon(send(100, 2)), cocotb.start_soon(send(200, 3))]
+    await bench.until(lambda: len(bench.sink.taken) == 20, "all words arrive")
+    cycles = [*await both[0], *await both[1]]
+    assert cycles == [*range(cycles[0], cycles[0] + 20, 2), *range(cycles[0], cycles[0] + 30, 3)]
+    assert {word for _, word in bench.sink.taken} == {*range(100, 110), *range(200, 210)}
+    assert bench.source.sent[:5] == [*range(cycles[0], cycles[0] + 5)], "each in its own cycle"

@@ -32,4 +32,7 @@ class Port:
     def bits(self) -> int | str:
         """The current bits; as text if some are undefined."""
         value = self._handle.value
-        return int(value) if value.is_resolvable else str(value)
+        try:
+            return int(value)
+        except ValueError:
+            return str(value)
