@@ -108,12 +108,12 @@ def _one(slot: int | None) -> int:
 async def random_order(dut: Any) -> None:
     """The first and the last of random sets of blocks are correct in every cycle, while blocks of
     few priorities arrive, also in successive cycles, and leave."""
-    bench = await OrderTestbench(dut).start()
-    numbers, rounds = bench.random, Rounds(40)
-    while rounds.more(min(bench.chosen) > 300, bench.chosen):
+    tb = await OrderTestbench(dut).start()
+    numbers, rounds = tb.random, Rounds(40)
+    while rounds.more(min(tb.chosen) > 300, tb.chosen):
         priorities = numbers.choice(([3, 4], [0, 1, 63], [5], range(64)))
         share = numbers.choice((0.2, 0.6, 1.0))
         for _ in range(40):
-            await bench.step(numbers.choice(priorities) if numbers.random() < share else None)
+            await tb.step(numbers.choice(priorities) if numbers.random() < share else None)
             if numbers.random() < 0.4:
-                bench.leave()
+                tb.leave()

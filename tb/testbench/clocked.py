@@ -36,9 +36,9 @@ class Testbench:
                 self.source = Source(self, "i")
                 self.sink = Sink(self, "o", pace=self.share(0.5))
 
-        bench = await FifoTestbench(dut).start()
-        bench.source.put(0x1234)
-        await bench.until(lambda: bench.sink.taken, "a payload leaves")
+        tb = await FifoTestbench(dut).start()
+        tb.source.put(0x1234)
+        await tb.until(lambda: tb.sink.taken, "a payload leaves")
 
     In each step all participants drive, in the order in which they joined; then the clock rises;
     then all sample. At the rising edge outputs are still those of the ended cycle, and depend on

@@ -42,29 +42,29 @@ class MoverTestbench(Testbench):
 @cocotb.test()
 async def bytes_move(dut: Any) -> None:
     """Beats are copied, from fresh pages and from written ones, with any pace and latency."""
-    bench = await MoverTestbench(dut, share=0.5, latency=(0, 9)).start()
-    bench.contents.write(SPACE, 0x2000, bytes(range(BEAT)))
+    tb = await MoverTestbench(dut, share=0.5, latency=(0, 9)).start()
+    tb.contents.write(SPACE, 0x2000, bytes(range(BEAT)))
     for va in (0x2000, 0x1000 - BEAT, 0x5000, 0x5000):
-        wanted = bench.contents.read(SPACE, va, BEAT)
-        assert await bench.move(va) == (OK, OK)
-        assert bench.contents.read(SPACE, va ^ AWAY, BEAT) == wanted
-    assert [burst.va for burst in bench.read.bursts[:2]] == [0x2000, 0x1000 - BEAT]
+        wanted = tb.contents.read(SPACE, va, BEAT)
+        assert await tb.move(va) == (OK, OK)
+        assert tb.contents.read(SPACE, va ^ AWAY, BEAT) == wanted
+    assert [burst.va for burst in tb.read.bursts[:2]] == [0x2000, 0x1000 - BEAT]
 
 
 @cocotb.test()
 async def failures(dut: Any) -> None:
     """Accesses of failing addresses have that status; such a read returns wrong data, such a write
     changes nothing."""
-    bench = await MoverTestbench(dut).start()
-    contents, va = bench.contents, 0x3000
+    tb = await MoverTestbench(dut).start()
+    contents, va = tb.contents, 0x3000
     for status in (BUS, FAULT):
         contents.failing = [Failing(SPACE, range(va, va + 1), status, write=False)]
-        assert await bench.move(va) == (status, OK)
+        assert await tb.move(va) == (status, OK)
         assert contents.read(SPACE, va ^ AWAY, BEAT) != contents.read(SPACE, va, BEAT)
-        assert await bench.move(va + BEAT) == (OK, OK)
+        assert await tb.move(va + BEAT) == (OK, OK)
         before = contents.read(SPACE, va ^ AWAY, BEAT)
         contents.failing = [Failing(SPACE, range(va ^ AWAY, va + 1 ^ AWAY), status, write=True)]
-        assert await bench.move(va) == (OK, status)
+        assert await tb.move(va) == (OK, status)
         assert contents.read(SPACE, va ^ AWAY, BEAT) == before
 
 
@@ -73,8 +73,8 @@ async def latency(dut: Any) -> None:
     """The first beat, and the response, are offered `latency` cycles after the request, and after
     the beat."""
     for cycles in (1, 2, 20):
-        bench = await MoverTestbench(dut, latency=(cycles, cycles)).start()
-        await bench.move(0x1000)
-        (asked, _), (given, _) = bench.read.request.taken[0], bench.write.beat.taken[0]
-        assert bench.read.beat.sent == [asked + cycles]
-        assert bench.write.done.sent == [given + cycles]
+        tb = await MoverTestbench(dut, latency=(cycles, cycles)).start()
+        await tb.move(0x1000)
+        (asked, _), (given, _) = tb.read.request.taken[0], tb.write.beat.taken[0]
+        assert tb.read.beat.sent == [asked + cycles]
+        assert tb.write.done.sent == [given + cycles]

@@ -30,7 +30,7 @@ class Sink(Participant):
 
     def __init__(
         self,
-        bench: Testbench,
+        tb: Testbench,
         stream: str,
         pace: Pace = always,
         then: Callable[[Any], None] | None = None,
@@ -39,12 +39,12 @@ class Sink(Participant):
         transfer."""
         self.pace, self._then, self._name = pace, then, stream
         self._valid, self._ready, self._payload = (
-            bench.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
+            tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
         )
         self.taken: list[tuple[int, Any]] = []
         self.offered = self.open = False
         self._waiting: int | str | None = None
-        bench.join(self)
+        tb.join(self)
 
     def drive(self, cycle: int) -> None:
         self.open = self.pace()
@@ -75,21 +75,21 @@ class Source(Participant):
 
     def __init__(
         self,
-        bench: Testbench,
+        tb: Testbench,
         stream: str,
         pace: Pace = always,
         then: Callable[[Any], None] | None = None,
     ) -> None:
         """`stream` : name of an input of the design. `then` : called with each payload at its
         transfer."""
-        self.pace, self._then, self._bench = pace, then, bench
+        self.pace, self._then, self._bench = pace, then, tb
         self._valid, self._ready, self._payload = (
-            bench.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
+            tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
         )
         self.sent: list[int] = []
         self._queue: deque[tuple[int, Any]] = deque()
         self._shown: Any = None
-        bench.join(self)
+        tb.join(self)
 
     @property
     def pending(self) -> int:

@@ -47,7 +47,7 @@ class _Server:
 
     def __init__(
         self,
-        bench: Testbench,
+        tb: Testbench,
         port: str,
         contents: Contents,
         pace: Pace,
@@ -56,9 +56,9 @@ class _Server:
         space: Callable[[dict[str, Any]], Space],
     ) -> None:
         self.contents, self.latency, self._limit = contents, latency, limit
-        self._bench, self._space = bench, space
-        self.request = Sink(bench, f"{port}__request", pace, self._admit)
-        self.bytes = bench.ports[f"{port}__beat__payload"].record.fields["data"][1].width // 8
+        self._bench, self._space = tb, space
+        self.request = Sink(tb, f"{port}__request", pace, self._admit)
+        self.bytes = tb.ports[f"{port}__beat__payload"].record.fields["data"][1].width // 8
         self.bursts: list[Burst] = []
 
     def base(self, burst: Burst) -> int:
@@ -89,7 +89,7 @@ class ReadServer(_Server):
 
     def __init__(
         self,
-        bench: Testbench,
+        tb: Testbench,
         contents: Contents,
         pace: Pace = always,
         latency: Latency = lambda: 1,
@@ -99,8 +99,8 @@ class ReadServer(_Server):
         space: Callable[[dict[str, Any]], Space] = by_asid,
     ) -> None:
         """`limit` : longest burst, in beats. `space` : address space of a request."""
-        super().__init__(bench, port, contents, pace, latency, limit, space)
-        self.beat = Source(bench, f"{port}__beat", pace)
+        super().__init__(tb, port, contents, pace, latency, limit, space)
+        self.beat = Source(tb, f"{port}__beat", pace)
 
     def _begin(self, burst: Burst) -> None:
         low, delay = self.base(burst), self.latency()
@@ -139,7 +139,7 @@ class WriteServer(_Server, Participant):
 
     def __init__(
         self,
-        bench: Testbench,
+        tb: Testbench,
         contents: Contents,
         pace: Pace = always,
         latency: Latency = lambda: 1,
@@ -155,10 +155,10 @@ class WriteServer(_Server, Participant):
         self.pending = 0
         # Samples beats before requests: no beat belongs to a request of the same cycle.
         take = (lambda: bool(self._open) and pace()) if early else pace
-        self.beat = Sink(bench, f"{port}__beat", take, self._take)
-        super().__init__(bench, port, contents, pace, latency, limit, space)
-        self.done = Source(bench, f"{port}__done", pace, self._answered)
-        bench.join(self)
+        self.beat = Sink(tb, f"{port}__beat", take, self._take)
+        super().__init__(tb, port, contents, pace, latency, limit, space)
+        self.done = Source(tb, f"{port}__done", pace, self._answered)
+        tb.join(self)
 
     def sample(self, cycle: int) -> None:
         if self._open and self._open[0].cycle < cycle - 1:

@@ -10,13 +10,13 @@ __all__ = ["Strobe"]
 class Strobe(Participant):
     """Sends events to the design. In cycles without an event all fields but `valid` are random."""
 
-    def __init__(self, bench: Testbench, name: str) -> None:
+    def __init__(self, tb: Testbench, name: str) -> None:
         """`name` : name of an input of the design with the field `valid`."""
-        self._port, self._random = bench.ports[name], bench.random
+        self._port, self._random = tb.ports[name], tb.random
         offset, _ = self._port.record.fields["valid"]
         self._mask = (1 << self._port.record.width) - 1 & ~(1 << offset)
         self._event: dict[str, Any] | None = None
-        bench.join(self)
+        tb.join(self)
 
     def send(self, **fields: Any) -> None:
         """An event in the cycle that begins."""

@@ -99,76 +99,76 @@ def _level(where: Level) -> dict[str, int]:
 async def order(dut: Any) -> None:
     """Tasks are pushed at the tail in order and at the head before all; levels and contexts are
     separate (ASID-23)."""
-    bench = await ListsTestbench(dut, log_size=6).start()
+    tb = await ListsTestbench(dut, log_size=6).start()
     places = [(CONFIG.contexts - 1, 63), (0, 0), (0, 63), (CONFIG.contexts - 1, 5)]
     for number in range(4):
         for index, where in enumerate(places):
-            await bench.pushes(where, number << 8 | index, head=number == 2)
+            await tb.pushes(where, number << 8 | index, head=number == 2)
     for where in places:
-        while bench.model[where]:
-            await bench.pops(where)
-    assert bench.get("waiting") == 0
+        while tb.model[where]:
+            await tb.pops(where)
+    assert tb.get("waiting") == 0
 
 
 @cocotb.test()
 async def full(dut: Any) -> None:
     """A full list refuses, loses nothing, and does not affect its neighbours; returning tasks find
     room."""
-    bench = await ListsTestbench(dut, log_size=5).start()
+    tb = await ListsTestbench(dut, log_size=5).start()
     for where in ((0, 7), (0, 8), (0, 6)):
-        for task in range(bench.room + 2):
-            await bench.pushes(where, task << 32 & (RESUMED - 1) | where[1], head=task == 2)
+        for task in range(tb.room + 2):
+            await tb.pushes(where, task << 32 & (RESUMED - 1) | where[1], head=task == 2)
         for task in range(CONFIG.rows + 1):
-            await bench.pushes(where, RESUMED | task, head=True)
-        assert len(bench.model[where]) == bench.size
+            await tb.pushes(where, RESUMED | task, head=True)
+        assert len(tb.model[where]) == tb.size
     for where in ((0, 7), (0, 8), (0, 6)):
-        while bench.model[where]:
-            await bench.pops(where)
+        while tb.model[where]:
+            await tb.pops(where)
 
 
 @cocotb.test()
 async def longest(dut: Any) -> None:
     """The last list of the largest area is at the right address."""
-    bench = await ListsTestbench(dut, log_size=20).start()
+    tb = await ListsTestbench(dut, log_size=20).start()
     where = (CONFIG.contexts - 1, 63)
-    await bench.pushes(where, 0x1234)
+    await tb.pushes(where, 0x1234)
     number = where[0] * 64 + where[1]
-    place = {burst.va for burst in bench.write.bursts}
+    place = {burst.va for burst in tb.write.bursts}
     assert len(place) == 1
-    low = BASE + number * 8 * bench.size
-    assert low <= place.pop() < low + 8 * bench.size
-    await bench.pops(where)
+    low = BASE + number * 8 * tb.size
+    assert low <= place.pop() < low + 8 * tb.size
+    await tb.pops(where)
 
 
 @cocotb.test()
 async def memory_fails(dut: Any) -> None:
     """A task that cannot be written is not in the list; one that cannot be read is lost and
     reported."""
-    bench = await ListsTestbench(dut, log_size=6).start()
+    tb = await ListsTestbench(dut, log_size=6).start()
     everywhere = range(BASE, BASE + (1 << 20))
     for status in (MemoryStatus.BUS, MemoryStatus.FAULT):
-        await bench.pushes((0, 1), 11)
-        await bench.pushes((0, 1), 12)
-        bench.contents.failing = [Failing((ASID, 0), everywhere, status, write=True)]
-        assert await bench.push((0, 1), 13) is MEMORY
-        assert await bench.push((0, 2), 14) is MEMORY
-        bench.contents.failing = [Failing((ASID, 0), everywhere, status, write=False)]
-        bench.model[0, 1].popleft()
-        assert (await bench.pop((0, 1)))[0] is MEMORY
-        bench.contents.failing = []
-        await bench.pops((0, 1))
+        await tb.pushes((0, 1), 11)
+        await tb.pushes((0, 1), 12)
+        tb.contents.failing = [Failing((ASID, 0), everywhere, status, write=True)]
+        assert await tb.push((0, 1), 13) is MEMORY
+        assert await tb.push((0, 2), 14) is MEMORY
+        tb.contents.failing = [Failing((ASID, 0), everywhere, status, write=False)]
+        tb.model[0, 1].popleft()
+        assert (await tb.pop((0, 1)))[0] is MEMORY
+        tb.contents.failing = []
+        await tb.pops((0, 1))
 
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
     """An operation takes 8 cycles plus memory's latency."""
-    bench = await ListsTestbench(dut, log_size=6, latency=(20, 20)).start()
-    await bench.step()
+    tb = await ListsTestbench(dut, log_size=6, latency=(20, 20)).start()
+    await tb.step()
     took = []
-    for step in (bench.pushes((0, 1), 5), bench.pops((0, 1))):
-        begun = bench.cycle
+    for step in (tb.pushes((0, 1), 5), tb.pops((0, 1))):
+        begun = tb.cycle
         await step
-        took.append(bench.cycle - begun)
+        took.append(tb.cycle - begun)
     print(f"latency 20: push {took[0]} cycles, pop {took[1]}")
     assert max(took) <= 20 + 13, took
 
@@ -176,12 +176,12 @@ async def latency(dut: Any) -> None:
 @cocotb.test()
 async def random_operations(dut: Any) -> None:
     """Random operations are correct for any speed of memory."""
-    bench = await ListsTestbench(dut, log_size=5, share=0.6, latency=(0, 9)).start()
-    rng = bench.random
+    tb = await ListsTestbench(dut, log_size=5, share=0.6, latency=(0, 9)).start()
+    rng = tb.random
     places = [(rng.randrange(CONFIG.contexts), rng.randrange(64)) for _ in range(4)]
     for _ in range(300):
         where = places[0] if rng.random() < 0.6 else rng.choice(places)
-        if bench.model[where] and rng.random() < 0.35:
-            await bench.pops(where)
+        if tb.model[where] and rng.random() < 0.35:
+            await tb.pops(where)
         else:
-            await bench.pushes(where, rng.randrange(TASK), head=rng.random() < 0.3)
+            await tb.pushes(where, rng.randrange(TASK), head=rng.random() < 0.3)
