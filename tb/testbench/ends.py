@@ -82,7 +82,7 @@ class Source(Participant):
     ) -> None:
         """`stream` : name of an input of the design. `then` : called with each payload at its
         transfer."""
-        self.pace, self._then, self._bench = pace, then, tb
+        self.pace, self._then, self._tb = pace, then, tb
         self._valid, self._ready, self._payload = (
             tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
         )
@@ -98,7 +98,7 @@ class Source(Participant):
     def put(self, payload: Any, delay: int = 0) -> None:
         """Queue a payload, or a function that returns it, which is called at the beginning of its
         offer. `delay` : the offer begins this many cycles after the current one at the earliest."""
-        self._queue.append((self._bench.cycle + delay, payload))
+        self._queue.append((self._tb.cycle + delay, payload))
 
     def drive(self, cycle: int) -> None:
         if self._shown is None and self._queue and self._queue[0][0] <= cycle and self.pace():

@@ -56,7 +56,7 @@ class _Server:
         space: Callable[[dict[str, Any]], Space],
     ) -> None:
         self.contents, self.latency, self._limit = contents, latency, limit
-        self._bench, self._space = tb, space
+        self._tb, self._space = tb, space
         self.request = Sink(tb, f"{port}__request", pace, self._admit)
         self.bytes = tb.ports[f"{port}__beat__payload"].record.fields["data"][1].width // 8
         self.bursts: list[Burst] = []
@@ -67,7 +67,7 @@ class _Server:
 
     def _admit(self, request: dict[str, Any]) -> None:
         space, va, beats = self._space(request), request["va"], request["beats"] + 1
-        burst = Burst(self._bench.cycle, space, va, beats, request)
+        burst = Burst(self._tb.cycle, space, va, beats, request)
         low = self.base(burst)
         assert beats <= self._limit, f"burst of {beats} beats"
         assert low // PAGE == (low + beats * self.bytes - 1) // PAGE, "burst crosses 4 KiB"
