@@ -1,1 +1,1 @@
-"""What testbenches of several units share: clock and reset, streams, memories, protocol rules."""
+"""Library of testbenches: clock, ports, streams, memories, protocol rules, goals."""

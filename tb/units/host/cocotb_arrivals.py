@@ -3,16 +3,15 @@
 
 import os
 from collections import deque
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import RisingEdge
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.fetch.aging import ERA
 from signalbox.hw.host.fetch.arrivals import RECORDS, Arrivals
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
 
@@ -24,8 +23,8 @@ SETTLED = 3
 """Cycles after which all inputs have taken effect."""
 
 
-class Bench:
-    """Testbench that drives the unit and keeps the records with stamps that never wrap.
+class ArrivalsTestbench(Testbench):
+    """Drives the unit and keeps the records with stamps that never wrap.
 
     Members
     -------
@@ -35,28 +34,18 @@ class Bench:
     """
 
     def __init__(self, dut: Any) -> None:
-        self.dut = dut
-        layout = Arrivals(CONFIG).signature.members
-        self._layouts = {name: layout[name].shape for name in ("announce", "finish", "clear")}
+        super().__init__(dut, Arrivals(CONFIG))
+        self._strobes = {name: Strobe(self, name) for name in ("announce", "finish", "clear")}
         self.now = 0
         self.records: list[deque[tuple[int, int]]] = [deque() for _ in range(CONFIG.channels)]
         self.last = [0] * CONFIG.channels
 
-    @classmethod
-    async def start(cls, dut: Any) -> "Bench":
-        bench = cls(dut)
-        dut.now.value = dut.announce.value = dut.finish.value = dut.clear.value = 0
-        await reset(dut)
-        return bench
-
     async def step(self, doorbell: bool = False, **events: dict[str, int]) -> None:
         """One cycle with the given strobes, and optionally one more doorbell."""
-        for name, layout in self._layouts.items():
-            fields = events.get(name)
-            value = layout.const({"valid": 1, **fields}).as_bits() if fields else 0
-            getattr(self.dut, name).value = value
-        self.dut.now.value = self.now % RANGE
-        await RisingEdge(self.dut.clk)
+        for name, fields in events.items():
+            self._strobes[name].send(**fields)
+        self.drive(now=self.now % RANGE)
+        await super().step()
         self.now += doorbell
 
     async def announce(self, channel: int, put: int, stamp: int) -> None:
@@ -76,17 +65,19 @@ class Bench:
         await self.step(finish={"channel": channel, "get": get})
 
     async def settle(self) -> None:
-        for _ in range(SETTLED):
-            await self.step()
+        await self.steps(SETTLED)
+
+    def stamp(self, channel: int) -> int:
+        """The stamp of the channel's head, modulo `RANGE`."""
+        return self.get("stamps")[channel]
 
     def check(self) -> None:
         """Check the stamp of each channel's head; stamps older than two eras only have to be at
         least as old."""
-        stamps = self.dut.stamps.value
+        stamps = self.get("stamps")
         for channel, records in enumerate(self.records):
             known = records[0][1] if records else self.last[channel]
-            shown = int(stamps[12 * channel + 11 : 12 * channel])
-            age, limited = (self.now - shown) % RANGE, self.now - known
+            age, limited = (self.now - stamps[channel]) % RANGE, self.now - known
             if limited <= 2 * ERA:
                 assert age == limited, f"channel {channel}: age {age}, not {limited}"
             else:
@@ -97,8 +88,8 @@ class Bench:
 async def every_record_in_order(dut):
     """Stamps are correct with random doorbells, ends of entries and restarts, some in the same
     cycle."""
-    bench = await Bench.start(dut)
-    numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
+    tb = await ArrivalsTestbench(dut).start()
+    numbers = tb.random
     puts, gets = [0] * CONFIG.channels, [0] * CONFIG.channels
     joined = False
     for _ in range(3000):
@@ -106,107 +97,107 @@ async def every_record_in_order(dut):
         action = numbers.random()
         if action < 0.45:
             puts[channel] = (puts[channel] + 1) % (1 << 20)
-            joined |= len(bench.records[channel]) == RECORDS
-            bench.now += 1
-            await bench.announce(channel, puts[channel], bench.now - 1)
+            joined |= len(tb.records[channel]) == RECORDS
+            tb.now += 1
+            await tb.announce(channel, puts[channel], tb.now - 1)
         elif action < 0.95 and gets[channel] != puts[channel]:
             gets[channel] = (gets[channel] + 1) % (1 << 20)
-            await bench.finish(channel, gets[channel])
+            await tb.finish(channel, gets[channel])
         elif action > 0.99:
             puts[channel] = gets[channel] = 0
-            if bench.records[channel]:
-                bench.last[channel] = bench.records[channel][0][1]
-            bench.records[channel].clear()
-            await bench.settle()
-            await bench.step(clear={"channel": channel})
-        await bench.step()
+            if tb.records[channel]:
+                tb.last[channel] = tb.records[channel][0][1]
+            tb.records[channel].clear()
+            await tb.settle()
+            await tb.step(clear={"channel": channel})
+        await tb.step()
         if numbers.random() < 0.5:
-            await bench.settle()
-            bench.check()
+            await tb.settle()
+            tb.check()
     assert joined, "no record was widened"
 
 
 @cocotb.test(**LIMIT)
 async def end_and_doorbell_together(dut):
     """A record may end while the next one arrives, at every distance and fill level."""
-    bench = await Bench.start(dut)
+    tb = await ArrivalsTestbench(dut).start()
     for filling in range(1, RECORDS + 1):
         for distance in range(-3, 4):
-            await bench.step(clear={"channel": 0})
-            bench.records[0].clear()
+            await tb.step(clear={"channel": 0})
+            tb.records[0].clear()
             for put in range(1, filling + 1):
-                bench.now += 1
-                await bench.announce(0, put, bench.now - 1)
-                await bench.step()
-            bench.now += 1
-            record = {"channel": 0, "put": filling + 1, "stamp": (bench.now - 1) % RANGE}
+                tb.now += 1
+                await tb.announce(0, put, tb.now - 1)
+                await tb.step()
+            tb.now += 1
+            record = {"channel": 0, "put": filling + 1, "stamp": (tb.now - 1) % RANGE}
             ends = {"channel": 0, "get": 1}
             for cycle in range(-3, 4):
                 events = {"finish": ends} if cycle == 0 else {}
                 if cycle == distance:
                     events["announce"] = record
-                await bench.step(**events)
-            await bench.settle()
-            stamps = [bench.records[0].popleft()[1] for _ in range(filling)]
+                await tb.step(**events)
+            await tb.settle()
+            stamps = [tb.records[0].popleft()[1] for _ in range(filling)]
             # A fifth doorbell may or may not merge with the fourth if the first record ends in
             # about that cycle.
-            known = [*stamps[1:], bench.now - 1]
+            known = [*stamps[1:], tb.now - 1]
             for number, stamp in enumerate(known):
-                shown = int(dut.stamps.value[11:0])
+                shown = tb.stamp(0)
                 full = filling == RECORDS and number == RECORDS - 1
                 if not (full and shown == stamps[-1] % RANGE):
                     assert shown == stamp % RANGE, f"{filling}, {distance}: record {number}"
-                await bench.step(finish={"channel": 0, "get": number + 2})
-                await bench.settle()
+                await tb.step(finish={"channel": 0, "get": number + 2})
+                await tb.settle()
             # All records are gone: the next one becomes the head at once.
-            bench.now += 1
-            await bench.announce(0, 99, bench.now - 1)
-            await bench.settle()
-            assert int(dut.stamps.value[11:0]) == (bench.now - 1) % RANGE
+            tb.now += 1
+            await tb.announce(0, 99, tb.now - 1)
+            await tb.settle()
+            assert tb.stamp(0) == (tb.now - 1) % RANGE
 
 
 @cocotb.test(**LIMIT)
 async def cleared_with_a_doorbell(dut):
     """A restart drops the doorbell of its own cycle like earlier ones; the next one becomes the
     head."""
-    bench = await Bench.start(dut)
+    tb = await ArrivalsTestbench(dut).start()
     for together in (False, True):
-        bench.now += 1
-        record = {"channel": 0, "put": 7, "stamp": (bench.now - 1) % RANGE}
+        tb.now += 1
+        record = {"channel": 0, "put": 7, "stamp": (tb.now - 1) % RANGE}
         if together:
-            await bench.step(announce=record, clear={"channel": 0})
+            await tb.step(announce=record, clear={"channel": 0})
         else:
-            await bench.step(announce=record)
-            await bench.step(clear={"channel": 0})
-        await bench.settle()
-        bench.now += 1
-        await bench.announce(0, 8, bench.now - 1)
-        await bench.settle()
-        assert int(dut.stamps.value[11:0]) == (bench.now - 1) % RANGE
-        await bench.step(clear={"channel": 0})
-        bench.records[0].clear()
+            await tb.step(announce=record)
+            await tb.step(clear={"channel": 0})
+        await tb.settle()
+        tb.now += 1
+        await tb.announce(0, 8, tb.now - 1)
+        await tb.settle()
+        assert tb.stamp(0) == (tb.now - 1) % RANGE
+        await tb.step(clear={"channel": 0})
+        tb.records[0].clear()
 
 
 @cocotb.test(**LIMIT)
 async def old_records_stay_old(dut):
     """Waiting records, at the head and behind, remain old while other doorbells pass the range
     twice."""
-    bench = await Bench.start(dut)
+    tb = await ArrivalsTestbench(dut).start()
     for put in range(1, RECORDS + 1):
-        bench.now += 1
-        await bench.announce(0, put, bench.now - 1)
-        await bench.step()
+        tb.now += 1
+        await tb.announce(0, put, tb.now - 1)
+        await tb.step()
     other = CONFIG.channels - 1
     for number in range(2 * RANGE + ERA + 1):
-        await bench.step(doorbell=True)
+        await tb.step(doorbell=True)
         if number % (ERA // 2) == 0:
-            await bench.settle()
-            bench.check()
-        if other and number % 100 == 0 and len(bench.records[other]) < RECORDS:
-            await bench.announce(other, number, bench.now)
+            await tb.settle()
+            tb.check()
+        if other and number % 100 == 0 and len(tb.records[other]) < RECORDS:
+            await tb.announce(other, number, tb.now)
     for put in range(1, RECORDS + 1):
-        await bench.settle()
-        bench.check()
-        await bench.finish(0, put)
-    await bench.settle()
-    bench.check()
+        await tb.settle()
+        tb.check()
+        await tb.finish(0, put)
+    await tb.settle()
+    tb.check()

@@ -2,178 +2,173 @@
 
 import os
 from collections import defaultdict, deque
-from random import Random
 from typing import Any
 
 import cocotb
-from cocotb.triggers import RisingEdge
 
-from signalbox.hw.records.compute_control import list_area
 from signalbox.hw.records.memory import MemoryStatus
-from signalbox.hw.records.placement import task_level
-from signalbox.hw.task_unit.task_lists import ListOutcome, list_push
+from signalbox.hw.records.placement import task_pointer
+from signalbox.hw.task_unit.task_lists import ListOutcome, TaskLists
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.contents import Contents, Failing
+from signalbox.tb.testbench.ends import Source
+from signalbox.tb.testbench.record import Record
+from signalbox.tb.testbench.servers import ReadServer, WriteServer
 from signalbox.tb.testbench.configs import LISTS
-from signalbox.tb.testbench.memory import Bad, Memory, ReadMemory, WriteMemory
-from signalbox.tb.testbench.reset import reset
-from signalbox.tb.testbench.streams import Fields, Source
 
 CONFIG = LISTS[os.environ["WORK_CONFIG"]]
-DONE, FULL, MEMORY = (one.value for one in ListOutcome)
+DONE, FULL, MEMORY = ListOutcome
 ASID = CONFIG.asids - 1
 BASE = 0x1_2345_6000
-TIMEOUT = 300
 TASK = 1 << 54  # values of the used fields of a task
 RESUMED = 1 << 53
+POINTER = Record(task_pointer)
 
 Level = tuple[int, int]
 """Context and level."""
 
 
-class Bench:
-    """Testbench with the lists, their memory, and the deques that they must equal."""
+class ListsTestbench(Testbench):
+    """The lists, their memory, and the deques that they must equal.
 
-    def __init__(self, dut: Any, log_size: int, pace=lambda: True, latency=lambda: 5) -> None:
-        self.dut, self.cycle, self.size = dut, 0, 1 << log_size
+    Members
+    -------
+    size, room : places of a list, and those for tasks that do not return.
+    contents, write : memory, and its server of writes.
+    model : tasks of each list.
+    """
+
+    timeout = 300
+
+    def __init__(
+        self, dut: Any, log_size: int, share: float = 1.0, latency: tuple[int, int] = (5, 5)
+    ) -> None:
+        """`share`, `latency` : pace and latency of the memory."""
+        super().__init__(dut, TaskLists(CONFIG))
+        self.size = 1 << log_size
         self.room = self.size - CONFIG.rows
         self.model: dict[Level, deque[int]] = defaultdict(deque)
-        area = {"asid": ASID, "base": BASE >> 12, "log_size": log_size}
-        dut.area.value = Fields(list_area(CONFIG)).pack(area)
-        contents = Memory()
-        self.push_to = Source(dut, "push", list_push(CONFIG), lambda: True)
-        self.pop_from = Source(dut, "pop", task_level(CONFIG), lambda: True)
-        dut.push__payload.value = 0
-        dut.pop__payload.value = 0
-        self.read = ReadMemory(dut, CONFIG, contents, pace, latency)
-        self.write = WriteMemory(dut, CONFIG, contents, pace, latency)
-        self.contents = contents
+        self.drive(area={"asid": ASID, "base": BASE >> 12, "log_size": log_size})
+        self.contents = Contents()
+        self._push, self._pop = Source(self, "push"), Source(self, "pop")
+        pace, delay = self.share(share), self.between(*latency)
+        ReadServer(self, self.contents, pace, delay)
+        self.write = WriteServer(self, self.contents, pace, delay)
 
-    async def step(self) -> None:
-        await RisingEdge(self.dut.clk)
-        self.cycle += 1
-        for one in (self.read, self.write, self.push_to, self.pop_from):
-            one.step(self.cycle)
-
-    async def push(self, where: Level, task: int, head: bool = False) -> int:
+    async def push(self, where: Level, task: int, head: bool = False) -> ListOutcome:
         """Push a task. Returns the outcome."""
-        level = where[1] | where[0] << 6
-        word = {"where": level, "head": head, "task": task}
-        self.push_to.put(0, lambda: word)
-        return (await self._answer(self.dut.pushed)) >> 1
+        self._push.put({"where": _level(where), "head": head, "task": task})
+        return (await self._answer("pushed"))["outcome"]
 
-    async def pop(self, where: Level) -> tuple[int, int]:
+    async def pop(self, where: Level) -> tuple[ListOutcome, dict[str, int]]:
         """Pop a task. Returns outcome and task."""
-        word = {"level": where[1], "context": where[0]}
-        self.pop_from.put(0, lambda: word)
-        answer = (await self._answer(self.dut.popped)) >> 1
-        return answer & 3, answer >> 2
+        self._pop.put(_level(where))
+        answer = await self._answer("popped")
+        return answer["outcome"], answer["task"]
 
-    async def _answer(self, strobe: Any) -> int:
-        for _ in range(TIMEOUT):
-            await self.step()
-            answer = int(strobe.value) if strobe.value.is_resolvable else int(strobe.value[0])
-            if answer & 1:
-                await self.step()
-                self.check_waiting()
-                return answer
-        raise AssertionError("no answer")
+    async def _answer(self, name: str) -> dict[str, Any]:
+        await self.step()
+        await self.until(lambda: self.get(name)["valid"], name)
+        answer = self.get(name)
+        await self.step()
+        self.check_waiting()
+        return answer
 
     def check_waiting(self) -> None:
-        waiting = int(self.dut.waiting.value)
         expected = sum(1 << (c * 64 + level) for (c, level), one in self.model.items() if one)
-        assert waiting == expected
+        assert self.get("waiting") == expected
 
     async def pushes(self, where: Level, task: int, head: bool = False) -> None:
         """Push a task, and check the outcome."""
         full = len(self.model[where]) >= (self.size if task & RESUMED else self.room)
         if not full:
             (self.model[where].appendleft if head else self.model[where].append)(task)
-        assert await self.push(where, task, head) == (FULL if full else DONE)
+        assert await self.push(where, task, head) is (FULL if full else DONE)
 
     async def pops(self, where: Level) -> None:
+        """Pop a task, and check that it is the first."""
         task = self.model[where].popleft()
-        assert await self.pop(where) == (DONE, task)
+        assert await self.pop(where) == (DONE, POINTER.unpack(task))
+
+
+def _level(where: Level) -> dict[str, int]:
+    return {"context": where[0], "level": where[1]}
 
 
 @cocotb.test()
 async def order(dut: Any) -> None:
     """Tasks are pushed at the tail in order and at the head before all; levels and contexts are
     separate (ASID-23)."""
-    bench = Bench(dut, log_size=6)
-    await reset(dut)
+    tb = await ListsTestbench(dut, log_size=6).start()
     places = [(CONFIG.contexts - 1, 63), (0, 0), (0, 63), (CONFIG.contexts - 1, 5)]
     for number in range(4):
         for index, where in enumerate(places):
-            await bench.pushes(where, number << 8 | index, head=number == 2)
+            await tb.pushes(where, number << 8 | index, head=number == 2)
     for where in places:
-        while bench.model[where]:
-            await bench.pops(where)
-    assert int(dut.waiting.value) == 0
+        while tb.model[where]:
+            await tb.pops(where)
+    assert tb.get("waiting") == 0
 
 
 @cocotb.test()
 async def full(dut: Any) -> None:
     """A full list refuses, loses nothing, and does not affect its neighbours; returning tasks find
     room."""
-    bench = Bench(dut, log_size=5)
-    await reset(dut)
+    tb = await ListsTestbench(dut, log_size=5).start()
     for where in ((0, 7), (0, 8), (0, 6)):
-        for task in range(bench.room + 2):
-            await bench.pushes(where, task << 32 & (RESUMED - 1) | where[1], head=task == 2)
+        for task in range(tb.room + 2):
+            await tb.pushes(where, task << 32 & (RESUMED - 1) | where[1], head=task == 2)
         for task in range(CONFIG.rows + 1):
-            await bench.pushes(where, RESUMED | task, head=True)
-        assert len(bench.model[where]) == bench.size
+            await tb.pushes(where, RESUMED | task, head=True)
+        assert len(tb.model[where]) == tb.size
     for where in ((0, 7), (0, 8), (0, 6)):
-        while bench.model[where]:
-            await bench.pops(where)
+        while tb.model[where]:
+            await tb.pops(where)
 
 
 @cocotb.test()
 async def longest(dut: Any) -> None:
     """The last list of the largest area is at the right address."""
-    bench = Bench(dut, log_size=20)
-    await reset(dut)
+    tb = await ListsTestbench(dut, log_size=20).start()
     where = (CONFIG.contexts - 1, 63)
-    await bench.pushes(where, 0x1234)
+    await tb.pushes(where, 0x1234)
     number = where[0] * 64 + where[1]
-    place = {burst.va for burst in bench.write.log}
+    place = {burst.va for burst in tb.write.bursts}
     assert len(place) == 1
-    low = BASE + number * 8 * bench.size
-    assert low <= place.pop() < low + 8 * bench.size
-    await bench.pops(where)
+    low = BASE + number * 8 * tb.size
+    assert low <= place.pop() < low + 8 * tb.size
+    await tb.pops(where)
 
 
 @cocotb.test()
 async def memory_fails(dut: Any) -> None:
     """A task that cannot be written is not in the list; one that cannot be read is lost and
     reported."""
-    bench = Bench(dut, log_size=6)
-    await reset(dut)
+    tb = await ListsTestbench(dut, log_size=6).start()
     everywhere = range(BASE, BASE + (1 << 20))
     for status in (MemoryStatus.BUS, MemoryStatus.FAULT):
-        await bench.pushes((0, 1), 11)
-        await bench.pushes((0, 1), 12)
-        bench.write.bad = [Bad((ASID, 0), status.value, everywhere, True)]
-        assert await bench.push((0, 1), 13) == MEMORY
-        assert await bench.push((0, 2), 14) == MEMORY
-        bench.write.bad = []
-        bench.read.bad = [Bad((ASID, 0), status.value, everywhere, False)]
-        bench.model[0, 1].popleft()
-        assert (await bench.pop((0, 1)))[0] == MEMORY
-        bench.read.bad = []
-        await bench.pops((0, 1))
+        await tb.pushes((0, 1), 11)
+        await tb.pushes((0, 1), 12)
+        tb.contents.failing = [Failing((ASID, 0), everywhere, status, write=True)]
+        assert await tb.push((0, 1), 13) is MEMORY
+        assert await tb.push((0, 2), 14) is MEMORY
+        tb.contents.failing = [Failing((ASID, 0), everywhere, status, write=False)]
+        tb.model[0, 1].popleft()
+        assert (await tb.pop((0, 1)))[0] is MEMORY
+        tb.contents.failing = []
+        await tb.pops((0, 1))
 
 
 @cocotb.test()
 async def latency(dut: Any) -> None:
     """An operation takes 8 cycles plus memory's latency."""
-    bench = Bench(dut, log_size=6, latency=lambda: 20)
-    await reset(dut)
-    await bench.step()
+    tb = await ListsTestbench(dut, log_size=6, latency=(20, 20)).start()
+    await tb.step()
     took = []
-    for step in (bench.pushes((0, 1), 5), bench.pops((0, 1))):
-        begun = bench.cycle
+    for step in (tb.pushes((0, 1), 5), tb.pops((0, 1))):
+        begun = tb.cycle
         await step
-        took.append(bench.cycle - begun)
+        took.append(tb.cycle - begun)
     print(f"latency 20: push {took[0]} cycles, pop {took[1]}")
     assert max(took) <= 20 + 13, took
 
@@ -181,18 +176,12 @@ async def latency(dut: Any) -> None:
 @cocotb.test()
 async def random_operations(dut: Any) -> None:
     """Random operations are correct for any speed of memory."""
-    rng = Random(cocotb.RANDOM_SEED)
-    bench = Bench(
-        dut,
-        log_size=5,
-        pace=lambda: rng.random() < 0.6,
-        latency=lambda: rng.randint(0, 9),
-    )
-    await reset(dut)
+    tb = await ListsTestbench(dut, log_size=5, share=0.6, latency=(0, 9)).start()
+    rng = tb.random
     places = [(rng.randrange(CONFIG.contexts), rng.randrange(64)) for _ in range(4)]
     for _ in range(300):
         where = places[0] if rng.random() < 0.6 else rng.choice(places)
-        if bench.model[where] and rng.random() < 0.35:
-            await bench.pops(where)
+        if tb.model[where] and rng.random() < 0.35:
+            await tb.pops(where)
         else:
-            await bench.pushes(where, rng.randrange(TASK), head=rng.random() < 0.3)
+            await tb.pushes(where, rng.randrange(TASK), head=rng.random() < 0.3)

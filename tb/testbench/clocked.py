@@ -1,0 +1,144 @@
+"""Testbench of a unit with one clock, cycle by cycle."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Self
+
+import cocotb
+from amaranth.lib import wiring
+from cocotb.triggers import Event, NullTrigger, RisingEdge
+
+from signalbox.hw.lib.amaranth_private import PortDirection
+from signalbox.hw.lib.flat_ports import ports
+from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.port import Port
+
+__all__ = ["Participant", "Testbench"]
+
+
+class Participant:
+    """A model at some ports of the design, which acts at the beginning and at the end of each
+    cycle."""
+
+    def drive(self, cycle: int) -> None:
+        """Drive inputs of the design for the cycle that begins."""
+
+    def sample(self, cycle: int) -> None:
+        """Sample ports of the design at the end of the cycle."""
+
+
+class Testbench:
+    """Drives a design in steps of one clock cycle. Testbenches of units derive from it.
+
+        class FifoTestbench(Testbench):
+            def __init__(self, dut: Any) -> None:
+                super().__init__(dut, StreamFIFO(16, 5))
+                self.source = Source(self, "i")
+                self.sink = Sink(self, "o", pace=self.share(0.5))
+
+        tb = await FifoTestbench(dut).start()
+        tb.source.put(0x1234)
+        await tb.until(lambda: tb.sink.taken, "a payload leaves")
+
+    In each step all participants drive, in the order in which they joined; then the clock rises;
+    then all sample. At the rising edge outputs are still those of the ended cycle, and depend on
+    the inputs driven in it, so no participant sees the effect of another before the next cycle. The
+    same applies to a test between two steps: it sees the cycle that has ended, and drives the one
+    that begins.
+
+    Members
+    -------
+    dut : the design in the simulator.
+    ports : by name; members of nested interfaces are joined with two underscores.
+    random : random numbers from the seed of the run.
+    cycle : number of the current cycle; between two steps, of the one that begins.
+    timeout : default limit of `until`, in cycles.
+    """
+
+    timeout = 1000
+
+    def __init__(self, dut: Any, design: wiring.Component) -> None:
+        """All inputs are 0 until something drives them. `design` : gives names and shapes of the
+        ports; it is not elaborated."""
+        self.dut = dut
+        self.random = Random(cocotb.RANDOM_SEED)
+        self.cycle = 0
+        self._participants: list[Participant] = []
+        self._passed: Event | None = None
+        flat = ports(design)
+        self.ports: dict[str, Port] = {}
+        for path, member, _ in design.signature.flatten(design):
+            name = "__".join(map(str, path))
+            if name in flat:
+                self.ports[name] = port = Port(getattr(dut, name), member.shape)
+                if flat[name][1] == PortDirection.Input:
+                    port.set(0)
+
+    def join(self, participant: Participant) -> None:
+        """Let a participant take part in all following steps, after those that joined before."""
+        self._participants.append(participant)
+
+    async def start(self) -> Self:
+        """Start the clock and reset the design."""
+        await reset(self.dut)
+        return self
+
+    def drive(self, **inputs: Any) -> None:
+        """Drive inputs, by name, from the cycle that begins."""
+        for name, value in inputs.items():
+            self.ports[name].set(value)
+
+    def get(self, name: str) -> Any:
+        """Value of a port in the cycle that has ended."""
+        return self.ports[name].get()
+
+    async def step(self) -> object:
+        """One cycle."""
+        for one in self._participants:
+            one.drive(self.cycle)
+        await RisingEdge(self.dut.clk)
+        for one in self._participants:
+            one.sample(self.cycle)
+        self.cycle += 1
+        return None
+
+    def run(self) -> None:
+        """Let cycles pass in the background from now on. Then several tasks of a test can wait at
+        the same time, with `steps` and `until`; none calls `step`."""
+        self._passed = Event()
+        cocotb.start_soon(self._run(self._passed))
+
+    async def _run(self, passed: Event) -> None:
+        while True:
+            await NullTrigger()  # the waiting tasks first, so that they drive this cycle
+            await self.step()
+            passed.set()
+            passed.clear()
+
+    async def steps(self, count: int = 1) -> None:
+        """`count` cycles."""
+        for _ in range(count):
+            if self._passed is None:
+                await self.step()
+            else:
+                await self._passed.wait()
+
+    async def until(
+        self, condition: Callable[[], object], description: str, timeout: int | None = None
+    ) -> None:
+        """Step until the condition holds, which may be at once. Raises `AssertionError` with
+        `description`, the awaited condition, after `timeout` cycles."""
+        limit = self.timeout if timeout is None else timeout
+        for _ in range(limit):
+            if condition():
+                return
+            await self.steps()
+        assert condition(), f"cycle {self.cycle}: not within {limit} cycles: {description}"
+
+    def share(self, fraction: float) -> Callable[[], bool]:
+        """A pace: true in a random fraction of cycles."""
+        return lambda: fraction >= 1 or self.random.random() < fraction
+
+    def between(self, least: int, most: int) -> Callable[[], int]:
+        """A latency: a random number of cycles, at least `least` and at most `most`."""
+        return lambda: self.random.randint(least, most)

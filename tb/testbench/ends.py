@@ -1,0 +1,115 @@
+"""The testbench's ends of ready/valid streams."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from signalbox.tb.testbench.clocked import Participant, Testbench
+
+__all__ = ["Pace", "Sink", "Source", "always"]
+
+Pace = Callable[[], bool]
+"""Decides in each cycle whether a stream may proceed."""
+
+
+def always() -> bool:
+    """A pace: in every cycle."""
+    return True
+
+
+class Sink(Participant):
+    """Takes payloads from the design. Checks that an offer is held until it is taken.
+
+    Members
+    -------
+    pace : decides in each cycle on `ready`; may be replaced at any time.
+    taken : (cycle, payload) of all transfers; a test may remove them.
+    offered : whether there was an offer in the cycle that has ended.
+    open : whether `ready` was 1 in that cycle.
+    """
+
+    def __init__(
+        self,
+        tb: Testbench,
+        stream: str,
+        pace: Pace = always,
+        then: Callable[[Any], None] | None = None,
+    ) -> None:
+        """`stream` : name of an output of the design. `then` : called with each payload at its
+        transfer."""
+        self.pace, self._then, self._name = pace, then, stream
+        self._valid, self._ready, self._payload = (
+            tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
+        )
+        self.taken: list[tuple[int, Any]] = []
+        self.offered = self.open = False
+        self._waiting: int | str | None = None
+        tb.join(self)
+
+    def drive(self, cycle: int) -> None:
+        self.open = self.pace()
+        self._ready.set(self.open)
+
+    def sample(self, cycle: int) -> None:
+        self.offered = self._valid.get() == 1
+        bits = self._payload.bits() if self.offered else None
+        waiting = self._waiting
+        assert waiting is None or bits == waiting, f"{self._name}: changed before it was taken"
+        self._waiting = None if self.open else bits
+        if self.offered and self.open:
+            payload = self._payload.get()
+            self.taken.append((cycle, payload))
+            if self._then is not None:
+                self._then(payload)
+
+
+class Source(Participant):
+    """Offers payloads to the design in order, and holds each until it is taken.
+
+    Members
+    -------
+    pace : decides in each cycle whether a new offer may begin; may be replaced at any time.
+    sent : cycles of all transfers.
+    pending : number of payloads that have not been taken.
+    """
+
+    def __init__(
+        self,
+        tb: Testbench,
+        stream: str,
+        pace: Pace = always,
+        then: Callable[[Any], None] | None = None,
+    ) -> None:
+        """`stream` : name of an input of the design. `then` : called with each payload at its
+        transfer."""
+        self.pace, self._then, self._tb = pace, then, tb
+        self._valid, self._ready, self._payload = (
+            tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
+        )
+        self.sent: list[int] = []
+        self._queue: deque[tuple[int, Any]] = deque()
+        self._shown: Any = None
+        tb.join(self)
+
+    @property
+    def pending(self) -> int:
+        return len(self._queue) + (self._shown is not None)
+
+    def put(self, payload: Any, delay: int = 0) -> None:
+        """Queue a payload, or a function that returns it, which is called at the beginning of its
+        offer. `delay` : the offer begins this many cycles after the current one at the earliest."""
+        self._queue.append((self._tb.cycle + delay, payload))
+
+    def drive(self, cycle: int) -> None:
+        if self._shown is None and self._queue and self._queue[0][0] <= cycle and self.pace():
+            _, payload = self._queue.popleft()
+            self._shown = payload() if callable(payload) else payload
+            self._payload.set(self._shown)
+        self._valid.set(self._shown is not None)
+
+    def sample(self, cycle: int) -> None:
+        if self._shown is not None and self._ready.get() == 1:
+            payload, self._shown = self._shown, None
+            self.sent.append(cycle)
+            if self._then is not None:
+                self._then(payload)

@@ -1,0 +1,191 @@
+"""Servers of memory ports (`ReadPort`, `WritePort`): memory as seen by one client."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.contents import PAGE, Contents, Space
+from signalbox.tb.testbench.ends import Pace, Sink, Source, always
+
+__all__ = ["BURST_BEATS", "Burst", "Latency", "ReadServer", "WriteServer", "by_asid"]
+
+BURST_BEATS = 16
+"""Writes are cut at multiples of this; a read may have one more beat."""
+
+Latency = Callable[[], int]
+"""Gives the cycles from a request to its answer, at least 1."""
+
+
+@dataclass
+class Burst:
+    """A requested burst, and its status so far. `request` has all fields of the request."""
+
+    cycle: int
+    space: Space
+    va: int
+    beats: int
+    request: dict[str, Any]
+    status: MemoryStatus = MemoryStatus.OK
+
+
+def by_asid(request: dict[str, Any]) -> Space:
+    """The address space of a request: ASID, and whether its address is physical."""
+    return request["asid"], request["physical"]
+
+
+class _Server:
+    """Common part of both directions: requests and their rules.
+
+    Members
+    -------
+    bursts : all bursts requested so far.
+    latency : may be replaced at any time.
+    """
+
+    def __init__(
+        self,
+        tb: Testbench,
+        port: str,
+        contents: Contents,
+        pace: Pace,
+        latency: Latency,
+        limit: int,
+        space: Callable[[dict[str, Any]], Space],
+    ) -> None:
+        self.contents, self.latency, self._limit = contents, latency, limit
+        self._tb, self._space = tb, space
+        self.request = Sink(tb, f"{port}__request", pace, self._admit)
+        self.bytes = tb.ports[f"{port}__beat__payload"].record.fields["data"][1].width // 8
+        self.bursts: list[Burst] = []
+
+    def base(self, burst: Burst) -> int:
+        """Address of the first beat."""
+        return burst.va // self.bytes * self.bytes
+
+    def _admit(self, request: dict[str, Any]) -> None:
+        space, va, beats = self._space(request), request["va"], request["beats"] + 1
+        burst = Burst(self._tb.cycle, space, va, beats, request)
+        low = self.base(burst)
+        assert beats <= self._limit, f"burst of {beats} beats"
+        assert low // PAGE == (low + beats * self.bytes - 1) // PAGE, "burst crosses 4 KiB"
+        self.bursts.append(burst)
+        self._begin(burst)
+
+    def _begin(self, burst: Burst) -> None:
+        raise NotImplementedError
+
+
+class ReadServer(_Server):
+    """Answers reads in order, `latency()` cycles after the request at the earliest. Failing beats
+    have wrong data; a burst that faults has a single beat.
+
+    Members
+    -------
+    beat : source of the beats.
+    """
+
+    def __init__(
+        self,
+        tb: Testbench,
+        contents: Contents,
+        pace: Pace = always,
+        latency: Latency = lambda: 1,
+        *,
+        port: str = "read",
+        limit: int = BURST_BEATS + 1,
+        space: Callable[[dict[str, Any]], Space] = by_asid,
+    ) -> None:
+        """`limit` : longest burst, in beats. `space` : address space of a request."""
+        super().__init__(tb, port, contents, pace, latency, limit, space)
+        self.beat = Source(tb, f"{port}__beat", pace)
+
+    def _begin(self, burst: Burst) -> None:
+        low, delay = self.base(burst), self.latency()
+        high = low + burst.beats * self.bytes
+        burst.status = self.contents.status(burst.space, low, high, write=False)
+        count = 1 if burst.status is MemoryStatus.FAULT else burst.beats
+        for index in range(count):
+            last = index == count - 1
+            self.beat.put(self._beat_of(burst, low + index * self.bytes, last), delay)
+
+    def _beat_of(self, burst: Burst, va: int, last: bool) -> Callable[[], dict[str, Any]]:
+        def make() -> dict[str, Any]:
+            status = self.contents.status(burst.space, va, va + self.bytes, write=False)
+            if burst.status is MemoryStatus.FAULT:
+                status = MemoryStatus.FAULT
+            content = self.contents.read(burst.space, va, self.bytes)
+            if status is not MemoryStatus.OK:
+                content = bytes(255 - byte for byte in content)
+            return {"data": int.from_bytes(content, "little"), "last": last, "status": status}
+
+        return make
+
+
+class WriteServer(_Server, Participant):
+    """Takes write bursts. Their bytes become visible with the response, `latency()` cycles after
+    the last beat at the earliest.
+
+    Checks that the beats of an accepted request come without gaps. With `early`, beats may be
+    offered before their request, but are not accepted earlier.
+
+    Members
+    -------
+    beat, done : sink of the beats, source of the responses.
+    pending : number of bursts without a response.
+    """
+
+    def __init__(
+        self,
+        tb: Testbench,
+        contents: Contents,
+        pace: Pace = always,
+        latency: Latency = lambda: 1,
+        *,
+        port: str = "write",
+        limit: int = BURST_BEATS,
+        space: Callable[[dict[str, Any]], Space] = by_asid,
+        early: bool = False,
+    ) -> None:
+        """`limit` : longest burst, in beats. `space` : address space of a request."""
+        self._open: deque[Burst] = deque()
+        self._beats: list[dict[str, Any]] = []
+        self.pending = 0
+        # Samples beats before requests: no beat belongs to a request of the same cycle.
+        take = (lambda: bool(self._open) and pace()) if early else pace
+        self.beat = Sink(tb, f"{port}__beat", take, self._take)
+        super().__init__(tb, port, contents, pace, latency, limit, space)
+        self.done = Source(tb, f"{port}__done", pace, self._answered)
+        tb.join(self)
+
+    def sample(self, cycle: int) -> None:
+        if self._open and self._open[0].cycle < cycle - 1:
+            assert self.beat.offered, "accepted write burst without its data at hand"
+
+    def _begin(self, burst: Burst) -> None:
+        self._open.append(burst)
+        self.pending += 1
+
+    def _take(self, beat: dict[str, Any]) -> None:
+        assert self._open, "write beat without an accepted request"
+        self._beats.append(beat)
+        burst = self._open[0]
+        assert beat["last"] == (len(self._beats) == burst.beats), "last on the wrong beat"
+        if beat["last"]:
+            beats, self._beats = self._beats, []
+            self._open.popleft()
+            self.done.put(lambda: self._finish(burst, beats), self.latency())
+
+    def _finish(self, burst: Burst, beats: list[dict[str, Any]]) -> dict[str, Any]:
+        low = self.base(burst)
+        high = low + burst.beats * self.bytes
+        burst.status = self.contents.status(burst.space, low, high, write=True)
+        if burst.status is MemoryStatus.OK:
+            for index, beat in enumerate(beats):
+                self.contents.store(burst.space, low + index * self.bytes, beat, self.bytes)
+        return {"status": burst.status}
+
+    def _answered(self, _: dict[str, Any]) -> None:
+        self.pending -= 1

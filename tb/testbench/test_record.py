@@ -1,0 +1,60 @@
+"""Values and bits of records."""
+
+import pytest
+from amaranth.hdl import signed
+from amaranth.lib import data
+
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.testbench.record import Record
+
+INNER = data.StructLayout({"level": 3, "context": 2})
+OUTER = data.StructLayout({
+    "valid": 1,
+    "where": INNER,
+    "counts": data.ArrayLayout(4, 3),
+    "change": signed(4),
+    "status": MemoryStatus,
+})
+VALUE = {
+    "valid": 1,
+    "where": {"level": 5, "context": 2},
+    "counts": [1, 15, 0],
+    "change": -3,
+    "status": MemoryStatus.FAULT,
+}
+
+
+def test_as_amaranth() -> None:
+    """Bits are those of Amaranth, in both directions; fields not named are 0."""
+    record, bits = Record(OUTER), OUTER.const(VALUE).as_bits()
+    assert record.pack(VALUE) == bits and record.unpack(bits) == VALUE
+    assert (
+        record.pack({"where": 0b10_101, "status": 2})
+        == OUTER.const({
+            "where": {"level": 5, "context": 2},
+            "status": MemoryStatus.FAULT,
+        }).as_bits()
+    )
+    assert record.pack(bits) == bits and record.width == len(OUTER.const(VALUE).as_value())
+
+
+def test_undefined_bits() -> None:
+    """A field with an undefined bit is None; a number that is no member stays a number."""
+    record = Record(OUTER)
+    digits = f"{record.pack(VALUE):0{record.width}b}"
+    found = record.unpack_text("11" + digits[2:-3] + "X" + digits[-2:])
+    where = {"level": None, "context": 2}
+    assert found == {**VALUE, "where": where, "status": 3}
+
+
+@pytest.mark.parametrize("value", [{"valid": 2}, {"change": 8}, {"change": -9}, {"counts": [16]}])
+def test_too_big(value: dict) -> None:
+    """A value that does not fit its field is refused."""
+    with pytest.raises(AssertionError, match="does not fit"):
+        Record(OUTER).pack(value)
+
+
+def test_unknown_field() -> None:
+    """A field that does not exist is refused."""
+    with pytest.raises(KeyError):
+        Record(OUTER).pack({"level": 1})
