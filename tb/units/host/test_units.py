@@ -4,11 +4,15 @@ import pytest
 from amaranth.lib import wiring
 
 from signalbox.hw.config import CONFIGS
+from signalbox.hw.host.copy_launcher import CopyLauncher
 from signalbox.hw.host.fetch.arrivals import Arrivals
 from signalbox.hw.host.fetch.fetch_unit import FetchUnit
+from signalbox.hw.host.scheduling.parking import Parking
+from signalbox.hw.host.scheduling.retry_timers import RetryTimers
 from signalbox.hw.host.scheduling.scheduler import Scheduler
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.mem_ops import MemOps
+from signalbox.hw.host.waits.memory_semaphores import MemorySemaphores
 from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.tools.tiers import tiers
 from signalbox.tb.units.host import fetch_testbench
@@ -57,3 +61,32 @@ def test_memops(simulator: str, size: str) -> None:
 )
 def test_scheduler(simulator: str, size: str) -> None:
     run(Scheduler(CONFIGS[size]), "scheduler", simulator, size, 1 if size == "tiny" else 8)
+
+
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+)
+def test_parking(simulator: str, size: str) -> None:
+    run(Parking(CONFIGS[size]), "parking", simulator, size, 8)
+
+
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "two-engines", "large"], smoke=["tiny"], nightly=["large"])
+)
+def test_copy_launcher(simulator: str, size: str) -> None:
+    minimum = {"tiny": 4, "default": 5}.get(size, 6)
+    run(CopyLauncher(CONFIGS[size]), "copy_launcher", simulator, size, minimum)
+
+
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+)
+def test_retry_timers(simulator: str, size: str) -> None:
+    run(RetryTimers(CONFIGS[size]), "retry_timers", simulator, size, 4)
+
+
+@pytest.mark.parametrize(
+    "size", tiers(["tiny", "default", "large"], smoke=["tiny"], nightly=["large"])
+)
+def test_memory_semaphores(simulator: str, size: str) -> None:
+    run(MemorySemaphores(CONFIGS[size]), "memory_semaphores", simulator, size, 4)

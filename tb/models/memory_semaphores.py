@@ -1,0 +1,142 @@
+"""Semaphore operations of the channels in memory, from the contract of `MemorySemaphores` and
+rule 8 of `hw/README.md`.
+
+The model is cycle-accurate except for the offer of an operation behind another: it may come at any
+time up to 5 cycles after the earlier one has ended.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+__all__ = ["OFFERED", "Begin", "Inputs", "Outputs", "QueueModel", "Result"]
+
+OFFERED = 5
+"""Cycles from `begin` to the offer of an operation, if none is before it."""
+
+
+@dataclass(frozen=True)
+class Begin:
+    """An operation; `request`: all its bits; `changes`: it is not an acquire."""
+
+    channel: int
+    request: int
+    changes: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of an operation, with the number of the error."""
+
+    passed: bool
+    error: int
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of one cycle.
+
+    Members
+    -------
+    collect, clear : channels.
+    ready : the semaphore unit accepts a request.
+    response : its response.
+    """
+
+    begin: Begin | None = None
+    collect: int | None = None
+    clear: int | None = None
+    peek: int = 0
+    ready: bool = False
+    response: Result | None = None
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of one cycle; sets of channels where the hardware has one bit per channel.
+
+    Members
+    -------
+    result : of the channel in `peek`; None without one, where it has no meaning.
+    request : the request offered, if any.
+    awaits : the response is accepted; None if no operation is outstanding.
+    """
+
+    busy: frozenset[int]
+    changing: frozenset[int]
+    ended: frozenset[int]
+    result: Result | None
+    request: int | None
+    awaits: bool | None
+
+
+class QueueModel:
+    """The queue.
+
+    Members
+    -------
+    now : number of cycles so far.
+    queue : operations that have not ended, in order.
+    asked : the first of them was accepted by the semaphore unit.
+    results : of channels that have not seen them.
+    met : number of cycles with each situation.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.queue: list[Begin] = []
+        self.asked = False
+        self.results: dict[int, Result] = {}
+        self.met: Counter[str] = Counter()
+        # Last cycle without, and first cycle with, a certain offer of the first operation.
+        self._early, self._late = 0, 0
+        self._offered = False
+
+    def show(self, now: Inputs, *, offered: bool) -> Outputs:
+        """Outputs of the cycle. `offered` : a request is offered, which applies where both are
+        allowed."""
+        waits = bool(self.queue) and not self.asked
+        must = waits and (self._offered or self.now >= self._late)
+        may = waits and self.now >= self._early
+        offers = must or (may and offered)
+        return Outputs(
+            busy=frozenset(one.channel for one in self.queue),
+            changing=frozenset(one.channel for one in self.queue if one.changes),
+            ended=frozenset(self.results),
+            result=self.results.get(now.peek),
+            request=self.queue[0].request if offers else None,
+            awaits=True if self.asked else None,
+        )
+
+    def step(self, now: Inputs, shown: Outputs) -> None:
+        """Advance to the next cycle."""
+        self._meet(now)
+        for channel in {now.collect, now.clear} - {None}:
+            self.results.pop(channel or 0, None)
+        self._offered = shown.request is not None and not now.ready
+        if shown.request is not None and now.ready:
+            self.asked = True
+        if now.response is not None:
+            self.results[self.queue.pop(0).channel] = now.response
+            self.asked = False
+            self._early, self._late = self.now + 1, self.now + OFFERED
+        if now.begin is not None:
+            if not self.queue:
+                self._early = self._late = self.now + OFFERED
+            self.queue.append(now.begin)
+        self.now += 1
+
+    def _meet(self, now: Inputs) -> None:
+        begin, response = now.begin, now.response
+        if begin is not None:
+            self.met["begins alone"] += not self.queue
+            self.met["begins behind others"] += len(self.queue) > 1
+            self.met["begins as the last ends"] += response is not None and len(self.queue) == 1
+            self.met["begins as another is asked"] += self.asked
+            self.met["changes" if begin.changes else "acquires"] += 1
+        if response is not None:
+            self.met["passed" if response.passed else "failed"] += 1
+            self.met[f"error {response.error}"] += 1
+            self.met["collected as another ends"] += now.collect is not None
+        self.met["cleared"] += now.clear in self.results
+        self.met["collected"] += now.collect in self.results
+        self.met["peeked"] += now.peek in self.results

@@ -1,0 +1,88 @@
+"""Timers of parked channels, from the contract of `RetryTimers`.
+
+The comparison of a timer may be late, so the model tells for each channel whether it has expired,
+or has not, or may have.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["CYCLE_BITS", "UNIT_BITS", "Arm", "Timer", "TimersModel"]
+
+CYCLE_BITS, UNIT_BITS = 24, 32
+"""Bits in which the times are compared; `due` lies less than half of that range ahead."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The channel's timer expires at `due`, in cycles or in units."""
+
+    channel: int
+    units: bool
+    due: int
+
+
+@dataclass
+class Timer:
+    """A running timer.
+
+    Members
+    -------
+    since : cycle of `arm`.
+    passed : first cycle in which its time has come, or None.
+    """
+
+    arm: Arm
+    since: int
+    passed: int | None = None
+
+
+class TimersModel:
+    """All timers.
+
+    Members
+    -------
+    now : number of cycles so far.
+    timers : running or expired, by channel.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self.now = 0
+        self.timers: dict[int, Timer] = {}
+        self._late = channels + 3
+        self._channels = channels
+        self._expired: set[int] = set()
+
+    def show(self, cycles: int, units: int) -> tuple[bool | None, ...]:
+        """Whether the timer of each channel has expired at this time; None: it may have."""
+        for timer in self.timers.values():
+            if timer.passed is None and _passed(timer.arm, cycles, units):
+                timer.passed = self.now
+        return tuple(map(self._state, range(self._channels)))
+
+    def step(self, shown: frozenset[int], arm: Arm | None, disarm: int | None) -> None:
+        """Advance to the next cycle. `shown` : channels whose timer was seen to have expired."""
+        self._expired |= shown
+        if disarm is not None:
+            self._stop(disarm)
+        if arm is not None:
+            self._stop(arm.channel)
+            self.timers[arm.channel] = Timer(arm, self.now)
+        self.now += 1
+
+    def _stop(self, channel: int) -> None:
+        self.timers.pop(channel, None)
+        self._expired.discard(channel)
+
+    def _state(self, channel: int) -> bool | None:
+        timer = self.timers.get(channel)
+        if timer is None or timer.passed is None:
+            return False
+        # A timer is late by `_late` at most; one armed less than that before its time may be later.
+        latest = max(timer.passed, timer.since + self._late) + self._late
+        return True if channel in self._expired or self.now >= latest else None
+
+
+def _passed(arm: Arm, cycles: int, units: int) -> bool:
+    """The time of the timer has come; times are circular."""
+    time, bits = (units, UNIT_BITS) if arm.units else (cycles, CYCLE_BITS)
+    return (time - arm.due) % (1 << bits) < 1 << bits - 1
