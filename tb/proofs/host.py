@@ -11,10 +11,10 @@ from signalbox.hw.config import WINDOW_BASE, Config
 from signalbox.hw.errors import Cause
 from signalbox.hw.host.copy_launcher import MOST_COPIES, CopyLauncher
 from signalbox.hw.host.fetch.prefetch_buffer import PrefetchBuffer
+from signalbox.hw.host.methods.control_decoder import Action, verdict
 from signalbox.hw.host.methods.decoder import Decoder, HeaderCheck, kind_of, traits_of
 from signalbox.hw.host.methods.execute import Execute
 from signalbox.hw.host.methods.pipeline import MethodPipeline, channel_edit
-from signalbox.hw.host.methods.control_decoder import Action, verdict
 from signalbox.hw.host.oldest_first import STAMP_BITS, OldestFirst
 from signalbox.hw.host.records import GroupMode, GroupState, ObjectKind, has_copies, head_beat
 from signalbox.hw.host.scheduling.parking import Parking

@@ -10,8 +10,8 @@ from cocotb.triggers import Event, NullTrigger, RisingEdge
 
 from signalbox.hw.lib.amaranth_private import PortDirection
 from signalbox.hw.lib.flat_ports import ports
-from signalbox.tb.testbench.reset import reset
 from signalbox.tb.testbench.port import Port
+from signalbox.tb.testbench.reset import reset
 
 __all__ = ["Participant", "Testbench"]
 

@@ -14,8 +14,6 @@ from signalbox.hw.config import CONFIGS, VA_BITS
 from signalbox.hw.errors import Cause
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.copy import copy_command, copy_done
-from signalbox.tb.testbench.fields import replaced
-from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.models.copy_launcher import (
     CAUSES,
     MOST_COPIES,
@@ -27,6 +25,8 @@ from signalbox.tb.models.copy_launcher import (
     LauncherModel,
     Outputs,
 )
+from signalbox.tb.testbench.fields import replaced
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -54,7 +54,16 @@ STATES = ("enabled", "working")
 
 OUTPUTS = ("able", "keeping", "queue", "copying", "counts", "all_idle", "ended", "failed")
 
-PORTS = {name: name for name in (*EVENTS, *STATES, *OUTPUTS, "failed_taken", "started", "finished")}
+PORTS = {
+    name: name for name in (*EVENTS, *STATES, *OUTPUTS, "failed_taken", "started", "finished")
+} | {
+    "launch": "requests__launch",
+    "reserve": "requests__reserve",
+    "able": "status__able",
+    "keeping": "status__keeping",
+    "queue": "status__queue",
+    "copying": "status__copying",
+}
 """Name of each port of the design; those of engines begin with `ENGINE`."""
 
 ENGINE = "engine__{}__"

@@ -12,8 +12,6 @@ from signalbox.hw.config import CONFIGS
 from signalbox.hw.methods import SemOp
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.semaphore import SemaphoreError, semaphore_request, semaphore_response
-from signalbox.tb.testbench.fields import replaced
-from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.models.memory_semaphores import (
     OFFERED,
     Begin,
@@ -22,6 +20,8 @@ from signalbox.tb.models.memory_semaphores import (
     QueueModel,
     Result,
 )
+from signalbox.tb.testbench.fields import replaced
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -42,7 +42,12 @@ EVENTS: dict[str, Any] = {
 """Input events."""
 
 PORTS = {
-    **{name: name for name in (*EVENTS, "peek", "busy", "changing", "ended", "result")},
+    **{name: name for name in ("clear", "busy", "changing")},
+    "begin": "client__begin",
+    "collect": "client__collect",
+    "ended": "client__ended",
+    "result": "client__result",
+    "peek": "served",
     "request_valid": "port__request__valid",
     "request": "port__request__payload",
     "request_ready": "port__request__ready",

@@ -14,8 +14,6 @@ from signalbox.hw.config import CONFIGS
 from signalbox.hw.records.channel import channel_event
 from signalbox.hw.records.semaphore import semaphore_update
 from signalbox.hw.registers import Wait
-from signalbox.tb.testbench.fields import replaced
-from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.models.parking import (
     ALL,
     ENDS_WITH,
@@ -25,6 +23,8 @@ from signalbox.tb.models.parking import (
     Outputs,
     ParkingModel,
 )
+from signalbox.tb.testbench.fields import replaced
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -46,7 +46,15 @@ LAYOUTS: dict[str, Any] = {
 
 OUTPUTS = ("ready", "wanting", "holding", "held", "waits")
 
-PORTS = {name: name for name in (*LAYOUTS, *STATES, "zero", *OUTPUTS)}
+PORTS = {name: name for name in (*LAYOUTS, *STATES, "zero", *OUTPUTS)} | {
+    "watch": "acquires__watch",
+    "guard": "acquires__guard",
+    "unguard": "acquires__unguard",
+    "held": "acquires__held",
+    "copying": "engines__copying",
+    "engine": "engines__able",
+    "queue": "engines__queue",
+}
 """Name of each port of the design."""
 
 ENDS = {

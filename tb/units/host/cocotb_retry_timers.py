@@ -10,10 +10,10 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.records.channel import channel_event
+from signalbox.hw.records.channel import channel_event, present_time
+from signalbox.tb.models.retry_timers import CYCLE_BITS, UNIT_BITS, Arm, TimersModel
 from signalbox.tb.testbench.fields import replaced
 from signalbox.tb.testbench.goals import Rounds
-from signalbox.tb.models.retry_timers import CYCLE_BITS, UNIT_BITS, Arm, TimersModel
 from signalbox.tb.testbench.reset import reset
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -28,7 +28,7 @@ LAYOUTS: dict[str, Any] = {
 }
 """Input events."""
 
-PORTS = {name: name for name in (*LAYOUTS, "cycles", "units", "expired")}
+PORTS = {"arm": "client__arm", "disarm": "client__disarm", "time": "time", "expired": "expired"}
 """Name of each port of the design."""
 
 LATE = CHANNELS + 3
@@ -69,8 +69,8 @@ class Bench:
     def _drive(self, arm: Arm | None, disarm: int | None) -> None:
         self._event("arm", **({} if arm is None else vars(arm)))
         self._event("disarm", **({} if disarm is None else {"channel": disarm}))
-        for name in ("cycles", "units"):
-            getattr(self.dut, PORTS[name]).value = getattr(self, name)
+        time: Any = present_time.const({"cycles": self.cycles, "units": self.units})
+        getattr(self.dut, PORTS["time"]).value = time.as_bits()
 
     async def step(self, arm: Arm | None = None, disarm: int | None = None) -> frozenset[int]:
         """One cycle. Returns the channels whose timer has expired."""

@@ -7,8 +7,8 @@ from typing import Any
 import cocotb
 
 from signalbox.hw.sm.block_order import BlockOrder
-from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.strobe import Strobe
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}

@@ -10,11 +10,11 @@ from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.records.placement import task_pointer
 from signalbox.hw.task_unit.task_lists import ListOutcome, TaskLists
 from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.configs import LISTS
 from signalbox.tb.testbench.contents import Contents, Failing
 from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.record import Record
 from signalbox.tb.testbench.servers import ReadServer, WriteServer
-from signalbox.tb.testbench.configs import LISTS
 
 CONFIG = LISTS[os.environ["WORK_CONFIG"]]
 DONE, FULL, MEMORY = ListOutcome
