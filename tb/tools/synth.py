@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -95,28 +95,31 @@ def _fabric(config: Config) -> MemoryFabric:
     return MemoryFabric(config, count, count, physical=FIRST_CLIENT, urgent=3)
 
 
+def _without(unit: wiring.Component, *inner: str) -> Any:
+    """The interface of `unit` without the ports `inner`."""
+    members = {name: one for name, one in unit.signature.members.items() if name not in inner}
+    ports = {name: getattr(unit, name) for name in members}
+    return SimpleNamespace(signature=wiring.Signature(members), **ports)
+
+
 class _Methods(wiring.Component):
-    """The method pipeline, with those ports of `Execute` that the host connects from outside."""
+    """Method pipeline and execution of methods, connected as in the host."""
 
     def __init__(self, config: Config) -> None:
-        execute = Execute(config)
-        self._unit = MethodPipeline(config, execute)
-        own = ("step", "channel", "run", "select", "load", "loaded", "reset", "replace", "early",
-               "ahead", "leave", "quit", "state")  # fmt: skip
-        members = {
-            name: member for name, member in execute.signature.members.items() if name not in own
+        self._pipeline, self._execute = MethodPipeline(config), Execute(config)
+        self._outer = {
+            "pipeline": _without(self._pipeline, "service", "progress"),
+            "execute": _without(self._execute, "service", "progress"),
         }
-        outer = wiring.Signature(members)
-        self._outer = SimpleNamespace(
-            signature=outer, **{name: getattr(execute, name) for name in members}
-        )
-        super().__init__({"pipeline": Out(self._unit.signature), "execute": Out(outer)})
+        super().__init__({name: Out(one.signature) for name, one in self._outer.items()})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.unit = self._unit
-        wiring.connect(m, wiring.flipped(self.pipeline), self._unit)
-        wiring.connect(m, wiring.flipped(self.execute), cast(Any, self._outer))
+        m.submodules.pipeline, m.submodules.execute = self._pipeline, self._execute
+        wiring.connect(m, self._pipeline.service, self._execute.service)
+        wiring.connect(m, self._execute.progress, self._pipeline.progress)
+        for name, outer in self._outer.items():
+            wiring.connect(m, wiring.flipped(getattr(self, name)), outer)
         return m
 
 
@@ -128,14 +131,14 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "host.scheduler": Scheduler,
     "host.parking": Parking,
     "host.launcher": CopyLauncher,
-    "host.channels": ChannelRegisters,
-    "host.writeback": UserdWriteback,
-    "host.timers": RetryTimers,
-    "host.fences": MemorySemaphores,
+    "host.channel_registers": ChannelRegisters,
+    "host.userd_writeback": UserdWriteback,
+    "host.retry_timers": RetryTimers,
+    "host.memory_semaphores": MemorySemaphores,
     "host.barrier": Barrier,
-    "host.memops": MemOps,
+    "host.mem_ops": MemOps,
     "semaphore": SemaphoreUnit,
-    "semaphore.fence": InMemorySemaphores,
+    "semaphore.in_memory": InMemorySemaphores,
     "copy": CopyEngine,
     "mmu.fabric": _fabric,
     "mmu.l1": _l1,
@@ -144,12 +147,12 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "mmu.maintenance": lambda config: Maintenance(config, requesters(config)),
     "mmu.faults": lambda config: FaultRecorder(config, config.memory_clients + FIRST_CLIENT),
     "mmu": lambda config: MemorySystem(config, requesters(config)),
-    "work.tasks": TaskUnit,
-    "work.choice": SmChoice,
-    "work.choice-132": lambda config: SmChoice(replace(config, sms=132)),
-    "work.placement": GlobalController,
-    "work.placement-32": lambda config: GlobalController(replace(config, sms=32)),
-    "work.placement-132": lambda config: GlobalController(replace(config, sms=132)),
+    "task_unit": TaskUnit,
+    "placement.choice": SmChoice,
+    "placement.choice-132": lambda config: SmChoice(replace(config, sms=132)),
+    "placement": GlobalController,
+    "placement-32": lambda config: GlobalController(replace(config, sms=32)),
+    "placement-132": lambda config: GlobalController(replace(config, sms=132)),
     "sm.controller": SmController,
     "control": ControlPort,
     "sm.core": Core,
@@ -167,7 +170,7 @@ _INPUT = "registered_"
 
 def budget(unit: str) -> int:
     """Required clock of a unit in MHz (spec page 70)."""
-    return {"top": 100, "work.choice-132": 200}.get(unit, 150)
+    return {"top": 100, "placement.choice-132": 200}.get(unit, 150)
 
 
 def _target(unit: str) -> int:

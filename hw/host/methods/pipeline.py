@@ -108,7 +108,7 @@ class MethodPipeline(wiring.Component):
             shape=channel_context(), depth=1 << config.channel_bits, init=[]
         )
         save, load = contexts.write_port(), contexts.read_port()
-        self._flow = flow = Signal(method_flow())
+        self._flow = flow = Signal(method_flow(), name="flow")
         self._alive = Signal()
         self._was_alive = Signal()
         self._accepts = Signal()
@@ -116,11 +116,11 @@ class MethodPipeline(wiring.Component):
         # that waits for copies, as these had not ended a cycle ago.
         m.d.sync += self._was_alive.eq(self._alive)
         # State RUN as one bit, for timing; a method was refused in the previous cycle.
-        self._running = Signal()
-        self._halting = Signal()
+        self._running = Signal(name="running")
+        self._halting = Signal(name="halting")
         m.d.sync += self._halting.eq(progress.refuse)
         dirty = Signal()
-        self._kept = kept = Signal()
+        self._kept = kept = Signal(name="kept")
         edited = Signal(channel_edit(config))
         editing = Signal()
         next_channel = Signal(config.channel_bits)

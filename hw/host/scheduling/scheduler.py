@@ -95,10 +95,10 @@ class Scheduler(wiring.Component):
         config = self._config
         m.submodules.oldest = oldest = OldestFirst(config)
         # Registered, one-hot: holder of the floor.
-        self._owner = owner = Signal(config.channels)
+        self._owner = owner = Signal(config.channels, name="owner")
         # Registered: the holder's slice is over; a guest's slice is over.
-        self._over = Signal()
-        self._guest_over = Signal()
+        self._over = Signal(name="over")
+        self._guest_over = Signal(name="guest_over")
         self._rivals, self._other = Signal(config.channels), Signal()
         self._has_floor, self._floor_ready, self._floor_copying = Signal(), Signal(), Signal()
         served = (1 << self.served) & self.serving.replicate(config.channels)
