@@ -114,7 +114,13 @@ PARTS = {
         lambda _: [_module("signalbox.tb.proofs.run", "--all", "--break")],
     ),
     "mutants": Part("a sample of mutants is killed", _mutants),
-    "soak": Part("long random tests", lambda _: [_pytest("soak", "-m", "soak")]),
+    "soak": Part(
+        "long random tests", lambda _: [_pytest("soak", "-m", "soak", "-k", "not export")]
+    ),
+    "exports": Part(
+        "exported Verilog of every size",
+        lambda _: [_pytest("exports", "-m", "soak", "-k", "export")],
+    ),
     "docs": Part("the pages build as a site", lambda _: [_SITE]),
     "coverage": Part("coverage of the machine", lambda _: [_module("signalbox.tb.tools.coverage")]),
     "bench": Part(
@@ -124,7 +130,7 @@ PARTS = {
 }
 """Parts in the order in which they run: those that fail soonest come first."""
 
-_SHOWING = ("verilator", "icarus", "soak", "bench", "proofs")
+_SHOWING = ("verilator", "icarus", "soak", "exports", "bench", "proofs")
 """Parts whose results show the requirements of the plan."""
 
 
