@@ -227,7 +227,9 @@ class Signalbox(wiring.Component):
     def _switches(self, m: Module, host: Host) -> Value:
         """The pipeline is given to a channel other than the previous one."""
         pipeline = host.pipeline
-        before, nobody, switched = Signal.like(pipeline.served), Signal(init=1), Signal()
+        before = Signal.like(pipeline.served)
+        nobody = Signal(init=1)
+        switched = Signal()
         m.d.sync += switched.eq(pipeline.slice_now & (nobody | (pipeline.served != before)))
         with m.If(pipeline.slice_now):
             m.d.sync += [before.eq(pipeline.served), nobody.eq(0)]

@@ -51,9 +51,14 @@ class AxiLiteTarget(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         axi, access, outcome = self.axi, self.access, self.outcome
-        address, value, place = Signal(14), Signal(36), Signal(14)
-        have_aw, have_w, have_ar = Signal(), Signal(), Signal()
-        may_write, may_read = Signal(), Signal()
+        address = Signal(14)
+        value = Signal(36)
+        place = Signal(14)
+        have_aw = Signal()
+        have_w = Signal()
+        have_ar = Signal()
+        may_write = Signal()
+        may_read = Signal()
 
         def take(valid, ready, have, into, what) -> None:
             m.d.comb += ready.eq(~have)

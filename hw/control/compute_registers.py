@@ -55,7 +55,9 @@ class ComputeRegisters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        status, clear, fault = Signal(_STATUS), self.clear, self._fault
+        status = Signal(_STATUS)
+        clear = self.clear
+        fault = self._fault
         m.d.sync += [
             status.warp_fault.eq((status.warp_fault & ~clear.warp_fault) | self.fault.valid),
             status.lost.eq((status.lost & ~clear.lost) | self.lost),

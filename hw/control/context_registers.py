@@ -36,7 +36,8 @@ class ContextRegisters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         request, response = self.port.request, self.port.response
-        access, value = Signal.like(request.p), Signal(32)
+        access = Signal.like(request.p)
+        value = Signal(32)
         writes = Signal(self._config.contexts)
         words = self._words(m, access, writes)
         with m.FSM(name="access"):

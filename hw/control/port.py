@@ -86,7 +86,8 @@ class ControlPort(wiring.Component):
         wiring.connect(m, bank.faults, wiring.flipped(self.faults))
         wiring.connect(m, bank.compute, wiring.flipped(self.compute))
         access = target.access
-        reply, done = Signal(32), Signal()
+        reply = Signal(32)
+        done = Signal()
         m.d.comb += [
             decode.access.eq(access.p),
             bank.access.eq(access.p),

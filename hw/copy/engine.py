@@ -86,7 +86,8 @@ class CopyEngine(wiring.Component):
         command, lines = self.port.command, self.lines
         room = Signal(init=1)
         unfinished = Signal(range(COPIES + 1))
-        accepted, ended = Signal(), Signal()
+        accepted = Signal()
+        ended = Signal()
         m.d.comb += [
             lines.command.valid.eq(command.valid & room),
             lines.command.payload.eq(command.payload),

@@ -38,12 +38,16 @@ class FlopQueue(wiring.Component):
         read = rows.read_port(domain="sync" if self.block else "comb")
         write = rows.write_port()
         # Pointers have one bit more than an address.
-        tail, head = Signal(range(2 * self.depth)), Signal(range(2 * self.depth))
+        tail = Signal(range(2 * self.depth))
+        head = Signal(range(2 * self.depth))
         taken = Signal(range(self.depth + 1))
         """Rows written and not read. Reads count a cycle late, as they come late in their cycle."""
-        some, here = Signal(), Signal()
+        some = Signal()
+        here = Signal()
         """A row can be read; `read.data` is a payload."""
-        read_now, read_before, move = Signal(), Signal(), Signal()
+        read_now = Signal()
+        read_before = Signal()
+        move = Signal()
         m.d.comb += [
             self.i.ready.eq(~taken[-1]),
             write.addr.eq(tail),

@@ -82,7 +82,9 @@ class Lines(wiring.Component):
         target_carry = (target + extent[:low])[low]
         self.reach = Signal(33)
         """Index of the last byte, relative to the first destination beat."""
-        self.lead, self.tail, self.rotate = Signal(), Signal(), Signal(low)
+        self.lead = Signal()
+        self.tail = Signal()
+        self.rotate = Signal(low)
         m.d.comb += [
             self.reach.eq(extent + target),
             self.rotate.eq(source - target),

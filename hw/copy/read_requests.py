@@ -50,7 +50,8 @@ class ReadRequests(wiring.Component):
         """Next request."""
         self.rest = Signal(TAKES_BITS)
         """Beats of the chunk past the 4 KiB boundary."""
-        self.near, self.reach = Signal(), Signal(TAKES_BITS + 1)
+        self.near = Signal()
+        self.reach = Signal(TAKES_BITS + 1)
         """The boundary is less than 32 beats away; end of the chunk, relative to 32 beats before
         it."""
         self.silent = Signal()

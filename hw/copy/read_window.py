@@ -50,13 +50,17 @@ class ReadWindow(wiring.Component):
         width = Signal(self.flying.shape(), init=MIN_READ_AHEAD)
         needed = Signal.like(width, init=MIN_READ_AHEAD)
         requested = Signal(TAKES_BITS)
-        waits, waited, before = Signal(), Signal(), Signal()
+        waits = Signal()
+        waited = Signal()
+        before = Signal()
         widest = Signal()
-        wide, rest = Signal(), Signal()
+        wide = Signal()
+        rest = Signal()
         """Comparisons of the previous cycle."""
         first = Signal()
         """No beat has arrived since the window was reset."""
-        beats, due = Signal(range(_PATIENCE)), Signal()
+        beats = Signal(range(_PATIENCE))
+        due = Signal()
         m.d.comb += waits.eq(self.wanted & ~self.open & ~self.taken)
         m.d.sync += [
             requested.eq(self.requested),

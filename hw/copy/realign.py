@@ -48,7 +48,8 @@ class Realign(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         now = self.i
-        old, strobe = Signal(self.config.beat_bytes), Signal(self.config.beat_bytes)
+        old = Signal(self.config.beat_bytes)
+        strobe = Signal(self.config.beat_bytes)
         for low in range(0, self.config.offset_bits, _STAGE_BITS):
             if low + _STAGE_BITS >= self.config.offset_bits:
                 self._mask(m, now, old, strobe)

@@ -65,7 +65,9 @@ class RealignSteps(wiring.Component):
         self.active = Signal()
         self.fill = Signal()
         """The burst ended early; its remaining beats are padding."""
-        self.taking, self.only, self.ending = Signal(), Signal(), Signal()
+        self.taking = Signal()
+        self.only = Signal()
+        self.ending = Signal()
         """Source beats are left; exactly one is; the next step is the segment's last."""
         self.fire = Signal()
         finish = Signal()
@@ -83,7 +85,8 @@ class RealignSteps(wiring.Component):
     def _advance(self, m: Module, finish: Signal) -> Signal:
         """Moves through the segment; returns whether this step puts."""
         part = self.part
-        put, head = Signal(), Signal()
+        put = Signal()
+        head = Signal()
         m.d.comb += put.eq(~(self.taking & part.lead))
         with m.If(self.fire):
             m.d.sync += [part.lead.eq(0), part.takes.eq(part.takes - 1)]
@@ -118,8 +121,10 @@ class RealignSteps(wiring.Component):
         """Remembers a failed read until its copy ends, and whether it is the first in this
         chunk."""
         part = self.part
-        bad, fresh = Signal(), Signal()
-        poisoned, chunk_failed = Signal(), Signal()
+        bad = Signal()
+        fresh = Signal()
+        poisoned = Signal()
+        chunk_failed = Signal()
         m.d.comb += [
             bad.eq(self.taking & ~self.fill & (self.beat.p.status != MemoryStatus.OK)),
             fresh.eq(self.fire & bad & ~poisoned),

@@ -89,7 +89,9 @@ class WriteRequests(wiring.Component):
         m.submodules.queue = queue = FlopQueue(layout, DATA_BEATS, block=True)
         granted = Signal(range(QUEUE * 2))
         """Accepted requests whose last beat has not left."""
-        accepted, ended, open_ = Signal(), Signal(), Signal()
+        accepted = Signal()
+        ended = Signal()
+        open_ = Signal()
         out = queue.o
         moved = out.valid & out.ready
         m.d.comb += [

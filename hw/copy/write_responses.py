@@ -44,8 +44,10 @@ class WriteResponses(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         owed_, done = self.owed, self.done
-        answered, bad = Signal(), Signal()
-        found, clean = Signal(records.outcome()), Signal(init=1)
+        answered = Signal()
+        bad = Signal()
+        found = Signal(records.outcome())
+        clean = Signal(init=1)
         """First failure of the current copy; there is none."""
         m.d.comb += [
             done.ready.eq(owed_.valid & ~owed_.p.end),

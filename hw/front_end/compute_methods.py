@@ -87,7 +87,8 @@ class ComputeMethodUnit(wiring.Component):
             "write": Out(WritePort(config)),
             "idle": Out(1),
         })
-        self._inline, self._method = InlineQmd(config), Signal(compute_method(config))
+        self._inline = InlineQmd(config)
+        self._method = Signal(compute_method(config))
         self._answer = Signal.like(self.host.answer)
         self._page = Signal(32)
         """Page of the channel's inline QMD."""

@@ -76,9 +76,12 @@ class Contexts(wiring.Component):
             "mend": In(config.contexts),
             "bound": Out(1),
         })
-        self._word, self._setting = WordAccess(config), Signal(context_setting())
-        self._turn, self._several = Signal(config.contexts), Signal()
-        self._left, self._asid = Signal(SUBCONTEXTS), Signal(range(SUBCONTEXTS))
+        self._word = WordAccess(config)
+        self._setting = Signal(context_setting())
+        self._turn = Signal(config.contexts)
+        self._several = Signal()
+        self._left = Signal(SUBCONTEXTS)
+        self._asid = Signal(range(SUBCONTEXTS))
         self._base = Signal(PA_BITS - 12)
 
     def elaborate(self, platform: object) -> Module:
@@ -187,7 +190,8 @@ class Contexts(wiring.Component):
 
     def _run(self, m: Module, requests: Signal) -> None:
         """Run until another context is due."""
-        count, over = Signal(32), Signal()
+        count = Signal(32)
+        over = Signal()
         mine, others = (requests & self._turn).any(), (requests & ~self._turn).any()
         m.d.comb += over.eq(count >= self.slice)
         m.d.sync += count.eq(Mux(self.active, count + ~over, 0))

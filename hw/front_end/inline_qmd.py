@@ -58,7 +58,8 @@ class InlineQmd(wiring.Component):
         m = Module()
         config, write = self._config, self.write
         beats = QMD_BYTES // config.beat_bytes
-        place, following = Signal(range(beats)), Signal(range(beats))
+        place = Signal(range(beats))
+        following = Signal(range(beats))
         forget = Signal()
         mask = self._masks(m, forget)
         beat = self._beats(m, following)

@@ -69,7 +69,8 @@ class LaunchArbiter(wiring.Component):
             "idle": Out(1),
             "began": Out(data.StructLayout({"valid": 1, "task": task_pointer})),
         })
-        self._act, self._verdict = Signal(), Signal(task_verdict)
+        self._act = Signal()
+        self._verdict = Signal(task_verdict)
         self._from = Signal(task_launch(config))
 
     def elaborate(self, platform: object) -> Module:
@@ -81,7 +82,9 @@ class LaunchArbiter(wiring.Component):
             self.answer.nothing.eq(launched.nothing),
             self.began.task.eq(act.p.task),
         ]
-        none, told, acts = Signal(), Signal(), Signal()
+        none = Signal()
+        told = Signal()
+        acts = Signal()
         self._tell(m, none, told)
         action, known = _action_of(m, act.p.action)
         with m.FSM(name="launches") as fsm:
@@ -153,7 +156,8 @@ class LaunchArbiter(wiring.Component):
 
 def _action_of(m: Module, dependent: Value) -> tuple[Signal, Signal]:
     """The launch action of a dependent action, and whether it is supported."""
-    action, known = Signal(LaunchAction), Signal()
+    action = Signal(LaunchAction)
+    known = Signal()
     with m.Switch(dependent):
         for one, launch in _ACTIONS.items():
             with m.Case(one):

@@ -120,12 +120,14 @@ class CopyLauncher(wiring.Component):
         m = Module()
         config, engines = self._config, self._config.copy_engines
         status, launch, reserve = self.status, self.requests.launch, self.requests.reserve
-        queued, commands = Signal(engines), Signal(data.ArrayLayout(copy_command(config), engines))
+        queued = Signal(engines)
+        commands = Signal(data.ArrayLayout(copy_command(config), engines))
         reserved = Signal(engines)
         owner = Signal(data.ArrayLayout(config.channel_bits, engines))
         latest = Signal(data.ArrayLayout(config.channel_bits, engines))
         home = Signal(data.ArrayLayout(config.engine_bits, config.channels))
-        free, idle = Signal(engines), Signal(engines)
+        free = Signal(engines)
+        idle = Signal(engines)
 
         for number in range(engines):
             port = self.engine[number]
@@ -202,7 +204,8 @@ class CopyLauncher(wiring.Component):
         engines = self._config.copy_engines
         m.submodules.turns = turns = RoundRobin(engines)
         done = Signal.like(self.engine[0].done.payload)
-        pending, cause = Signal(), Signal(Cause)
+        pending = Signal()
+        cause = Signal(Cause)
         m.d.comb += [
             turns.requests.eq(
                 Cat(port.done.valid for port in self.engine) & (~pending).replicate(engines)

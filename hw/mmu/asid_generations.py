@@ -78,7 +78,9 @@ class AsidGenerations(wiring.Component):
         for asid, row in zip(self.asid, self.row, strict=True):
             port = ram.read_port(domain="comb")
             m.d.comb += [port.addr.eq(asid), row.eq(port.data)]
-        opens, advancing, row = Signal(), self.advancing, Signal(self._row)
+        opens = Signal()
+        advancing = self.advancing
+        row = Signal(self._row)
         m.d.comb += [
             row.closed.eq(advancing.row.closed | advancing.row.number.all()),
             row.number.eq(advancing.row.number + 1),

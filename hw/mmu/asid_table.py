@@ -69,7 +69,8 @@ class AsidTable(wiring.Component):
         rows = Memory(shape=asid_row(config), depth=1 << config.asid_bits, init=[], attrs=style)
         m.submodules.ram = rows
         write, read = rows.write_port(), rows.read_port()
-        cleared, clean = Signal(config.asid_bits), Signal()
+        cleared = Signal(config.asid_bits)
+        clean = Signal()
         m.d.comb += [
             read.addr.eq(self.asid),
             read.en.eq(self.look),

@@ -87,7 +87,9 @@ class BurstReorderBuffer(wiring.Component):
         asked = memory_request(self._config)
         m.submodules.asked = ram = Memory(shape=asked, depth=SLOTS, init=[])
         write, first = ram.write_port(), ram.read_port(domain="comb")
-        taken, leaves, held = Signal(), Signal(), Signal(SLOTS)
+        taken = Signal()
+        leaves = Signal()
+        held = Signal(SLOTS)
         request, look, room = self.request, self.lookup, ~held[-1]
         m.d.comb += [
             look.valid.eq(request.valid & room),
@@ -144,7 +146,9 @@ class BurstReorderBuffer(wiring.Component):
         which shift when a burst leaves.
         """
         answer, fault = self.answer, self.fault
-        passes, refused, landed = Signal(SLOTS), Signal(SLOTS), Signal(SLOTS)
+        passes = Signal(SLOTS)
+        refused = Signal(SLOTS)
+        landed = Signal(SLOTS)
         fails, reported = answer.outcome == Outcome.FAULT, fault.valid & fault.ready
         m.d.comb += landed.bit_select((answer.tag.slot - first)[:SLOT_BITS], 1).eq(answer.valid)
         go_on = passes | Mux(fails, 0, landed) | reported

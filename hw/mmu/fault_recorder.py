@@ -72,7 +72,9 @@ class FaultRecorder(wiring.Component):
         m = Module()
         registers, write, report = self.registers, self.write, self.report
         put, status = registers.put, registers.status
-        record, dropped, composing = Signal(FaultRecord), Signal(), Signal()
+        record = Signal(FaultRecord)
+        dropped = Signal()
+        composing = Signal()
         off = Signal()  # the buffer was disabled at some time since this report came
         following, full = self._room(m)
         self._compose(m, record, composing)
@@ -135,7 +137,9 @@ class FaultRecorder(wiring.Component):
         """Returns the next value of PUT, frozen while a record is processed, and whether the buffer
         is full. Both lag PUT by up to 3 cycles, which have passed when a report reaches DECIDE."""
         registers = self.registers
-        behind, following, full = Signal(20), Signal(20), Signal()
+        behind = Signal(20)
+        following = Signal(20)
+        full = Signal()
         m.d.sync += [
             behind.eq(registers.put + 1),
             full.eq(following == registers.get),

@@ -128,7 +128,8 @@ class L1Tlb(wiring.Component):
         m.submodules.recency = self._recency
         connect(m, misses.ask, flipped(self.miss))
         self._first = Signal(self._lookup)
-        self._moves, self._missed = Signal(), Signal()
+        self._moves = Signal()
+        self._missed = Signal()
         self._enter(m)
         self._invalidate(m)
         self._compare(m)
@@ -143,7 +144,8 @@ class L1Tlb(wiring.Component):
     def _enter(self, m: Module) -> None:
         """Selects the next input of the first step: a result, a look-up to repeat, or a new one."""
         entering, misses, result = self.entering, self._misses, self.result
-        open_, taken = Signal(), Signal()
+        open_ = Signal()
+        taken = Signal()
         m.d.comb += [
             # An entry written by a result can be compared from two cycles later on.
             open_.eq(~entering.result),
@@ -249,7 +251,9 @@ class L1Tlb(wiring.Component):
     def _answer(self, m: Module) -> None:
         """Answers from the matching entry, or from a result without a page."""
         held, misses, moves = self.held, self._misses, self._moves
-        looks, hit, refused = held.new | held.again, Signal(), Signal()
+        looks = held.new | held.again
+        hit = Signal()
+        refused = Signal()
         usable = ~held.stale.any()
         m.d.comb += [
             hit.eq(held.lookup.physical | (~self.unanswered & (held.matches & ~self.gone).any())),
@@ -311,7 +315,9 @@ class L1Tlb(wiring.Component):
         """Writes a page that has arrived over all entries that it overlaps, or into a victim."""
         held, use = self.held, self._recency.use
         spare, choice, free = (Signal(self._entries, name=n) for n in ("spare", "choice", "free"))
-        full, came, fits = Signal(), Signal(), Signal()
+        full = Signal()
+        came = Signal()
+        fits = Signal()
         unused = Mux(full, self._recency.oldest, spare)
         looks = held.new | held.again
         m.d.comb += [

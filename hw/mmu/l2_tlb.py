@@ -172,7 +172,8 @@ class L2Tlb(wiring.Component):
             """Per page size and way."""
             return data.ArrayLayout(data.ArrayLayout(shape, ways), len(SHIFTS))
 
-        self.waiting, self.goes = Signal(self._step), Signal()
+        self.waiting = Signal(self._step)
+        self.goes = Signal()
         self.looked = Signal(data.StructLayout({**step, "collided": each(1)}))
         self.read = Signal(
             data.StructLayout({
@@ -198,7 +199,8 @@ class L2Tlb(wiring.Component):
             })
         )
         """`low`, `high`: the two halves of the tag match."""
-        self.same, self.hits = Signal(each(1)), Signal(each(1))
+        self.same = Signal(each(1))
+        self.hits = Signal(each(1))
         self.leaving = Signal(data.StructLayout({**step, "probes": 1, "walks": 1, "hits": 1}))
         self.written = Signal(
             data.StructLayout({
@@ -284,7 +286,9 @@ class L2Tlb(wiring.Component):
     def _walked(self, m: Module) -> data.View:
         """Refill. In the cycle of an invalidation it stays with the walker, which handles the
         latter."""
-        came, step, blocked = self.walked.payload, Signal(self._step), self.invalidate.valid
+        came = self.walked.payload
+        step = Signal(self._step)
+        blocked = self.invalidate.valid
         m.d.comb += [
             step.valid.eq(self.walked.valid & ~blocked),
             step.kind.eq(Kind.WALKED),
@@ -297,7 +301,8 @@ class L2Tlb(wiring.Component):
 
     def _sweep(self, m: Module) -> data.View:
         """Visits all sets while a space has to be swept and nothing else changes."""
-        sweep, generations = Signal(self._step), self._generations
+        sweep = Signal(self._step)
+        generations = self._generations
         self._position = Signal(self._index_bits, name="position")
         self._finished = Signal(name="finished")
         m.d.comb += [
@@ -409,7 +414,8 @@ class L2Tlb(wiring.Component):
 
     def _made(self, m: Module) -> data.View:
         """Entry to be written, from the operation in `leaving`."""
-        leaving, written, entry = self.leaving, self.written, Signal(self._entry)
+        leaving, written = self.leaving, self.written
+        entry = Signal(self._entry)
         m.d.comb += [
             entry.held.eq(written.held),
             entry.asid.eq(leaving.request.asid),

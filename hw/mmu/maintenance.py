@@ -52,8 +52,11 @@ class Maintenance(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        asked, asid = Signal(mmu_command(config)), Signal(config.asid_bits)
-        searches, refused, ends = Signal(), Signal(), Signal()
+        asked = Signal(mmu_command(config))
+        asid = Signal(config.asid_bits)
+        searches = Signal()
+        refused = Signal()
+        ends = Signal()
         m.submodules.search = search = PdbLookup(config)
         m.d.comb += [
             searches.eq(asked.by_base & (asked.operation != MmuOperation.INVALIDATE_ALL)),
@@ -105,7 +108,8 @@ class Maintenance(wiring.Component):
     def _take(self, m: Module, asked: Signal, refused: Signal, ends: Signal) -> Signal:
         """Accepts a command while the returned signal is 1, and answers its requester."""
         m.submodules.turns = turns = RoundRobin(self._requesters)
-        idle, whose = Signal(), Signal(self._requesters)
+        idle = Signal()
+        whose = Signal(self._requesters)
         words = (port.command.p.as_value() for port in self.port)
         m.d.comb += [
             turns.requests.eq(Cat(port.command.valid for port in self.port)),

@@ -193,7 +193,8 @@ class MemoryFabric(wiring.Component):
         ]
         faults = [fault for _, fault in whose]
         m.submodules.reports = turns = RoundRobin(len(faults))
-        requests, turn = Signal(len(faults)), Signal(len(faults), init=1)
+        requests = Signal(len(faults))
+        turn = Signal(len(faults), init=1)
         reports = []
         for number, fault in whose:
             report = Signal(self.fault.p.shape(), name=f"report_{len(reports)}")

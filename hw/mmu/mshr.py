@@ -128,7 +128,8 @@ class MshrFile(wiring.Component):
     def _compare(self, m: Module) -> None:
         """Slots with the same page as the second step. The look-up that was in the second step when
         this one was in the first may have been written to a slot since."""
-        same, written = Signal(self._misses), Signal(self._misses)
+        same = Signal(self._misses)
+        written = Signal(self._misses)
         repeats = Signal()
         with m.If(self.moves):
             m.d.sync += [
@@ -142,8 +143,11 @@ class MshrFile(wiring.Component):
         """State transitions of all slots."""
         free, ask, offer, sent = self._free, self._ask, self._offer, self._sent
         follow, again, held = self._follow, self._again, self.held
-        misses, follows = Signal(self._misses), Signal(self._misses)
-        mine, asked, ended = follow & self._same, Signal(), Signal(self._misses)
+        misses = Signal(self._misses)
+        follows = Signal(self._misses)
+        mine = follow & self._same
+        asked = Signal()
+        ended = Signal(self._misses)
         asks = Signal(self._misses)
         m.d.comb += [
             misses.eq(Mux(self.missed, Mux(self.new, self._place, held), 0)),

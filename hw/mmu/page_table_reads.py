@@ -117,7 +117,8 @@ class PageTableReads(wiring.Component):
         write, next_ = order.write_port(), order.read_port(domain="comb")
         self._head = head = Signal(self._owed, name="oldest")
         self.held = Signal()
-        there, moves = Signal(), Signal()
+        there = Signal()
+        moves = Signal()
         m.d.comb += [
             write.en.eq(1),
             write.addr.eq(self.added),
@@ -156,7 +157,8 @@ class PageTableReads(wiring.Component):
                 m.d.comb += self.entry[:64].eq(wide[64:])
             return
         # The low half of a wide entry comes first.
-        first, failed = Signal(64), Signal(MemoryStatus)
+        first = Signal(64)
+        failed = Signal(MemoryStatus)
         m.d.comb += self.entry.eq(Mux(head.wide, first, beat.p.data) | (beat.p.data << 64))
         with m.If(beat.valid):
             m.d.sync += [first.eq(beat.p.data), failed.eq(beat.p.status)]

@@ -44,8 +44,11 @@ class PdbLookup(wiring.Component):
         m = Module()
         count = self._config.asids
         m.submodules.spaces = spaces = AsidTable(self._config, near=True)
-        following, judged = Signal(range(count + 1)), Signal(range(count + 1))
-        looked, compared, has_it = Signal(), Signal(), Signal()
+        following = Signal(range(count + 1))
+        judged = Signal(range(count + 1))
+        looked = Signal()
+        compared = Signal()
+        has_it = Signal()
         on = self.run & ~self.found
         m.d.comb += [
             spaces.bind.eq(self.bind),

@@ -66,8 +66,10 @@ class ResponseOrder(wiring.Component):
 
         # Counted a cycle late, to keep the arbiter's path short. `room` is conservative by the one
         # burst that may have been admitted but not counted.
-        admitted, popped = Signal(), Signal()
-        count, room = Signal(range(self.limit + 1)), Signal(init=1)
+        admitted = Signal()
+        popped = Signal()
+        count = Signal(range(self.limit + 1))
+        room = Signal(init=1)
         m.d.sync += [admitted.eq(self.admit), popped.eq(self.pop), room.eq(self.room)]
         m.d.comb += self.room.eq(room)
         with m.If(admitted & ~popped):

@@ -309,7 +309,9 @@ class Walker(wiring.Component):
             self._found,
             self._pending,
         )
-        void, moves, passes = Signal(), Signal(), Signal()
+        void = Signal()
+        moves = Signal()
+        passes = Signal()
         self._advances = Signal()
         name, start = (memory.read_port(domain="comb") for memory in (self._names, self._start))
         step = Signal(self._step)
@@ -365,7 +367,8 @@ class Walker(wiring.Component):
         pending, candidate = self._pending, self._candidate
         here, next_ = self._here, self._next
         head, place, came = pending.head, candidate.place, pending.came
-        near, own = Signal(Depth), Signal(Depth)
+        near = Signal(Depth)
+        own = Signal(Depth)
         m.d.comb += [
             near.eq(Value.cast(head.depth) + 1),
             own.eq(Mux(came, near, place.depth)),
@@ -456,7 +459,8 @@ class Walker(wiring.Component):
         led, jumps, wants, goes = (Signal(name=name) for name in names)
         finds = entries.end.outcome == Outcome.PAGE
         just = here.behind & next_.goes & ~next_.before
-        table, following = Signal(self._step.members["table"]), Signal(Depth)
+        table = Signal(self._step.members["table"])
+        following = Signal(Depth)
         m.d.comb += [
             led.eq(
                 ~here.alone
@@ -621,7 +625,8 @@ class Walker(wiring.Component):
         reads = [
             memory.read_port(domain="comb") for memory in (self._tags, self._names, self._fits)
         ]
-        end, past = Signal(page_result(self._config)), Signal()
+        end = Signal(page_result(self._config))
+        past = Signal()
         m.d.comb += [
             gives.eq(~result.valid | result.ready),
             passes.eq(~left.valid | gives),

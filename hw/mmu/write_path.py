@@ -102,7 +102,8 @@ class WritePath(wiring.Component):
         turn = self.turns.o
         absent = turn.p.outcome != Outcome.PAGE
         beat = Signal(write_beat(self.config))
-        valid, move = Signal(), Signal()
+        valid = Signal()
+        move = Signal()
         offered, any_valid = Value.cast(0), Value.cast(0)
         for index, (given, order) in enumerate(zip(self.beats, self.orders, strict=True)):
             mine = Signal(name=f"turn_{index}")

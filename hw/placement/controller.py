@@ -117,8 +117,10 @@ class GlobalController(wiring.Component):
         m.submodules.gather = self._gather = PipelinedOr(sm_flags(config), config.sms)
         for n, row in enumerate(self.rows):
             m.submodules[f"row_{n}"] = row
-        self._flush, self._restart = Signal(), Signal()
-        self._taken, self._sm = Signal(config.sms), Signal(config.sm_bits)
+        self._flush = Signal()
+        self._restart = Signal()
+        self._taken = Signal(config.sms)
+        self._sm = Signal(config.sm_bits)
         self._batch = Signal(block_run(config), name="block_run")
         self._steps = self._decisions(m)
         self._ask(m)
@@ -196,7 +198,10 @@ class GlobalController(wiring.Component):
         """Outcome of the decision after the last round."""
         decided, best, seen = self._steps[-1], self.choice.best, self._gather.any
         batch, numbering, kernels = self._batch, self.numbering, self.kernels
-        places, better, fails, continues = Signal(), Signal(), Signal(), Signal()
+        places = Signal()
+        better = Signal()
+        fails = Signal()
+        continues = Signal()
         found = Signal()
         m.d.comb += [
             better.eq(
@@ -247,7 +252,9 @@ class GlobalController(wiring.Component):
                 [row.ready for row in self.rows],
             )
         )
-        room, begins, goes_on = Signal(), Signal(), Signal()
+        room = Signal()
+        begins = Signal()
+        goes_on = Signal()
         m.d.comb += [
             room.eq(
                 batch.valid

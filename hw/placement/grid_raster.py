@@ -56,7 +56,8 @@ class GridRaster(wiring.Component):
         write_opened = opened.write_port()
         self._open(m, write_opened)
         first, then = opened.read_port(domain="comb"), places.read_port(domain="comb")
-        row, stale = Signal(self._config.row_bits), Signal(name="stale")
+        row = Signal(self._config.row_bits)
+        stale = Signal(name="stale")
         now, after = Signal(_place, name="now"), Signal(_place, name="after")
         grid = Signal(_grid)
         m.d.comb += [

@@ -94,9 +94,12 @@ class KernelTable(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._served, self._serves = Signal(kernel(self._config)), Signal(name="serves")
-        self._moves_on, self._walk = Signal(), Signal()
-        self._sends, self._settles = Signal(), Signal()
+        self._served = Signal(kernel(self._config))
+        self._serves = Signal(name="serves")
+        self._moves_on = Signal()
+        self._walk = Signal()
+        self._sends = Signal()
+        self._settles = Signal()
         m.d.comb += [
             self._sends.eq(self.sent.valid & (self.sent.row == self._served.row)),
             self._settles.eq(self.settled.valid & (self.settled.row == self._served.row)),
@@ -128,12 +131,15 @@ class KernelTable(wiring.Component):
         """Read the row to be served next. Returns a strobe on its load, the row, and its last
         SM."""
         config = self._config
-        walked, loads, row = Signal(), Signal(), Signal(config.row_bits)
+        walked = Signal()
+        loads = Signal()
+        row = Signal(config.row_bits)
         rows = self._ram(m, "kernels", kernel(config))
         lasts = self._ram(m, "lasts", config.sm_bits)
         write, write_last = rows.write_port(), lasts.write_port()
         read, read_last = rows.read_port(domain="comb"), lasts.read_port(domain="comb")
-        placed, last = Signal(config.rows), Signal(self._place)
+        placed = Signal(config.rows)
+        last = Signal(self._place)
         m.d.comb += [
             loads.eq(walked & ~self.flush & (~self._serves | self._moves_on)),
             self._walk.eq(self._next.valid & (~walked | loads | self.flush)),
@@ -168,7 +174,8 @@ class KernelTable(wiring.Component):
         """The served kernel and its number of undistributed blocks."""
         # `count` blocks, plus `packets` * `_MANY` while `more`; `count` itself is then too large to
         # matter, or will be in the next cycle.
-        self._count, self._more = count, more = Signal(_FLIGHT_BITS + 1), Signal()
+        self._count = count = Signal(_FLIGHT_BITS + 1)
+        self._more = more = Signal()
         packets = Signal(BLOCK_COUNT_BITS - _FLIGHT_BITS)
         opens = more & ~count[-1]
         m.d.sync += count.eq((count | Mux(opens, _MANY, 0)) - self._sends)
@@ -193,9 +200,14 @@ class KernelTable(wiring.Component):
     def _begin(self, m: Module) -> None:
         """Issue decisions for blocks without one; while the kernel `waits`, also for the others."""
         served, count, more = self._served, self._count, self._more
-        flight, waits = Signal(_FLIGHT_BITS), Signal()
-        some, one, two = Signal(), Signal(), Signal()
-        begins, alone, after = Signal(), Signal(), Signal(_FLIGHT_BITS)
+        flight = Signal(_FLIGHT_BITS)
+        waits = Signal()
+        some = Signal()
+        one = Signal()
+        two = Signal()
+        begins = Signal()
+        alone = Signal()
+        after = Signal(_FLIGHT_BITS)
         m.d.comb += [
             some.eq(more | (count != 0)),
             # At least one, at least two blocks without a decision.

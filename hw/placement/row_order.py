@@ -72,7 +72,9 @@ class RowOrder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = self._config.rows
-        first, wanted, before = Signal(rows), Signal(rows), Signal(rows)
+        first = Signal(rows)
+        wanted = Signal(rows)
+        before = Signal(rows)
         m.d.comb += [
             before.eq(Cat(one.there & (one.priority >= self.priority) for one in self.entries)),
             wanted.eq(Cat(one.there & one.filled & ~one.walked for one in self.entries)),
@@ -107,7 +109,8 @@ class RowOrder(wiring.Component):
     def _move(self, m: Module, updated: data.View, before: Value) -> None:
         """Insert and remove entries."""
         entries = self.entries
-        leaves, behind = Signal(self._config.rows), Signal(self._config.rows)
+        leaves = Signal(self._config.rows)
+        behind = Signal(self._config.rows)
         newcomer = Signal(entries[0].shape())
         m.d.comb += [
             leaves.eq(Cat(one.there & _is(self.close, one.row) for one in entries)),

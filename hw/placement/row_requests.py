@@ -103,7 +103,8 @@ class RowRequests(wiring.Component):
     def _take(self, m: Module, held: data.View, stops: Signal, begins: Signal) -> None:
         """Accept one request."""
         # The position of a row just opened is not in RAM yet.
-        opened, looks = Signal(), Signal()
+        opened = Signal()
+        looks = Signal()
         m.d.sync += opened.eq(self.opens)
         m.d.comb += [
             self.close.ready.eq(1),

@@ -104,12 +104,12 @@ class SmRow(wiring.Component):
         self._config = config
         slots = config.sm_blocks
 
-        def amount(size: int) -> Signal:
-            return Signal(range(-(slots - 1) * size, size + 1), init=size)
+        def amount(name: str, size: int) -> Signal:
+            return Signal(range(-(slots - 1) * size, size + 1), init=size, name=name)
 
-        self.registers = amount(config.register_units)
-        self.warps = amount(config.sm_warps)
-        self.shared = amount(config.shared_units)
+        self.registers = amount("registers", config.register_units)
+        self.warps = amount("warps", config.sm_warps)
+        self.shared = amount("shared", config.shared_units)
         self.blocks = Signal(range(slots + 1))
         self.top = Signal(LEVEL_BITS)
         self.count = Signal(6)
@@ -167,7 +167,8 @@ class SmRow(wiring.Component):
         """Flags for steps A, B and C and for each resource."""
         needs, config, spaces = self.needs, self._config, self._spaces
         sees = Signal(sm_flags(config))
-        open_, preferred = Signal(), Signal()
+        open_ = Signal()
+        preferred = Signal()
         m.d.comb += [
             spaces.taken.eq(self.taken),
             spaces.sent.eq(self.space),

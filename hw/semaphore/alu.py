@@ -234,7 +234,8 @@ class Preparer(wiring.Component):
         m = Module()
         c, p = self.control, self.prepared
         payload = Signal(64)  # cut to the operation's width
-        adds, sign = Signal(), Signal()  # the payload is added; its sign
+        adds = Signal()
+        sign = Signal()
         m.d.comb += [
             payload.eq(Cat(self.payload[:32], self.payload[32:] & c.wide.replicate(32))),
             adds.eq(c.add & ~c.up & ~c.down),

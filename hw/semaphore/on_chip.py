@@ -149,8 +149,12 @@ class OnChipSemaphores(wiring.Component):
         m.submodules.preparer = preparer = Preparer()
         write = self.values.write_port()
         slot, valid = self.update.index, Signal()  # stage 2
-        prepared, value, compared = Signal(Prepared), Signal(64), Signal(64)
-        slot_3, valid_3, outcome = Signal.like(slot), Signal(), Signal(Outcome)  # stage 3
+        prepared = Signal(Prepared)
+        value = Signal(64)
+        compared = Signal(64)
+        slot_3 = Signal.like(slot)
+        valid_3 = Signal()
+        outcome = Signal(Outcome)
         operand = Mux(self.operation.behind, outcome.result, self._read(m, valid_3, slot_3))
         m.d.comb += [
             alu.prepared.eq(prepared),
@@ -191,7 +195,8 @@ class OnChipSemaphores(wiring.Component):
         read = self.values.read_port()
         m.d.comb += read.addr.eq(self.peek)
         # The write of the previous cycle came too late for this read, so forward its result.
-        valid_4, slot_4 = Signal(), Signal.like(slot)
+        valid_4 = Signal()
+        slot_4 = Signal.like(slot)
         m.d.sync += [valid_4.eq(valid_3), slot_4.eq(slot_3)]
         return Mux(valid_4 & (slot_4 == slot), self.value, read.data)
 
@@ -225,7 +230,10 @@ class OnChipSemaphores(wiring.Component):
         # A sum bit is 0 if its carry-in equals the XOR of its addend bits; the carry into the next
         # bit is then their OR.
         rest = differ[2:] == either[1:31]
-        zero_c, zero_t, one_c, one_t = (Signal() for _ in range(4))
+        zero_c = Signal()
+        zero_t = Signal()
+        one_c = Signal()
+        one_t = Signal()
         m.d.sync += [
             zero_c.eq(~combined.any()),
             one_c.eq(combined[0] & ~combined[1:].any()),
@@ -251,7 +259,9 @@ class OnChipSemaphores(wiring.Component):
         or, with no other operation in flight, sets it if the value is 0 or 1 and clears it
         otherwise."""
         operation, kind = self.operation, self.operation.kind
-        sets, clears, steps = Signal(), Signal(), Signal()
+        sets = Signal()
+        clears = Signal()
+        steps = Signal()
         counts, zero = operation.counting, operation.zero
         below = (kind.steps_down & ~zero) | (kind.adds & operation.minus)
         m.d.comb += [
@@ -268,8 +278,11 @@ class OnChipSemaphores(wiring.Component):
         write = self.stamps.write_port(granularity=32)
         read = self.stamps.read_port()
         parts = data.StructLayout({"word": 64, "halves": 2, "always": 1})
-        stamp, stamp_3 = Signal(parts), Signal(parts)
-        slot_4, word_4, halves_4 = Signal.like(slot_3), Signal(64), Signal(2)
+        stamp = Signal(parts)
+        stamp_3 = Signal(parts)
+        slot_4 = Signal.like(slot_3)
+        word_4 = Signal(64)
+        halves_4 = Signal(2)
         m.d.sync += [
             stamp.word.eq(Mux(operation.cpu, operation.payload, self.time)),
             stamp.halves.eq(

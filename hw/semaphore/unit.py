@@ -153,7 +153,10 @@ class SemaphoreUnit(wiring.Component):
         """Accepts one operation; returns its register, a strobe that it proceeds, and its location
         in memory. An operation directly after one that writes the same slot waits for a cycle."""
         taken = Signal(_taken(self.config))
-        goes, waits, behind, effective = Signal(), Signal(), Signal(), Signal()
+        goes = Signal()
+        waits = Signal()
+        behind = Signal()
+        effective = Signal()
         earlier = (taken.slot, on_chip.update.index)
         offers = [self._offer(m, number, earlier) for number in range(len(self.client))]
         offers.append(self._window_offer(m, earlier))
@@ -163,7 +166,8 @@ class SemaphoreUnit(wiring.Component):
         # Two identical arbiters, to halve the fan-out of the grants.
         m.submodules.turns = turns = RoundRobin(len(ports))
         m.submodules.payload_turns = payload_turns = RoundRobin(len(ports))
-        chosen, clash = Signal(_taken(self.config)), Signal()
+        chosen = Signal(_taken(self.config))
+        clash = Signal()
         for arbiter in (turns, payload_turns):
             m.d.comb += [arbiter.requests.eq(requests), arbiter.advance.eq(accepts)]
         m.d.comb += [
@@ -375,8 +379,10 @@ class SemaphoreUnit(wiring.Component):
     ) -> None:
         """An on-chip and an in-memory operation may end in the same cycle. Clients apply no
         back-pressure to responses (`SemaphorePort`)."""
-        ended, cause = Signal(len(self.client)), Signal(SemaphoreError)
-        cause_3, fenced = Signal.like(cause), Signal.like(ended)
+        ended = Signal(len(self.client))
+        cause = Signal(SemaphoreError)
+        cause_3 = Signal.like(cause)
+        fenced = Signal.like(ended)
         tag = fence.response.tag & fence.response.valid.replicate(len(self.client))
         m.d.sync += [
             ended.eq(taken.client & ends.replicate(len(ended))),
@@ -403,7 +409,8 @@ class SemaphoreUnit(wiring.Component):
         """Responds to the control port once the slot's contents are available."""
         response = self.window.response
         stages = data.StructLayout({"ending": 1, "known": 1, "word": 2})
-        stage, value = Signal(stages), Signal(64)
+        stage = Signal(stages)
+        value = Signal(64)
         m.d.comb += [stage.ending.eq(moves & taken.cpu), stage.known.eq(taken.known)]
         m.d.comb += stage.word.eq(taken.word)
         for number in range(4):

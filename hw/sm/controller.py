@@ -92,7 +92,8 @@ class SmController(wiring.Component):
         blocks, go, (fits, other) = self._blocks, self._go, self._resources.fits
         urgent, going, whole = blocks.urgent, blocks.going, blocks.whole
         may, can, lacks, turn = (Signal(name=name) for name in ("may", "can", "lacks", "turn"))
-        goes, finishes = Signal(3), Signal(3)
+        goes = Signal(3)
+        finishes = Signal(3)
         m.d.comb += [
             may.eq(self._room & self._warps.found & ~go.any() & urgent.valid & ~blocks.overtaken),
             can.eq(fits.registers & fits.warps & fits.shared),

@@ -37,8 +37,10 @@ class ClosedChannels(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels, opened, forget = self._config.channels, self.opened, self.forget
-        was, noted = Signal(channels), Signal(channels)
-        late, known = Signal(channels), Signal(channels)
+        was = Signal(channels)
+        noted = Signal(channels)
+        late = Signal(channels)
+        known = Signal(channels)
         m.d.comb += [
             late.eq(Mux(opened.valid, 1 << opened.channel, 0) & ~self.on),
             known.eq(Mux(forget.valid, 1 << forget.channel, self.none.replicate(channels))),

@@ -32,7 +32,8 @@ class HighestLevel(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels, downward = Signal(PRIORITIES), Signal(PRIORITIES)
+        levels = Signal(PRIORITIES)
+        downward = Signal(PRIORITIES)
         m.d.comb += [
             levels.eq(self.waiting.word_select(self.context, PRIORITIES)),
             downward.eq(levels[::-1]),

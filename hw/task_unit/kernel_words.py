@@ -38,7 +38,9 @@ class KernelWords(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        kernel, sends, number = self.kernel, Signal(), Signal(range(KERNEL_WORDS))
+        kernel = self.kernel
+        sends = Signal()
+        number = Signal(range(KERNEL_WORDS))
         m.d.comb += [
             kernel.valid.eq(sends),
             kernel.row.eq(self.row),

@@ -43,7 +43,8 @@ class _Shared(wiring.Component):
     def __init__(self, port: wiring.Signature, count: int) -> None:
         self._count = count
         super().__init__({"clients": In(port).array(count), "port": Out(port)})
-        self._whose, self._busy = Signal(count), Signal()
+        self._whose = Signal(count)
+        self._busy = Signal()
 
     def _turns(self, m: Module, ended: Signal) -> None:
         """Forward one request, then wait for `ended`."""

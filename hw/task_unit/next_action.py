@@ -99,7 +99,8 @@ class NextAction(wiring.Component):
         self._some = Signal(name="some")
         """A job is selected. It starts at once, since a selection is made only while the task unit
         is idle."""
-        self._lower, self._known = Signal(), Signal()
+        self._lower = Signal()
+        self._known = Signal()
         """The victim's priority is below that of the highest list; valid if the victim is known."""
 
     def elaborate(self, platform: object) -> Module:
@@ -130,7 +131,8 @@ class NextAction(wiring.Component):
         list of the previous cycle."""
         victim, row = self.victim, self.row
         known, places, fills = (Signal(name=name) for name in ("known", "places", "fills"))
-        evicts, waits = Signal(), Signal()
+        evicts = Signal()
+        waits = Signal()
         m.d.comb += [
             known.eq(self._known & (self.settle == 0)),
             places.eq(self.active & ~self.leave & self.highest.valid),

@@ -87,11 +87,16 @@ class QmdCheck(wiring.Component):
             "blocks": Out(BLOCK_COUNT_BITS),
         })
         self._step = Signal(range(_LAST_STEP + 1))
-        self._xy, self._threads = Signal(32), Signal(32)
-        self._plane, self._total = Signal(48), Signal(48)
-        self._planes_before, self._low, self._high = Signal(32), Signal(48), Signal(32)
+        self._xy = Signal(32)
+        self._threads = Signal(32)
+        self._plane = Signal(48)
+        self._total = Signal(48)
+        self._planes_before = Signal(32)
+        self._low = Signal(48)
+        self._high = Signal(32)
         self._block_registers = Signal(16)
-        self._before, self._rest = Signal(32), Signal(BLOCK_COUNT_BITS)
+        self._before = Signal(32)
+        self._rest = Signal(BLOCK_COUNT_BITS)
         """Lines before that of the first block; blocks from that line on."""
 
     def elaborate(self, platform: object) -> Module:
@@ -111,8 +116,11 @@ class QmdCheck(wiring.Component):
         with m.If(qmd.IS_QUEUE):
             m.d.comb += [self.grid.x.eq(~0), self.grid.y.eq(1), self.grid.z.eq(1)]
         self._multiply(m)
-        wrong, complete, count = self._wrong(), Signal(), Signal(BLOCK_COUNT_BITS)
-        found, first = Signal(len(wrong)), Signal(len(wrong))
+        wrong = self._wrong()
+        complete = Signal()
+        count = Signal(BLOCK_COUNT_BITS)
+        found = Signal(len(wrong))
+        first = Signal(len(wrong))
         m.d.comb += first.eq(lowest(found))
         m.d.sync += [
             needs.warps.eq(_units(self._threads[:11], WARP_THREADS)),
@@ -146,8 +154,11 @@ class QmdCheck(wiring.Component):
             5: (self._plane[:32], grid.z, self._total),
             6: (grid.x, self._before[:16], self._low),
         }
-        a, b = Signal(32), Signal(16)
-        low, high, product = Signal(32), Signal(32), Signal(48)
+        a = Signal(32)
+        b = Signal(16)
+        low = Signal(32)
+        high = Signal(32)
+        product = Signal(48)
         m.d.sync += [low.eq(a[:16] * b), high.eq(a[16:] * b), product.eq(low + (high << 16))]
         for products, of, steps in ((narrow, low, 2), (wide, product, 3)):
             for number, (one, other, result) in products.items():

@@ -49,7 +49,9 @@ class QmdFetch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         request, beat = self.read.request, self.read.beat
-        asked, busy, asks = Signal(qmd_address(self._config)), Signal(), Signal()
+        asked = Signal(qmd_address(self._config))
+        busy = Signal()
+        asks = Signal()
         m.d.comb += [
             request.valid.eq(asks),
             request.p.asid.eq(asked.asid),

@@ -60,7 +60,8 @@ class QmdWrites(wiring.Component):
         m = Module()
         m.submodules.word = word = WordAccess(self._config)
         connect(m, word.write, flipped(self.write))
-        asked, access, offset = self.request.p, word.request.p, Signal(8)
+        asked, access = self.request.p, word.request.p
+        offset = Signal(8)
         m.d.comb += [
             word.request.valid.eq(self.request.valid),
             self.request.ready.eq(word.request.ready),

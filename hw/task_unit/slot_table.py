@@ -92,8 +92,12 @@ class SlotTable(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = self._config.rows
-        runs, none, priorities = Signal(rows), Signal(rows), []
-        faulty, ended, back = (Signal(rows) for _ in range(3))
+        runs = Signal(rows)
+        none = Signal(rows)
+        priorities = []
+        faulty = Signal(rows)
+        ended = Signal(rows)
+        back = Signal(rows)
         slot = Signal()
         for number in range(rows):
             state = self.states[number]
@@ -161,7 +165,8 @@ class SlotTable(wiring.Component):
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
             level, rounds = [_lower(m, pair) for pair in pairs], rounds + 1
         m.d.comb += self.victim.eq(level[0])
-        changes, recent = Signal(), Signal(rounds)
+        changes = Signal()
+        recent = Signal(rounds)
         m.d.comb += [
             changes.eq(self.opened.valid | self.stopped.valid | self.closed.valid),
             self.sure.eq(~recent.any()),

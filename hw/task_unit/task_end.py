@@ -60,9 +60,11 @@ class TaskEnd(wiring.Component):
             "idle": Out(1),
         })
         self._reader, self._word = QmdFetch(config), WordAccess(config)
-        self._task, self._verdict = Signal(task_pointer), Signal(task_verdict)
+        self._task = Signal(task_pointer)
+        self._verdict = Signal(task_verdict)
         self._context = Signal(config.context_bits)
-        self._trap, self._turn = Signal(), Signal(len(RELEASES))
+        self._trap = Signal()
+        self._turn = Signal(len(RELEASES))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

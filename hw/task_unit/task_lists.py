@@ -67,15 +67,21 @@ class TaskLists(wiring.Component):
             "read": Out(ReadPort(config)),
             "write": Out(WritePort(config)),
         })
-        self._pops, self._head, self._full = Signal(), Signal(), Signal()
+        self._pops = Signal()
+        self._head = Signal()
+        self._full = Signal()
         self._number = Signal(task_level(config).size)
-        self._request, self._after = Signal(word_request(config)), Signal(_ROW)
-        self._index, self._outcome = Signal(MOST_LOG_SIZE), Signal(ListOutcome)
-        self._mask, self._ring = Signal(MOST_LOG_SIZE), Signal(VA_BITS)
+        self._request = Signal(word_request(config))
+        self._after = Signal(_ROW)
+        self._index = Signal(MOST_LOG_SIZE)
+        self._outcome = Signal(ListOutcome)
+        self._mask = Signal(MOST_LOG_SIZE)
+        self._ring = Signal(VA_BITS)
         """Mask of a ring position; first position of the list's ring in the area."""
         self._most = Signal(signed(MOST_LOG_SIZE + 2))
         """Number of tasks at which the list is full."""
-        self._level, self._whose = Signal(PRIORITIES), Signal(config.contexts)
+        self._level = Signal(PRIORITIES)
+        self._whose = Signal(config.contexts)
         """The list, one-hot."""
         self._some = Signal()
         """The list is not empty afterwards."""
@@ -138,8 +144,10 @@ class TaskLists(wiring.Component):
         log_size, contexts = self.area.log_size, self._config.contexts
         level, context = self._number[:6], self._number[6:]
         resumed = data.View(task_pointer, self._request.data).resumed
-        levels, held = Signal(PRIORITIES), Signal()
-        size, shared = Signal(MOST_LOG_SIZE + 1), Signal.like(self._most)
+        levels = Signal(PRIORITIES)
+        held = Signal()
+        size = Signal(MOST_LOG_SIZE + 1)
+        shared = Signal.like(self._most)
         m.d.sync += [
             self._level.eq(Const(1, PRIORITIES) << level),
             self._whose.eq(Const(1, contexts) << context),
@@ -157,7 +165,9 @@ class TaskLists(wiring.Component):
         """Ring position of the task and new state of the list. The RAM contents of an empty list
         are stale."""
         after, mask = self._after, self._mask
-        count, further, step = (Signal(MOST_LOG_SIZE + 1) for _ in range(3))
+        count = Signal(MOST_LOG_SIZE + 1)
+        further = Signal(MOST_LOG_SIZE + 1)
+        step = Signal(MOST_LOG_SIZE + 1)
         m.d.comb += [
             count.eq(Mux(held, row.count, 0)),
             further.eq(Mux(self._pops, 0, Mux(self._head, ~0, count))),

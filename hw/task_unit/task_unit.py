@@ -121,15 +121,21 @@ class TaskUnit(wiring.Component):
         self._stores, self._queues = QmdWrites(config), QueueTable(config)
         self._levels, self._limits = HighestLevel(config), SlotLimits(config)
         self._channels, self._agenda = ClosedChannels(config), NextAction(config)
-        self.task, self._row = Signal(task_pointer), Signal(config.row_bits)
-        self._of, self._launches = Signal(config.context_bits), Signal(name="launches")
-        self._level, self._head = Signal(6), Signal()
+        self.task = Signal(task_pointer)
+        self._row = Signal(config.row_bits)
+        self._of = Signal(config.context_bits)
+        self._launches = Signal(name="launches")
+        self._level = Signal(6)
+        self._head = Signal()
         self._returns, self._holds = Signal(name="returns"), Signal(name="holds")
-        self._action, self._span = Signal(LaunchAction, name="action"), Signal(queue_span)
-        self._store, self._op = Signal(Stored), Signal(QueueOp)
+        self._action = Signal(LaunchAction, name="action")
+        self._span = Signal(queue_span)
+        self._store = Signal(Stored)
+        self._op = Signal(QueueOp)
         self._counted, self._wakes = Signal(name="counted"), Signal(name="wakes")
         """A dependence counter has reached 0; a resting queue is on its way to its list."""
-        self._verdict, self._enters = Signal(task_verdict), Signal(name="enters")
+        self._verdict = Signal(task_verdict)
+        self._enters = Signal(name="enters")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -520,7 +526,8 @@ class TaskUnit(wiring.Component):
     def _see_room(self, m: Module) -> None:
         """Whether a launch may go into a slot. The lists do not change while its QMD is read."""
         best, level = self._levels.highest, self._metadata.needs.priority
-        first, room = Signal(), self._slots.free.valid
+        first = Signal()
+        room = self._slots.free.valid
         runs = self.active & ~self.leave & (self._of == self.context)
         m.d.sync += [
             first.eq((level > best.level) | ~best.valid),

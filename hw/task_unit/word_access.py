@@ -51,7 +51,9 @@ class WordAccess(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         read, write = self.read, self.write
-        busy, asks, gives = Signal(), Signal(), Signal()
+        busy = Signal()
+        asks = Signal()
+        gives = Signal()
         word = Signal(word_request(self._config))
         ended = Signal()
         m.d.comb += [

@@ -82,8 +82,10 @@ class Arrivals(wiring.Component):
         count, full = self._counts[arriving], Signal()
         # One cycle later: the announcement, one-hot, and the slot of its record. The slot does not
         # depend on the head record ending meanwhile.
-        self._arrived, self._late = Signal(self._config.channels), Signal.like(self.announce)
-        self._slot, self._joins = Signal(range(RECORDS)), Signal()
+        self._arrived = Signal(self._config.channels)
+        self._late = Signal.like(self.announce)
+        self._slot = Signal(range(RECORDS))
+        self._joins = Signal()
         m.d.comb += full.eq(count == RECORDS)
         m.d.sync += [
             self._late.eq(self.announce),
@@ -102,7 +104,9 @@ class Arrivals(wiring.Component):
     def _age(self, m: Module, rows: int, record: Value) -> None:
         """Check one row per cycle, and rewrite it in the next if it is stale; a row is checked
         again if a record is written in that cycle."""
-        row, looked, valid = Signal(range(rows)), Signal(range(rows)), Signal()
+        row = Signal(range(rows))
+        looked = Signal(range(rows))
+        valid = Signal()
         write, announcing = self._stamp_write, self._late.valid
         m.d.sync += [looked.eq(row), valid.eq(~announcing)]
         m.d.sync += row.eq(Mux(announcing, looked, row + 1))

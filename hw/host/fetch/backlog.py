@@ -91,9 +91,12 @@ class Backlog(wiring.Component):
         self._aging = Aging(m, self.now)
         # One cycle later, as they are late; one-hot.
         mask = range(self._config.channels)
-        self._popped, self._answered = Signal(len(mask)), Signal(len(mask))
-        self._reserved, self._asked = Signal(len(mask)), Signal(len(mask))
-        self._beats, self._over = Signal(4), Signal()
+        self._popped = Signal(len(mask))
+        self._answered = Signal(len(mask))
+        self._reserved = Signal(len(mask))
+        self._asked = Signal(len(mask))
+        self._beats = Signal(4)
+        self._over = Signal()
         step = self.step
         m.d.sync += [
             self._popped.eq(Cat(_at(self.popped, channel) for channel in mask)),

@@ -169,7 +169,8 @@ class FetchUnit(wiring.Component):
         self._slot = Signal(range(ENTRIES_AHEAD))
         self._do = Signal(data.StructLayout(dict.fromkeys(_STEPS, 1)))
         self._begun = Signal()
-        self._beats, self._last = Signal(3), Signal(4)
+        self._beats = Signal(3)
+        self._last = Signal(4)
         # `orders` has room for the order that a visit adds, one cycle after ACT.
         self._room = Signal()
         self._acting = Signal()
@@ -197,7 +198,8 @@ class FetchUnit(wiring.Component):
 
         put_write, entry_write = puts.write_port(), entries.write_port()
         slots = data.ArrayLayout(range(ENTRIES_AHEAD), config.channels)
-        self._oldest_slot, self._newest_slot = Signal(slots), Signal(slots)
+        self._oldest_slot = Signal(slots)
+        self._newest_slot = Signal(slots)
         arriving = answer.entry.channel
         m.d.comb += [
             shown_read.addr.eq(self.peek),
@@ -415,13 +417,15 @@ class FetchUnit(wiring.Component):
         do, orders, request = self._do, self._orders, self.read.request
         reads = do.ask | do.burst | do.claim
         marks = Cat(do[name] for name in _MARKS).any()
-        done, order = Signal(), Signal(read_order(self._config))
+        done = Signal()
+        order = Signal(read_order(self._config))
         m.d.comb += [
             request.valid.eq(self._acting & reads),
             done.eq(self._acting & (~reads | request.ready)),
             self._backlog.step.over.eq(done),
         ]
-        enters, entering = Signal(), Signal(read_order(self._config), reset_less=True)
+        enters = Signal()
+        entering = Signal(read_order(self._config), reset_less=True)
         m.d.sync += [enters.eq(done & (reads | marks)), entering.eq(order)]
         m.d.comb += [orders.i.valid.eq(enters), orders.i.payload.eq(entering)]
         with m.If(done):

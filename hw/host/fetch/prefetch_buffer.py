@@ -121,8 +121,10 @@ class PrefetchBuffer(wiring.Component):
         unread = Signal.like(counts[0])
         ahead = Signal()
         next_valid = Signal()
-        moves, reads = Signal(), Signal()
-        first, count = Signal.like(place), Signal.like(unread)
+        moves = Signal()
+        reads = Signal()
+        first = Signal.like(place)
+        count = Signal.like(unread)
         filled = filling.valid & (filling.channel == self.select)
         cleared = self.clear.valid & (self.clear.channel == self.select)
         m.d.comb += [

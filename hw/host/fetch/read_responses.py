@@ -75,11 +75,15 @@ class ReadResponses(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         order, beat = self.order.payload, self.beat.payload
-        done, cause = Signal(), Signal(Cause)
-        sent, failed = Signal(3), Signal()
-        final, dropped = Signal(), Signal()
+        done = Signal()
+        cause = Signal(Cause)
+        sent = Signal(3)
+        failed = Signal()
+        final = Signal()
+        dropped = Signal()
         # Registered: the beat is not the first of its read; if so, it is the last.
-        later, last = Signal(), Signal()
+        later = Signal()
+        last = Signal()
 
         with m.Switch(beat.status):
             with m.Case(MemoryStatus.BUS):

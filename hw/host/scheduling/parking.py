@@ -119,7 +119,8 @@ class Parking(wiring.Component):
         """Counting semaphores in each channel's group; whether those of the served channel's are 0,
         from a copy of its group, for timing."""
         counters = self._config.counters
-        joining, leaving = Signal(counters), Signal(counters)
+        joining = Signal(counters)
+        leaving = Signal(counters)
         # `unguard` is late; the channel checks its group two cycles later at the earliest.
         unguard = delayed(m, self.acquires.unguard, "unguarded")
         for counter in range(counters):

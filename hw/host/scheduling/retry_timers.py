@@ -63,10 +63,14 @@ class RetryTimers(wiring.Component):
         )
         # Pipeline registers: the timer read; its lateness.
         found = Signal(timer)
-        late, in_units = Signal(32), Signal()
+        late = Signal(32)
+        in_units = Signal()
         # One-hot: its channel, unless armed or disarmed since.
-        looked, timed = Signal(config.channels), Signal(config.channels)
-        armed, ran_out, passed = Signal(config.channels), Signal(config.channels), Signal()
+        looked = Signal(config.channels)
+        timed = Signal(config.channels)
+        armed = Signal(config.channels)
+        ran_out = Signal(config.channels)
+        passed = Signal()
         m.d.comb += [
             write.addr.eq(arm.channel),
             write.data.units.eq(arm.units),

@@ -99,8 +99,11 @@ class Scheduler(wiring.Component):
         # Registered: the holder's slice is over; a guest's slice is over.
         self._over = Signal(name="over")
         self._guest_over = Signal(name="guest_over")
-        self._rivals, self._other = Signal(config.channels), Signal()
-        self._has_floor, self._floor_ready, self._floor_copying = Signal(), Signal(), Signal()
+        self._rivals = Signal(config.channels)
+        self._other = Signal()
+        self._has_floor = Signal()
+        self._floor_ready = Signal()
+        self._floor_copying = Signal()
         served = (1 << self.served) & self.serving.replicate(config.channels)
         # The choice is older: its channel may have been taken since.
         others = Signal(config.channels)
@@ -126,7 +129,10 @@ class Scheduler(wiring.Component):
     def _choose(self, m: Module, oldest: OldestFirst) -> Value:
         """The target, and the holder of the floor once it is taken; returns whether it begins a
         slice."""
-        keeps, renew, promote, lose = Signal(), Signal(), Signal(), Signal()
+        keeps = Signal()
+        renew = Signal()
+        promote = Signal()
+        lose = Signal()
         # Registered, for timing: the holder is the target if it can proceed. Right after its own
         # service it most likely cannot.
         prefers = Signal()
@@ -153,7 +159,8 @@ class Scheduler(wiring.Component):
 
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
         """Obligations and limits of the served channel while others can proceed."""
-        rivalled, waited = Signal(), Signal(range(PATIENCE))
+        rivalled = Signal()
+        waited = Signal(range(PATIENCE))
         patient, keeps = waited != PATIENCE - 1, self.engines.keeping.bit_select(self.served, 1)
         holder_must = ends & ~self._floor_copying & self._other
         guest_must = (

@@ -64,7 +64,8 @@ class Barrier(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.tickets = tickets = Tickets(self._config)
-        waits, runs = Signal(), Signal()
+        waits = Signal()
+        runs = Signal()
         begins, ends = self.begins, Signal()
         m.d.sync += [
             # One cycle late: at worst, an epoch begins without waiting channels.
@@ -87,8 +88,10 @@ class Barrier(wiring.Component):
         """Whether an operation outstanding at the beginning of the epoch still is."""
         engines = range(self._config.copy_engines)
         counters = data.ArrayLayout(unsigned(MOST_COPIES.bit_length()), len(engines))
-        under_way, left = Signal(counters), Signal(counters)
-        changing, some = Signal.like(self.changing), Signal()
+        under_way = Signal(counters)
+        left = Signal(counters)
+        changing = Signal.like(self.changing)
+        some = Signal()
         m.d.sync += changing.eq(self.changing & (begins.replicate(len(changing)) | changing))
         m.d.comb += some.eq(left.as_value().any() | changing.any())
         for engine in engines:

@@ -105,7 +105,8 @@ class ComputeWaits(wiring.Component):
             "begins": In(1),
             "before": Out(1),
         })
-        self._turns, self._epoch = TicketArbiter(config), Signal()
+        self._turns = TicketArbiter(config)
+        self._epoch = Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -205,7 +206,9 @@ class ComputeWaits(wiring.Component):
         """Outstanding tasks, of channels and of epochs."""
         began = delayed(m, self.port.began, "began")
         unlaunched = answered.valid & answered.unlaunched
-        less, where, when = Signal(), Signal.like(over.channel), Signal()
+        less = Signal()
+        where = Signal.like(over.channel)
+        when = Signal()
         m.d.comb += [
             less.eq(over.valid | unlaunched),
             where.eq(Mux(over.valid, over.channel, self._turns.channel)),

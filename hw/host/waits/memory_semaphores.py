@@ -71,7 +71,8 @@ class MemorySemaphores(wiring.Component):
         m = Module()
         config = self._config
         channel = Signal(config.channel_bits)
-        passed, changes = Signal(config.channels), Signal(config.channels)
+        passed = Signal(config.channels)
+        changes = Signal(config.channels)
         errors = Signal(data.ArrayLayout(SemaphoreError, config.channels))
         answer, operation = self.port.response, self.client.begin.request.operation
         answered = self._execute(m, channel)
@@ -114,7 +115,8 @@ class MemorySemaphores(wiring.Component):
         store, load = requests.write_port(), requests.read_port()
         enter, leave = order.write_port(), order.read_port(domain="comb")
         waiting = Signal(range(config.channels + 1))
-        taken, answered = Signal(), Signal()
+        taken = Signal()
+        answered = Signal()
         port = self.port
         # `begin` is late.
         begun = delayed(m, self.client.begin, "begun")

@@ -99,7 +99,8 @@ class AluLane(wiring.Component):
 
     def _add(self, m: Module, left: Signal, right: Signal) -> None:
         step = self.steps[2]
-        self._sum, self._other = Signal(33), Signal(32)
+        self._sum = Signal(33)
+        self._other = Signal(32)
         carry = Mux(step.high, self._sum[32], step.control.carry)
         m.d.sync += [self._sum.eq(left + right + carry), self._other.eq(right)]
 

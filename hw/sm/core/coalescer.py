@@ -110,11 +110,17 @@ class Coalescer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        held, row, lead = Signal(), Signal(checked_row(config)), Signal(VA_BITS - self._low)
-        pending, known = Signal(config.lanes), Signal()
+        held = Signal()
+        row = Signal(checked_row(config))
+        lead = Signal(VA_BITS - self._low)
+        pending = Signal(config.lanes)
+        known = Signal()
         lines = [lane.va[self._low : VA_BITS] for lane in row.row.lanes]
-        match, rest = Signal(config.lanes), Signal(config.lanes)
-        silent, ends, moves = Signal(), Signal(), Signal()
+        match = Signal(config.lanes)
+        rest = Signal(config.lanes)
+        silent = Signal()
+        ends = Signal()
+        moves = Signal()
         quiet = ~row.row.last & (row.cause == CoreCause.NONE)
         m.d.comb += [
             *(match[n].eq(pending[n] & (line == lead)) for n, line in enumerate(lines)),

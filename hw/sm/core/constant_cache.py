@@ -116,8 +116,11 @@ class ReadOnlyCache(wiring.Component):
 
     def _fill(self, m: Module) -> None:
         asked, line = self._asked, self._line
-        count, stale, failed = Signal(bits(self._beats)), Signal(), Signal(MemoryStatus)
-        keeper, begins = Signal(), Signal()
+        count = Signal(bits(self._beats))
+        stale = Signal()
+        failed = Signal(MemoryStatus)
+        keeper = Signal()
+        begins = Signal()
         tags, words = self._tags.write_port(), self._data.write_port()
         index = self._index_of(line)
         beat, dropped = self.beat.beat, self.drop.valid & (self.drop.row == line.row)

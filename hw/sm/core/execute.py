@@ -100,8 +100,12 @@ class Execute(wiring.Component):
     def _begin(self, m: Module) -> None:
         """Stage 0: one row of the current instruction, and its registers."""
         m.submodules.controls = controls = Decoder()
-        step, current, busy = self._steps[0], Signal(instruction(self._config)), Signal()
-        line, high, ends = Signal(5), Signal(), Signal()
+        step = self._steps[0]
+        current = Signal(instruction(self._config))
+        busy = Signal()
+        line = Signal(5)
+        high = Signal()
+        ends = Signal()
         pair_now = controls.pair & ~high
         m.d.comb += [
             controls.op.eq(current.op),
@@ -178,7 +182,8 @@ class Execute(wiring.Component):
 
     def _end(self, m: Module, lanes: list[AluLane]) -> None:
         step, config = self._steps[_END], self._config
-        mask, line = Signal(config.lanes), step.line[: max(1, self._line.bit_length())]
+        mask = Signal(config.lanes)
+        line = step.line[: max(1, self._line.bit_length())]
         m.d.comb += mask.eq(step.what.at.context.mask.word_select(line, config.lanes))
         row, result = self.row.row, self.result
         m.d.comb += [

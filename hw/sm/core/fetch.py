@@ -133,7 +133,10 @@ class Fetch(wiring.Component):
 
     def _ask(self, m: Module) -> None:
         """The context has arrived; look up the instruction."""
-        picked, at, asked, look = Signal(), self.at, self._asked, self._programs.look
+        picked = Signal()
+        at = self.at
+        asked = self._asked
+        look = self._programs.look
         dying = self.dying.bit_select(at.warp, 1)
         m.d.sync += [
             picked.eq(self.pick.valid),
@@ -207,7 +210,9 @@ class Fetch(wiring.Component):
 
     def _shared_special(self, m: Module) -> Value:
         """A special register that is the same in all lanes."""
-        final, value, clock = self._final, Signal(32), Signal(32)
+        final = self._final
+        value = Signal(32)
+        clock = Signal(32)
         m.d.sync += clock.eq(clock + 1)
         low, high = self.word[:16], self.word[16:]
         values = {
@@ -234,8 +239,11 @@ class Fetch(wiring.Component):
         op = final.word.code[:7]
         memory = holds(m, op, lambda one: Operand.GLOBAL in one.operands, "memory")
         shared = holds(m, op, lambda one: Operand.SHARED in one.operands, "on_shared")
-        missed, lacks = Signal(), Signal()
-        cause, ended, goes = Signal(CoreCause), Signal(), Signal()
+        missed = Signal()
+        lacks = Signal()
+        cause = Signal(CoreCause)
+        ended = Signal()
+        goes = Signal()
         m.d.comb += [
             cache.wanted.eq(final.constant),
             cache.leave.eq(final.dead),
@@ -281,7 +289,9 @@ class Fetch(wiring.Component):
         """Enqueue the instruction; there is room for all picked warps."""
         shape = instruction(self._config)
         m.submodules.queue = queue = StreamFIFO(shape, _DEPTH)
-        entering, what, inside = Signal(), Signal(shape), Signal(range(_DEPTH + 1))
+        entering = Signal()
+        what = Signal(shape)
+        inside = Signal(range(_DEPTH + 1))
         single = (op == Opcode.S2R) & final.word.value[2:].any()
         known = single | (op == Opcode.LDC)
         value = Mux(op == Opcode.LDC, self._constants.word, self._shared_special(m))

@@ -98,11 +98,13 @@ class LoadStoreUnit(wiring.Component):
             **{name: shape[name].shape for name in kept},
             "places": self._access["places"].shape,
         })
-        entry, head = Signal(layout), Signal(layout)
+        entry = Signal(layout)
+        head = Signal(layout)
         m.submodules.loads = order = StreamFIFO(layout, OUTSTANDING)
         beat_shape = read_beat(self._config)
         m.submodules.beats = beats = StreamFIFO(beat_shape, OUTSTANDING)
-        beat, real = Signal(beat_shape), one.mask.any()
+        beat = Signal(beat_shape)
+        real = one.mask.any()
         taken = Signal()
         m.d.comb += [
             *(entry[name].eq(value) for name, value in kept.items()),
@@ -123,7 +125,9 @@ class LoadStoreUnit(wiring.Component):
     def _loaded(self, m: Module, order: Value, head: data.View, beats: Value, beat: data.View):
         """Oldest load: its beat arrives, its words are written, it completes."""
         ends, result = self._ends[0], self.result
-        real, here, moves = head.mask.any(), Signal(), Signal()
+        real = head.mask.any()
+        here = Signal()
+        moves = Signal()
         good = real & (beat.status == MemoryStatus.OK)
         m.d.comb += [
             here.eq(order.o.valid & (beats.o.valid | ~real)),
@@ -142,7 +146,8 @@ class LoadStoreUnit(wiring.Component):
         layout = data.StructLayout({
             name: self._access[name].shape for name in ("warp", "last", "cause", "va", "mask")
         })
-        entry, head = Signal(layout), Signal(layout)
+        entry = Signal(layout)
+        head = Signal(layout)
         m.submodules.stores = order = StreamFIFO(layout, OUTSTANDING)
         m.submodules.requests = requests = StreamRegister(core_request(config))
         m.submodules.data = beats = StreamRegister(write_beat(config))
@@ -168,7 +173,8 @@ class LoadStoreUnit(wiring.Component):
 
     def _stored(self, m: Module, order: Value, head: data.View) -> None:
         ends, done, real = self._ends[1], self.done, head.mask.any()
-        here, moves = Signal(), Signal()
+        here = Signal()
+        moves = Signal()
         m.d.comb += [
             here.eq(order.o.valid & (done.valid | ~real)),
             ends.valid.eq(here & head.last),

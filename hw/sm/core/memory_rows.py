@@ -51,7 +51,9 @@ class MemoryRows(wiring.Component):
         left = Signal(range(QUEUED + 1), init=QUEUED)
         m.d.sync += left.eq(left - self.reserve + self.taken)
         m.d.comb += self.room.eq(left != 0)
-        entering, row, limit = Signal(), Signal(access_row(self._config)), Signal(8)
+        entering = Signal()
+        row = Signal(access_row(self._config))
+        limit = Signal(8)
         m.d.sync += [entering.eq(self.i.valid), row.eq(self.i.row), limit.eq(self.limit)]
         checked = Signal(shape)
         m.d.comb += [
@@ -64,7 +66,8 @@ class MemoryRows(wiring.Component):
 
     def _check(self, m: Module, row: data.View, limit: Value, checked: data.View) -> None:
         lanes = row.lanes
-        odd, bad = Signal(len(lanes)), Signal(len(lanes))
+        odd = Signal(len(lanes))
+        bad = Signal(len(lanes))
         m.d.comb += odd.eq(Cat(lane.active & lane.va[:2].any() for lane in lanes))
         m.d.comb += checked.row.eq(row)
         if self._shared:

@@ -48,7 +48,8 @@ class Retire(wiring.Component):
         m = Module()
         done, context, new = self.retired, self.retired.at.context, self.write.context
         kept = self._masks(m)
-        taken, jump = Signal(), Signal(VA_BITS)
+        taken = Signal()
+        jump = Signal(VA_BITS)
         op, hit = done.op, done.nonzero.any()
         sign = done.offset[31].replicate(VA_BITS - 32)
         m.d.comb += [

@@ -73,7 +73,8 @@ class SharedMemory(wiring.Component):
 
     def _blocks(self, m: Module) -> None:
         units, begin = self._units, self.begin.what
-        leaving, slot = Signal(self._config.sm_blocks), Signal(self._config.block_bits)
+        leaving = Signal(self._config.sm_blocks)
+        slot = Signal(self._config.block_bits)
         busy = Signal()
         given = units.give.valid & units.give.ready
         m.d.comb += [
@@ -106,13 +107,16 @@ class SharedMemory(wiring.Component):
         m.submodules.memory = store = memory.Memory(
             shape=data.ArrayLayout(32, config.lanes), depth=depth, init=[]
         )
-        moves, settled = Signal(), units.settled(one.p.slot)
+        moves = Signal()
+        settled = units.settled(one.p.slot)
         shape = access(config, config.lanes)
         first, second = (
             Signal(data.StructLayout({"valid": 1, "what": shape}), name=name)
             for name in ("first", "second")
         )
-        unit, kept, fresh = Signal.like(units.unit[0]), Signal.like(units.unit[0]), Signal()
+        unit = Signal.like(units.unit[0])
+        kept = Signal.like(units.unit[0])
+        fresh = Signal()
         m.d.comb += [
             units.look[0].owner.eq(one.p.slot),
             units.look[0].number.eq(one.p.va[inside:]),

@@ -63,7 +63,8 @@ class UnitAllocator(wiring.Component):
         return m
 
     def _take(self, m: Module) -> None:
-        number, left = Signal(bits(self._most)), Signal(range(self._most + 1))
+        number = Signal(bits(self._most))
+        left = Signal(range(self._most + 1))
         write, free = self._map.write_port(), self._free
         m.d.comb += [
             self.take.ready.eq(~self.busy),
@@ -84,7 +85,8 @@ class UnitAllocator(wiring.Component):
         """After reset, fill the list; then free the units of owners."""
         free, port = self._free, self._map.read_port()
         filled = Signal(range(self._count + 1))
-        number, have = Signal(range(self._most + 1)), Signal(range(self._most + 1))
+        number = Signal(range(self._most + 1))
+        have = Signal(range(self._most + 1))
         read = Signal()
         filling = Signal()
         m.d.comb += [

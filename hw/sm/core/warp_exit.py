@@ -78,7 +78,8 @@ class WarpExit(wiring.Component):
         """Fault, registers, end, in this order."""
         config = self._config
         m.submodules.turns = turns = RoundRobin(config.sm_warps)
-        warp, fault = Signal(config.warp_bits), self.fault.p
+        warp = Signal(config.warp_bits)
+        fault = self.fault.p
         cause = Mux(where.data.dying, why.data.cause, where.data.cause)
         m.d.comb += [
             turns.requests.eq(self.ending),

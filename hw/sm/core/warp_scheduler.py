@@ -78,7 +78,8 @@ class WarpScheduler(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         count, next_, done, outcome = self._config.sm_warps, self.next, self.done, self.outcome
-        ready, back = Signal(count), Signal(count)
+        ready = Signal(count)
+        back = Signal(count)
         m.submodules.turns = turns = RoundRobin(count)
         gone = one_hot(self.ended.valid, self.ended.warp, count)
         m.d.comb += [

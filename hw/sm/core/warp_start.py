@@ -69,12 +69,15 @@ class WarpStart(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._warp = Signal(warp_start(self._config))
-        self._program, self._size = Signal(VA_BITS), Signal(data.ArrayLayout(16, 3))
-        self._at, self._lane = Signal(thread), Signal(5)
+        self._program = Signal(VA_BITS)
+        self._size = Signal(data.ArrayLayout(16, 3))
+        self._at = Signal(thread)
+        self._lane = Signal(5)
         after = data.StructLayout({"valid": 1, "slot": self._config.block_bits, "index": 7})
         self._after = Signal(after)
         """Warp whose first thread is at `_at`, if any."""
-        self._mask, self._number = Signal(WARP_THREADS), Signal(range(len(_WORDS) + 1))
+        self._mask = Signal(WARP_THREADS)
+        self._number = Signal(range(len(_WORDS) + 1))
         start, warp = self.start, self._warp
         follows = (
             self._after.valid & (self._after.slot == warp.slot) & (self._after.index == warp.index)
@@ -136,8 +139,10 @@ class WarpStart(wiring.Component):
     def _divide(self, m: Module) -> None:
         """Two divisions, one bit per cycle: the first thread by the width, the lines by the
         height."""
-        rest, quotient = Signal(THREAD_BITS + 1), Signal(THREAD_BITS)
-        step, second = Signal(range(THREAD_BITS + 1)), Signal()
+        rest = Signal(THREAD_BITS + 1)
+        quotient = Signal(THREAD_BITS)
+        step = Signal(range(THREAD_BITS + 1))
+        second = Signal()
         divisor = Mux(second, self._size[1], self._size[0])
         more = Cat(quotient[-1], rest)
         fits = more >= divisor

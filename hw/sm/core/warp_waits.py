@@ -45,8 +45,10 @@ class WarpWaits(wiring.Component):
         m = Module()
         config, next_ = self._config, self.next
         count = config.sm_warps
-        timed, barred = Signal(count), Signal(count)
-        released, found = Signal(count), self._look(m, timed, barred)
+        timed = Signal(count)
+        barred = Signal(count)
+        released = Signal(count)
+        found = self._look(m, timed, barred)
         slots = Signal(data.ArrayLayout(config.block_bits, count))
         m.d.comb += [
             released.eq(barred & Cat(self.release.bit_select(slots[n], 1) for n in range(count))),
@@ -64,8 +66,12 @@ class WarpWaits(wiring.Component):
         """A warp whose wait is over. The value read is valid only if the warp was already waiting
         at the read."""
         config, next_ = self._config, self.next
-        now, turn, before = Signal(_TIME_BITS), Signal(config.warp_bits), Signal(config.warp_bits)
-        late, stopped, was = Signal(), Signal(), Signal(2)
+        now = Signal(_TIME_BITS)
+        turn = Signal(config.warp_bits)
+        before = Signal(config.warp_bits)
+        late = Signal()
+        stopped = Signal()
+        was = Signal(2)
         shape = data.StructLayout({"until": _TIME_BITS, "row": config.row_bits})
         m.submodules.until = until = memory.Memory(shape=shape, depth=config.sm_warps, init=[])
         read, write = until.read_port(), until.write_port()

@@ -66,7 +66,9 @@ class Loads(wiring.Component):
             "wait": 32,
         })
         m.submodules.order = order = StreamFIFO(entry, _depth(config))
-        new, head, free = Signal(entry), Signal(entry), Signal()
+        new = Signal(entry)
+        head = Signal(entry)
+        free = Signal()
         m.d.comb += [
             free.eq(order.i.ready & (~request.valid | request.ready)),
             ask.ready.eq(free),
@@ -124,7 +126,9 @@ class Stores(wiring.Component):
         config, store, request, beat = self._config, self.store, self.request, self.beat
         entry = data.StructLayout({"warp": config.warp_bits, "row": config.row_bits, "wait": 32})
         m.submodules.order = order = StreamFIFO(entry, _depth(config))
-        new, head, pattern = Signal(entry), Signal(entry), Signal(store_pattern)
+        new = Signal(entry)
+        head = Signal(entry)
+        pattern = Signal(store_pattern)
         m.d.comb += [
             store.ready.eq(
                 order.i.ready & (~request.valid | request.ready) & (~beat.valid | beat.ready)

@@ -70,8 +70,11 @@ class KernelRows(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._place, self._count = Signal(Place), Signal(range(RECORD_WORDS))
-        self._low, self._cause, self._ends = Signal(32), Signal(CoreCause), Signal()
+        self._place = Signal(Place)
+        self._count = Signal(range(RECORD_WORDS))
+        self._low = Signal(32)
+        self._cause = Signal(CoreCause)
+        self._ends = Signal()
         self._fills = Signal()
         """The next word of the beat is written."""
         self._words(m)

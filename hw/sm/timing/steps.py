@@ -50,8 +50,10 @@ class Steps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._valid, self._warp = Signal(), Signal(warp_fire(self._config))
-        self._moved, self._accesses = Signal(warp_place(self._config)), Signal()
+        self._valid = Signal()
+        self._warp = Signal(warp_fire(self._config))
+        self._moved = Signal(warp_place(self._config))
+        self._accesses = Signal()
         self._keep(m)
         self._decide(m)
         self._tell(m)
@@ -89,7 +91,9 @@ class Steps(wiring.Component):
 
     def _decide(self, m: Module) -> None:
         warp, place, moved = self._warp, self._place, self._moved
-        ends, taken, store = Signal(), Signal(), self._count[16]
+        ends = Signal()
+        taken = Signal()
+        store = self._count[16]
         m.d.comb += [
             ends.eq(warp.dead | (warp.cause != CoreCause.NONE) | (place.count == self._count[:16])),
             self.last.valid.eq(self._valid & ends),

@@ -48,7 +48,8 @@ class Timer(wiring.Component):
             "row": config.row_bits,
             "cause": CoreCause,
         })
-        self._now, self._timed = Signal(_TIME_BITS), Signal(1 << config.warp_bits)
+        self._now = Signal(_TIME_BITS)
+        self._timed = Signal(1 << config.warp_bits)
         m.submodules.times = times = memory.Memory(
             shape=shape, depth=1 << config.warp_bits, init=[]
         )
@@ -64,7 +65,8 @@ class Timer(wiring.Component):
         """The starting warp, one-hot."""
         m.submodules.turns = turns = RoundRobin(self._sources)
         words = [wake.p.as_value() for wake in self.wakes]
-        wake, valid = Signal(warp_wake(self._config)), Signal()
+        wake = Signal(warp_wake(self._config))
+        valid = Signal()
         m.d.comb += [
             turns.requests.eq(Cat(wake.valid for wake in self.wakes)),
             turns.advance.eq(1),
@@ -84,8 +86,11 @@ class Timer(wiring.Component):
         """The warp whose time has expired, one-hot. The value read is valid only if the warp was
         already computing at the read."""
         fire, found = self.fire, read.data
-        turn, warp, was = Signal(self._config.warp_bits), Signal(self._config.warp_bits), Signal()
-        moves, late = Signal(), Signal()
+        turn = Signal(self._config.warp_bits)
+        warp = Signal(self._config.warp_bits)
+        was = Signal()
+        moves = Signal()
+        late = Signal()
         m.d.comb += [
             late.eq(~(self._now - found.until)[_TIME_BITS - 1]),
             fire.valid.eq(was & (late | fire.p.dead)),

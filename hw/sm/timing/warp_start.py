@@ -64,7 +64,8 @@ class WarpStart(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         begin, start, wake, facts = self.begin.p, self.start.p, self.wake.p, self.facts
-        self._is_block, self._number = Signal(), Signal(32)
+        self._is_block = Signal()
+        self._number = Signal(32)
         self._failed = self.cause != CoreCause.NONE
         self._slot = Mux(self._is_block, begin.slot, start.slot)
         self._product(m)
@@ -101,8 +102,12 @@ class WarpStart(wiring.Component):
 
     def _product(self, m: Module) -> None:
         """`_done` comes at least 3 cycles after `_multiply`, when `word` has changed."""
-        self._sum, self._addend, self._factor = Signal(VA_BITS), Signal(VA_BITS), Signal(32)
-        self._done, self._begins, begun = Signal(), Signal(), Signal()
+        self._sum = Signal(VA_BITS)
+        self._addend = Signal(VA_BITS)
+        self._factor = Signal(32)
+        self._done = Signal()
+        self._begins = Signal()
+        begun = Signal()
         m.d.sync += [
             self._sum.eq(self._sum + Mux(self._factor[0], self._addend, 0)),
             self._addend.eq(self._addend << 1),
@@ -207,7 +212,8 @@ class WarpStart(wiring.Component):
 
     def _mixed(self, m: Module) -> Value:
         """Hash of block and warp numbers; valid 2 cycles after these."""
-        first, second = Signal(32), Signal(32)
+        first = Signal(32)
+        second = Signal(32)
         seed = Cat(self.start.p.index, self._block.number)[:32]
         folded = first ^ (first >> 6)
         m.d.sync += [first.eq(seed + (seed << 10)), second.eq(folded + (folded << 3))]
