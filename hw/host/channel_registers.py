@@ -122,12 +122,17 @@ class ChannelRegisters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._channel = Signal(self._config.channel_bits)
-        self._word, self._data, self._write = Signal(6), Signal(32), Signal()
+        self._word = Signal(6)
+        self._data = Signal(32)
+        self._write = Signal()
         self._started = Signal()
         """Strobe: the channel of this access starts."""
-        self._halts, self._refused = Signal(self._config.channels), delayed(m, self.halt, "refused")
+        self._halts = Signal(self._config.channels)
+        self._refused = delayed(m, self.halt, "refused")
         """Per channel, halted before; the method error of the previous cycle."""
-        self._clearing, self._cleared, self._starts = Signal(), Signal(), Signal()
+        self._clearing = Signal()
+        self._cleared = Signal()
+        self._starts = Signal()
         """No error is recorded in this cycle; strobe: the error of the access's channel is cleared;
         or, as it starts, all its errors."""
         self._errors(m)
@@ -151,7 +156,8 @@ class ChannelRegisters(wiring.Component):
         noted = Signal(channel_event(config, row=_ROW, why=why, head=head, data=32))
         """Error on its way into the RAMs."""
         halting, self._busy = self._refused.valid, noted.valid
-        free, task = Signal(), self.task_failed
+        free = Signal()
+        task = self.task_failed
         rows = self._rows(m, noted)
         m.d.comb += [
             # The row of an error depends on the previous one.
@@ -255,9 +261,11 @@ class ChannelRegisters(wiring.Component):
     def _clear(self, m: Module) -> None:
         """State after the error is cleared: the next record, if any, is shown."""
         mine = {name: bits.bit_select(self._channel, 1) for name, bits in self._records.items()}
-        self._more, self._second = Signal(), Signal()
+        self._more = Signal()
+        self._second = Signal()
         m.d.sync += [self._more.eq(mine["more"]), self._second.eq(mine["second"])]
-        follows, failing = Signal(), Signal()
+        follows = Signal()
+        failing = Signal()
         m.d.comb += [
             follows.eq(mine["queued"] & ~self._starts),
             # A failure that is not recorded yet keeps the channel halted.
@@ -325,8 +333,12 @@ class ChannelRegisters(wiring.Component):
         counts = Memory(shape=32, depth=1 << self._config.channel_bits, init=[])
         m.submodules[name] = counts
         blank, read = self._blank(m, event), counts.read_port(domain="comb")
-        looking, adding = (Signal(channel_event(self._config)) for _ in range(2))
-        first, again, count, more = Signal(), Signal(), Signal(32), Signal(32)
+        looking = Signal(channel_event(self._config))
+        adding = Signal(channel_event(self._config))
+        first = Signal()
+        again = Signal()
+        count = Signal(32)
+        more = Signal(32)
         m.d.comb += [read.addr.eq(looking.channel), more.eq(count + 1)]
         m.d.sync += [
             looking.valid.eq(event.valid),
@@ -379,7 +391,8 @@ class ChannelRegisters(wiring.Component):
             for register in CHANNEL
             if register.access is Access.RW
         }
-        mask, word = Signal(32), Signal(32)
+        mask = Signal(32)
+        word = Signal(32)
         with m.Switch(self._word):
             for number, bits in masks.items():
                 with m.Case(number):
@@ -407,7 +420,9 @@ class ChannelRegisters(wiring.Component):
         """The channel's state, through two registers; an error is visible together with its
         record."""
         channel = self._channel
-        self._enabled, self._halted, self._gone = Signal(), Signal(), Signal()
+        self._enabled = Signal()
+        self._halted = Signal()
+        self._gone = Signal()
         for name, bits, seen in (
             ("enabled", self.enabled, self._enabled),
             ("halted", self.halted & self._records["shown"], self._halted),
@@ -430,7 +445,8 @@ class ChannelRegisters(wiring.Component):
     def _words(self, m: Module) -> dict[str, Value]:
         """Registers that show the channel's state."""
         head, va = self._head, self._why.va
-        put, get = Signal.like(self.peek_put), Signal.like(self.peek_get)
+        put = Signal.like(self.peek_put)
+        get = Signal.like(self.peek_get)
         m.d.comb += self.peek.eq(self._channel)
         m.d.sync += [put.eq(self.peek_put), get.eq(self.peek_get)]
         return {
@@ -471,8 +487,10 @@ class ChannelRegisters(wiring.Component):
         """Read data, and whether a write clears the error: in the third cycle, for the fourth. The
         selects are registered."""
         halted = self._halted
-        self._value, self._clears = Signal(32), Signal()
-        stored, chosen = Signal(init=1), []
+        self._value = Signal(32)
+        self._clears = Signal()
+        stored = Signal(init=1)
+        chosen = []
         m.d.sync += stored.eq(~self._word.matches(*map(channel_word, sources)))
         for name, source in sources.items():
             here = Signal(name=f"reads_{name.lower()}")
@@ -492,9 +510,12 @@ class ChannelRegisters(wiring.Component):
 
     def _serve(self, m: Module) -> None:
         request, response, channel = self.port.request, self.port.response, self._channel
-        clear, first = Signal(self._config.channels), Signal(self._config.channels)
+        clear = Signal(self._config.channels)
+        first = Signal(self._config.channels)
         """Per channel, CLEAR_FAULTED is pending; the next one, one-hot."""
-        due, target, clearing = Signal(), Signal(self._config.channel_bits), Signal()
+        due = Signal()
+        target = Signal(self._config.channel_bits)
+        clearing = Signal()
         aims = {name: Signal(name=f"aims_at_{name.lower()}") for name in _HELD}
         for name, aim in aims.items():
             m.d.sync += aim.eq((self._word == channel_word(name)) & self._halted)

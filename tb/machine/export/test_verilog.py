@@ -120,6 +120,12 @@ def test_names_without_brackets(folder: Path):
     assert not re.search(r"\\\S*\[", (folder / SOURCE).read_text())
 
 
+def test_every_signal_has_a_name(folder: Path):
+    """No signal has only the name that Amaranth gives to those whose own name it cannot find."""
+    declared = re.findall(r"^ +(?:reg|wire) .*", (folder / SOURCE).read_text(), re.MULTILINE)
+    assert declared and not [line for line in declared if "\\$signal" in line or "\\$like" in line]
+
+
 def test_nothing_of_this_machine(folder: Path):
     for name in (SOURCE, MAP, HEADER, MANIFEST):
         text = (folder / name).read_text()

@@ -9,7 +9,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.copy_launcher import MOST_COPIES
-from signalbox.hw.host.waits.barrier import Barrier
+from signalbox.hw.host.waits.barrier import BarrierPort
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.reset import reset
 
@@ -36,7 +36,7 @@ class Bench:
 
     def __init__(self, dut: Any) -> None:
         self.dut = dut
-        members = Barrier(CONFIG).signature.members
+        members = BarrierPort(CONFIG).members
         self._layouts = {name: members[name].shape for name in ("ask", "drop")}
         self.now = 0
         self.running: list[list[int]] = [[] for _ in range(CONFIG.copy_engines)]
@@ -48,7 +48,7 @@ class Bench:
     @classmethod
     async def start(cls, dut: Any) -> "Bench":
         bench = cls(dut)
-        for name in ("ask", "drop", "started", "finished", "changing", "tasks"):
+        for name in ("client__ask", "client__drop", "started", "finished", "changing", "tasks"):
             getattr(dut, name).value = 0
         await reset(dut)
         return bench
@@ -65,7 +65,8 @@ class Bench:
         and whether a semaphore operation is in flight. Returns the waits that are over."""
         for name, channel in (("ask", ask), ("drop", drop)):
             fields = {} if channel is None else {"valid": 1, "channel": channel}
-            getattr(self.dut, name).value = self._layouts[name].const(fields).as_bits()
+            value = self._layouts[name].const(fields)
+            getattr(self.dut, f"client__{name}").value = value.as_bits()
         self.dut.started.value = 0 if start is None else 1 << start
         self.dut.finished.value = 0 if finish is None else 1 << finish
         if changing and self.changing is None:
@@ -82,7 +83,7 @@ class Bench:
         if ask is not None:
             self.asked.setdefault(ask, self.now)
         await ReadOnly()
-        over = int(self.dut.over.value)
+        over = int(self.dut.client__over.value)
         for channel in [c for c in self.asked if over >> c & 1]:
             self.waited.append((self.asked.pop(channel), self.now))
         await RisingEdge(self.dut.clk)

@@ -10,7 +10,7 @@ import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
-from signalbox.hw.host.waits.mem_ops import MemOps
+from signalbox.hw.host.waits.mem_ops import InvalidationPort, MemOps
 from signalbox.hw.records.translation import mmu_command
 from signalbox.hw.registers import MmuOperation
 from signalbox.tb.testbench.goals import Rounds
@@ -63,22 +63,30 @@ class Mmu:
     left: int = 0
 
 
+PORTS = {"ask": "client__ask", "drop": "client__drop"}
+"""Events at ports of other names."""
+
+
 class Bench:
     """Testbench that drives the unit and models the MMU."""
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.mmu = dut, Mmu()
         self._numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        members = MemOps(CONFIG).signature.members
-        names = ("executed", "clear", "ask", "drop")
-        self._layouts: dict[str, Any] = {name: members[name].shape for name in names}
+        unit, client = MemOps(CONFIG).signature.members, InvalidationPort(CONFIG).members
+        self._layouts: dict[str, Any] = {
+            "executed": unit["executed"].shape,
+            "clear": unit["clear"].shape,
+            "ask": client["ask"].shape,
+            "drop": client["drop"].shape,
+        }
         assert all(layout["valid"].offset == 0 for layout in self._layouts.values())
 
     @classmethod
     async def start(cls, dut: Any) -> "Bench":
         bench = cls(dut)
         for name in (*bench._layouts, "mmu__command__ready", "mmu__done"):
-            getattr(dut, name).value = 0
+            getattr(dut, PORTS.get(name, name)).value = 0
         await reset(dut)
         # The RAMs' contents after a reset belong to no channel.
         for channel in range(CONFIG.channels):
@@ -93,12 +101,12 @@ class Bench:
             bits = self._numbers.getrandbits(layout.size) & ~1
             if name in events:
                 bits = layout.const({"valid": 1, **events[name]}).as_bits()
-            getattr(dut, name).value = bits
+            getattr(dut, PORTS.get(name, name)).value = bits
         done = mmu.left == 1
         dut.mmu__command__ready.value = int(mmu.ready and not mmu.left)
         dut.mmu__done.value = done | (done and mmu.refuses) << 1
         await ReadOnly()
-        over, refused = int(dut.over.value), int(dut.refused.value)
+        over, refused = int(dut.client__over.value), int(dut.client__refused.value)
         assert not refused & ~over
         mmu.left -= mmu.left > 0
         self._see_command()

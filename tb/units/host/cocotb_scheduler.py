@@ -11,6 +11,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from signalbox.hw.config import CONFIGS
 from signalbox.hw.host.scheduling.scheduler import Scheduler
+from signalbox.hw.records.channel import channel_event
 from signalbox.tb.models.scheduler import PATIENCE, STAMPS, Inputs, Outputs, SchedulerModel
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.testbench.reset import reset
@@ -30,6 +31,14 @@ LONG = 1 << 30
 SLICES = (0, 1, 2, 3, 10, 50)
 
 SEVERAL = {**LIMIT, "skip": CHANNELS < 4}
+
+
+PORTS = {
+    "copying": "engines__copying",
+    "keeping": "engines__keeping",
+    "give_up": "client__give_up",
+}
+"""Inputs at ports of other names."""
 
 
 class Bench:
@@ -57,7 +66,7 @@ class Bench:
         self.served: int | None = None
         self.first, self._sliced = False, False
         members = Scheduler(CONFIG).signature.members
-        self._event: Any = members["candidate"].shape
+        self._event: Any = channel_event(CONFIG)
         self._stamps: Any = members["stamps"].shape
 
     @classmethod
@@ -83,9 +92,10 @@ class Bench:
         """Payload without its strobe is random."""
         dut, numbers = self.dut, self.numbers
         for name in ("ready", "copying", "keeping", "wanting"):
-            getattr(dut, name).value = sum(1 << channel for channel in getattr(now, name))
+            bits = sum(1 << channel for channel in getattr(now, name))
+            getattr(dut, PORTS.get(name, name)).value = bits
         for name in ("take", "give_up", "reserves", "launches"):
-            getattr(dut, name).value = int(getattr(now, name))
+            getattr(dut, PORTS.get(name, name)).value = int(getattr(now, name))
         dut.stamps.value = self._stamps.const(now.stamps).as_bits()
         dut.serving.value = int(now.served is not None)
         dut.served.value = numbers.randrange(CHANNELS) if now.served is None else now.served
@@ -94,13 +104,13 @@ class Bench:
 
     def _shown(self) -> Outputs:
         dut = self.dut
-        candidate = self._event.from_bits(int(dut.candidate.value))
+        candidate = self._event.from_bits(int(dut.client__candidate.value))
         return Outputs(
             int(dut.target.value) if dut.target_valid.value else None,
             candidate.channel if candidate.valid else None,
             bool(dut.leave.value),
             bool(dut.stay.value),
-            bool(dut.spent.value),
+            bool(dut.client__spent.value),
             int(dut.floor.value) if dut.floor_valid.value else None,
         )
 
