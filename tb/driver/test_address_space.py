@@ -23,7 +23,7 @@ from signalbox.tb.models.pagetables import PDE, PTE, Fault, Translation
 SMALL, BIG, HUGE = PAGE_SIZES
 
 
-class Bench:
+class SpaceOnMachine:
     """One space, in use, on a machine with 4 ASIDs."""
 
     def __init__(self) -> None:
@@ -44,20 +44,20 @@ class Bench:
 
 
 def run(body, *, acquired: bool = True) -> None:
-    """Run `body(bench)`, then close all spaces. All memory except live buffers must be free
+    """Run `body(tb)`, then close all spaces. All memory except live buffers must be free
     again."""
 
     async def main():
-        bench = Bench()
+        tb = SpaceOnMachine()
         if acquired:
-            await bench.spaces.acquire(bench.space)
-            bench.mmu.taken()
-        await asyncio.wait_for(body(bench), 20)
-        for space in bench.spaces:
-            while bench.spaces.users(space):
-                bench.spaces.release(space)
-            await bench.spaces.close(space)
-        assert bench.memory.free_bytes == bench.whole, "memory leaked"
+            await tb.spaces.acquire(tb.space)
+            tb.mmu.taken()
+        await asyncio.wait_for(body(tb), 20)
+        for space in tb.spaces:
+            while tb.spaces.users(space):
+                tb.spaces.release(space)
+            await tb.spaces.close(space)
+        assert tb.memory.free_bytes == tb.whole, "memory leaked"
 
     asyncio.run(main())
 
@@ -65,18 +65,18 @@ def run(body, *, acquired: bool = True) -> None:
 def test_map_and_unmap():
     """A buffer is mapped at an allocated address without a command; unmapping invalidates it."""
 
-    async def body(bench: Bench):
-        buffer = bench.memory.allocate(2 * SMALL, align=SMALL, name="frame")
-        mapping = await bench.space.map(buffer)
+    async def body(tb: SpaceOnMachine):
+        buffer = tb.memory.allocate(2 * SMALL, align=SMALL, name="frame")
+        mapping = await tb.space.map(buffer)
         assert mapping.va >= HUGE and mapping.page_size == SMALL
-        assert bench.access(mapping.at(SMALL + 5)) == buffer.at(SMALL + 5)
-        assert bench.space.find(mapping.end - 1) is mapping and int(mapping) == mapping.va
-        assert bench.mmu.taken() == []
-        await bench.space.unmap(mapping)
-        assert bench.mmu.taken() == [("page", 0, mapping.va), ("page", 0, mapping.va + SMALL)]
-        assert bench.access(mapping.va) is None and bench.access(mapping.va + SMALL) is None
+        assert tb.access(mapping.at(SMALL + 5)) == buffer.at(SMALL + 5)
+        assert tb.space.find(mapping.end - 1) is mapping and int(mapping) == mapping.va
+        assert tb.mmu.taken() == []
+        await tb.space.unmap(mapping)
+        assert tb.mmu.taken() == [("page", 0, mapping.va), ("page", 0, mapping.va + SMALL)]
+        assert tb.access(mapping.va) is None and tb.access(mapping.va + SMALL) is None
         buffer.free()
-        assert bench.space.find(mapping.va) is None and list(bench.space) == []
+        assert tb.space.find(mapping.va) is None and list(tb.space) == []
 
     run(body)
 
@@ -84,15 +84,15 @@ def test_map_and_unmap():
 def test_two_spaces():
     """Example 1: the same addresses in two spaces reach different pages."""
 
-    async def body(bench: Bench):
-        other = bench.spaces.create("b")
-        await bench.spaces.acquire(other)
-        await bench.space.map(HUGE, 2 * SMALL, va=0)
+    async def body(tb: SpaceOnMachine):
+        other = tb.spaces.create("b")
+        await tb.spaces.acquire(other)
+        await tb.space.map(HUGE, 2 * SMALL, va=0)
         await other.map(HUGE + 2 * SMALL, 2 * SMALL, va=0)
         for va in (0, 5, SMALL, 2 * SMALL - 1):
             for _ in range(2):
-                assert bench.access(va) == HUGE + va
-                assert bench.access(va, other) == HUGE + 2 * SMALL + va
+                assert tb.access(va) == HUGE + va
+                assert tb.access(va, other) == HUGE + 2 * SMALL + va
 
     run(body)
 
@@ -101,26 +101,26 @@ def test_shared_page():
     """Example 2 (ASID-6): one page is mapped in two spaces, and twice in one, and each mapping is
     removed on its own."""
 
-    async def body(bench: Bench):
-        other = bench.spaces.create("b")
-        await bench.spaces.acquire(other)
-        buffer = bench.memory.allocate(SMALL, align=SMALL, name="shared")
-        first = await bench.space.map(buffer, atomics=False)
-        second = await bench.space.share(first, va=BIG)
+    async def body(tb: SpaceOnMachine):
+        other = tb.spaces.create("b")
+        await tb.spaces.acquire(other)
+        buffer = tb.memory.allocate(SMALL, align=SMALL, name="shared")
+        first = await tb.space.map(buffer, atomics=False)
+        second = await tb.space.share(first, va=BIG)
         third = await other.share(first, va=2 * BIG, read_only=True)
         assert (second.name, third.name) == ("shared", "shared")
         assert not third.atomics and third.read_only and not second.read_only
         for va, space in ((first.va, None), (BIG, None), (2 * BIG, other)):
-            assert bench.access(va + 7, space) == buffer.at(7)
-        await bench.space.unmap(first)
+            assert tb.access(va + 7, space) == buffer.at(7)
+        await tb.space.unmap(first)
         with pytest.raises(MemoryUseError, match=r"'shared' .* is still mapped: mapping 'shared' "):
             buffer.free()
-        await bench.space.unmap(second)
-        assert bench.access(2 * BIG, other) == buffer.at(0)
-        fourth = await bench.space.share(third)
+        await tb.space.unmap(second)
+        assert tb.access(2 * BIG, other) == buffer.at(0)
+        fourth = await tb.space.share(third)
         assert fourth.read_only, "permissions are inherited"
         await other.unmap(third)
-        await bench.space.unmap(fourth)
+        await tb.space.unmap(fourth)
         buffer.free()
 
     run(body)
@@ -129,13 +129,13 @@ def test_shared_page():
 def test_page_sizes():
     """The page size is the largest that fits, or the requested one."""
 
-    async def body(bench: Bench):
-        space = bench.space
+    async def body(tb: SpaceOnMachine):
+        space = tb.space
 
         async def size(pa: int, size: int, va: int | None = None) -> int:
             mapping = await space.map(pa, size, va=va)
             assert mapping.va % mapping.page_size == 0
-            assert bench.access(mapping.va) == pa
+            assert tb.access(mapping.va) == pa
             await space.unmap(mapping)
             return mapping.page_size
 
@@ -154,8 +154,8 @@ def test_invalidation_scope():
     """A few pages are invalidated one by one, more by ASID, and none when none can be
     remembered."""
 
-    async def body(bench: Bench):
-        space, mmu = bench.space, bench.mmu
+    async def body(tb: SpaceOnMachine):
+        space, mmu = tb.space, tb.mmu
         few = await space.map(0, PAGE_INVALIDATION_LIMIT * SMALL, page_size=SMALL)
         many = await space.map(0, (PAGE_INVALIDATION_LIMIT + 1) * SMALL)
         large = await space.map(0, 2 * BIG)
@@ -178,12 +178,12 @@ def test_invalidation_scope():
 def test_unbound():
     """Changes of a space that is not bound send no commands."""
 
-    async def body(bench: Bench):
-        space = bench.space
+    async def body(tb: SpaceOnMachine):
+        space = tb.space
         mapping = await space.map(0, SMALL)
         await space.protect(mapping, read_only=True)
         await space.unmap(mapping)
-        assert bench.mmu.taken() == []
+        assert tb.mmu.taken() == []
 
     run(body, acquired=False)
 
@@ -191,11 +191,11 @@ def test_unbound():
 def test_protect():
     """A change of protection invalidates the old permission in both directions."""
 
-    async def body(bench: Bench):
-        mapping = await bench.space.map(0, SMALL)
+    async def body(tb: SpaceOnMachine):
+        mapping = await tb.space.map(0, SMALL)
         for read_only in (True, False, True):
-            await bench.space.protect(mapping, read_only=read_only)
-            found = bench.mmu.access(0, mapping.va)
+            await tb.space.protect(mapping, read_only=read_only)
+            found = tb.mmu.access(0, mapping.va)
             assert isinstance(found, Translation) and found.read_only is read_only
             assert mapping.read_only is read_only
 
@@ -205,20 +205,20 @@ def test_protect():
 def test_replaced_tables():
     """Tables replaced by a 2 MiB page stay allocated until the machine has forgotten them."""
 
-    async def body(bench: Bench):
-        space, mmu = bench.space, bench.mmu
+    async def body(tb: SpaceOnMachine):
+        space, mmu = tb.space, tb.mmu
         small = await space.map(0, BIG, va=0)
         neighbour = await space.map(0, BIG, va=HUGE - BIG)
-        assert bench.access(0) == 0 and bench.access(HUGE - BIG) == 0
+        assert tb.access(0) == 0 and tb.access(HUGE - BIG) == 0
         await space.unmap(neighbour)
         await space.unmap(small)
-        assert bench.access(SMALL) is None
+        assert tb.access(SMALL) is None
         mmu.taken()
-        room = bench.memory.free_bytes
+        room = tb.memory.free_bytes
         await space.map(HUGE, 2 * HUGE, va=0)
         assert mmu.taken() == [("page", 0, 0)], "the second region had no tables"
-        assert bench.memory.free_bytes > room
-        assert bench.access(HUGE - BIG) == 2 * HUGE - BIG
+        assert tb.memory.free_bytes > room
+        assert tb.access(HUGE - BIG) == 2 * HUGE - BIG
 
     run(body)
 
@@ -229,8 +229,8 @@ def test_replaced_tables():
 def test_addresses_are_reused():
     """Allocation is first fit and never returns the window of on-chip semaphores."""
 
-    async def body(bench: Bench):
-        space = bench.space
+    async def body(tb: SpaceOnMachine):
+        space = tb.space
         first = await space.map(0, SMALL)
         await space.map(0, SMALL)
         await space.unmap(first)
@@ -243,9 +243,9 @@ def test_addresses_are_reused():
 
 
 def test_out_of_addresses():
-    async def body(bench: Bench):
-        space = bench.spaces.create("small", size=HUGE + 2 * SMALL)
-        await bench.spaces.acquire(space)
+    async def body(tb: SpaceOnMachine):
+        space = tb.spaces.create("small", size=HUGE + 2 * SMALL)
+        await tb.spaces.acquire(space)
         await space.map(0, SMALL, va=HUGE)
         message = (
             r"^address space 'small' \(ASID 1\): no free range of 8192 bytes aligned to 4096: "
@@ -255,7 +255,7 @@ def test_out_of_addresses():
             await space.map(0, 2 * SMALL)
         last = await space.map(0, SMALL)
         assert last.va == HUGE + SMALL
-        assert bench.mmu.access(1, last.end) == Fault(FaultType.VA_LIMIT, 0)
+        assert tb.mmu.access(1, last.end) == Fault(FaultType.VA_LIMIT, 0)
         with pytest.raises(OutOfAddresses):
             await space.map(0, SMALL)
         await space.unmap(last)
@@ -267,13 +267,13 @@ def test_out_of_addresses():
 def test_out_of_memory():
     """Without memory for a table, nothing is mapped and the addresses stay free."""
 
-    async def body(bench: Bench):
-        keep = bench.memory.allocate(bench.memory.largest_free, align=1)
+    async def body(tb: SpaceOnMachine):
+        keep = tb.memory.allocate(tb.memory.largest_free, align=1)
         with pytest.raises(OutOfMemory, match="for 'a PD2'"):
-            await bench.space.map(0, SMALL, va=0)
+            await tb.space.map(0, SMALL, va=0)
         keep.free()
-        assert list(bench.space) == [] and bench.access(0) is None
-        await bench.space.map(0, SMALL, va=0)
+        assert list(tb.space) == [] and tb.access(0) is None
+        await tb.space.map(0, SMALL, va=0)
 
     run(body)
 
@@ -299,15 +299,15 @@ def test_out_of_memory():
 def test_map_refused(arguments: dict, message: str):
     """A refused mapping changes nothing, and its message names the space."""
 
-    async def body(bench: Bench):
-        await bench.space.map(0, BIG, va=BIG, name="old")
-        tables = bytes(bench.memory.machine.memory_read(0, bench.memory.size))
+    async def body(tb: SpaceOnMachine):
+        await tb.space.map(0, BIG, va=BIG, name="old")
+        tables = bytes(tb.memory.machine.memory_read(0, tb.memory.size))
         wanted = {"memory": 0, "size": SMALL, **arguments}
         with pytest.raises(MapError, match=rf"^address space 'a' \(ASID 0\): .*{message}"):
-            await bench.space.map(**wanted)
-        assert bytes(bench.memory.machine.memory_read(0, bench.memory.size)) == tables
-        assert [mapping.name for mapping in bench.space] == ["old"]
-        assert bench.mmu.taken() == []
+            await tb.space.map(**wanted)
+        assert bytes(tb.memory.machine.memory_read(0, tb.memory.size)) == tables
+        assert [mapping.name for mapping in tb.space] == ["old"]
+        assert tb.mmu.taken() == []
 
     run(body)
 
@@ -315,29 +315,29 @@ def test_map_refused(arguments: dict, message: str):
 def test_buffers():
     """Mappings of a buffer are whole pages inside it, and end with it."""
 
-    async def body(bench: Bench):
-        odd = bench.memory.allocate(SMALL + 100, align=SMALL, name="odd")
+    async def body(tb: SpaceOnMachine):
+        odd = tb.memory.allocate(SMALL + 100, align=SMALL, name="odd")
         with pytest.raises(MapError, match="4196 bytes at 0x200000 are not whole pages"):
-            await bench.space.map(odd)
+            await tb.space.map(odd)
         with pytest.raises(
             MemoryUseError, match="8192 bytes are more than the 4196 bytes of buffer"
         ):
-            await bench.space.map(odd, 2 * SMALL)
-        part = await bench.space.map(odd, SMALL, name="part")
+            await tb.space.map(odd, 2 * SMALL)
+        part = await tb.space.map(odd, SMALL, name="part")
         assert str(part) == "mapping 'part' (4096 bytes at 0x200000) of address space 'a' (ASID 0)"
         with pytest.raises(MemoryUseError, match="bytes 4000 … 4100 are not inside mapping 'part'"):
             part.at(4000, 100)
-        await bench.space.unmap(part)
+        await tb.space.unmap(part)
         odd.free()
         with pytest.raises(MemoryUseError, match=r"'odd' .* was freed"):
-            await bench.space.map(odd, SMALL)
+            await tb.space.map(odd, SMALL)
 
     run(body)
 
 
 def test_misuse():
-    async def body(bench: Bench):
-        space, other = bench.space, bench.spaces.create("b")
+    async def body(tb: SpaceOnMachine):
+        space, other = tb.space, tb.spaces.create("b")
         mapping = await space.map(0, SMALL, name="m")
         for action in (other.unmap, lambda m: other.protect(m, read_only=True)):
             with pytest.raises(SpaceError, match=r"mapping 'm' .* of address space 'a' .* 'b'"):
@@ -349,13 +349,13 @@ def test_misuse():
         with pytest.raises(MemoryUseError, match=r"^mapping 'm' .* was unmapped$"):
             await other.share(mapping)
         gone = await other.map(0, SMALL)
-        await bench.spaces.close(other)
+        await tb.spaces.close(other)
         for action in (other.map(0, SMALL), other.unmap(gone), other.end()):
             with pytest.raises(SpaceError, match=r"'b' \(no ASID\).* was (closed|unmapped)"):
                 await action
         for size in (0, 100, 1 << 50):
             with pytest.raises(ValueError, match="is not a multiple of 4096 bytes up to 2"):
-                bench.spaces.create(size=size)
+                tb.spaces.create(size=size)
 
     run(body)
 
@@ -366,8 +366,8 @@ def test_misuse():
 def test_translate():
     """The driver's translation matches the machine's, with the cause of each fault (ASID-5)."""
 
-    async def body(bench: Bench):
-        space = bench.space
+    async def body(tb: SpaceOnMachine):
+        space = tb.space
         plain = await space.map(BIG, SMALL, va=BIG, name="plain")
         await space.map(0, SMALL, va=2 * BIG, name="table", read_only=True)
         await space.map(0, SMALL, va=3 * BIG, privileged=True, atomics=False)
@@ -406,10 +406,10 @@ _TABLE = "mapping 'table' (4096 bytes at 0x10000)"
     ],
 )
 def test_fault_messages(va: int, access: AccessType, cause: str | None, context: str):
-    async def body(bench: Bench):
-        await bench.space.map(0, SMALL, va=BIG, name="table", read_only=True)
+    async def body(tb: SpaceOnMachine):
+        await tb.space.map(0, SMALL, va=BIG, name="table", read_only=True)
         with pytest.raises(TranslationFault) as caught:
-            bench.space.translate(va, access)
+            tb.space.translate(va, access)
         why = cause or "PTE: the page is not mapped"
         assert str(caught.value).startswith(
             f"{access.name.lower()} of {va:#x} in address space 'a' (ASID 0) faulted with {why}; "
@@ -422,21 +422,21 @@ def test_fault_messages(va: int, access: AccessType, cause: str | None, context:
 # -- interrupted changes ------------------------------------------------------------------------
 
 
-async def broken_off(bench: Bench, how: str, mapping: Mapping) -> None:
+async def broken_off(tb: SpaceOnMachine, how: str, mapping: Mapping) -> None:
     """Start an unmap without an acknowledgement: it fails, or its task is cancelled."""
     if how == "fails":
-        bench.mmu.failing = True
+        tb.mmu.failing = True
         with pytest.raises(TimeoutError):
-            await bench.space.unmap(mapping)
-        bench.mmu.failing = False
+            await tb.space.unmap(mapping)
+        tb.mmu.failing = False
     else:
-        bench.mmu.latency = lambda: 3
-        task = asyncio.create_task(bench.space.unmap(mapping))
+        tb.mmu.latency = lambda: 3
+        task = asyncio.create_task(tb.space.unmap(mapping))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        bench.mmu.latency = lambda: 0
+        tb.mmu.latency = lambda: 0
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
@@ -444,35 +444,35 @@ async def broken_off(bench: Bench, how: str, mapping: Mapping) -> None:
 def test_broken_off(how: str, next_: str):
     """Nothing that the machine may remember is reused until the whole ASID is invalidated."""
 
-    async def body(bench: Bench):
-        space, buffer = bench.space, bench.memory.allocate(SMALL, align=SMALL)
+    async def body(tb: SpaceOnMachine):
+        space, buffer = tb.space, tb.memory.allocate(SMALL, align=SMALL)
         mapping = await space.map(buffer)
         other = await space.map(0, SMALL)
-        assert bench.access(mapping.va) == buffer.at(0)
-        await broken_off(bench, how, mapping)
+        assert tb.access(mapping.va) == buffer.at(0)
+        await broken_off(tb, how, mapping)
         with pytest.raises(MemoryUseError, match="is still mapped"):
             buffer.free()
         with pytest.raises(
             MapError, match="were unmapped, but the machine has not acknowledged it"
         ):
             await space.map(0, SMALL, va=mapping.va)
-        bench.mmu.taken()
+        tb.mmu.taken()
         if next_ == "settle":
             await space.settle()
         elif next_ == "protect":
             await space.protect(other, read_only=True)
         elif next_ == "map":
             await space.map(0, SMALL)
-            assert bench.mmu.taken() == [], "a map alone needs no command"
+            assert tb.mmu.taken() == [], "a map alone needs no command"
             await space.settle()
         else:
-            bench.spaces.release(space)
+            tb.spaces.release(space)
             for number in range(4):
-                await bench.spaces.acquire(bench.spaces.create(f"evictor {number}"))
+                await tb.spaces.acquire(tb.spaces.create(f"evictor {number}"))
             assert space.asid is None
-            bench.mmu.taken()
+            tb.mmu.taken()
             await space.settle()
-        assert bench.mmu.taken() == ([] if next_ == "evict" else [("asid", 0)])
+        assert tb.mmu.taken() == ([] if next_ == "evict" else [("asid", 0)])
         buffer.free()
         await space.map(0, SMALL, va=mapping.va)
 
@@ -482,20 +482,20 @@ def test_broken_off(how: str, next_: str):
 def test_protection_broken_off():
     """An interrupted protection is completed as well, after which nothing is pending."""
 
-    async def body(bench: Bench):
-        mapping = await bench.space.map(0, SMALL)
-        assert bench.access(mapping.va) == 0
-        bench.mmu.failing = True
+    async def body(tb: SpaceOnMachine):
+        mapping = await tb.space.map(0, SMALL)
+        assert tb.access(mapping.va) == 0
+        tb.mmu.failing = True
         with pytest.raises(TimeoutError):
-            await bench.space.protect(mapping, read_only=True)
-        bench.mmu.failing = False
-        bench.mmu.taken()
-        await bench.space.settle()
-        assert bench.mmu.taken() == [("asid", 0)]
-        found = bench.mmu.access(0, mapping.va)
+            await tb.space.protect(mapping, read_only=True)
+        tb.mmu.failing = False
+        tb.mmu.taken()
+        await tb.space.settle()
+        assert tb.mmu.taken() == [("asid", 0)]
+        found = tb.mmu.access(0, mapping.va)
         assert isinstance(found, Translation) and found.read_only
-        await bench.space.settle()
-        assert bench.mmu.taken() == []
+        await tb.space.settle()
+        assert tb.mmu.taken() == []
 
     run(body)
 
@@ -503,12 +503,12 @@ def test_protection_broken_off():
 def test_changes_take_turns():
     """A range whose unmap is in progress can be mapped at once; that waits for the machine."""
 
-    async def body(bench: Bench):
-        space = bench.space
+    async def body(tb: SpaceOnMachine):
+        space = tb.space
         mapping = await space.map(0, SMALL)
-        assert bench.access(mapping.va) == 0
-        bench.mmu.latency = lambda: 5
+        assert tb.access(mapping.va) == 0
+        tb.mmu.latency = lambda: 5
         _, again = await asyncio.gather(space.unmap(mapping), space.map(BIG, SMALL, va=mapping.va))
-        assert again.va == mapping.va and bench.access(again.va) == BIG
+        assert again.va == mapping.va and tb.access(again.va) == BIG
 
     run(body)

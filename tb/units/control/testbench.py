@@ -1,18 +1,18 @@
 """Testbench of a control port: a bus manager, register owners, protocol checks."""
 
-import random
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
-import cocotb
-from cocotb.clock import Clock
-from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteMaster, AxiResp
 
 from signalbox.hw.config import Config
+from signalbox.hw.control.port import ControlPort
 from signalbox.tb.testbench.bus import axi4lite
+from signalbox.tb.testbench.clocked import Participant, Testbench
+from signalbox.tb.testbench.ends import Sink, Source
 
-__all__ = ["Bench", "Owner", "parts"]
+__all__ = ["EVENTS", "ControlTestbench", "Owner"]
 
 EVENTS = (
     "methods",
@@ -43,104 +43,94 @@ EVENTS = (
 )
 
 
-def parts(payload: int) -> tuple[int, bool, int]:
-    """Address, write and data of a register request."""
-    return payload & 0xFFF, bool(payload >> 12 & 1), payload >> 13
-
-
-def pauses(density: float) -> Iterator[bool]:
-    """Random pauses in a fraction `density` of cycles."""
-    while True:
-        yield random.random() < density
-
-
 class Owner:
     """Models the other end of a register port: a dictionary with delayed answers.
 
-    `requests` lists the requests. `latency` limits the random waits, in cycles, before acceptance
-    and before the response.
+    Members
+    -------
+    requests : address, write and data of the requests.
+    values : by address.
+    latency : limit of the random waits, in cycles, before acceptance and before the response.
     """
 
-    def __init__(self, dut: Any, port: str, latency: int = 0) -> None:
-        self.requests: list[tuple[int, bool, int]] = []
+    def __init__(self, tb: Testbench, port: str) -> None:
+        self.requests: list[tuple[int, int, int]] = []
         self.values: dict[int, int] = {}
-        self.latency = latency
-        self._clk = dut.clk
-        self._valid = dut[f"{port}__request__valid"]
-        self._payload = dut[f"{port}__request__payload"]
-        self._ready = dut[f"{port}__request__ready"]
-        self._answered = dut[f"{port}__response__valid"]
-        self._answer = dut[f"{port}__response__payload"]
-        self._taken = dut[f"{port}__response__ready"]
-        self._ready.value = 0
-        self._answered.value = 0
-        self._answer.value = 0
+        self.latency = 0
+        self._tb, self._busy, self._opens = tb, False, 0
+        Sink(tb, f"{port}__request", self._pace, self._take)
+        self._response = Source(tb, f"{port}__response", then=self._end)
 
-    async def run(self) -> None:
-        while True:
-            await self._wait()
-            self._ready.value = 1
-            await RisingEdge(self._clk)
-            while not self._valid.value:
-                await RisingEdge(self._clk)
-            address, write, data = request = parts(int(self._payload.value))
-            self._ready.value = 0
-            self.requests.append(request)
-            await self._wait()
-            if write:
-                self.values[address] = data
-            self._answered.value = 1
-            self._answer.value = random.getrandbits(32) if write else self.values.get(address, 0)
-            await RisingEdge(self._clk)
-            while not self._taken.value:
-                await RisingEdge(self._clk)
-            self._answered.value = 0
+    def _pace(self) -> bool:
+        return not self._busy and self._tb.cycle >= self._opens
 
-    async def _wait(self) -> None:
-        for _ in range(random.randint(0, self.latency)):
-            await RisingEdge(self._clk)
+    def _take(self, request: dict[str, int]) -> None:
+        self.requests.append((request["address"], request["write"], request["data"]))
+        self._busy = True
+        self._response.put(partial(self._answer, request), self._wait())
+
+    def _answer(self, request: dict[str, int]) -> dict[str, int]:
+        address = request["address"]
+        if not request["write"]:
+            return {"data": self.values.get(address, 0)}
+        self.values[address] = request["data"]
+        return {"data": self._tb.random.getrandbits(32)}
+
+    def _end(self, _: dict[str, int]) -> None:
+        self._busy, self._opens = False, self._tb.cycle + self._wait()
+
+    def _wait(self) -> int:
+        return 1 + self._tb.random.randint(0, self.latency)
 
 
-class Bench:
-    """Testbench with a control port."""
+class _Responses(Participant):
+    """Checks that a response of the bus is held until it is accepted."""
+
+    def __init__(self, tb: Testbench, channel: str, payload: tuple[str, ...]) -> None:
+        self._name = channel
+        self._valid, self._ready = (tb.ports[f"axi__{channel}{end}"] for end in ("valid", "ready"))
+        self._payload = [tb.ports[f"axi__{name}"] for name in payload]
+        self._held: list[int | str] | None = None
+        tb.join(self)
+
+    def sample(self, cycle: int) -> None:
+        offered = [part.bits() for part in self._payload] if self._valid.get() else None
+        assert self._held is None or offered == self._held, f"{self._name} changed"
+        self._held = None if self._ready.get() else offered
+
+
+class ControlTestbench(Testbench):
+    """Testbench with a control port, whose cycles pass in the background. The bus is driven by its
+    manager alone.
+
+    Members
+    -------
+    master : manager of the bus.
+    channel, semaphore : owners of forwarded registers.
+    rung : doorbells so far.
+    doorbell_density : fraction of cycles in which no doorbell is taken.
+    """
 
     def __init__(self, dut: Any, config: Config) -> None:
-        self.dut = dut
-        self.config = config
-        self.cycle = 0
+        super().__init__(dut, ControlPort(config))
         self.rung: list[int] = []
         self.doorbell_density = 0.0
-        for name in ("error", "notify", "copied", *(f"events__{event}" for event in EVENTS)):
-            dut[name].value = 0
-        dut.doorbell__ready.value = 0
-        dut.maintain__command__ready.value = dut.maintain__done.value = 0
-        for name in ("put", "status", "dropped", "record", "fault", "busy"):
-            dut[f"faults__{name}"].value = 0
-        for name in ("broken", "active", "context", "idle", "lost", "fault"):
-            dut[f"compute__{name}"].value = int(name == "idle")
-        self.channel = Owner(dut, "channel")
-        self.semaphore = Owner(dut, "semaphore")
+        self.drive(compute__idle=1)
+        self.channel, self.semaphore = Owner(self, "channel"), Owner(self, "semaphore")
+        Sink(self, "doorbell", self._takes_doorbell, self._ring)
+        _Responses(self, "b", ("bresp",))
+        _Responses(self, "r", ("rresp", "rdata"))
         dut.rst.value = 1
-        Clock(dut.clk, 10, unit="ns").start(start_high=False)
         self.master = AxiLiteMaster(axi4lite(dut, "axi"), dut.clk, dut.rst)
         for side in (self.master.write_if, self.master.read_if):
             side.log.setLevel("WARNING")
 
-    async def start(self) -> "Bench":
-        """Reset, then start."""
-        for _ in range(3):
-            await RisingEdge(self.dut.clk)
-        self.dut.rst.value = 0
-        await RisingEdge(self.dut.clk)
-        cocotb.start_soon(self.channel.run())
-        cocotb.start_soon(self.semaphore.run())
-        cocotb.start_soon(self._doorbells())
-        cocotb.start_soon(self._protocol())
+    async def start(self) -> Self:
+        """Start the clock, reset, and let cycles pass."""
+        await super().start()
+        self.run()
+        await self.steps()
         return self
-
-    async def cycles(self, count: int) -> None:
-        for _ in range(count):
-            await RisingEdge(self.dut.clk)
 
     def stress(self, density: float, latency: int) -> None:
         """Random pauses on every AXI channel and at the doorbell; slow register owners."""
@@ -153,7 +143,7 @@ class Bench:
             read.r_channel,
         ):
             if density:
-                channel.set_pause_generator(pauses(density))
+                channel.set_pause_generator(self._pauses(density))
         self.doorbell_density = density
         self.channel.latency = self.semaphore.latency = latency
 
@@ -187,33 +177,13 @@ class Bench:
         await side.w_channel.send(w)
         return AxiResp(int((await side.b_channel.recv()).bresp))
 
-    async def _doorbells(self) -> None:
-        dut, ready = self.dut, False
+    def _pauses(self, density: float) -> Iterator[bool]:
+        """Random pauses in a fraction `density` of cycles."""
         while True:
-            await RisingEdge(dut.clk)
-            if ready and dut.doorbell__valid.value:
-                self.rung.append(int(dut.doorbell__payload.value))
-            ready = random.random() >= self.doorbell_density
-            dut.doorbell__ready.value = int(ready)
+            yield self.random.random() < density
 
-    async def _protocol(self) -> None:
-        """Check that offers are held until they are accepted; count cycles."""
-        dut = self.dut
-        watched = [
-            (dut.axi__bvalid, dut.axi__bready, (dut.axi__bresp,)),
-            (dut.axi__rvalid, dut.axi__rready, (dut.axi__rresp, dut.axi__rdata)),
-            (dut.doorbell__valid, dut.doorbell__ready, (dut.doorbell__payload,)),
-        ]
-        for port in ("channel", "semaphore"):
-            names = (f"{port}__request__{part}" for part in ("valid", "ready", "payload"))
-            valid, ready, payload = (dut[name] for name in names)
-            watched.append((valid, ready, (payload,)))
-        held: list[list[int] | None] = [None] * len(watched)
-        while True:
-            await RisingEdge(dut.clk)
-            self.cycle += 1
-            for number, (valid, ready, payload) in enumerate(watched):
-                offered = [int(part.value) for part in payload] if valid.value else None
-                if held[number] is not None:
-                    assert offered == held[number], f"{valid._name} or its payload changed"
-                held[number] = None if ready.value else offered
+    def _takes_doorbell(self) -> bool:
+        return self.random.random() >= self.doorbell_density
+
+    def _ring(self, doorbell: dict[str, int]) -> None:
+        self.rung.append(doorbell["channel"])

@@ -5,15 +5,21 @@ import itertools
 import cocotb
 
 from signalbox.hw.config import VA_BITS
-from signalbox.tb.testbench.memory import BURST_BEATS, BUS, FAULT, Bad
+from signalbox.tb.testbench.contents import Failing
+from signalbox.tb.testbench.servers import BURST_BEATS
 from signalbox.tb.units.copy.model import Copy
 from signalbox.tb.units.copy.testbench import (
+    BUS,
     CHUNK_BYTES,
     CONFIG,
+    FAULT,
+    NONE,
+    READ_BUS,
+    READ_FAULT,
     SEMAPHORE,
     WRITE_BUS,
     WRITE_FAULT,
-    Bench,
+    CopyTestbench,
 )
 
 BEAT = CONFIG.beat_bytes
@@ -48,10 +54,10 @@ def edges() -> list[int]:
     return sorted({0, 1, 3, BEAT // 2 - 1, BEAT // 2, BEAT // 2 + 1, BEAT - 2, BEAT - 1})
 
 
-async def run(bench: Bench, copies: list[Copy]) -> None:
+async def run(tb: CopyTestbench, copies: list[Copy]) -> None:
     for copy in copies:
-        bench.submit(copy)
-    await bench.finish(limit=2000 + 200 * len(copies) + 40 * sum(cost(one) for one in copies))
+        tb.submit(copy)
+    await tb.finish(limit=2000 + 200 * len(copies) + 40 * sum(cost(one) for one in copies))
 
 
 def cost(copy: Copy) -> int:
@@ -62,28 +68,26 @@ def cost(copy: Copy) -> int:
 async def alignment_and_length(dut) -> None:
     """Copies are correct for every pair of ends within a beat, short lengths, and lengths around a
     burst."""
-    bench = Bench(dut, latency=(1, 4))
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(1, 4)).start()
     asid = itertools.cycle(range(ASIDS))
     copies = []
     for source, target in itertools.product(edges(), edges()):
-        lengths = [1, 2, BEAT - 1, BEAT, BEAT + 1, 2 * BEAT, bench.rng.randint(2, 5 * BEAT)]
+        lengths = [1, 2, BEAT - 1, BEAT, BEAT + 1, 2 * BEAT, tb.random.randint(2, 5 * BEAT)]
         for length in lengths:
             copies.append(Copy(next(asid), 0x5000 + source, 0x9000 + target, length))
     for _ in range(24):
-        source, target = bench.rng.choices(edges(), k=2)
-        length = BURST + bench.rng.choice([-BEAT, 0, BEAT]) + bench.rng.choice([-1, 0, 1])
+        source, target = tb.random.choices(edges(), k=2)
+        length = BURST + tb.random.choice([-BEAT, 0, BEAT]) + tb.random.choice([-1, 0, 1])
         copies.append(Copy(next(asid), 0x5000 + source, 0x9000 + target, length))
-    await run(bench, copies)
-    bench.check_memory()
+    await run(tb, copies)
+    tb.check_memory()
 
 
 @cocotb.test()
 async def pages(dut) -> None:
     """Copies across 4 KiB boundaries on either side, and across the end of the address space, are
     correct."""
-    bench = Bench(dut)
-    await bench.start()
+    tb = await CopyTestbench(dut).start()
     asid = itertools.cycle(range(ASIDS))
     top = 1 << VA_BITS
     copies = []
@@ -94,16 +98,15 @@ async def pages(dut) -> None:
             Copy(next(asid), top - before, 0x21000 + before, 2 * before),
             Copy(next(asid), 0x3000 + before, top - before, 2 * before),
         ]
-    await run(bench, copies)
-    bench.check_memory()
+    await run(tb, copies)
+    tb.check_memory()
 
 
 @cocotb.test()
 async def lines_and_pitches(dut) -> None:
     """Multi-line copies are correct: narrow and wide, pitch 0, overlapping, negative by wrapping,
     large."""
-    bench = Bench(dut, latency=(1, 30))
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(1, 30)).start()
     huge = (1 << 32) - 5
     copies = [
         Copy(0, 0x1000, 0x8000, 16, 40, 16, 16),
@@ -117,26 +120,24 @@ async def lines_and_pitches(dut) -> None:
         Copy(8, 0x1FF9, 0x8FFD, 2 * BEAT, 20, 0x1001, 0x0FFF, src_physical=1),
         Copy(9, 0x1FF9, 0x8FFD, 2 * BEAT, 20, 0x0FFF, 0x1001, dst_physical=1),
     ]
-    await run(bench, copies)
-    bench.check_memory()
+    await run(tb, copies)
+    tb.check_memory()
 
 
 @cocotb.test()
 async def narrow_lines_rate(dut) -> None:
     """A line of 16 bytes takes 3 cycles, plus memory latency."""
-    bench = Bench(dut, latency=(20, 20))
-    await bench.start()
-    await run(bench, [Copy(1, 0x1000, 0x8000, 16, 200, 256, 256)])
-    print(f"width {CONFIG.data_width}: 200 lines of 16 bytes in {bench.cycle} cycles")
-    assert bench.cycle <= 3 * 200 + 2 * 20 + 70
-    bench.check_memory()
+    tb = await CopyTestbench(dut, latency=(20, 20)).start()
+    await run(tb, [Copy(1, 0x1000, 0x8000, 16, 200, 256, 256)])
+    print(f"width {CONFIG.data_width}: 200 lines of 16 bytes in {tb.cycle} cycles")
+    assert tb.cycle <= 3 * 200 + 2 * 20 + 67
+    tb.check_memory()
 
 
 @cocotb.test()
 async def releases(dut) -> None:
     """Every kind of release works, alone and after a copy; a refused one is an error."""
-    bench = Bench(dut, share=0.7)
-    await bench.start()
+    tb = await CopyTestbench(dut, share=0.7).start()
     copies = []
     for index, semaphore in enumerate(RELEASES):
         alone = Copy(2 * index, transfer=0, length=0, lines=0, semaphore=semaphore, channel=index)
@@ -144,69 +145,66 @@ async def releases(dut) -> None:
         refused = Copy(20 + index, 0x33, 0x5555, 9, semaphore=semaphore, refuse=index + 1)
         copies += [alone, after, refused]
     copies.append(Copy(40, transfer=0))
-    await run(bench, copies)
-    assert len(bench.released) == 3 * len(RELEASES)
+    await run(tb, copies)
+    assert len(tb.released) == 3 * len(RELEASES)
     for copy in copies:
-        assert copy.error == (SEMAPHORE if copy.refuse else 0)
+        assert copy.error is (SEMAPHORE if copy.refuse else NONE)
         assert not copy.refuse or copy.va == copy.semaphore["semaphore_va"]
-    bench.check_memory()
+    tb.check_memory()
 
 
 @cocotb.test()
 async def failed_reads(dut) -> None:
     """A bus error or a fault on each beat in turn is reported, and copies before and after are
     complete."""
-    bench = Bench(dut, latency=(1, 25))
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(1, 25)).start()
     copies = []
     for index in range(24):
         status = (BUS, FAULT)[index % 2]
-        source, target = bench.rng.choices(edges(), k=2)
+        source, target = tb.random.choices(edges(), k=2)
         copy = Copy(index, 0x1800 + source, 0x9800 + target, 3 * BURST, semaphore=RELEASES[0])
         one = BURST_BEATS
-        at = bench.rng.choice([0, 0, 1, one - 2, one - 1, one, one + 1, 2 * one, 3 * one - 2])
+        at = tb.random.choice([0, 0, 1, one - 2, one - 1, one, one + 1, 2 * one, 3 * one - 2])
         low = (copy.src // BEAT + at) * BEAT
-        bench.read.bad.append(Bad((index, 0), status, range(low, low + BEAT), write=False))
-        good = Copy(32 + index, 0x101, 0x2003, bench.rng.randint(1, 3 * BEAT))
+        tb.memory.failing.append(Failing((index, 0), range(low, low + BEAT), status, write=False))
+        good = Copy(32 + index, 0x101, 0x2003, tb.random.randint(1, 3 * BEAT))
         copies += [copy, good]
-    await run(bench, copies)
+    await run(tb, copies)
     for copy in copies[::2]:
-        bench.check_failed(copy)
-    assert not bench.released
-    assert all(copy.error == 0 for copy in copies[1::2])
-    bench.check_memory()
+        tb.check_failed(copy)
+    assert not tb.released
+    assert all(copy.error is NONE for copy in copies[1::2])
+    tb.check_memory()
 
 
 @cocotb.test()
 async def failed_writes(dut) -> None:
     """The same for writes, some of which fail after a later read has failed."""
-    bench = Bench(dut, latency=(1, 40))
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(1, 40)).start()
     copies = []
     for index in range(24):
         status = (BUS, FAULT)[index % 2]
-        source, target = bench.rng.choices(edges(), k=2)
+        source, target = tb.random.choices(edges(), k=2)
         copy = Copy(index, 0x1800 + source, 0x9800 + target, 4 * BURST, semaphore=RELEASES[0])
-        low = copy.dst + bench.rng.choice([0, 0, BURST, 2 * BURST])
-        bench.write.bad.append(Bad((index, 0), status, range(low, low + 1), write=True))
+        low = copy.dst + tb.random.choice([0, 0, BURST, 2 * BURST])
+        tb.memory.failing.append(Failing((index, 0), range(low, low + 1), status, write=True))
         if index % 3 == 0:
-            low = copy.src + bench.rng.choice([0, BURST, 3 * BURST])
-            bench.read.bad.append(Bad((index, 0), FAULT, range(low, low + 1), write=False))
-        copies += [copy, Copy(32 + index, 0x101, 0x2003, bench.rng.randint(1, 3 * BEAT))]
-    await run(bench, copies)
+            low = copy.src + tb.random.choice([0, BURST, 3 * BURST])
+            tb.memory.failing.append(Failing((index, 0), range(low, low + 1), FAULT, write=False))
+        copies += [copy, Copy(32 + index, 0x101, 0x2003, tb.random.randint(1, 3 * BEAT))]
+    await run(tb, copies)
     for copy in copies[::2]:
-        bench.check_failed(copy)
+        tb.check_failed(copy)
     assert {WRITE_BUS, WRITE_FAULT} <= {copy.error for copy in copies}
-    assert not bench.released
-    assert all(copy.error == 0 for copy in copies[1::2])
-    bench.check_memory()
+    assert not tb.released
+    assert all(copy.error is NONE for copy in copies[1::2])
+    tb.check_memory()
 
 
 @cocotb.test()
 async def failure_stops_the_copy(dut) -> None:
     """A copy of 4 GiB ends soon after its first failure, with one line or many."""
-    bench = Bench(dut, latency=(5, 5))
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(5, 5)).start()
     everything = range(1 << VA_BITS)
     size = (1 << 32) - 1
     copies = [
@@ -217,64 +215,68 @@ async def failure_stops_the_copy(dut) -> None:
         Copy(4, 0x1003, 0x5005, 16),
     ]
     for asid in range(4):
-        bad = Bad((asid, 0), (BUS, FAULT)[asid // 2], everything, write=asid % 2 == 1)
-        (bench.write if bad.write else bench.read).bad.append(bad)
+        status = (BUS, FAULT)[asid // 2]
+        tb.memory.failing.append(Failing((asid, 0), everything, status, write=asid % 2 == 1))
     for copy in copies:
-        bench.submit(copy)
-    await bench.finish(limit=6000)
-    assert [copy.error for copy in copies] == [1, 3, 2, 4, 0]
+        tb.submit(copy)
+    await tb.finish(limit=6000)
+    assert [copy.error for copy in copies] == [
+        READ_BUS,
+        WRITE_BUS,
+        READ_FAULT,
+        WRITE_FAULT,
+        NONE,
+    ]
     assert [copy.va for copy in copies[:4]] == [0x1003, 0x5005, 0x1003, 0x5005]
-    print(f"width {CONFIG.data_width}: four failed copies ended after {bench.cycle} cycles")
-    assert len(bench.read.log) < 200
+    print(f"width {CONFIG.data_width}: four failed copies ended after {tb.cycle} cycles")
+    assert len(tb.read.bursts) < 200
 
 
 @cocotb.test()
 async def overlap(dut) -> None:
     """A copy is read while the previous one is being written; idle and done are in order."""
-    bench = Bench(dut, latency=(60, 60), host_share=0.2)
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(60, 60), host_share=0.2).start()
     copies = [Copy(index, 0x1000, 0x8000, 4096, semaphore=RELEASES[0]) for index in range(20)]
-    await run(bench, copies)
-    assert bench.ended == copies
-    reads = [burst.space[0] for burst in bench.read.log]
+    await run(tb, copies)
+    assert tb.ended == copies
+    reads = [burst.request["asid"] for burst in tb.read.bursts]
     assert reads == sorted(reads)
     beats = 4096 // BEAT
-    assert len(bench.read.moved) == len(bench.write.moved) == 20 * beats
+    assert len(tb.read_cycles) == len(tb.write_cycles) == 20 * beats
     for end in range(beats, 20 * beats, beats):
-        assert bench.read.moved[end] < bench.write.moved[end - 1], "read when all was written"
-    bench.check_memory()
+        assert tb.read_cycles[end] < tb.write_cycles[end - 1], "read when all was written"
+    tb.check_memory()
 
 
 @cocotb.test()
 async def fixed_cycles(dut) -> None:
     """The fixed cycles are within their bounds: from command to first read, from the last beat read
     to its write, and from the last beat written to the end of the copy."""
-    bench = Bench(dut, latency=(1, 1))
-    await bench.start()
-    copy = bench.submit(Copy(0, 0x1000, 0x8000, 4 * BEAT))
+    tb = await CopyTestbench(dut, latency=(1, 1)).start()
+    copy = tb.submit(Copy(0, 0x1000, 0x8000, 4 * BEAT))
     marks: dict[str, int] = {}
-    while not bench.ended:
-        await bench.step()
+    while not tb.ended:
+        await tb.step()
         for name, hit in (
-            ("command", bench.accepted),
-            ("read request", bench.read.log),
-            ("last read beat", len(bench.read.moved) == 4),
-            ("write request", bench.write.log),
-            ("first write beat", bench.write.moved),
-            ("last write beat", len(bench.write.moved) == 4),
-            ("done", bench.ended),
+            ("command", tb.accepted),
+            ("read request", tb.read.bursts),
+            ("last read beat", len(tb.read_cycles) == 4),
+            ("write request", tb.write.bursts),
+            ("first write beat", tb.write_cycles),
+            ("last write beat", len(tb.write_cycles) == 4),
+            ("done", tb.ended),
         ):
             if hit:
-                marks.setdefault(name, bench.cycle)
+                marks.setdefault(name, tb.cycle)
     print(f"width {CONFIG.data_width}: {marks}")
-    assert copy.error == 0
+    assert copy.error is NONE
     assert marks["read request"] - marks["command"] <= 9
     assert marks["write request"] - marks["last read beat"] <= 14
-    assert marks["done"] - marks["last write beat"] <= 14
+    assert marks["done"] - marks["last write beat"] <= 13
 
 
-def random_copy(bench: Bench, index: int, longest: int) -> Copy:
-    rng = bench.rng
+def random_copy(tb: CopyTestbench, index: int, longest: int) -> Copy:
+    rng = tb.random
     length = min(longest, rng.choice([1, 4, BEAT, 3 * BEAT, 12 * BEAT, BURST, 3 * BURST]))
     length = rng.randint(1, length)
     lines = rng.choice([1, 1, 1, 2, 5, 17]) if length <= 12 * BEAT else rng.choice([1, 1, 2])
@@ -301,13 +303,12 @@ def random_copy(bench: Bench, index: int, longest: int) -> Copy:
 
 
 async def _random(dut, *, share: float, host_share: float, count: int) -> None:
-    bench = Bench(dut, share=share, host_share=host_share, latency=(1, 60))
-    await bench.start()
-    copies = [random_copy(bench, index, 3 * BURST) for index in range(count)]
-    await run(bench, copies)
+    tb = await CopyTestbench(dut, share=share, host_share=host_share, latency=(1, 60)).start()
+    copies = [random_copy(tb, index, 3 * BURST) for index in range(count)]
+    await run(tb, copies)
     for copy in copies:
-        assert copy.error == (SEMAPHORE if copy.refuse else 0), copy
-    bench.check_memory()
+        assert copy.error is (SEMAPHORE if copy.refuse else NONE), copy
+    tb.check_memory()
 
 
 @cocotb.test()
@@ -320,10 +321,10 @@ async def random_copies(dut, pace: str) -> None:
 @cocotb.test()
 async def random_failures(dut) -> None:
     """A third of these linear copies meets bad memory, on one side or both."""
-    bench = Bench(dut, share=0.8, latency=(1, 60))
-    await bench.start()
-    rng = bench.rng
+    tb = await CopyTestbench(dut, share=0.8, latency=(1, 60)).start()
+    rng = tb.random
     copies = []
+    spoiled: set[int] = set()
     for index in range(ASIDS):
         length = rng.choice([rng.randint(1, 4 * BEAT), rng.randint(1, 5 * BURST)])
         semaphore = rng.choice([{}, RELEASES[0]])
@@ -338,15 +339,15 @@ async def random_failures(dut) -> None:
         for write in (False, True):
             if rng.random() < 0.25:
                 low = (copy.dst if write else copy.src) + rng.randrange(length)
-                bad = Bad((index, 0), rng.choice([BUS, FAULT]), range(low, low + 1), write=write)
-                (bench.write if write else bench.read).bad.append(bad)
-    await run(bench, copies)
-    spoiled = {bad.space[0] for bad in bench.read.bad + bench.write.bad}
+                status = rng.choice([BUS, FAULT])
+                tb.memory.failing.append(Failing((index, 0), range(low, low + 1), status, write))
+                spoiled.add(index)
+    await run(tb, copies)
     for copy in copies:
         if copy.asid in spoiled:
-            bench.check_failed(copy)
+            tb.check_failed(copy)
         else:
-            assert copy.error == 0, copy
+            assert copy.error is NONE, copy
     good = [copy for copy in copies if copy.semaphore and copy.asid not in spoiled]
-    assert len(bench.released) == len(good)
-    bench.check_memory()
+    assert len(tb.released) == len(good)
+    tb.check_memory()

@@ -3,7 +3,7 @@
 import cocotb
 
 from signalbox.tb.units.copy.model import Copy
-from signalbox.tb.units.copy.testbench import CONFIG, Bench
+from signalbox.tb.units.copy.testbench import CONFIG, CopyTestbench
 
 LATENCY = 100
 
@@ -17,28 +17,27 @@ NEEDED = 64
 async def _measure(
     dut, size: int, count: int, source: int, target: int, latency: int = LATENCY
 ) -> None:
-    bench = Bench(dut, latency=(latency, latency))
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(latency, latency)).start()
     for index in range(count):
-        bench.submit(Copy(index, 0x10000 + source, 0x80000 + target, size))
+        tb.submit(Copy(index, 0x10000 + source, 0x80000 + target, size))
     most = 0
-    while bench.queued or bench.accepted:
-        await bench.step()
-        most = max(most, bench.read.pending)
-    await bench.finish()
+    while tb.queued or tb.accepted:
+        await tb.step()
+        most = max(most, tb.read.beat.pending)
+    await tb.finish()
     shares = {}
-    for name, moved in (("read", bench.read.moved), ("write", bench.write.moved)):
+    for name, moved in (("read", tb.read_cycles), ("write", tb.write_cycles)):
         shares[name] = len(moved) / (moved[-1] - moved[0] + 1)
-    useful = count * size / CONFIG.beat_bytes / (bench.write.moved[-1] - bench.write.moved[0] + 1)
+    useful = count * size / CONFIG.beat_bytes / (tb.write_cycles[-1] - tb.write_cycles[0] + 1)
     print(
         f"width {CONFIG.data_width}: {count} copies of {size} bytes, {source} to {target}, latency"
         f" {latency}: read {shares['read']:.2%}, write {shares['write']:.2%} of cycles,"
-        f" useful {useful:.2%}, {bench.cycle} cycles in all,"
+        f" useful {useful:.2%}, {tb.cycle} cycles in all,"
         f" at most {most} beats on their way"
     )
     assert most <= latency + NEEDED, "far too early reads delay others"
     assert min(shares.values()) >= BUDGET
-    bench.check_memory()
+    tb.check_memory()
 
 
 @cocotb.test()
@@ -72,32 +71,29 @@ async def near_memory(dut, latency: int) -> None:
 @cocotb.test()
 async def slow_memory(dut) -> None:
     """With one beat in three cycles, reading ahead never helps, and is bounded."""
-    bench = Bench(dut, share=0.3, latency=(1, 100))
-    await bench.start()
-    bench.submit(Copy(0, 0x10000, 0x80000, 1000 * CONFIG.beat_bytes))
+    tb = await CopyTestbench(dut, share=0.3, latency=(1, 100)).start()
+    tb.submit(Copy(0, 0x10000, 0x80000, 1000 * CONFIG.beat_bytes))
     most = 0
-    while bench.queued or bench.accepted:
-        await bench.step()
-        most = max(most, bench.read.pending)
-    await bench.finish()
+    while tb.queued or tb.accepted:
+        await tb.step()
+        most = max(most, tb.read.beat.pending)
+    await tb.finish()
     assert most <= 256 + 5 + 17, most
-    bench.check_memory()
+    tb.check_memory()
 
 
 @cocotb.test()
 async def reads_never_wait_for_writes(dut) -> None:
     """Requested beats are taken even if memory accepts no writes, so that reads of others can
     pass."""
-    bench = Bench(dut, latency=(20, 20))
-    await bench.start()
+    tb = await CopyTestbench(dut, latency=(20, 20)).start()
     stuck = True
-    bench.write.request.pace = bench.write.beat.pace = lambda: not stuck
+    tb.write.request.pace = tb.write.beat.pace = lambda: not stuck
     for index in range(4):
-        bench.submit(Copy(index, 0x10003, 0x80000, 600 * CONFIG.beat_bytes))
-    for _ in range(1500):
-        await bench.step()
-    assert len(bench.read.moved) > 256 and not bench.read.pending
-    assert not bench.ended and len(bench.read.moved) <= 512 + 17
+        tb.submit(Copy(index, 0x10003, 0x80000, 600 * CONFIG.beat_bytes))
+    await tb.steps(1500)
+    assert len(tb.read_cycles) > 256 and not tb.read.beat.pending
+    assert not tb.ended and len(tb.read_cycles) <= 512 + 17
     stuck = False
-    await bench.finish()
-    bench.check_memory()
+    await tb.finish()
+    tb.check_memory()

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from signalbox.hw.config import VA_BITS
-from signalbox.tb.testbench.memory import Memory, Space
+from signalbox.hw.records.copy import CopyError
+from signalbox.tb.testbench.contents import Contents, Space
 
 __all__ = ["Copy"]
 
@@ -29,7 +30,7 @@ class Copy:
     channel: int = 0
     subchannel: int = 0
     data: int = 0
-    error: int | None = None
+    error: CopyError | None = None
     va: int = 0
 
     def command(self) -> dict[str, int]:
@@ -68,7 +69,7 @@ class Copy:
             for index in range(self.lines)
         ]
 
-    def apply(self, memory: Memory) -> None:
+    def apply(self, memory: Contents) -> None:
         """Execute the copy on the reference's memory."""
         for source, target in self.spans():
             content = memory.read(self.source_space, source, self.length)

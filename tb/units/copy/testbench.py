@@ -1,33 +1,23 @@
 """Testbench of the copy engine: host, semaphore unit and memory, all in Python."""
 
 import os
-import random
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
-import cocotb
-from cocotb.triggers import RisingEdge
-
 from signalbox.hw.config import Config
-from signalbox.hw.records.copy import copy_command, copy_done
-from signalbox.hw.records.semaphore import semaphore_request, semaphore_response
-from signalbox.tb.testbench.memory import (
-    BURST_BEATS,
-    BUS,
-    FAULT,
-    OK,
-    Memory,
-    ReadMemory,
-    WriteMemory,
-)
-from signalbox.tb.testbench.reset import reset
-from signalbox.tb.testbench.streams import Sink, Source
+from signalbox.hw.copy.engine import CopyEngine
+from signalbox.hw.records.copy import CopyError
+from signalbox.hw.records.memory import MemoryStatus
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.contents import Contents
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.servers import BURST_BEATS, ReadServer, WriteServer
 from signalbox.tb.units.copy.model import Copy
 
-__all__ = ["CONFIG", "Bench", "config"]
+__all__ = ["CHUNK_BYTES", "CONFIG", "CopyTestbench", "config"]
 
-NONE, READ_BUS, READ_FAULT, WRITE_BUS, WRITE_FAULT, SEMAPHORE = range(6)
+NONE, READ_BUS, READ_FAULT, WRITE_BUS, WRITE_FAULT, SEMAPHORE = CopyError
+OK, BUS, FAULT = MemoryStatus
 
 
 def config(width: int) -> Config:
@@ -41,11 +31,15 @@ CHUNK_BYTES = BURST_BEATS * CONFIG.beat_bytes
 """Bytes of a whole write burst."""
 
 
-class Bench:
+class CopyTestbench(Testbench):
     """Runs copies. Each copy has its own ASID, so that each access can be assigned to its copy.
 
-    `share`: fraction of cycles in which each stream may transfer. Latencies are inclusive ranges in
-    cycles.
+    Members
+    -------
+    memory, reference : contents of memory, and their expected state.
+    read, write : servers of both directions.
+    queued, accepted, ended : copies before their command is taken, in the engine, and complete.
+    released : semaphore operations so far.
     """
 
     def __init__(
@@ -56,86 +50,70 @@ class Bench:
         latency: tuple[int, int] = (1, 20),
         host_share: float | None = None,
     ) -> None:
-        self.dut = dut
-        self.rng = rng = random.Random(cocotb.RANDOM_SEED)
-        self.memory, self.reference = Memory(), Memory()
-
-        def pace_of(part: float) -> Callable[[], bool]:
-            return (lambda: True) if part >= 1 else (lambda: rng.random() < part)
-
-        def delay() -> int:
-            return rng.randint(*latency)
-
-        pace = pace_of(share)
-        host = pace_of(share if host_share is None else host_share)
-        self.read = ReadMemory(dut, CONFIG, self.memory, pace, delay)
-        self.write = WriteMemory(dut, CONFIG, self.memory, pace, delay)
-        self.command = Source(dut, "port__command", copy_command(CONFIG), host)
-        self.done = Sink(dut, "port__done", copy_done(CONFIG), host)
-        self.request = Sink(dut, "semaphore__request", semaphore_request(CONFIG), pace)
-        self.response = Source(dut, "semaphore__response", semaphore_response(), pace)
-        self.delay = delay
+        """`share` : fraction of cycles in which each stream may transfer; `host_share` : the same
+        for commands and completions. `latency` : least and most cycles of an answer."""
+        super().__init__(dut, CopyEngine(CONFIG))
+        self.memory, self.reference = Contents(), Contents()
         self.accepted: deque[Copy] = deque()
         self.queued: deque[Copy] = deque()
-        self.released: list[dict[str, int]] = []
+        self.released: list[dict[str, Any]] = []
         self.ended: list[Copy] = []
-        self.cycle = 0
+        pace, self._delay = self.share(share), self.between(*latency)
+        host = self.share(share if host_share is None else host_share)
+        self.read = ReadServer(self, self.memory, pace, self._delay)
+        self.write = WriteServer(self, self.memory, pace, self._delay)
+        self._response = Source(self, "semaphore__response", pace)
+        Sink(self, "semaphore__request", pace, self._release)
+        Sink(self, "port__done", host, self._end)
+        self._command = Source(self, "port__command", host, self._accept)
 
-    async def start(self) -> None:
-        self.dut.port__stop.value = 0
-        await reset(self.dut)
-        await RisingEdge(self.dut.clk)
-
-    def submit(self, copy: Copy, *, after: int = 0) -> Copy:
+    def submit(self, copy: Copy) -> Copy:
+        """Queue a copy. Returns it."""
         self.queued.append(copy)
-        self.command.put(self.cycle + after, copy.command)
+        self._command.put(copy.command())
         return copy
 
     async def finish(self, limit: int = 20000) -> None:
         """Run until all submitted copies have ended, and check that the engine is idle."""
-        for _ in range(limit):
-            if not self.queued and not self.accepted:
-                break
-            await self.step()
-        assert not self.queued and not self.accepted, f"not finished in {limit} cycles"
-        for _ in range(4):
-            await self.step()
-        assert not self.read.pending, "read data was not taken"
+        await self.until(lambda: not self.queued and not self.accepted, "all copies end", limit)
+        await self.steps(4)
+        assert not self.read.beat.pending, "read data was not taken"
         assert not self.write.pending, "writes outstanding after the last copy"
-        assert int(self.dut.port__idle.value)
+        assert self.get("port__idle")
+
+    @property
+    def read_cycles(self) -> list[int]:
+        """Cycle of each read beat."""
+        return self.read.beat.sent
+
+    @property
+    def write_cycles(self) -> list[int]:
+        """Cycle of each write beat."""
+        return [cycle for cycle, _ in self.write.beat.taken]
 
     async def step(self) -> None:
-        await RisingEdge(self.dut.clk)
-        self.cycle += 1
-        assert int(self.dut.port__idle.value) == (not self.accepted), "idle is wrong"
-        beats = len(self.read.moved), len(self.write.moved)
-        strobes = int(self.dut.read_strobe.value), int(self.dut.write_strobe.value)
-        self.read.step(self.cycle)
-        self.write.step(self.cycle)
-        assert strobes[0] == len(self.read.moved) - beats[0], "read strobe"
-        assert strobes[1] == len(self.write.moved) - beats[1], "write strobe"
-        self._release()
-        done = self.done.step()
-        if done is not None:
-            self._end(done)
-        if self.command.step(self.cycle):
-            self.accepted.append(self.queued.popleft())
+        """One cycle. Checks idle and the strobes of transfers."""
+        idle = not self.accepted
+        read, written = len(self.read.beat.sent), len(self.write.beat.taken)
+        await super().step()
+        assert self.get("port__idle") == idle, "idle is wrong"
+        assert self.get("read_strobe") == len(self.read.beat.sent) - read, "read strobe"
+        assert self.get("write_strobe") == len(self.write.beat.taken) - written, "write strobe"
 
-    def _release(self) -> None:
-        """Serve the semaphore unit's port: the request must be for the oldest copy, after all its
+    def _accept(self, _: dict[str, Any]) -> None:
+        self.accepted.append(self.queued.popleft())
+
+    def _release(self, request: dict[str, Any]) -> None:
+        """Answer as the semaphore unit: the request must be for the oldest copy, after all its
         bytes."""
-        self.response.step(self.cycle)
-        request = self.request.step()
-        if request is None:
-            return
         copy = self.accepted[0]
         assert request == expected_release(copy), f"{request} for {copy}"
         if copy.transfer:
             self._check_bytes(copy)
         self.released.append(request)
-        self.response.put(self.cycle + self.delay(), lambda: {"passed": 1, "error": copy.refuse})
+        self._response.put({"passed": 1, "error": copy.refuse}, self._delay())
 
-    def _end(self, done: dict[str, int]) -> None:
+    def _end(self, done: dict[str, Any]) -> None:
         copy = self.accepted.popleft()
         copy.error, copy.va = done["error"], done["va"]
         for name in ("channel", "subchannel", "data"):
@@ -182,34 +160,36 @@ class Bench:
     def first_bad_byte(self, copy: Copy, va: int) -> int:
         """Offset in the copy of the first byte that could not be read in the burst at `va`."""
         low = va // CONFIG.beat_bytes * CONFIG.beat_bytes
-        bads = [bad for bad in self.read.bad if bad.space == copy.source_space]
-        if any(bad.status == FAULT for bad in bads):
+        failing = [
+            one for one in self.memory.failing if not one.write and one.space == copy.source_space
+        ]
+        if any(one.status is FAULT for one in failing):
             return max(0, low - copy.src)
-        start = max(low, min(bad.addresses.start for bad in bads))
+        start = max(low, min(one.addresses.start for one in failing))
         return max(0, start // CONFIG.beat_bytes * CONFIG.beat_bytes - copy.src)
 
     @staticmethod
     def chunk(target: int) -> int:
         return target // CHUNK_BYTES
 
-    def expected_error(self, copy: Copy) -> tuple[int, int]:
+    def expected_error(self, copy: Copy) -> tuple[CopyError, int]:
         """First failure in byte order; within a write burst, reads come first."""
         failures = []
         sides = [
             (self.read, copy.source_space, copy.src, (READ_BUS, READ_FAULT)),
             (self.write, copy.target_space, copy.dst, (WRITE_BUS, WRITE_FAULT)),
         ]
-        for port, space, start, codes in sides:
-            for burst in port.log:
-                if burst.space == space and burst.status != OK:
+        for server, space, start, codes in sides:
+            for burst in server.bursts:
+                if burst.space == space and burst.status is not OK:
                     chunk = self.chunk(copy.dst + burst.va - start)
-                    code = codes[burst.status != BUS]
-                    failures.append((chunk, port is self.write, burst.va, code))
-        _, _, va, code = min(failures)
+                    code = codes[burst.status is not BUS]
+                    failures.append((chunk, server is self.write, burst.va, code))
+        _, _, va, code = min(failures, key=lambda failure: failure[:3])
         return code, va
 
 
-def expected_release(copy: Copy) -> dict[str, int]:
+def expected_release(copy: Copy) -> dict[str, Any]:
     """The semaphore operation requested by a copy."""
     command = {"wide": 0, "payload": 0, "reduction": 0, **copy.semaphore}
     reduces = command.get("reduction_enable", 0)

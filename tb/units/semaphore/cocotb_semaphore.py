@@ -10,7 +10,7 @@ import cocotb
 from signalbox.hw.config import WINDOW_BASE
 from signalbox.hw.methods import Reduction, SemOp
 from signalbox.tb.models.semaphores import ACQUIRES
-from signalbox.tb.units.semaphore.testbench import Bench, Operation, slot, start
+from signalbox.tb.units.semaphore.testbench import Operation, SemaphoreTestbench, slot
 
 CORNERS = (0, 1, 2, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 WIDE_CORNERS = (0, 1, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -39,78 +39,78 @@ def kinds() -> list[dict]:
 async def every_operation(dut):
     """HOST-4: every on-chip operation is correct, with wrapping values, by all clients in turn (a
     sample; `semaphore.alu` proves all values)."""
-    bench = await start(dut)
+    tb = await SemaphoreTestbench(dut).start()
     turn = 0
     for kind in kinds():
         corners = WIDE_CORNERS if kind["wide"] else CORNERS
-        for value, payload in bench.random.sample(list(product(corners, corners)), 10):
-            client = bench.clients[turn % len(bench.clients)]
-            index = turn % len(bench.clients)
+        for value, payload in tb.random.sample(list(product(corners, corners)), 10):
+            client = tb.clients[turn % len(tb.clients)]
+            index = turn % len(tb.clients)
             # The high half must not affect 32-bit operations, and must not change.
-            high = 0 if kind["wide"] else bench.random.getrandbits(32) << 32
-            client.todo.append(release(slot(index), value | high, wide=True))
-            high = 0 if kind["wide"] else bench.random.getrandbits(32) << 32
-            client.todo.append(Operation(slot(index), payload=payload | high, **kind))
+            high = 0 if kind["wide"] else tb.random.getrandbits(32) << 32
+            client.put(release(slot(index), value | high, wide=True))
+            high = 0 if kind["wide"] else tb.random.getrandbits(32) << 32
+            client.put(Operation(slot(index), payload=payload | high, **kind))
             turn += 1
-    await bench.run()
+    await tb.finish()
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def every_operation_in_memory(dut):
     """HOST-4: every operation in memory is correct, at every position within a beat."""
-    bench = await start(dut)
+    tb = await SemaphoreTestbench(dut).start()
     for turn, kind in enumerate(kinds()):
         corners = WIDE_CORNERS if kind["wide"] else CORNERS
         size = 8 if kind["wide"] else 4
         for _ in range(3):
-            value, payload = bench.random.choice(corners), bench.random.choice(corners)
-            va = MEMORY + size * bench.random.randrange(64 // size)
-            client = bench.clients[turn % len(bench.clients)]
-            client.todo.append(release(va, value, wide=kind["wide"]))
-            client.todo.append(Operation(va, payload=payload, **kind))
-    await bench.run()
-    bench.compare_memory()
+            value, payload = tb.random.choice(corners), tb.random.choice(corners)
+            va = MEMORY + size * tb.random.randrange(64 // size)
+            client = tb.clients[turn % len(tb.clients)]
+            client.put(release(va, value, wide=kind["wide"]))
+            client.put(Operation(va, payload=payload, **kind))
+    await tb.finish()
+    tb.compare_memory()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def timestamps(dut):
     """2.2: bytes 8-15 are the time; a write of 32 bits clears bytes 4-7."""
-    bench = await start(dut)
+    tb = await SemaphoreTestbench(dut).start()
     ones = (1 << 64) - 1
     for va in (slot(1), MEMORY + 16):
         for wide in (False, True):
-            await bench.do(release(va, ones, wide=True))
-            await bench.do(release(va, 5 << 32 | 6, wide=wide, timestamp=True))
-            assert bench.model.read(va, 64) == (5 << 32 | 6 if wide else 6)
-            await bench.do(release(va, ones, wide=True))
-            await bench.do(reduction(va, Reduction.IADD, 3, wide=wide, timestamp=True))
-            assert bench.model.read(va, 64) == 2
+            await tb.do(release(va, ones, wide=True))
+            await tb.do(release(va, 5 << 32 | 6, wide=wide, timestamp=True))
+            assert tb.model.read(va, 64) == (5 << 32 | 6 if wide else 6)
+            await tb.do(release(va, ones, wide=True))
+            await tb.do(reduction(va, Reduction.IADD, 3, wide=wide, timestamp=True))
+            assert tb.model.read(va, 64) == 2
     # Regardless of how the result is computed.
     for va in (slot(1), MEMORY + 16):
         for kind in kinds():
             if kind["operation"] == SemOp.REDUCTION:
                 for low in (0, 1, 5, 0xFFFF_FFFF):
-                    await bench.do(release(va, 0xABCD << 32 | low, wide=True))
-                    await bench.do(Operation(va, payload=2, timestamp=True, **kind))
-                    await bench.access(5)
+                    await tb.do(release(va, 0xABCD << 32 | low, wide=True))
+                    await tb.do(Operation(va, payload=2, timestamp=True, **kind))
+                    await tb.access(5)
     for word in range(4):
-        await bench.access(4 + word)
-    assert bench.model.stamps[1] != 0
-    await bench.do(Operation(slot(1) + 0, SemOp.ACQUIRE, timestamp=True))
-    bench.compare_memory()
+        await tb.access(4 + word)
+    assert tb.model.stamps[1] != 0
+    await tb.do(Operation(slot(1) + 0, SemOp.ACQUIRE, timestamp=True))
+    tb.compare_memory()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def refusals(dut):
     """HOST-4, COPY-12: illegal operations are refused with the right error and change nothing."""
-    bench = await start(dut)
+    tb = await SemaphoreTestbench(dut).start()
     top = WINDOW_BASE + 0xFFF0
-    unbuilt = top if bench.config.semaphores < 4096 else None
+    unbuilt = top if tb.config.semaphores < 4096 else None
     add = {"operation": SemOp.REDUCTION, "reduction": Reduction.IADD, "payload": 1}
     cases = [
         (Operation(slot(0) + 4, **add), "UNKNOWN"),
         (Operation(slot(0) + 1, **add), "UNKNOWN"),
-        (Operation(slot(bench.config.semaphores), **add), "UNKNOWN"),
+        (Operation(slot(tb.config.semaphores), **add), "UNKNOWN"),
         (Operation(unbuilt, **add), "UNKNOWN"),
         (Operation(WINDOW_BASE - 2, **add), "ALIGNMENT"),
         (Operation(MEMORY + 1, **add), "ALIGNMENT"),
@@ -131,21 +131,21 @@ async def refusals(dut):
         (reduction(MEMORY, Reduction.DEC, 1, unsigned=False), "UNSUPPORTED"),
     ]
     for number, (operation, error) in enumerate(cases):
-        updates = bench.updates
-        _, got = await bench.do(operation, number % len(bench.clients))
+        updates = tb.outputs.updates
+        _, got = await tb.do(operation, number % len(tb.clients))
         assert got == error, (operation, got)
-        assert bench.updates == updates
+        assert tb.outputs.updates == updates
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def counting_semaphores(dut):
     """COPY-12: a counting semaphore neither falls below 0 nor exceeds its width; others wrap."""
-    bench = await start(dut)
-    last = bench.config.counters - 1
+    tb = await SemaphoreTestbench(dut).start()
+    last = tb.config.counters - 1
     full = (1 << 32) - 1
-    for counting in {0, 1, bench.config.counters}:
-        bench.count(counting)
-        for index in {0, last, min(last + 1, bench.config.semaphores - 1)}:
+    for counting in {0, 1, tb.config.counters}:
+        tb.count(counting)
+        for index in {0, last, min(last + 1, tb.config.semaphores - 1)}:
             counted = index < counting
             below, above = ("UNDERFLOW", "OVERFLOW") if counted else ("NONE", "NONE")
             for value, kind, payload, wide, error in (
@@ -165,71 +165,68 @@ async def counting_semaphores(dut):
                 (2, Reduction.IADD, (1 << 64) - 2, True, "NONE"),
                 (0, Reduction.IMIN, full, False, "NONE"),
             ):
-                await bench.do(release(slot(index), value, wide=True))
-                _, got = await bench.do(reduction(slot(index), kind, payload, wide=wide))
+                await tb.do(release(slot(index), value, wide=True))
+                _, got = await tb.do(reduction(slot(index), kind, payload, wide=wide))
                 assert got == error, (index, counting, value, kind, payload, wide, got)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def control_port(dut):
     """Every word of every slot is accessible through the window; unbuilt slots read as 0."""
-    bench = await start(dut)
-    slots = bench.config.semaphores
+    tb = await SemaphoreTestbench(dut).start()
+    slots = tb.config.semaphores
     chosen = sorted({0, 1, slots // 2, slots - 1, min(slots, 1023), 1023})
     for index in chosen:
         for word in range(4):
-            bench.window_todo.append((4 * index + word, bench.random.getrandbits(32) | 1))
+            tb.put_access(4 * index + word, tb.random.getrandbits(32) | 1)
     for index in chosen:
         for word in range(4):
-            bench.window_todo.append((4 * index + word, None))
-    await bench.run()
+            tb.put_access(4 * index + word)
+    await tb.finish()
     built = [index < slots for index in chosen for _ in range(4)]
-    assert [bool(word) for word in bench.window_results[-4 * len(chosen) :]] == built
-    assert (await bench.do(Operation(slot(1), SemOp.ACQUIRE, bench.model.values[1])))[0]
+    assert [bool(word) for word in tb.window_results[-4 * len(chosen) :]] == built
+    assert (await tb.do(Operation(slot(1), SemOp.ACQUIRE, tb.model.values[1])))[0]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def rate_and_visibility(dut):
     """Page 70: one operation per cycle is accepted if offered, and visible after 2 cycles, checked
     in every cycle; for the same semaphore, one every second cycle."""
-    bench = await start(dut)
+    tb = await SemaphoreTestbench(dut).start()
     count = 100
-    offers = len(bench.clients) + 1
+    offers = len(tb.clients) + 1
     for same in (False, True):
-        accepted, offered = len(bench.accepted), []
-        for number, client in enumerate(bench.clients):
+        accepted, offered = len(tb.accepted), len(tb.offered)
+        for number, client in enumerate(tb.clients):
             va = slot(0 if same else number)
-            client.todo.extend(reduction(va, Reduction.INC, 0xFFFF_FFFF) for _ in range(count))
-        bench.window_todo.extend(
-            (0 if same else 4 * len(bench.clients), None) for _ in range(count)
-        )
+            client.put(*(reduction(va, Reduction.INC, 0xFFFF_FFFF) for _ in range(count)))
         for _ in range(count):
-            await bench.step()
-            if any(client.offered for client in bench.clients) or bench.window_offered:
-                offered.append(bench.cycle + 1)
-        busy = [cycle for cycle in bench.accepted[accepted:] if cycle <= bench.cycle]
+            tb.put_access(0 if same else 4 * len(tb.clients))
+        await tb.steps(count)
+        busy = tb.accepted[accepted:]
         if not same:
-            assert busy == offered[: len(busy)] and len(offered) <= len(busy) + 1
-        await bench.run()
-        latency = max(latency for client in bench.clients for latency in client.latencies)
+            assert busy == tb.offered[offered:]
+        await tb.finish()
+        latency = max(latency for client in tb.clients for latency in client.latencies)
         cocotb.log.info(
             "%d clients and the control port, on %s: %d operations accepted in %d cycles; "
             "response %d cycles after acceptance",
             *(offers - 1, "one semaphore" if same else "their own", len(busy), count, latency),
         )
         assert latency == (4 if same else 3)
-        for client in bench.clients:
+        for client in tb.clients:
             assert max(client.waits) <= (2 * offers if same else offers - 1), "not in turn"
-    assert bench.model.values[0] == count * offers
+    assert tb.model.values[0] == count * offers
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def zero_flags_after_two_cycles(dut):
     """Page 70: flags of counting semaphores change after 2 cycles."""
-    bench = await start(dut, counting=1)
+    tb = await SemaphoreTestbench(dut, counting=1).start()
     full = (1 << 32) - 1
-    bench.window_todo.extend([(0, 0), (1, 5)])
-    await bench.run()
+    tb.put_access(0, 0)
+    tb.put_access(1, 5)
+    await tb.finish()
     steps = [
         (release(slot(0), 7), 0),
         (release(slot(0), 0), 1),
@@ -243,36 +240,35 @@ async def zero_flags_after_two_cycles(dut):
         (reduction(slot(0), Reduction.IADD, full), 1),
     ]
     for operation, zero in steps:
-        bench.clients[-1].todo.append(operation)
-        before = len(bench.accepted)
-        while len(bench.accepted) == before:
-            await bench.step()
-        while bench.cycle < bench.accepted[-1] + 2:
-            await bench.step()
-        assert int(dut.zero.value) & 1 == zero, operation
-        await bench.run()
+        tb.clients[-1].put(operation)
+        before = len(tb.accepted)
+        await tb.until(lambda before=before: len(tb.accepted) > before, "acceptance")
+        await tb.steps(2)
+        assert tb.get("zero") & 1 == zero, operation
+        await tb.finish()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def slow_memory_blocks_nobody(dut):
     """COPY-3: while memory is slow for one client, the on-chip operations of others continue."""
-    bench = await start(dut)
-    bench.memory.latency = 0
-    bench.memory.busy = 1.0  # accepts nothing
-    bench.clients[-1].todo.append(reduction(MEMORY, Reduction.IADD, 1))
-    for client in bench.clients[:-1]:
-        client.todo.extend(reduction(slot(1), Reduction.IADD, 1) for _ in range(50))
-    for _ in range(100 * len(bench.clients) + 100):
-        await bench.step()
-    assert all(client.idle for client in bench.clients[:-1])
-    assert bench.clients[-1].waiting is not None
-    bench.memory.busy = 0.0
-    await bench.run()
-    assert bench.model.read(MEMORY, 32) == 1
+    tb = await SemaphoreTestbench(dut).start()
+    tb.memory.latency = 0
+    tb.memory.busy = 1.0  # accepts nothing
+    tb.clients[-1].put(reduction(MEMORY, Reduction.IADD, 1))
+    for client in tb.clients[:-1]:
+        client.put(*(reduction(slot(1), Reduction.IADD, 1) for _ in range(50)))
+    await tb.steps(100 * len(tb.clients) + 100)
+    assert all(client.idle for client in tb.clients[:-1])
+    assert tb.clients[-1].waiting is not None
+    tb.memory.busy = 0.0
+    await tb.finish()
+    assert tb.model.read(MEMORY, 32) == 1
 
 
-def random_operation(bench: Bench, slots: list[int], words: list[int], on_chip: float) -> Operation:
-    random = bench.random
+def random_operation(
+    tb: SemaphoreTestbench, slots: list[int], words: list[int], on_chip: float
+) -> Operation:
+    random = tb.random
     wide = random.random() < 0.4
     if random.random() < on_chip:
         va = slot(random.choice(slots))
@@ -294,43 +290,43 @@ def random_operation(bench: Bench, slots: list[int], words: list[int], on_chip: 
         random.random() < 0.8,
         wide,
         random.random() < 0.2,
-        random.randrange(bench.config.asids),
+        random.randrange(tb.config.asids),
     )
 
 
-async def race(bench: Bench, count: int, on_chip: float) -> None:
+async def race(tb: SemaphoreTestbench, count: int, on_chip: float) -> None:
     """All clients and the control port access a few semaphores; then everything is compared."""
-    random = bench.random
-    slots = [0, 1, bench.config.semaphores - 1]
+    random = tb.random
+    slots = [0, 1, tb.config.semaphores - 1]
     words = [MEMORY, MEMORY + 16, MEMORY + 48]
-    for client in bench.clients:
+    for client in tb.clients:
         client.eager = random.random() < 0.7
-        client.todo.extend(random_operation(bench, slots, words, on_chip) for _ in range(count))
-    bench.window_eager = random.random() < 0.5
+        client.put(*(random_operation(tb, slots, words, on_chip) for _ in range(count)))
+    tb.window_eager = random.random() < 0.5
     for _ in range(count // 2):
         address = 4 * random.choice(slots) + random.randrange(4)
-        bench.window_todo.append((address, random.choice([None, random.getrandbits(32), 0])))
-    await bench.run()
+        tb.put_access(address, random.choice([None, random.getrandbits(32), 0]))
+    await tb.finish()
     for index in slots:
         for word in range(4):
-            await bench.access(4 * index + word)
-    bench.compare_memory()
+            await tb.access(4 * index + word)
+    tb.compare_memory()
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def racing_on_chip(dut):
     """COPY-9: operations are atomic in any order; some semaphores are counting ones."""
-    bench = await start(dut)
+    tb = await SemaphoreTestbench(dut).start()
     for _ in range(3):
-        bench.count(bench.random.randrange(bench.config.counters + 1))
-        await race(bench, 100, 1.0)
+        tb.count(tb.random.randrange(tb.config.counters + 1))
+        await race(tb, 100, 1.0)
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def racing_in_memory(dut):
     """COPY-9 for fences: with random latency, back-pressure, bus errors and faults."""
-    bench = await start(dut)
+    tb = await SemaphoreTestbench(dut).start()
     for latency, busy, failing in ((0, 0.0, 0.0), (3, 0.3, 0.0), (20, 0.7, 0.1), (5, 0.2, 0.4)):
-        bench.memory.latency, bench.memory.busy = latency, busy
-        bench.memory.failing = failing
-        await race(bench, 40, 0.4)
+        tb.memory.latency, tb.memory.busy = latency, busy
+        tb.memory.failing = failing
+        await race(tb, 40, 0.4)

@@ -5,7 +5,7 @@ from typing import Any
 
 import cocotb
 
-from signalbox.tb.units.sm.controller_testbench import Bench, Pace, Size
+from signalbox.tb.units.sm.controller_testbench import ControllerTestbench, Pace, Size
 from signalbox.tb.units.sm.model import Block, Kernel
 
 LIMIT = {"timeout_time": 20, "timeout_unit": "ms"}
@@ -30,21 +30,21 @@ def kernels(numbers: Random, size: Size, count: int) -> list[Kernel]:
 
 async def play(dut: Any, pace: Pace, blocks: int, rounds: int = 1) -> None:
     """Run random kernels, with their blocks in random order."""
-    bench = await Bench.begin(dut)
-    bench.pace = pace
+    tb = await ControllerTestbench(dut).start()
+    tb.pace = pace
     for _ in range(rounds):
-        known = kernels(bench.numbers, bench.size, bench.size.slots)
+        known = kernels(tb.random, tb.size, tb.size.slots)
         for kernel in known:
-            await bench.describe(kernel)
-        sent = [bench.send(bench.numbers.choice(known))[0] for _ in range(blocks)]
-        await bench.rest()
-        check_all(bench, sent)
+            await tb.describe(kernel)
+        sent = [tb.send(tb.random.choice(known))[0] for _ in range(blocks)]
+        await tb.rest()
+        check_all(tb, sent)
 
 
-def check_all(bench: Bench, sent: list[Block]) -> None:
+def check_all(tb: ControllerTestbench, sent: list[Block]) -> None:
     """Check that every warp of every block was started once, in order."""
     for block in sent:
-        indices = [index for _, one, index in bench.seen.starts if one is block]
+        indices = [index for _, one, index in tb.seen.starts if one is block]
         assert indices == list(range(block.kernel.warps)), (block, indices)
         assert block.ended == block.kernel.warps
 
@@ -68,8 +68,8 @@ async def random_pace(dut):
 async def whole_resources(dut):
     """Blocks that need all of a resource, or of each, run one after another, and next to blocks
     that need nothing of it (PLACE-10)."""
-    bench = await Bench.begin(dut)
-    size = bench.size
+    tb = await ControllerTestbench(dut).start()
+    size = tb.size
     warps = min(size.warps, size.registers)
     kernels = [
         Kernel(0, 1, warps, min(64, size.registers // warps), size.shared, True),
@@ -78,7 +78,7 @@ async def whole_resources(dut):
         Kernel(3, 1, 1, 1, size.shared),
     ]
     for kernel in kernels:
-        await bench.describe(kernel)
-    sent = [bench.send(kernels[n % 4])[0] for n in range(8)]
-    await bench.rest()
-    check_all(bench, sent)
+        await tb.describe(kernel)
+    sent = [tb.send(kernels[n % 4])[0] for n in range(8)]
+    await tb.rest()
+    check_all(tb, sent)

@@ -6,22 +6,25 @@ only the documented latencies of the design.
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from random import Random
-from typing import Any
-
-from cocotb.triggers import ReadOnly, RisingEdge
+from typing import Any, Self
 
 from signalbox.hw.config import REGISTER_UNIT, SHARED_UNIT, Config
+from signalbox.hw.records.placement import kernel_needs
 from signalbox.hw.sm.controller import SmController
-from signalbox.tb.testbench.reset import reset
+from signalbox.tb.testbench.clocked import Testbench
+from signalbox.tb.testbench.ends import Sink, Source
+from signalbox.tb.testbench.record import Record
+from signalbox.tb.testbench.strobe import Strobe
 from signalbox.tb.units.sm.model import Block, Kernel, Sm
 
-__all__ = ["Bench", "Pace", "Size", "config"]
+__all__ = ["ControllerTestbench", "Pace", "Size", "config"]
 
 _NEEDS, _SPACE = 0, 1
 """The words of a kernel row that the controller uses."""
+
+_NEEDS_RECORD = Record(kernel_needs)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class _Decision:
         return [one for one in arrived if one.kernel.priority > self.head]
 
 
-class Bench:
+class ControllerTestbench(Testbench):
     """Drives the unit cycle by cycle and compares it with the model.
 
     Members
@@ -108,308 +111,267 @@ class Bench:
     pace : speed of each event.
     hold : rows of kernels whose warps do not end, except one for each entry in `by_hand`.
     seen : events so far.
-    now : current cycle.
+    rows : rows of finished blocks that have not been reported.
     """
 
-    def __init__(self, dut: Any) -> None:
-        self.dut, self.size = dut, Size.here()
-        self.numbers = Random(int(os.environ["COCOTB_RANDOM_SEED"]))
-        members = dict(SmController(config(self.size)).signature.members)
-        link, port = members["link"].signature.members, members["port"].signature.members
-        shapes = {"kernel": members["kernel"].shape, "left": members["left"].shape}
-        shapes |= {"freed": link["freed"].shape, "events": members["events"].shape}
-        for name, member in (("block", link), ("begin", port), ("start", port)):
-            shapes[name] = member[name].signature.members["payload"].shape
-        self.shapes = shapes
-        size = self.size
+    timeout = 2_000
+
+    def __init__(self, dut: Any, kernels: Iterable[Kernel] = ()) -> None:
+        """`kernels` : rows that the unit knows after `start`."""
+        self.size = size = Size.here()
+        super().__init__(dut, SmController(config(size)))
         self.model = Sm({
             "registers": size.registers,
             "warps": size.warps,
             "shared": size.shared,
             "slots": size.blocks,
         })
-        self.pace, self.seen, self.now = Pace(), Seen(), 0
+        self.pace, self.seen = Pace(), Seen()
         self.todo: list[Block] = []
         self.hold: set[int] = set()
         self.by_hand: list[int] = []
-        self.slots = size.blocks  # free slots, as known to the global controller
-        self.due: dict[int, list[tuple[str, Any]]] = defaultdict(list)
-        self.done: dict[int, int] = {}  # earliest end of each running warp
-        self.offers: dict[str, Any] = {"block": None, "end": None}
-        self.before: dict[str, Any] = {}
-        self.first: Block | None = None  # its first warp was decided, but not offered yet
-        self.busy: set[int] = set()
-        self.rows: list[int] = []  # rows of finished blocks, not yet reported
-        self.decisions = [_Decision(), _Decision()]  # of the last two cycles
-        self.begins: tuple[Block, bool] | None = None  # decided, not in effect yet
-        self.arrivals: dict[int, list[Block]] = defaultdict(list)  # by cycle of entry
-        self.late = self.count = 0
-        self.reported = [(0, 0), (0, 0)]  # in the last two cycles
+        self.rows: list[int] = []
+        self._kernels = kernels
+        self._now = 0  # the cycle that is driven and checked
+        self._slots = size.blocks  # free slots, as known to the global controller
+        self._due: dict[int, list[tuple[str, Any]]] = defaultdict(list)
+        self._done: dict[int, int] = {}  # earliest end of each running warp
+        self._sending: Block | None = None  # on its way to the unit
+        self._ending: int | None = None  # the warp whose end is offered
+        self._first: Block | None = None  # its first warp was decided, but not offered yet
+        self._busy: set[int] = set()
+        self._decisions = [_Decision(), _Decision()]  # of the last two cycles
+        self._begins: tuple[Block, bool] | None = None  # decided, not in effect yet
+        self._arrivals: dict[int, list[Block]] = defaultdict(list)  # by cycle of entry
+        self._late = self._count = 0
+        self._reported = [(0, 0), (0, 0)]  # in the last two cycles
+        self._kernel = Strobe(self, "kernel")
+        self._block, self._end = Source(self, "link__block"), Source(self, "port__end")
+        self._ended = Sink(self, "link__ended", lambda: self._flip(self.pace.ended))
+        self._begin = Sink(self, "port__begin", lambda: self._flip(self.pace.begin))
+        self._start = Sink(self, "port__start", lambda: self._flip(self.pace.start))
 
-    @classmethod
-    async def begin(cls, dut: Any, kernels: Iterable[Kernel] = ()) -> "Bench":
-        bench = cls(dut)
-        for name in ("link__block", "port__end"):
-            getattr(dut, f"{name}__valid").value = 0
-            getattr(dut, f"{name}__payload").value = 0
-        for name in ("link__ended", "port__begin", "port__start"):
-            getattr(dut, f"{name}__ready").value = 0
-        dut.kernel.value = 0
-        await reset(dut)
-        for kernel in kernels:
-            await bench.describe(kernel)
-        return bench
+    async def start(self) -> Self:
+        """Start the clock, reset, and describe the kernels."""
+        await super().start()
+        for kernel in self._kernels:
+            await self.describe(kernel)
+        return self
 
     async def describe(self, kernel: Kernel) -> None:
         """Send the words of a kernel row, including those that the controller ignores."""
         total = kernel.registers * kernel.warps
-        needs = kernel.priority | kernel.barrier << 6 | kernel.warps << 7
-        needs |= kernel.registers << 14 | kernel.shared << 21
-        words = [needs, total | self.numbers.getrandbits(22) << 10]
-        words += [self.numbers.getrandbits(32) for _ in range(8)]
+        needs = ("priority", "barrier", "warps", "registers", "shared")
+        words = [_NEEDS_RECORD.pack({name: getattr(kernel, name) for name in needs})]
+        words += [total | self.random.getrandbits(22) << 10]
+        words += [self.random.getrandbits(32) for _ in range(8)]
         for word in (_NEEDS, *range(2, 10), _SPACE):
-            await self.step({"valid": 1, "row": kernel.row, "word": word, "data": words[word]})
+            self._kernel.send(row=kernel.row, word=word, data=words[word])
+            await self.step()
 
     def send(self, kernel: Kernel, count: int = 1) -> list[Block]:
         """Queue blocks to be sent after the others."""
-        at = [tuple(self.numbers.getrandbits(bits) for bits in (32, 16, 16)) for _ in range(count)]
+        at = [tuple(self.random.getrandbits(bits) for bits in (32, 16, 16)) for _ in range(count)]
         blocks = [Block(kernel, one) for one in at]
         self.todo += blocks
         return blocks
 
     # Cycles
 
-    async def step(self, kernel: dict[str, int] | None = None) -> None:
+    async def step(self) -> None:
         """One cycle."""
-        dut = self.dut
-        self._drive(kernel)
-        await ReadOnly()
-        here = {
-            name: self._sample(name)
-            for name in ("link__block", "link__ended", "port__begin", "port__start", "port__end")
-        }
-        self._commits(here)
+        self._now = self.cycle
+        self._offer()
+        # Offers that remain from the last cycle are not new.
+        old = {one for one in (self._begin, self._start) if one.offered and not one.open}
+        await super().step()
+        self._commits(old)
         self._changes()
         self._outputs()
-        self._transfers(here)
-        self.before = here
-        await RisingEdge(dut.clk)
-        self.now += 1
-
-    async def run(self, cycles: int) -> None:
-        for _ in range(cycles):
-            await self.step()
-
-    async def until(self, condition: Callable[[], bool], limit: int = 2_000) -> None:
-        """Step until the condition holds."""
-        end = self.now + limit
-        while not condition():
-            assert self.now < end, "the condition did not come true"
-            await self.step()
+        self._transfers()
 
     async def rest(self, limit: int = 30_000) -> None:
         """Step until everything sent is finished and reported."""
-        end = self.now + limit
-        while (
-            self.todo
-            or self.model.blocks
-            or self.rows
-            or self.offers["block"]
-            or any(self.due.values())
-        ):
-            assert self.now < end, f"not over: {self.model.blocks}, left {self.model.left}"
-            await self.step()
-        await self.run(3)
+        await self.until(self._resting, "everything sent is finished and reported", limit)
+        await self.steps(3)
         assert self.model.left == self.model.capacity
 
-    def _flip(self, share: float) -> int:
-        return int(self.numbers.random() < share)
+    def _resting(self) -> bool:
+        under_way = self.todo or self.model.blocks or self.rows or self._sending
+        return not under_way and not any(self._due.values())
 
-    def _drive(self, kernel: dict[str, int] | None) -> None:
-        dut, pace, offers = self.dut, self.pace, self.offers
-        word = self.shapes["kernel"].const(kernel or {"valid": 0})
-        dut.kernel.value = word.as_bits()
-        dut.link__ended__ready.value = self._flip(pace.ended)
-        dut.port__begin__ready.value = self._flip(pace.begin)
-        dut.port__start__ready.value = self._flip(pace.start)
-        if offers["block"] is None and self.todo and self.slots and self._flip(pace.block):
-            offers["block"] = self.todo.pop(0)
-            self.slots -= 1
-            at = dict(zip("xyz", offers["block"].at, strict=True))
-            record = {"row": offers["block"].kernel.row, "at": at}
-            dut.link__block__payload.value = self.shapes["block"].const(record).as_bits()
-        dut.link__block__valid.value = int(offers["block"] is not None)
-        if offers["end"] is None and self._flip(pace.end):
-            ready = [warp for warp in self.done if self._may_end(warp)]
+    def _flip(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def _offer(self) -> None:
+        """Begin to offer a block, and the end of a warp, at random."""
+        if self._sending is None and self.todo and self._slots and self._flip(self.pace.block):
+            self._sending = block = self.todo.pop(0)
+            self._slots -= 1
+            at = dict(zip("xyz", block.at, strict=True))
+            self._block.put({"row": block.kernel.row, "at": at})
+        if self._ending is None and self._flip(self.pace.end):
+            ready = [warp for warp in self._done if self._may_end(warp)]
             if ready:
-                offers["end"] = self.numbers.choice(ready)
-                row = self.model.running[offers["end"]].kernel.row
+                self._ending = self.random.choice(ready)
+                row = self.model.running[self._ending].kernel.row
                 if row in self.hold:
                     self.by_hand.remove(row)
-                dut.port__end__payload.value = offers["end"]
-        dut.port__end__valid.value = int(offers["end"] is not None)
+                self._end.put(self._ending)
 
     def _may_end(self, warp: int) -> bool:
         """Whether a warp may end. Warps of a block with a barrier end only after all of them have
         run."""
         block = self.model.running[warp]
         kernel = block.kernel
-        if self.done[warp] > self.now or kernel.row in self.hold.difference(self.by_hand):
+        if self._done[warp] > self._now or kernel.row in self.hold.difference(self.by_hand):
             return False
         mine = [other for other, owner in self.model.running.items() if owner is block]
         together = len(mine) + block.ended == kernel.warps and not (
-            self.first is block or set(mine) - set(self.done)
+            self._first is block or set(mine) - set(self._done)
         )
         return together or not kernel.barrier
 
-    def _sample(self, name: str) -> tuple[bool, bool, int]:
-        stream = f"{name}__valid", f"{name}__ready", f"{name}__payload"
-        valid, ready, payload = (getattr(self.dut, part).value for part in stream)
-        return valid == 1, ready == 1, int(payload) if valid == 1 else 0
-
     # Checks, against the model's state before this cycle's changes
 
-    def _fresh(self, name: str, here: dict[str, Any]) -> bool:
-        """Whether an offer is new; otherwise it must be unchanged."""
-        valid, ready, payload = self.before.get(name, (False, False, 0))
-        if valid and not ready:
-            assert here[name][::2] == (True, payload), f"{name} changed before it was taken"
-            return False
-        return here[name][0]
-
-    def _commits(self, here: dict[str, Any]) -> None:
+    def _commits(self, old: set[Sink]) -> None:
         """A new `begin` was decided one cycle earlier, a new `start` two cycles earlier; decisions
-        take effect one cycle after they were made."""
-        begun, self.begins = self.begins, None
+        take effect one cycle after they were made. `old` : sinks whose offers are not new."""
+        begun, self._begins = self._begins, None
         if begun:
             self._commit(*begun)
-        if self._fresh("port__start", here):
-            start = self.shapes["start"].from_bits(here["port__start"][2])
-            if self.first:
-                assert not here["port__begin"][0], "start before begin was taken"
+        if self._start.offered and self._start not in old:
+            start = self.get("port__start__payload")
+            if self._first:
+                assert not self._begin.offered, "start before begin was taken"
                 self._is_first(start)
             else:
-                self._started(start, self.decisions[0], self.arrivals[self.now - 1])
-        if self._fresh("port__begin", here):
-            begin = self.shapes["begin"].from_bits(here["port__begin"][2])
-            self._begun(begin, self.decisions[1], self.arrivals[self.now])
-        decision = self.decisions[1]
-        waits = not (self.first or here["port__start"][0] or begun) and decision.start
-        waits = waits and not decision.higher(self.arrivals[self.now])
-        self.late = self.late + 1 if waits else 0
-        assert self.late <= 3, f"{decision} could have been for 3 cycles"
+                self._started(start, self._decisions[0], self._arrivals[self._now - 1])
+        if self._begin.offered and self._begin not in old:
+            begin = self.get("port__begin__payload")
+            self._begun(begin, self._decisions[1], self._arrivals[self._now])
+        decision = self._decisions[1]
+        waits = not (self._first or self._start.offered or begun) and decision.start
+        waits = waits and not decision.higher(self._arrivals[self._now])
+        self._late = self._late + 1 if waits else 0
+        assert self._late <= 3, f"{decision} could have been for 3 cycles"
 
     def _commit(self, block: Block, urgent: bool) -> None:
-        self.seen.starts.append((self.now - 1, block, block.started))
+        self.seen.starts.append((self._now - 1, block, block.started))
         self.model.start(block, urgent)
 
-    def _started(self, start: Any, decision: "_Decision", arrived: list[Block]) -> None:
+    def _started(self, start: dict[str, Any], decision: _Decision, arrived: list[Block]) -> None:
         """Check a further warp of a block that has begun."""
         block, urgent = decision.still(arrived)
         assert block.begun, f"{start} where {block} was right"
-        assert (start.slot, start.row) == (block.slot, block.kernel.row), (start, block)
-        self.busy = set(self.model.running)
+        assert (start["slot"], start["row"]) == (block.slot, block.kernel.row), (start, block)
+        self._busy = set(self.model.running)
         self._runs(start, block, block.started)
         self._commit(block, urgent)
 
-    def _begun(self, begin: Any, decision: "_Decision", arrived: list[Block]) -> None:
+    def _begun(self, begin: dict[str, Any], decision: _Decision, arrived: list[Block]) -> None:
         """Check the decision on the first warp of a block."""
         block, urgent = decision.still(arrived)
         assert not block.begun, f"{begin} where {block} was right"
         kernel = block.kernel
-        assert (begin.row, begin.shared) == (kernel.row, kernel.shared), (begin, block)
-        assert tuple(begin.at[axis] for axis in "xyz") == block.at, (begin, block)
-        assert begin.slot not in [one.slot for one in self.model.blocks], (begin, block)
-        block.slot = int(begin.slot)
-        self.first, self.begins, self.busy = block, (block, urgent), set(self.model.running)
+        assert (begin["row"], begin["shared"]) == (kernel.row, kernel.shared), (begin, block)
+        assert tuple(begin["at"][axis] for axis in "xyz") == block.at, (begin, block)
+        assert begin["slot"] not in [one.slot for one in self.model.blocks], (begin, block)
+        block.slot = begin["slot"]
+        self._first, self._begins, self._busy = block, (block, urgent), set(self.model.running)
 
-    def _is_first(self, start: Any) -> None:
+    def _is_first(self, start: dict[str, Any]) -> None:
         """Check the start that follows a begin."""
-        block, self.first = self.first, None
-        assert block is not None and start.slot == block.slot, (start, block)
+        block, self._first = self._first, None
+        assert block is not None and start["slot"] == block.slot, (start, block)
         self._runs(start, block, 0)
 
-    def _runs(self, start: Any, block: Block, index: int) -> None:
-        kernel, warp = block.kernel, int(start.warp)
-        assert (start.row, start.index, start.registers) == (kernel.row, index, kernel.registers)
-        assert warp < self.size.warps and warp not in self.busy, (warp, self.busy)
+    def _runs(self, start: dict[str, Any], block: Block, index: int) -> None:
+        kernel, warp = block.kernel, start["warp"]
+        assert (start["row"], start["index"], start["registers"]) == (
+            kernel.row,
+            index,
+            kernel.registers,
+        )
+        assert warp < self.size.warps and warp not in self._busy, (warp, self._busy)
         self.model.running[warp] = block
-        self.seen.offers.append((self.now, block, index))
+        self.seen.offers.append((self._now, block, index))
 
     # Changes in this cycle
 
     def _changes(self) -> None:
         """Enter blocks into the table and remove warps and blocks, as expected."""
-        self.reported = [self.reported[1], (self.model.highest, self.count)]
+        self._reported = [self._reported[1], (self.model.highest, self._count)]
         freed = dict.fromkeys(("registers", "warps", "shared", "slots"), 0)
         finished = 0
-        for what, one in self.due.pop(self.now, []):
+        for what, one in self._due.pop(self._now, []):
             if what == "arrive":
                 self.model.arrive(one)
-                self.count += 1
+                self._count += 1
             elif what == "end":
                 freed |= self.model.end(one)
             else:
                 freed |= self.model.finish(one)
                 finished |= 1 << one.slot
                 self.rows.append(one.kernel.row)
-                self.seen.over.append((self.now, one))
+                self.seen.over.append((self._now, one))
         waiting = self.model.waiting()
         head = waiting[0].kernel.priority if waiting else -1
-        self.decisions = [self.decisions[1], _Decision(self.model.next(), head)]
-        self.slots += freed["slots"]
-        told = self.shapes["freed"].from_bits(int(self.dut.link__freed.value))
-        told = {name: int(told[name]) for name in ("registers", "warps", "shared", "block")}
+        self._decisions = [self._decisions[1], _Decision(self.model.next(), head)]
+        self._slots += freed["slots"]
+        told = self.get("link__freed")
+        told = {name: told[name] for name in ("registers", "warps", "shared", "block")}
         assert told == {**{k: v for k, v in freed.items() if k != "slots"}, "block": freed["slots"]}
-        assert self.dut.port__finish.value == finished
+        assert self.get("port__finish") == finished
 
     def _outputs(self) -> None:
-        left = self.shapes["left"].from_bits(int(self.dut.left.value))
+        left = self.get("left")
         for name in ("registers", "warps", "shared"):
             assert left[name] == self.model.left[name], (name, left, self.model.left)
-        highest, count = self.reported[0]
-        assert self.dut.link__highest.value == highest
-        assert self.dut.link__received.value == count % 64
+        highest, count = self._reported[0]
+        assert self.get("link__highest") == highest
+        assert self.get("link__received") == count % 64
 
-    def _transfers(self, here: dict[str, Any]) -> None:
+    def _transfers(self) -> None:
         """Transfers of this cycle, with the cycles in which they take effect."""
-        taken = {name: valid and ready for name, (valid, ready, _) in here.items()}
-        self._events(here, taken)
-        if taken["link__block"]:
-            self.due[self.now + 3].append(("arrive", self.offers["block"]))
-            self.arrivals[self.now + 3].append(self.offers["block"])
-            self.seen.taken.append((self.now, self.offers["block"]))
-            self.offers["block"] = None
-        if taken["port__end"]:
-            self._ends(self.offers["end"])
-            self.offers["end"] = None
-        if taken["port__start"]:
-            start = self.shapes["start"].from_bits(here["port__start"][2])
-            self.done[int(start.warp)] = self.now + self.numbers.randint(*self.pace.runs)
-        valid, ready, row = here["link__ended"]
-        if valid:
+        self._events()
+        if self._sending and self._now in self._block.sent[-1:]:
+            self._due[self._now + 3].append(("arrive", self._sending))
+            self._arrivals[self._now + 3].append(self._sending)
+            self.seen.taken.append((self._now, self._sending))
+            self._sending = None
+        if self._ending is not None and self._now in self._end.sent[-1:]:
+            self._ends(self._ending)
+            self._ending = None
+        if self._start.offered and self._start.open:
+            warp = self.get("port__start__payload")["warp"]
+            self._done[warp] = self._now + self.random.randint(*self.pace.runs)
+        if self._ended.offered:
+            row = self.get("link__ended__payload")
             assert self.rows and row == self.rows[0], (row, self.rows)
-            if ready:
+            if self._ended.open:
                 self.rows.pop(0)
 
-    def _events(self, here: dict[str, Any], taken: dict[str, bool]) -> None:
+    def _events(self) -> None:
         """Check that the strobes for timelines are the transfers and `finish`."""
-        shape, bits = self.shapes["events"], int(self.dut.events.value)
-        for name in ("begin", "start", "end"):
-            assert bits >> shape[name].offset & 1 == taken[f"port__{name}"], name
-        if taken["port__start"] or taken["port__end"]:
-            events = shape.from_bits(bits)
-            start = self.shapes["start"].from_bits(here["port__start"][2])
-            told, given = events.start, (start.warp, start.slot, start.index)
-            assert not taken["port__start"] or (told.warp, told.slot, told.index) == given
-            assert not taken["port__end"] or events.end.warp == here["port__end"][2]
-        assert bits >> shape["finish"].offset == int(self.dut.port__finish.value)
+        events = self.get("events")
+        ends = self._now in self._end.sent[-1:]
+        starts = self._start.offered and self._start.open
+        assert events["begin"]["valid"] == (self._begin.offered and self._begin.open), "begin"
+        assert events["start"]["valid"] == starts, "start"
+        assert events["end"]["valid"] == ends, "end"
+        if starts:
+            start = self.get("port__start__payload")
+            assert all(events["start"][name] == start[name] for name in ("warp", "slot", "index"))
+        if ends:
+            assert events["end"]["warp"] == self._ending
+        assert events["finish"] == self.get("port__finish")
 
     def _ends(self, warp: int) -> None:
         block = self.model.running[warp]
-        del self.done[warp]
-        self.due[self.now + 2].append(("end", warp))
-        self.seen.ends.append((self.now, warp, block))
+        del self._done[warp]
+        self._due[self._now + 2].append(("end", warp))
+        self.seen.ends.append((self._now, warp, block))
         unended = block.kernel.warps - sum(one is block for _, _, one in self.seen.ends)
         if unended == 0:
-            self.due[self.now + 4].append(("finish", block))
+            self._due[self._now + 4].append(("finish", block))
